@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from hatcast.agents.cli.budget_explained import Paragraph, explanation, figures
+from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.cli.budget_tables import budget_table, query_table, report_cost_table, today_line
+from hatcast.agents.cli.budget_words import Paragraph
 from hatcast.agents.cli.files import check_one_output, output_option, write_records
 from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.clock import now_ms

@@ -3,13 +3,13 @@
 All figures follow from the policy, except in the last paragraph, which describes the ledger.
 """
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
+from hatcast.agents.cli.budget_horizon import delta_over, horizon_figures, horizon_paragraphs, lost_over
+from hatcast.agents.cli.budget_words import Paragraph, certainty, eps, factor, hidden_values
 from hatcast.stream.budget.per_user import DayLoss, day_loss
 from hatcast.stream.hybrid import delta_per_hat
 from hatcast.stream.policy.policy import Policy, Relation
@@ -21,25 +21,23 @@ _WEAK: Final = 10.0  # above it the factor, 22,000 or more, excludes nothing: th
 _EXAMPLE_HATS: Final = 10  # of the example of a bus in few HATs
 
 
-@dataclass(frozen=True, slots=True)
-class Paragraph:
-    """Paragraph with a heading; `sums` are lines of (item, formula, epsilon)."""
-
-    heading: str
-    text: str = ""
-    sums: tuple[tuple[str, str, str], ...] = ()
-
-
 def explanation(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -> list[Paragraph]:
     """Return the paragraphs on what one day, and `days` days, of a bus can lose under a policy.
 
     ledger   records of `hats.budget`, oldest first, or the reason that they could not be read
     """
     loss = day_loss(policy)
+    first = (
+        [
+            _sums(policy, loss),
+            Paragraph("What this means", _meaning(policy, loss)),
+            Paragraph(f"Over {days} days" if days > 1 else "As (epsilon, delta)", _over(policy, loss, days)),
+        ]
+        if policy.continual is None
+        else horizon_paragraphs(policy, policy.continual, loss, days)
+    )
     return [
-        _sums(policy, loss),
-        Paragraph("What this means", _meaning(policy, loss)),
-        Paragraph(f"Over {days} days" if days > 1 else "As (epsilon, delta)", _over(policy, loss, days)),
+        *first,
         Paragraph("What is hidden, and what is not", _hidden(policy)),
         Paragraph("What has been spent", _spent(policy, days, ledger)),
     ]
@@ -54,8 +52,9 @@ def figures(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -
         "unit": policy.unit,
         "relation": policy.relation.value,
         **_hat(policy, loss),
+        **horizon_figures(policy),
         "day": {
-            **({"hats": loss.most_hats} if policy.tracker is None or policy.queries else {}),
+            **({"hats": loss.most_hats} if _has_hats(policy) else {}),
             "epsilon_hats": loss.hats / NANO,
             "queries": [
                 {
@@ -75,25 +74,35 @@ def figures(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -
         "days": days,
         "over_days": {
             "bound": loss.over_days(days, policy.total_limit_nano) / NANO,
-            "epsilon_delta": {"epsilon": _composed(policy, loss, days), "delta": policy.delta},
+            "epsilon_delta": {"epsilon": _composed(policy, loss, days), "delta": delta_over(policy, loss, days)},
         }
-        | _with_delta(lambda each: days * each.delta, policy),
+        | _with_delta(lambda each: loss.charged(days) * each.delta, policy),
         "ledger": None
         if isinstance(ledger, str)
         else {
             "days": len(ledger[-days:]),
-            "spent": sum(_record(day).epsilon_user_day for day in ledger[-days:]),
+            "spent": lost_over(policy, [_record(day) for day in ledger[-days:]]),
             "most": max((_record(day).epsilon_user_day for day in ledger), default=0.0),
         },
     }
 
 
 def _hat(policy: Policy, loss: DayLoss) -> dict[str, Any]:
-    """Return the cost of a HAT. A tracker's releases have none of their own: then only that of the queries, if any."""
+    """Return the cost of a HAT. A tracker's releases have none of their own: then only that of the queries, if any.
+
+    A running sum has one for the whole horizon, none for a HAT.
+    """
+    if policy.continual is not None:
+        return {}
     costs = {} if policy.tracker is not None else {"epsilon": loss.epsilon / NANO}
-    if policy.tracker is None or policy.queries:
+    if _has_hats(policy):
         costs["with_queries"] = loss.per_hat / NANO
     return {"hat": costs | _with_delta(delta_per_hat, policy)} if costs else {}
+
+
+def _has_hats(policy: Policy) -> bool:
+    """Return whether HATs have a cost of their own."""
+    return policy.continual is None and (policy.tracker is None or bool(policy.queries))
 
 
 def _with_delta(delta: Callable[[Policy], float], policy: Policy) -> dict[str, float]:
@@ -101,40 +110,33 @@ def _with_delta(delta: Callable[[Policy], float], policy: Policy) -> dict[str, f
     return {} if policy.is_pure else {"delta": delta(policy)}
 
 
-def factor(epsilon: float) -> str:
-    """Return e^epsilon as readable text."""
-    if epsilon > math.log(1e6):
-        return f"about 10^{epsilon / math.log(10):.0f}"
-    return f"{math.exp(epsilon):.3g}" if epsilon < math.log(1000) else f"{math.exp(epsilon):,.0f}"
-
-
-def certainty(epsilon: float) -> str:
-    """Return the largest posterior probability of a guess with prior 1/2, in per cent, rounded up."""
-    share = math.ceil(1e5 / (1 + math.exp(-epsilon))) / 1000
-    return f"{share:.4g} %" if share < 99 else f"{share:g} %"
-
-
 def _sums(policy: Policy, loss: DayLoss) -> Paragraph:
     if policy.tracker is not None:
-        rows = [("all queries of the tracker", "", _n(policy.tracker.daily_limit))]
+        rows = [("all queries of the tracker", "", eps(policy.tracker.daily_limit))]
     else:
-        rows = [(f"{loss.most_hats} HATs, each released once", f"{loss.most_hats} x {_n(loss.epsilon)}", _n(loss.hats))]
+        rows = [
+            (
+                f"{loss.most_hats} HATs, each released once",
+                f"{loss.most_hats} x {eps(loss.epsilon)}",
+                eps(loss.hats),
+            )
+        ]
     rows += [
         (
             f"query {query.name}, over {query.days} day{'s' if query.days > 1 else ''}",
-            f"{loss.most_hats} x {_n(query.epsilon_nano)}",
-            _n(loss.queries[query.name].amount),
+            f"{loss.most_hats} x {eps(query.epsilon_nano)}",
+            eps(loss.queries[query.name].amount),
         )
         for query in policy.queries
     ]
-    rows.append(("together", "", _n(loss.hats + loss.reserved)))
-    rows.append(("allowed (daily_limit)", "", _n(loss.limit)))
-    rows.append(("so one bus's day loses at most", "", _n(loss.bound)))
+    rows.append(("together", "", eps(loss.hats + loss.reserved)))
+    rows.append(("allowed (daily_limit)", "", eps(loss.limit)))
+    rows.append(("so one bus's day loses at most", "", eps(loss.bound)))
     text = "A HAT is one hexagon in one timeslot of one day."
     if policy.tracker is not None:
         text += (
             " A bus pays for its own part in each query of the tracker. Once it has paid"
-            f" {_n(policy.tracker.daily_limit)} on one day, no query uses its readings, so this limit always holds."
+            f" {eps(policy.tracker.daily_limit)} on one day, no query uses its readings, so this limit always holds."
         )
     else:
         text += (
@@ -148,16 +150,16 @@ def _sums(policy: Policy, loss: DayLoss) -> Paragraph:
         )
     if (selection := policy.selection_cost) is not None:
         text += (
-            f" The list of cells was selected with noise: this has cost {_n(selection.epsilon_nano)} on each day from"
+            f" The list of cells was selected with noise: this has cost {eps(selection.epsilon_nano)} on each day from"
             f" {selection.first} to {selection.last}, in addition to the releases of these days."
         )
     text += (
         f" The loss is measured in epsilon. Other policies on the same telemetry add to it; all policies together stay"
-        f" within {_n(loss.limit)} a day."
+        f" within {eps(loss.limit)} a day."
     )
     if not policy.is_pure:
         text += (
-            f" The noise is Gaussian, so each HAT's {_n(loss.epsilon)} has its own delta, {delta_per_hat(policy):.3g}:"
+            f" The noise is Gaussian, so each HAT's {eps(loss.epsilon)} has its own delta, {delta_per_hat(policy):.3g}:"
             f" the loss of a day holds with delta = {policy.delta:g}, and the deltas of other such policies add to it."
         )
     return Paragraph(f"The most that one bus's day can lose under policy {policy.name}", text, tuple(rows))
@@ -168,7 +170,7 @@ def _meaning(policy: Policy, loss: DayLoss) -> str:
     differ = (
         "whether one bus was there on one day"
         if policy.relation is Relation.ADD_REMOVE
-        else f"{_hidden_values(policy, 'one bus')} on one day"
+        else f"{hidden_values(policy, 'one bus')} on one day"
     )
     sources = "its release and the queries that read it" if policy.queries else "its release"
     exception = "" if policy.is_pure else f", but for a probability of {policy.delta:g} for the whole day (delta)"
@@ -178,11 +180,11 @@ def _meaning(policy: Policy, loss: DayLoss) -> str:
     )
     if policy.tracker is None:
         text += (
-            f" For one HAT, {sources}, that is e^{_n(loss.per_hat)}, a factor of"
+            f" For one HAT, {sources}, that is e^{eps(loss.per_hat)}, a factor of"
             f" {factor(hat)}: an observer for whom a guess about the bus in that HAT was 50 % likely can become at most"
             f" {certainty(hat)} sure of it."
         )
-    text += f" For the whole day it is e^{_n(loss.bound)}, a factor of {factor(day)}"
+    text += f" For the whole day it is e^{eps(loss.bound)}, a factor of {factor(day)}"
     if day <= _STRONG:
         return f"{text}: at most {certainty(day)} sure of anything about the bus's day. That is strong protection."
     if day <= _WEAK:
@@ -196,7 +198,7 @@ def _meaning(policy: Policy, loss: DayLoss) -> str:
     few = min(_EXAMPLE_HATS, loss.most_hats)
     return (
         f"{text} The protection comes from the bound for a single HAT, and a bus in fewer HATs loses less: one in {few}"
-        f" loses {_n(min(few * loss.per_hat, loss.bound))}. A fact that shows in a single HAT is protected by"
+        f" loses {eps(min(few * loss.per_hat, loss.bound))}. A fact that shows in a single HAT is protected by"
         " that bound; one that shows in many HATs at once, such as that a bus went fast all day, may not be hidden at"
         " all."
     )
@@ -212,25 +214,18 @@ def _over(policy: Policy, loss: DayLoss, days: int) -> str:
     most, total = loss.over_days(days, policy.total_limit_nano), policy.total_limit_nano
     if total is None:
         text = (
-            "The guarantee is for one day: each day of a bus is protected separately, and losses add up. Over"
-            f" {days} days the same bus can lose {days} x {_n(loss.bound)} = {_n(most)}, and more on every further day."
+            "The guarantee is for one day: each day of a bus is protected separately, and losses add up."
+            f" Over {days} days the same bus can lose {days} x {eps(loss.bound)} = {eps(most)}, and more on every"
+            " further day."
         )
         if not policy.is_pure:
             text += f" The deltas add up too: {days} x {policy.delta:g}."
     else:
         text = (
-            f"The guarantee is for all time: all days of a bus together lose at most {_n(total)} (total_limit), then"
-            f" nothing more is released. {days} days can lose {_n(most)}."
+            f"The guarantee is for all time: all days of a bus together lose at most {eps(total)} (total_limit), then"
+            f" nothing more is released. {days} days can lose {eps(most)}."
         )
     return f"{text} {day} Over {days} days that is {_composed(policy, loss, days):.4g}."
-
-
-def _hidden_values(policy: Policy, bus: str) -> str:
-    """Return the values that relation replace hides: the speed, and others of the policy by name."""
-    if policy.value_name is not None:
-        return f"the {policy.value_name} in each reading of {bus}"
-    others = [value.name for value in policy.values[1:]]
-    return f"how fast {bus} went" + "".join(f" and its {name}" for name in others)
 
 
 def _went(policy: Policy) -> str:
@@ -253,10 +248,12 @@ def _hidden(policy: Policy) -> str:
         if policy.values:
             also.append("which of its readings lack a value")
         text = (
-            f"Hidden is {_hidden_values(policy, 'a bus')}. Not hidden is {', '.join(also[:-1])}, and {also[-1]}:"
+            f"Hidden is {hidden_values(policy, 'a bus')}. Not hidden is {', '.join(also[:-1])}, and {also[-1]}:"
             " relation replace treats all of that as public. To hide it too, use add_remove."
         )
     text += " A bus means one id: a bus with several ids counts as several buses, and each of them can lose this much"
+    if policy.continual is not None:
+        return f"{text}; a bus has a new pseudonym in each horizon."
     return f"{text}." if policy.unit == "user" else f"{text}; a bus that drives past midnight counts as two days."
 
 
@@ -271,7 +268,7 @@ def _spent(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) ->
     text = (
         "All figures above follow from the policy; the following are from the ledger, for all policies of the telemetry"
         f" topic. Over its newest {number}, {newest[0].date} to {newest[-1].date}, a bus"
-        f" that was there on all of them has lost at most {sum(record.epsilon_user_day for record in newest):g}; on the"
+        f" that was there on all of them has lost at most {lost_over(policy, newest):g}; on the"
         f" costliest day, {costliest.date}, {costliest.epsilon_user_day:g}, or"
         f" {costliest.epsilon_delta.epsilon:.4g} as (epsilon, delta)."
     )
@@ -288,7 +285,3 @@ def _composed(policy: Policy, loss: DayLoss, days: int) -> float:
 
 def _record(day: dict[str, Any]) -> BudgetRecord:
     return msgspec.convert(day, BudgetRecord)
-
-
-def _n(nano: int) -> str:
-    return f"{nano / NANO:g}"

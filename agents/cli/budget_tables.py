@@ -14,7 +14,7 @@ from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.budget.report_table import ReportSettings, report_table
 from hatcast.stream.policy.policy import Policy, Query
-from hatcast.stream.policy.query import CELL_SELECTION, TRACKER_QUERIES, Period
+from hatcast.stream.policy.query import CELL_SELECTION, RUNNING_SUMS, TRACKER_QUERIES, Period
 from hatcast.stream.records import BudgetRecord, ReservedRecord
 from hatcast.stream.units import NANO
 
@@ -23,6 +23,11 @@ _STYLES: Final = ("magenta", "cyan", "dim")
 _LABELS: Final = ("HATs", "queries", "left")
 _BAR_MIN, _BAR_MAX = 9, 25  # the legend has three lines, or one
 _PERIODS_SHOWN: Final = 6  # per query, the newest
+# Reservations that are all that a policy's releases of a day cost: who made them, and their meaning.
+_UP_FRONT: Final = {
+    TRACKER_QUERIES: ("the tracker", "the most that a bus can lose to it"),
+    RUNNING_SUMS: ("the running sums", "what their whole horizon costs a bus"),
+}
 
 
 class Bar:
@@ -74,17 +79,17 @@ def budget_table(days: list[dict[str, Any]]) -> Table:
     """Return the records of `hats.budget`, oldest day first, as a table of at most 100 columns."""
     records = _records(days)
     with_queries = any(record.queries for record in records)
-    with_tracker = any(_tracker(record) is not None for record in records)
+    with_up_front = any(_up_front(record) is not None for record in records)
     table = Table(
         title="Privacy budget: what one bus's day may have cost, in epsilon",
-        caption=_caption(records, with_queries=with_queries, with_tracker=with_tracker),
+        caption=_caption(records, with_queries=with_queries, with_up_front=with_up_front),
         caption_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
     table.add_column("day", no_wrap=True)
-    spent = "booked" if with_tracker else "spent"
+    spent = "booked" if with_up_front else "spent"
     for column in ("releases", *(("HATs", "queries") if with_queries else ()), spent, "limit"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column(Legend(with_queries=with_queries))
@@ -94,7 +99,7 @@ def budget_table(days: list[dict[str, Any]]) -> Table:
         hats, reserved, limit = _split(record)
         table.add_row(
             record.date,
-            "-" if _tracker(record) else f"{record.releases:,}",
+            "-" if _up_front(record) else f"{record.releases:,}",
             *((number(hats), _reserved_cell(record, reserved)) if with_queries else ()),
             f"{record.epsilon_user_day:g}",
             f"{record.limit:g}",
@@ -114,6 +119,14 @@ def today_line(policy: Policy, days: list[dict[str, Any]], today: str, next_poli
     prefix = f"today, {today} ({policy.timezone}): "
     if policy.from_date is not None and today < policy.from_date:
         return f"{prefix}nothing: policy {policy.name} begins on {policy.from_date}"
+    if policy.continual is not None and policy.continual.horizon_of(today) is None:
+        begins = policy.continual.first.isoformat()
+        when = (
+            f"begins on {begins}"
+            if today < begins
+            else f"has ended {policy.continual.horizon_days} days after {begins}"
+        )
+        return f"{prefix}nothing: the horizon of policy {policy.name} {when}"
     if next_policy is not None and today >= next_policy[1]:
         return f"{prefix}nothing more for policy {policy.name}: {next_policy[0]} replaces it from {next_policy[1]} on"
     records = _records(days)
@@ -128,13 +141,15 @@ def today_line(policy: Policy, days: list[dict[str, Any]], today: str, next_poli
         within = max(0, _nano(most) - _nano(total))
         left, reason = min(left, within), " (all days together have no more left)" if within < left else ""
     delta = "" if policy.is_pure else f"; Gaussian noise: all of it holds with delta {policy.delta:g}"
-    if record is not None and (tracker := _tracker(record)) is not None:
-        if not tracker.places:
-            return f"{prefix}{number(spent)} of {number(limit)} booked by other policies: no room for the tracker"
-        of_it = "" if (reserved := _nano(tracker.epsilon)) == spent else f", {number(reserved)} of it"
+    if record is not None and (up_front := _up_front(record)) is not None:
+        user, meaning = _UP_FRONT[up_front.query]
+        if not up_front.places:
+            return f"{prefix}{number(spent)} of {number(limit)} booked by other policies: no room for {user}"
+        reserved = up_front.places * _nano(up_front.epsilon)
+        of_it = "" if reserved == spent else f", {number(reserved)} of it"
         return (
-            f"{prefix}{number(spent)} of {number(limit)} booked{of_it} for the tracker, which is the most that a bus"
-            f" can lose to it; can still cost {number(left)}{reason}"
+            f"{prefix}{number(spent)} of {number(limit)} booked{of_it} for {user}, which is {meaning}; can still cost"
+            f" {number(left)}{reason}{delta}"
         )
     return f"{prefix}{number(spent)} of {number(limit)} spent, can still cost {number(left)}{reason}{delta}"
 
@@ -219,18 +234,18 @@ def number(nano: int) -> str:
     return f"{nano / NANO:g}"
 
 
-def _caption(records: Sequence[BudgetRecord], *, with_queries: bool, with_tracker: bool) -> str:
+def _caption(records: Sequence[BudgetRecord], *, with_queries: bool, with_up_front: bool) -> str:
     lines = []
     if records and (total := records[-1].total) is not None and (limit := records[-1].total_limit) is not None:
         lines.append(f"all days of a vehicle together: {total:g} of {limit:g}")
     lines.append("'at most': if every remaining hour is released")
     if records:
         delta = records[-1].epsilon_delta.delta
-        spent = "booked" if with_tracker else "spent"
+        spent = "booked" if with_up_front else "spent"
         lines.append(f"'tight': the {spent} epsilon, composed tightly, as (epsilon, delta) with delta {delta:g}")
-    if with_tracker:
-        lines.append("'queries': reserved before a day's first query: a bus can lose no more to them")
-        lines.append("'no room': other policies had booked too much of the day, so it has no queries")
+    if with_up_front:
+        lines.append("'queries': reserved before a day's first release: a bus can lose no more to them")
+        lines.append("'no room': other policies had booked too much of the day, so nothing of it is released")
     elif with_queries:
         lines.append("'queries': reserved for this policy's; 'HATs': everything else, also of other policies")
     return "\n".join(lines)
@@ -242,13 +257,14 @@ def _split(record: BudgetRecord) -> tuple[int, int, int]:
     return max(0, _nano(record.epsilon_user_day) - reserved), reserved, _nano(record.limit)
 
 
-def _tracker(record: BudgetRecord) -> ReservedRecord | None:
-    return next((each for each in record.queries if each.query == TRACKER_QUERIES), None)
+def _up_front(record: BudgetRecord) -> ReservedRecord | None:
+    """Return the reservation that is all that this policy's releases of the day cost; None for other policies."""
+    return next((each for each in record.queries if each.query in _UP_FRONT), None)
 
 
 def _reserved_cell(record: BudgetRecord, reserved: int) -> str:
-    tracker = _tracker(record)
-    return "no room" if tracker is not None and not tracker.places else number(reserved)
+    up_front = _up_front(record)
+    return "no room" if up_front is not None and not up_front.places else number(reserved)
 
 
 def _records(days: Iterable[dict[str, Any]]) -> list[BudgetRecord]:

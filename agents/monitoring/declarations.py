@@ -171,8 +171,8 @@ FENCED: Final = counter(
 )
 BUDGET_RATIO: Final = gauge(
     "hatcast_budget_spent_ratio",
-    "Upper bound of one user's charges on the day that is being folded, without what the policy's own tracker has"
-    " reserved, divided by the daily limit; every worker of a policy reports the same value.",
+    "Upper bound of one user's charges on the day that is being folded, without what the policy's own tracker or"
+    " horizon has reserved, divided by the daily limit; every worker of a policy reports the same value.",
     _WORKER,
 )
 TOTAL_RATIO: Final = gauge(

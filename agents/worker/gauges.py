@@ -22,7 +22,7 @@ from hatcast.agents.worker.topic_fold import TopicFold
 from hatcast.stream.accounting.ledger import DaySummary
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import TRACKER_QUERIES
+from hatcast.stream.queries import RUNNING_SUMS, TRACKER_QUERIES
 
 ROUND_S: Final = 5.0
 
@@ -120,12 +120,12 @@ class Gauges:
         if watermarks:
             summary = await self._ledger.summary(self._calendar.local(max(watermarks)).date().isoformat())
             limit = self._policy.daily_limit_nano if summary.limit is None else summary.limit
-            METERS.set(declared.BUDGET_RATIO, (summary.epsilon_user_day - reserved_for_tracker(summary)) / limit)
+            METERS.set(declared.BUDGET_RATIO, (summary.epsilon_user_day - reserved_up_front(summary)) / limit)
         if (total_limit := self._policy.total_limit_nano) is not None:
             METERS.set(declared.TOTAL_RATIO, (await self._ledger.total()).spent / total_limit)
 
 
-def reserved_for_tracker(summary: DaySummary) -> int:
-    """Return the reservation of a policy's tracker for a day, in 1e-9: all of its day from the first commit on."""
-    reserved = summary.queries.get(TRACKER_QUERIES)
-    return 0 if reserved is None else reserved.amount
+def reserved_up_front(summary: DaySummary) -> int:
+    """Return what a day's first commit has reserved for all of a tracker's day or of a horizon, in 1e-9."""
+    reserved = (summary.queries.get(name) for name in (TRACKER_QUERIES, RUNNING_SUMS))
+    return sum(each.amount for each in reserved if each is not None)

@@ -13,7 +13,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import broker_name
 from hatcast.agents.kafka.registry import PolicyRecord, Registry
-from hatcast.agents.kafka.registry.checks import policies_beside_a_tracker
+from hatcast.agents.kafka.registry.checks import policies_beside_a_tracker, policies_without_room
 from hatcast.agents.kafka.topics import TopicReport, check_topics
 from hatcast.agents.redis.clients import primaries
 from hatcast.agents.redis.connection import connect_redis, redis_error, redis_name
@@ -22,6 +22,9 @@ from hatcast.agents.worker.checks import NOTHING_ACCEPTED, Accepted, Check, Stat
 from hatcast.agents.worker.registration import configured_key, own_record
 from hatcast.agents.worker.stored_checks import check_stored
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.queries import horizon_cost
+from hatcast.stream.units import NANO
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -32,6 +35,18 @@ _END_THE_OTHERS: Final = (
     "a tracker books a whole day, so whichever policy of this telemetry is first on a day leaves the others nothing:"
     " stop all but one, or let one replace the other"
 )
+_RAISE_THE_LIMIT: Final = (
+    "the running sums of a horizon are booked in full on each of its days, and daily_limit has no room for all: raise"
+    " it in each policy of this telemetry, or stop all but one"
+)
+
+
+def _summary(policy: Policy) -> str:
+    if policy.continual is not None:
+        keys, cost = policy.continual, horizon_cost(policy).amount / NANO
+        return f"running sums by {keys.kind.value}, epsilon {cost:g} per {keys.horizon_days} days"
+    costs = f"epsilon {policy.epsilon:g}" if policy.tracker is None else f"epsilon {policy.daily_limit:g} a day"
+    return f"{policy.estimator}, {costs}"
 
 
 def examine(config: Path, accepted: Accepted = NOTHING_ACCEPTED) -> Iterator[Check]:
@@ -46,8 +61,7 @@ def examine(config: Path, accepted: Accepted = NOTHING_ACCEPTED) -> Iterator[Che
         yield Check("configuration", State.PROBLEM, "not usable", str(error))
         return
     policy = settings.policy
-    costs = f"epsilon {policy.epsilon:g}" if policy.tracker is None else f"epsilon {policy.daily_limit:g} a day"
-    yield Check("configuration", State.OK, f"policy {policy.name}: {policy.estimator}, {costs}")
+    yield Check("configuration", State.OK, f"policy {policy.name}: {_summary(policy)}")
     topics: TopicReport | None
     try:
         topics = check_topics(settings, PATIENCE_SECONDS)
@@ -105,6 +119,10 @@ def _registry_checks(settings: Settings, topics: TopicReport) -> Iterator[Check]
         own = own_record(settings, partitions, {}, configured_key(settings))
         if beside := policies_beside_a_tracker(facts, own):
             yield Check("shared days", State.WARNING, f"with {', '.join(beside)}, beside a tracker", _END_THE_OTHERS)
+        if beside := policies_without_room(facts, own):
+            yield Check(
+                "shared days", State.WARNING, f"with {', '.join(beside)}, beside running sums", _RAISE_THE_LIMIT
+            )
     except (HatcastError, KafkaError):
         return  # `check_stored` reads it too, and reports the error
 

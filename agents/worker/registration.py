@@ -19,6 +19,7 @@ from hatcast.agents.kafka.registry.checks import (
     check_policy_name,
     check_policy_record,
     policies_beside_a_tracker,
+    policies_without_room,
     with_current_key,
 )
 from hatcast.agents.redis.clients import AnyRedis
@@ -109,6 +110,13 @@ class Registration:
             log.warning(
                 "a tracker books whole days: of these policies only the first on a day releases anything; stop all but"
                 " one, or let one replace the other",
+                policy=policy.name,
+                beside=beside,
+            )
+        if beside := policies_without_room(facts, registered.record):
+            log.warning(
+                "running sums book their horizon on each day, and daily_limit has no room for all policies of this"
+                " telemetry: raise it in each of them, or stop all but one",
                 policy=policy.name,
                 beside=beside,
             )

@@ -57,7 +57,7 @@ class DayLoss:
 
     def over_days(self, days: int, total_limit: int | None) -> int:
         """Return the bound over `days` days of the same user; `total_limit` is that of unit `user`."""
-        lost = self._charged(days) * self.bound
+        lost = self.charged(days) * self.bound
         return lost if total_limit is None else min(lost, total_limit)
 
     def epsilon_at_delta(self, days: int, delta: float) -> float:
@@ -84,7 +84,7 @@ class DayLoss:
             epsilon = composed_epsilon(levels, delta) + days * (self.reserved - tracker) / NANO
         return min(epsilon, days * self.bound / NANO)
 
-    def _charged(self, days: int) -> int:
+    def charged(self, days: int) -> int:
         """Return how often the bound is charged over this many days: once a day, or once a horizon."""
         return days if self.horizon is None else self.horizon.horizons_in(days)
 
@@ -93,7 +93,7 @@ class DayLoss:
 
         With Laplace noise the sums of several cells and horizons compose as pure mechanisms do, although each of them
         is one stream of many records [Vadhan and Zhang 2023, concurrent composition]. With Gaussian noise each cell
-        already has its part of the policy's delta, so nothing is left to compose with: the sum is returned.
+        already has its part of the policy's delta: the sum is returned, and holds at that delta for each horizon.
         """
         times = horizon.horizons_in(days)
         if horizon.noise is NoiseKind.GAUSSIAN:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from hatcast.agents.cli.budget import command
-from hatcast.agents.cli.budget_explained import certainty, explanation, factor, figures
+from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.cli.budget_tables import bar_cells, budget_table, query_table, today_line
+from hatcast.agents.cli.budget_words import certainty, factor
 from hatcast.stream.accounting.ledger import DaySummary, Reserved, Total, user_charges
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.policy.policy import Policy, read_policy

@@ -1,7 +1,7 @@
 """What `hatcast budget --explain` says of a tracker policy: a bus can lose `daily_limit`, and no more."""
 
 from hatcast.agents.cli.budget_explained import explanation, figures
-from hatcast.agents.worker.gauges import reserved_for_tracker
+from hatcast.agents.worker.gauges import reserved_up_front
 from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Reserved, Total
 from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.queries import TRACKER_QUERIES, reservations
@@ -55,6 +55,7 @@ def test_a_day_that_only_the_tracker_has_booked_is_not_reported_as_nearly_spent(
         return DaySummary(0, 0, spent, shared=False, limit=spent, sequence=1, levels={}, total=Total(), queries=queries)
 
     month = Reserved(1, NANO)
-    assert reserved_for_tracker(summary(month=month, tracker=Reserved(1, 4 * NANO))) == 4 * NANO
-    assert reserved_for_tracker(summary(tracker=Reserved(0, 5 * NANO))) == 0, "without room, which has to be seen"
-    assert reserved_for_tracker(summary(month=month)) == 0
+    assert reserved_up_front(summary(month=month, tracker=Reserved(1, 4 * NANO))) == 4 * NANO
+    assert reserved_up_front(summary(tracker=Reserved(0, 5 * NANO))) == 0, "without room, which has to be seen"
+    assert reserved_up_front(summary(month=month)) == 0
+    assert reserved_up_front(summary(continual=Reserved(20, NANO))) == 20 * NANO

@@ -1,7 +1,7 @@
 """Compare a worker's settings with the records registered for its domain. Pure."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -11,6 +11,7 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.table import differing_keys
 
 _ROLES: Final = ("means", "queries", "budget", "reports")
+_ROUNDING: Final = 1e-9
 NEW_NAME: Final = "start under a new policy.name"
 
 
@@ -34,11 +35,31 @@ def policies_beside_a_tracker(facts: Facts, own: PolicyRecord) -> list[str]:
 
     Policies of which one replaces the other have no day in common.
     """
+    beside = _beside(facts, own)
+    return sorted(beside) if any("tracker" in _keys_of(record) for record in (own, *beside.values())) else []
+
+
+def policies_without_room(facts: Facts, own: PolicyRecord) -> list[str]:
+    """Return the policies that share days with `own`, if their limit has no room beside a horizon of running sums.
+
+    Each horizon is booked in full on each of its days, and the smallest `daily_limit` of all policies applies.
+    """
+    beside = _beside(facts, own)
+    policies = [_keys_of(record) for record in (own, *beside.values())]
+    if not any("continual" in keys for keys in policies) or any("tracker" in keys for keys in policies):
+        return []
+    needed = sum(
+        keys["privacy"].get("epsilon", 0.0) * keys.get("continual", {}).get("max_cells", 1) for keys in policies
+    )
+    limit = min(keys["privacy"]["daily_limit"] for keys in policies)
+    return sorted(beside) if needed > limit * (1 + _ROUNDING) else []
+
+
+def _beside(facts: Facts, own: PolicyRecord) -> dict[str, PolicyRecord]:
     policies = {**facts.policies, own.policy: own}
     apart = {own.policy, *_replaced(own, policies)}
     apart |= {name for name, record in policies.items() if own.policy in _replaced(record, policies)}
-    beside = sorted(policies.keys() - apart)
-    return beside if any(_has_tracker(policies[name]) for name in (own.policy, *beside)) else []
+    return {name: record for name, record in policies.items() if name not in apart}
 
 
 def _replaced(record: PolicyRecord, policies: Mapping[str, PolicyRecord]) -> set[str]:
@@ -50,8 +71,8 @@ def _replaced(record: PolicyRecord, policies: Mapping[str, PolicyRecord]) -> set
     return found
 
 
-def _has_tracker(record: PolicyRecord) -> bool:
-    return "tracker" in msgspec.json.decode(record.canonical, type=dict[str, msgspec.Raw])
+def _keys_of(record: PolicyRecord) -> dict[str, Any]:
+    return msgspec.json.decode(record.canonical, type=dict[str, Any])
 
 
 def check_policy_record(stored: PolicyRecord, own: PolicyRecord) -> None:

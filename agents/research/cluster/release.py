@@ -85,7 +85,11 @@ class Released:
 
 
 def check_relation(policy: Policy) -> None:
-    """Raise SettingError for a policy under which the number of users is private."""
+    """Raise SettingError for a policy that has no day of its own, or under which the number of users is private."""
+    if policy.continual is not None:
+        raise SettingError(
+            "policy.continual", "has horizons, and K-means is proved for a user's day", "name another configuration"
+        )
     if policy.relation is not Relation.REPLACE:
         raise SettingError(
             "policy.privacy.relation",
