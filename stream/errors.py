@@ -8,7 +8,6 @@ An expected result is a value, not an exception: a record ends in an `Outcome`, 
 An error message contains no telemetry data: no vehicle, no reading, no count.
 """
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -33,6 +32,8 @@ class RecordingError(HatcastError):
 
 def similar_name(given: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most similar to an unknown one, ignoring case; None if none is."""
+    import difflib  # noqa: PLC0415 - 10 ms, and every command loads this module
+
     names = {name.casefold(): name for name in known}
     near = difflib.get_close_matches(given.casefold(), names, n=1)
     return names[near[0]] if near else None

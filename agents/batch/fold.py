@@ -10,7 +10,7 @@ import h3.api.basic_int as h3
 
 from hatcast.agents.batch.retention import Retention
 from hatcast.agents.recordings.dump_file import Dump
-from hatcast.agents.worker.early_records import EarlyRecord
+from hatcast.agents.worker.early_record import EarlyRecord
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.partition_fold import PartitionFold
 from hatcast.stream.fold.users import FoldUsers

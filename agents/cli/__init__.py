@@ -2,15 +2,17 @@
 
 import importlib
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
-from click.shell_completion import CompletionItem
 
 from hatcast.agents.cli.output import ReaderLeft, open_streams
 from hatcast.agents.errors.extras import missing_extra
 from hatcast.agents.errors.unexpected import install_hooks, last_line, shows_texts, trace_of
 from hatcast.stream.errors import HatcastError, similar_name
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # In the order in which a new user needs them, with the line that `hatcast --help` shows.
 COMMANDS: Final[dict[str, str]] = {
@@ -57,8 +59,10 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
         """Complete command names without importing the commands: click's own method would import all at each Tab."""
+        from click.shell_completion import CompletionItem
+
         commands = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
         return commands + click.Command.shell_complete(self, ctx, incomplete)
 

@@ -1,14 +1,12 @@
 """Causes of failed operations: the service and the reason, from the error's type and the codes listed here.
 
 An error's text may contain the failed command, and with it a record. So only words of these lists and a script's line
-number are taken from it. Types are compared by name, so that no client has to be imported.
+number are taken from it. Types are compared by name, so that neither a client nor `ssl` has to be imported.
 """
 
 import errno
 import os
 import re
-import socket
-import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -138,11 +136,12 @@ def cause_of(error: BaseException) -> Cause:
 def network_text(error: BaseException) -> str | None:
     """Return the operating system's or TLS's reason for an error or its causes; None if there is none."""
     for cause in _chain(error):
-        if isinstance(cause, socket.gaierror):
+        kinds = _kinds(cause)
+        if "gaierror" in kinds:
             return "unknown host"
-        if isinstance(cause, ssl.SSLCertVerificationError):
+        if "SSLCertVerificationError" in kinds:
             return "its certificate is not trusted"
-        if isinstance(cause, ssl.SSLError):
+        if "SSLError" in kinds:
             return f"TLS failed{_tls_reason(cause)}"
         if isinstance(cause, TimeoutError):
             return "no answer in time"
@@ -205,7 +204,7 @@ def _kafka_text(error: BaseException) -> str:
     return text if why is None else f"{text} ({why})"
 
 
-def _tls_reason(error: ssl.SSLError) -> str:
+def _tls_reason(error: BaseException) -> str:
     reason = str(getattr(error, "reason", ""))
     return f" ({reason})" if _TLS_REASON.fullmatch(reason) else ""
 

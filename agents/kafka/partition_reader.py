@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from aiokafka.errors import KafkaConnectionError
-
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import confluent_options
@@ -77,4 +75,6 @@ def connection_errors() -> Iterator[None]:
     try:
         yield
     except KafkaException as raised:
+        from aiokafka.errors import KafkaConnectionError
+
         raise KafkaConnectionError(raised.args[0].str()) from None

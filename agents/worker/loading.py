@@ -15,7 +15,8 @@ from hatcast.agents.kafka.batches import BatchConsumer
 from hatcast.agents.monitoring.failures import FailureLog, back_off_s
 from hatcast.agents.redis.partition_state import beyond_end_error
 from hatcast.agents.redis.user_keys import OtherUserKey
-from hatcast.agents.worker.early_records import EarlyRecord, EarlyRecords
+from hatcast.agents.worker.early_record import EarlyRecord
+from hatcast.agents.worker.early_records import EarlyRecords
 from hatcast.agents.worker.partition import OwnedPartition
 from hatcast.agents.worker.source import IngestOptions, Source
 from hatcast.stream.fold.checkpoint import restore

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hatcast.agents.kafka.batches import RecordBatch
-from hatcast.agents.worker.early_records import EarlyRecord
+from hatcast.agents.worker.early_record import EarlyRecord
 from hatcast.stream.fold.partition_fold import PartitionFold
 
 

@@ -8,9 +8,11 @@ import pytest
 import structlog
 from structlog.testing import CapturedCall, CapturingLogger
 
+import hatcast.agents.worker.early_record
 import hatcast.agents.worker.early_records
 from hatcast.agents.kafka.batches import RecordBatch
-from hatcast.agents.worker.early_records import CALM_S, EarlyRecord, EarlyRecords
+from hatcast.agents.worker.early_record import EarlyRecord
+from hatcast.agents.worker.early_records import CALM_S, EarlyRecords
 from hatcast.agents.worker.partition import OwnedPartition
 from tests.folding import MINUTE, NOON, fold_of, record
 from tests.replayed import policy_of
@@ -30,7 +32,7 @@ class Clocks:
 @pytest.fixture
 def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     made = Clocks()
-    monkeypatch.setattr(hatcast.agents.worker.early_records, "now_ms", lambda: made.now_ms)
+    monkeypatch.setattr(hatcast.agents.worker.early_record, "now_ms", lambda: made.now_ms)
     monkeypatch.setattr(hatcast.agents.worker.early_records, "monotonic_s", lambda: made.monotonic_s)
     monkeypatch.setattr(hatcast.agents.worker.early_records, "LOOK_S", 0.001)
     return made

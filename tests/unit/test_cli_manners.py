@@ -2,6 +2,7 @@
 
 import io
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,17 @@ def test_the_list_of_commands_loads_none_of_them(monkeypatch: pytest.MonkeyPatch
     result = CliRunner().invoke(hatcast, ["--help"])
     assert result.exit_code == 0
     assert all(name in result.output for name in COMMANDS)
+
+
+def test_the_list_of_commands_needs_little_beside_click() -> None:
+    code = (
+        "import sys, click; before = set(sys.modules); from hatcast.agents.cli import hatcast;"
+        "hatcast.main(['--help'], 'hatcast', standalone_mode=False);"
+        "print(*{name for name in set(sys.modules) - before if not name.startswith('hatcast')}, file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not {"ssl", "socket", "difflib", "asyncio", "msgspec", "numpy"} & set(ended.stderr.split())
+    assert len(ended.stderr.split()) < 40, ended.stderr
 
 
 class Terminal(io.StringIO):

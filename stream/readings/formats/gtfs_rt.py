@@ -6,22 +6,18 @@ speed or timestamp is undecodable. A recording is one FeedMessage per file.    [
 """
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from math import isfinite
+from types import ModuleType
 from typing import BinaryIO, Final
 
-from google.protobuf.message import DecodeError
-from google.transit.gtfs_realtime_pb2 import FeedEntity
-
 from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats._poll import split_poll
 from hatcast.stream.readings.formats._recorded import Decode, arrival_ms
 from hatcast.stream.readings.formats.interface import Format, Recorded
 from hatcast.stream.readings.reading import MISSING, Reading
 
 NAME: Final = "gtfs-rt"
 POLL_BYTES_MAX: Final = 64 << 20  # 300,000 vehicles: larger files are rejected to bound memory
-_read: Final = FeedEntity.FromString
 
 
 def decode(value: bytes) -> Reading | None:
@@ -30,11 +26,17 @@ def decode(value: bytes) -> Reading | None:
     return None if reading is None or reading.speed is MISSING else reading
 
 
+@cache
+def _poll() -> ModuleType:
+    from hatcast.stream.readings.formats import _poll as module  # noqa: PLC0415 - protobuf: only these polls need it
+
+    return module
+
+
 def _decode_position(value: bytes) -> Reading | None:
     """Decode one FeedEntity like `decode`, also without a speed."""
-    try:
-        vehicle = _read(value).vehicle
-    except DecodeError:
+    vehicle = _poll().vehicle_of(value)
+    if vehicle is None:
         return None
     place, who = vehicle.position, vehicle.vehicle
     name = who.id or who.license_plate or who.label
@@ -49,7 +51,7 @@ def _decode_position(value: bytes) -> Reading | None:
 
 def split(body: bytes, topic: str = "") -> list[bytes]:
     """Split a poll into the FeedEntity of each vehicle."""
-    poll = split_poll(body)
+    poll = _poll().split_poll(body)
     return poll[1] if poll is not None else [body] if body else []
 
 
@@ -63,7 +65,7 @@ def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
 
 def _records(stream: BinaryIO, path: str, decoder: Decode) -> Iterator[Recorded]:
     body = stream.read(POLL_BYTES_MAX + 1)
-    poll = split_poll(body) if len(body) <= POLL_BYTES_MAX else None
+    poll = _poll().split_poll(body) if len(body) <= POLL_BYTES_MAX else None
     if poll is None:
         raise RecordingError(path, "is not a complete GTFS-Realtime poll", "fetch it again, or name the file's format")
     arrived, entities = poll
