@@ -123,6 +123,7 @@ class Mechanism(Protocol):
     def sd(self, index: int) -> float:
         """Return the standard deviation of the running sum's noise after slot `index`, if all slots have entries.
 
-        With empty slots it is at most this.
+        For a cell that is empty in its first slots it is that after as many slots fewer; empty slots later leave it
+        unchanged or reduce it. `withhold_release`: depends on when groups are complete; this is if each is at once.
         """
         ...

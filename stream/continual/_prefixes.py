@@ -9,7 +9,10 @@ fixed, and z gives o for x if and only if z + R (x - x') gives o for x'. R (x - 
 whatever o is. So the probabilities of o differ as those of z and z + R (x - x') do, and these as `mechanisms` proves.
 Each node's noise is drawn when a released prefix first has the node, and stored. This is the same z.
 
-State: the exact prefix sum and the noises of the nodes in use, at most as many as a prefix has.
+Slots before a cell's first one are empty for neighbours too. So prefixes are counted from it: the stream is that of a
+shorter horizon, and the sensitivity for n slots is an upper bound.
+
+State: the cell's first slot, the exact prefix sum and the noises of the nodes in use, as many as the prefix has.
 """
 
 import math
@@ -27,7 +30,9 @@ from hatcast.stream.continual._interface import Advanced, BadState, Setting, Ste
 from hatcast.stream.continual._state import check_index, fingerprint, pack, unpack
 from hatcast.stream.mechanisms import Distances, VectorNoise
 
-_PLANS: Final = 4096  # an hour's cells have few different last slots
+_PLANS: Final = 4096  # an hour's cells have few different first and last slots
+_FIELDS: Final = 2  # before the noises
+_DAMAGED: Final = "the state of a running sum is damaged"
 
 
 def distances(digits: Digits, setting: Setting) -> Distances:
@@ -70,41 +75,61 @@ class PrefixNoise:
     def advance(self, steps: Sequence[Step], noise: VectorNoise) -> list[Advanced]:
         """See `Mechanism.advance`."""
         stored = [self._read(step) for step in steps]
-        sums = checked_sum(np.array([numbers[0] for _, numbers in stored], np.int64), slot_sums(steps, self.setting))
+        before = np.array([each.total for each in stored], np.int64)
+        sums = checked_sum(before, slot_sums(steps, self.setting))
         groups: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for number, (step, (before, _)) in enumerate(zip(steps, stored, strict=True)):
-            groups[before, step.index + 1].append(number)
+        for number, (step, each) in enumerate(zip(steps, stored, strict=True)):
+            groups[each.prefix, step.index - each.first + 1].append(number)
         plans = {key: self._plan(*key) for key in groups}
         needed = sum(len(plans[key].drawn_to) * len(members) for key, members in groups.items())
         drawn = self.calibration.draw(np.zeros(needed, np.int64), noise)
         advanced: list[Advanced | None] = [None] * len(steps)
         for key, members in groups.items():
             taken = len(plans[key].drawn_to) * len(members)
-            noises = placed(plans[key], np.array([stored[number][1][1:] for number in members]), drawn[:taken])
+            noises = placed(plans[key], np.array([stored[number].noises for number in members]), drawn[:taken])
             drawn = drawn[taken:]
-            numbers = np.column_stack([sums[members], noises])
-            for number, row, total in zip(members, numbers, noises @ plans[key].signs + sums[members], strict=True):
-                advanced[number] = self._advanced(key[1], row, float(total))
+            totals = (noises @ plans[key].signs + sums[members]).tolist()
+            for number, row, total in zip(members, noises, totals, strict=True):
+                state = _Stored(stored[number].first, key[1], int(sums[number]), row)
+                advanced[number] = self._advanced(state, total)
         return [each for each in advanced if each is not None]
 
     def sd(self, index: int) -> float:
         """See `Mechanism.sd`."""
         return self.calibration.sd * math.sqrt(int(self.digits.numbers[index + 1]))
 
-    def _read(self, step: Step) -> tuple[int, Integers]:
-        """Return the number of slots in the state, and its numbers: the prefix sum, then the noises of its nodes."""
+    def _read(self, step: Step) -> "_Stored":
         check_index(step.index, self.setting)
         if step.state is None:
-            return 0, np.zeros(1, np.int64)
+            return _Stored(step.index, 0, 0, np.zeros(0, np.int64))
         index, numbers = unpack(step.state, self._fingerprint, step.index)
-        if len(numbers) != 1 + int(self.digits.numbers[index + 1]):
-            raise BadState("the state of a running sum is damaged")
-        return index + 1, numbers
+        if len(numbers) < _FIELDS or not 0 <= numbers[0] <= index:
+            raise BadState(_DAMAGED)
+        first, total = numbers[:_FIELDS].tolist()
+        prefix = index - first + 1
+        if len(numbers) != _FIELDS + int(self.digits.numbers[prefix]):
+            raise BadState(_DAMAGED)
+        return _Stored(first, prefix, total, numbers[_FIELDS:])
 
-    def _advanced(self, prefix: int, numbers: Integers, total: float) -> Advanced:
-        nodes = int(self.digits.numbers[prefix])
-        state = pack(self._fingerprint, prefix - 1, numbers)
-        return Advanced(state, total, self.sd(prefix - 1), self.calibration.width95(nodes, nodes))
+    def _advanced(self, after: "_Stored", total: int) -> Advanced:
+        nodes, index = len(after.noises), after.first + after.prefix - 1
+        state = pack(self._fingerprint, index, np.concatenate([[after.first, after.total], after.noises]))
+        return Advanced(state, float(total), self.sd(after.prefix - 1), self.calibration.width95(nodes, nodes))
+
+
+class _Stored(NamedTuple):
+    """State of one cell.
+
+    first   index of its first slot
+    prefix  slots from there on
+    total   their exact sum
+    noises  int64: of the prefix's nodes
+    """
+
+    first: int
+    prefix: int
+    total: int
+    noises: Integers
 
 
 def placed(plan: Plan, stored: Integers, drawn: Integers) -> Integers:
