@@ -8,32 +8,38 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-import h3.api.basic_int as h3
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
-from hypothesis.errors import NoSuchExample
 
+from hatcast.agents.batch.fold import Job, fold_recording
 from hatcast.agents.batch.ledger_file import open_ledger
-from hatcast.agents.batch.ledger_users import Entered, LedgerRuns
-from hatcast.stream.fold.hats import Calendar
+from hatcast.agents.batch.ledger_users import LedgerRuns
+from hatcast.agents.batch.release import release_final
+from hatcast.agents.batch.retention import RetainChunks
+from hatcast.stream.fold.hats import Slot
 from hatcast.stream.fold.horizon_packing import pack_horizon, unpack_horizon
-from hatcast.stream.fold.packing import pack_day
+from hatcast.stream.fold.packing import pack_day, unpack
 from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.fold.values import reading_fold
+from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import jsonl
-from tests.folding import DAY, HOUR, MINUTE, NOON, NOW, PSEUDONYMS, apply, contributions, occurring, record
+from hatcast.stream.readings.formats import Recorded
+from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.recording import Recording
+from hatcast.stream.release.continual import CellHat, RunningSums
+from hatcast.stream.release.continual_records import ContinualRelease
+from tests.folding import DAY, HOUR, MINUTE, NOON, NOW, PSEUDONYMS, apply, contributions, occurring
 from tests.laws import fold_oracle
 from tests.laws.fold_logs import Case, cases, slots_of_day
 from tests.replayed import policy_of
 
 often = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+now_and_then = settings(often, max_examples=30)
 
 
 def is_within_the_declared(case: Case) -> bool:
@@ -65,7 +71,7 @@ def test_no_user_enters_more_than_is_declared(case: Case) -> None:
 
 MUTANTS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "a slot more": lambda keys: {"max_slots": keys.max_slots + 1},
-    "slots closer by one": lambda keys: {"min_separation": max(1, keys.min_separation - 1)},
+    "slots farther apart": lambda keys: {"min_separation": keys.min_separation + 1},
     "a cell more": lambda keys: {"max_cells": keys.max_cells + 1},
     "a day longer": lambda keys: {
         "horizon_days": keys.horizon_days + 1,
@@ -129,10 +135,6 @@ class Sent:
     at: int
     lat: float
 
-    @property
-    def logged(self) -> tuple[int, bytes]:
-        return self.at, record(vehicle=self.vehicle, time=self.at, lat=self.lat)
-
 
 sent = st.builds(
     Sent,
@@ -147,29 +149,33 @@ logs = st.lists(sent, max_size=16)
 
 @dataclass
 class Runs:
-    """A ledger file, and the rows of each HAT whose users it has stored."""
+    """A ledger file, and the rows of each HAT that entered a running sum."""
 
     path: Path
     policy: Policy = field(default_factory=horizon_policy)
-    rows: dict[tuple[str, int], dict[bytes, Any]] = field(default_factory=dict)
+    rows: dict[tuple[str, str], dict[bytes, Any]] = field(default_factory=dict)
 
     def run(self, log: Sequence[Sent]) -> Mapping[str, int]:
-        """Fold the readings, release every HAT that has no record, and return the outcomes."""
-        with open_ledger(self.path, self.policy, PSEUDONYMS.key) as ledger:
-            runs = ledger.users.vehicles
-            fold = reading_fold(
-                self.policy, Calendar(self.policy), FoldUsers(PSEUDONYMS, runs), jsonl.FORMAT.decode, None
-            )
-            apply(fold, [each.logged for each in log], NOW)
-            found: dict[tuple[str, int], dict[bytes, Any]] = defaultdict(dict)
-            for (slot, cell, user), row in contributions(fold).items():
-                found[slot, cell][user] = row
-            for (slot, cell), rows in found.items():
-                if (slot, cell) not in self.rows:
-                    self.rows[slot, cell] = rows
-                    date, name = slot.split("/")
-                    ledger.users.store(date, f"{h3.int_to_str(cell)}/{name}", Entered(vehicles=b"".join(sorted(rows))))
-            return occurring(fold)
+        """Fold and release the readings, in order of arrival, and return the outcomes."""
+        readings = [Reading(each.vehicle, each.at, each.lat, 72.8, 30.0) for each in log]
+        records = [Recorded(b"raw", each, int(each.time)) for each in readings]
+        kept, advance = RetainChunks(), RunningSums.advance
+
+        def spied(sums: RunningSums, slot: Slot, hats: Sequence[CellHat], noise: Any) -> list[ContinualRelease]:
+            drawn = advance(sums, slot, hats, noise)
+            for hat, release in zip(hats, drawn, strict=True):
+                if release.state is not None:
+                    assert (slot.key, hat.cell) not in self.rows, "entered twice"
+                    rows = (row for chunk in hat.chunks.readings for row in unpack(chunk))
+                    self.rows[slot.key, hat.cell] = {row.pseudonym: (row.count, row.total) for row in rows}
+            return drawn
+
+        with open_ledger(self.path, self.policy, PSEUDONYMS.key) as ledger, pytest.MonkeyPatch.context() as patched:
+            patched.setattr(RunningSums, "advance", spied)
+            job = Job(self.policy, FoldUsers(PSEUDONYMS, ledger.users.vehicles), NOW, kept, lambda _: None)
+            folded = fold_recording(Recording(lambda: records, "file"), job)
+            list(release_final(folded, kept, ledger, SystemNoise()))
+        return {outcome: number for outcome, number in folded.outcomes.items() if number}
 
 
 @contextmanager
@@ -193,7 +199,34 @@ def read_as_one(log: Sequence[Sent], cuts: Sequence[int]) -> bool:
         return cut.rows == entered and dict(total) == dict(at_once) == dict(alone.run(log)) and alone.rows == entered
 
 
-@often
+def stay_within_the_declared(logs_of_runs: Sequence[Sequence[Sent]]) -> bool:
+    """The law: what enters the sums of all runs together is within the participation of `horizon_policy`."""
+    with runs() as ledger:
+        for log in logs_of_runs:
+            ledger.run(sorted(log, key=lambda each: each.at))
+        entered: dict[bytes, list[tuple[str, str]]] = defaultdict(list)
+        for hat, rows in ledger.rows.items():
+            for user in rows:
+                entered[user].append(hat)
+        hours = {
+            user: sorted(datetime.fromisoformat(slot.replace("/", "T")) for slot, _ in hats)
+            for user, hats in entered.items()
+        }
+        return all(
+            len({cell for _, cell in hats}) == 1
+            and len(hats) <= 2
+            and all(b - a >= timedelta(hours=2) for a, b in pairwise(hours[user]))
+            for user, hats in entered.items()
+        )
+
+
+@now_and_then
+@given(st.lists(logs, min_size=2, max_size=4))
+def test_no_user_enters_more_than_is_declared_over_all_runs(logs_of_runs: list[list[Sent]]) -> None:
+    assert stay_within_the_declared(logs_of_runs)
+
+
+@now_and_then
 @given(logs, st.lists(st.integers(1, 5), max_size=3))
 def test_runs_over_one_horizon_enter_what_one_run_enters(log: list[Sent], cuts: list[int]) -> None:
     assert read_as_one(log, cuts)
@@ -201,11 +234,9 @@ def test_runs_over_one_horizon_enter_what_one_run_enters(log: list[Sent], cuts: 
 
 def test_a_ledger_that_forgets_a_horizon_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LedgerRuns, "members", lambda *_: {})
-    tried = settings(max_examples=300, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-    try:
-        find(st.tuples(logs, st.lists(st.integers(1, 5), max_size=3)), lambda it: not read_as_one(*it), settings=tried)
-    except NoSuchExample:
-        pytest.fail("no runs break the law")
+    both_cells = [Sent("a", NOON, 21.2), Sent("a", NOON + 10 * HOUR, 21.6)]
+    assert not read_as_one(both_cells, [1])
+    assert not stay_within_the_declared([[each] for each in both_cells])
 
 
 def test_a_slot_that_was_entered_later_keeps_its_distance_too() -> None:
