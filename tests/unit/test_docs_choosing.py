@@ -12,9 +12,9 @@ from hatcast.agents.cli.budget_explained import figures
 from hatcast.agents.cli.budget_words import certainty, factor
 from hatcast.agents.config.template import Answers, parse_template, render_template
 from hatcast.stream.budget.per_user import day_loss
-from hatcast.stream.estimators import ESTIMATORS, Parameters, Users
+from hatcast.stream.estimators import ESTIMATOR_KEYS, ESTIMATORS, Parameters, Users
 from hatcast.stream.mechanisms.grid import quantile95
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.units import NANO
 from tests.support import Scripted
 
@@ -114,3 +114,11 @@ def test_the_statement_names_figures_that_explain_has() -> None:
         inside: Any = found
         for part in path.split("."):
             inside = inside[part]
+
+
+def test_the_example_of_a_horizon_costs_what_the_page_says() -> None:
+    week = {"kind": "laplace", "horizon_days": 7, "max_slots": 14, "max_cells": 20}
+    table = {"name": "week", "upper_bound": 65.0, "timezone": "UTC", "continual": week, "privacy": {"epsilon": 0.25}}
+    loss = day_loss(read_policy(table, ESTIMATOR_KEYS, str))
+    assert f"`max_cells = 20` a bus loses at most {loss.bound / NANO:g} in a horizon" in TEXT
+    assert f"6 horizons, which is {loss.over_days(31, None) / NANO:g}; the tracker at a total of 5 can cost 155" in TEXT
