@@ -17,6 +17,7 @@ NAMES: Final = (
     "feeds",
     "estimators",
     "tracker",
+    "continual",
     "survey",
     "device",
     "display",
