@@ -29,6 +29,8 @@ from tests.services import KafkaServer, RedisServer
 
 FOLD_OVER_DECODE: Final = 6.0
 PACK_OVER_FOLD: Final = 2.0
+LIVE_OVER_FOLD: Final = 0.5
+LIVE_RECORDS: Final = 800  # of a checkpoint of all partitions: 3,000 vehicles with a reading every few seconds
 BATCH: Final = 500
 FAR: Final = 1 << 60  # later than any record
 
@@ -87,6 +89,7 @@ def _round(settings: Settings, batches: Batches, records: int) -> dict[str, floa
             folds[partition].apply(FAR, timestamps, some)
 
     parts["decode_and_fold_ns_per_record"] = _time(fold, records)
+    parts |= _live(settings, batches)
     entries = sum(len(hat.users) for each in folds for slot in each.slots.values() for hat in slot.hats.values())
     chunks: list[bytes] = []
     hats: dict[tuple[str, str], list[bytes]] = {}
@@ -111,6 +114,31 @@ def _round(settings: Settings, batches: Batches, records: int) -> dict[str, floa
     return parts
 
 
+def _live(settings: Settings, batches: Batches) -> dict[str, float]:
+    """Measure checkpoints of few readings each: the second half of the batches, with the state of the first half."""
+    make = fold_maker(
+        settings.policy, Calendar(settings.policy), FoldUsers(Pseudonyms(bytes(KEY_BYTES))), settings, PARTITIONS
+    )
+    folds: list[Fold] = [make(partition) for partition in range(PARTITIONS)]
+    for partition, timestamps, values in batches[: len(batches) // 2]:
+        folds[partition].apply(FAR, timestamps, values)
+    for each in folds:
+        take_changes(each)
+    nanoseconds, size, records = 0, 0, 0
+    share = LIVE_RECORDS // PARTITIONS
+    for partition, timestamps, values in batches[len(batches) // 2 :]:
+        fold = folds[partition]
+        for at in range(0, len(values), share):
+            fold.apply(FAR, timestamps[at : at + share], values[at : at + share])
+            begun = time.process_time_ns()
+            changes = take_changes(fold, journal=True)
+            nanoseconds += time.process_time_ns() - begun
+            packed = [*changes.chunks.values(), *changes.day_chunks.values()]
+            size += sum(map(len, packed)) + (0 if changes.block is None else len(changes.block[1]))
+            records += len(values[at : at + share])
+    return {"live_checkpoint_ns_per_record": nanoseconds / records, "live_bytes_per_record": size / records}
+
+
 def _time(work: Callable[[], object], number: int) -> float:
     """Return CPU nanoseconds per item: on a busy machine far steadier than wall time."""
     begun = time.process_time_ns()
@@ -126,6 +154,7 @@ def _figures(parts: dict[str, list[float]]) -> list[Figure]:
     figures = [
         ratio("fold_over_decode", fold, parts["decode_ns_per_record"], FOLD_OVER_DECODE),
         ratio("pack_over_fold", parts["pack_ns_per_user"], fold, PACK_OVER_FOLD),
+        ratio("live_checkpoint_over_fold", parts["live_checkpoint_ns_per_record"], fold, LIVE_OVER_FOLD),
     ]
-    units = {"bytes_per_user": "bytes, packed"}
+    units = {"bytes_per_user": "bytes, packed", "live_bytes_per_record": "bytes to Redis"}
     return figures + [middle(name, values, units.get(name, "ns")) for name, values in parts.items()]

@@ -7,8 +7,9 @@ from typing import Final, Protocol, TypeVar
 
 from hatcast.agents.batch.ledger_users import Entered
 from hatcast.stream.fold.checkpoint import take_changes, totals
-from hatcast.stream.fold.packing import pack_seen, strip, unpack
+from hatcast.stream.fold.packing import strip, unpack
 from hatcast.stream.fold.partition_fold import PartitionFold
+from hatcast.stream.fold.seen_steps import pack_seen
 from hatcast.stream.hybrid.report_fold import ReportFold
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.hats import HatChunks

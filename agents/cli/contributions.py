@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import click
+import h3.api.basic_int as h3
 import msgspec
 
 from hatcast.agents.batch.retention import in_unit
@@ -13,7 +14,6 @@ from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.packing import unpack
 
 Totals = tuple[int, int, int, int]
 
@@ -48,13 +48,12 @@ async def read_contributions(settings: Settings) -> tuple[dict[str, int], dict[s
         store = PartitionStore(redis, name, int(count))
         hats: dict[str, Totals] = {}
         for partition in range(int(count)):
-            stored = await store.read(partition)
-            for (slot, cell), chunks in stored.hats.items():
-                key = f"{cell}/{slot}"
+            for (slot, cell), hat in (await store.read(partition)).open_hats().items():
+                key = f"{h3.int_to_str(cell)}/{slot}"
                 users, readings, total, maximum = hats.get(key, (0, 0, 0, 0))
-                for row in (row for chunk in chunks for row in unpack(chunk)):
-                    users, readings, total = users + 1, readings + row.count, total + row.total
-                    maximum = max(maximum, row.maximum)
+                for user in hat.users.values():
+                    users, readings, total = users + 1, readings + user.count, total + user.total
+                    maximum = max(maximum, user.maximum)
                 hats[key] = (users, readings, total, maximum)
         outcomes = {outcome: records for outcome, records in (await store.outcomes()).items() if records}
     finally:

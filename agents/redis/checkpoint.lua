@@ -2,7 +2,8 @@
 -- partition since.
 -- KEYS[1]  {name:p}:state
 -- ARGV     prefix, base, next, owner token, changes (msgpack: clock, complete_from, outcomes, slots, hats, days,
---          days_over), then key and value of each chunk (cmsgpack does not support msgpack's type for bytes)
+--          days_over, ends_journal), number and bytes of a block of the journal ('' for none), then key and value of each
+--          chunk (cmsgpack does not support msgpack's type for bytes)
 -- Returns "OK", or the stored offset (nil if there is none): then nothing was written.
 local stored = redis.call('HMGET', KEYS[1], 'offset', 'owner')
 if stored[1] ~= ARGV[2] or stored[2] ~= ARGV[4] then return stored[1] end
@@ -18,7 +19,9 @@ for slot, ends in pairs(changes.slots) do set(prefix .. 'slots', slot, ends) end
 for slot, cells in pairs(changes.hats) do
   for cell, users in pairs(cells) do set(prefix .. 'hats:' .. slot, cell, users) end
 end
-for i = 6, #ARGV, 2 do set_string(prefix .. ARGV[i], ARGV[i + 1]) end
+if changes.ends_journal then remove(prefix .. 'journal') end
+if ARGV[6] ~= '' then set(prefix .. 'journal', ARGV[6], ARGV[7]) end
+for i = 8, #ARGV, 2 do set_string(prefix .. ARGV[i], ARGV[i + 1]) end
 for date, users in pairs(changes.days) do set(prefix .. 'days', date, users) end
 for date, chunks in pairs(changes.days_over) do
   set(prefix .. 'days', date, false)

@@ -51,6 +51,11 @@ class PartitionKeys:
         return f"{self.prefix}c:{slot}/{cell}/{chunk}"
 
     @property
+    def journal(self) -> str:
+        """Hash: number -> block of readings that were accepted since the chunks were written, of open slots."""
+        return self.prefix + "journal"
+
+    @property
     def retained(self) -> str:
         """Hash: `date/slot` -> end (ms UTC), of slots with retained contributions."""
         return self.prefix + "kept"

@@ -89,7 +89,8 @@ class PartitionStore:
             pipe.hgetall(keys.outcomes)
             pipe.hkeys(keys.slots)
             pipe.hgetall(keys.days)
-            (watermark, complete_from, offset, gap), outcomes, slots, days = await pipe.execute()
+            pipe.hgetall(keys.journal)
+            (watermark, complete_from, offset, gap), outcomes, slots, days, journal = await pipe.execute()
             for slot in slots:
                 pipe.hgetall(keys.hats(slot.decode()))
             hats = await pipe.execute() if slots else []
@@ -114,6 +115,7 @@ class PartitionStore:
             outcomes={outcome.decode(): int(records) for outcome, records in outcomes.items()},
             hats={hat: [chunk for key in chunks if (chunk := found.get(key))] for hat, chunks in wanted},
             days={date: [chunk for key in chunks if (chunk := found.get(key))] for date, chunks in of_days},
+            journal=[journal[number] for number in sorted(journal, key=int)],
         )
 
     async def _get(self, keys: Sequence[str]) -> dict[str, bytes]:
@@ -133,7 +135,7 @@ class PartitionStore:
         owner = self._owners.get(partition, "")
         answer = await self._checkpoint(
             keys=[keys.state],
-            args=[keys.prefix, str(base), str(following), owner, _packed(changes), *_chunk_values(changes)],
+            args=[keys.prefix, str(base), str(following), owner, _packed(changes), *_values(changes)],
         )
         return bool(answer == b"OK")
 
@@ -252,11 +254,13 @@ def _packed(changes: Changes) -> bytes:
             "hats": {slot: _texts(cells) for slot, cells in changes.hats.items()},
             "days": _texts(changes.days),
             "days_over": _texts(changes.days_over),
+            "ends_journal": changes.ends_journal,
         }
     )
 
 
-def _chunk_values(changes: Changes) -> Iterator[str | bytes]:
+def _values(changes: Changes) -> Iterator[str | bytes]:
+    yield from ("", b"") if changes.block is None else (str(changes.block[0]), changes.block[1])
     for (slot, cell, chunk), packed in changes.chunks.items():
         yield from (f"c:{slot}/{cell}/{chunk}", packed)
     for (date, chunk), packed in changes.day_chunks.items():

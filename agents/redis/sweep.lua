@@ -1,5 +1,5 @@
--- Delete a partition's contributions from a date on, which are the next policy's, and all retained contributions:
--- queries whose periods have not ended will never be answered.
+-- Delete a partition's contributions from a date on, which are the next policy's, with the journal, which has rows of
+-- open slots alone, and all retained contributions: queries whose periods have not ended will never be answered.
 -- KEYS[1]  {name:p}:state
 -- ARGV     prefix, users in a chunk, the date, and the first day or horizon whose users are deleted
 local prefix, per_chunk, from, users_from = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -24,4 +24,5 @@ for _, date in ipairs(redis.call('HKEYS', prefix .. 'days')) do
 end
 for _, slot in ipairs(redis.call('HKEYS', prefix .. 'kept')) do remove(prefix .. 'k:' .. slot) end
 remove(prefix .. 'kept')
+remove(prefix .. 'journal')
 return write_all('OK')

@@ -211,7 +211,7 @@ class Ingest:
 
     async def _store_changes(self, partition: int, owned: OwnedPartition) -> bool:
         """Write the changes; False if Redis rejected them, or if it is unknown whether they are stored."""
-        following, changes = owned.next, take_changes(owned.fold)
+        following, changes = owned.next, take_changes(owned.fold, journal=True)
         try:
             with METERS.timed(CHECKPOINT_SECONDS), self._failures.name_operation(_CHECKPOINT, partition):
                 if self._options.confirm_topic is not None:  # after the last of these records was fetched, not before

@@ -4,12 +4,13 @@ A checkpoint holds absolute values, never differences, so writing it twice chang
 with the watermark and the offset, so the stored state always belongs to one offset.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import h3.api.basic_int as h3
 
+from hatcast.stream.fold.journal import apply_blocks
 from hatcast.stream.fold.limits import UserLimit
 from hatcast.stream.fold.open_slots import CHUNK_USERS, Day, OpenHat, OpenSlot, contribution_of
 from hatcast.stream.fold.packing import pack, unpack
@@ -31,6 +32,8 @@ class Changes:
     day_chunks     (date, chunk) -> packed users of the day or horizon
     days_over      date -> number of chunks to delete: no record can count on these days or in these horizons any more
     complete_from  ms UTC or None, as in the fold
+    block          number and bytes of the next block of the journal; None: no row has changed, or they are in chunks
+    ends_journal   all blocks are to be deleted: the chunks have their rows
     """
 
     watermark: int | None
@@ -42,22 +45,47 @@ class Changes:
     day_chunks: dict[tuple[str, int], bytes] = field(default_factory=dict)
     days_over: dict[str, int] = field(default_factory=dict)
     complete_from: int | None = None
+    block: tuple[int, bytes] | None = None
+    ends_journal: bool = False
 
 
-def take_changes(fold: PartitionFold[T]) -> Changes:
-    """Return the changes, packed, and mark the fold as unchanged."""
+def take_changes(fold: PartitionFold[T], *, journal: bool = False) -> Changes:
+    """Return the changes, packed, and mark the fold as unchanged.
+
+    journal   if possible return changed rows as a block of the journal, instead of the chunks that have changed since
+              they were last written
+    """
     changes = Changes(fold.watermark, dict(fold.outcomes), complete_from=fold.complete_from)
-    for slot, cell, hat in fold.take_changed():
-        key, name = slot.slot.key, h3.int_to_str(cell)
-        changes.slots[key] = slot.slot.end_ms
-        changes.hats.setdefault(key, {})[name] = len(hat.users)
-        rows = list(hat.users.items())  # in order of entry, so row i has ordinal i
-        for chunk in hat.changed:
-            changes.chunks[key, name, chunk] = pack([known.row(user) for user, known in _slice(rows, chunk)])
-        hat.changed.clear()
+    rows, entrants = fold.take_rows()
+    if journal and fold.journal.has_room(len(rows)) and not fold.needs_chunks():
+        if rows:
+            changes.block = fold.journal.take_block(rows, entrants)
+        for hat in {id(rows[first][0]): rows[first][0] for first, _ in entrants}.values():
+            _index(hat, changes)
+    else:
+        changes.ends_journal = fold.journal.end()
+        for hat in fold.take_changed():
+            _take_chunks(hat, changes)
     for day in fold.days.values():
         _take_day(day, changes, fold.limit, is_over=fold.is_over(day.date))
     return changes
+
+
+def _index(hat: OpenHat, changes: Changes) -> str:
+    """Add a HAT with its number of users to the changes of the index; return the name of its cell."""
+    name: str = h3.int_to_str(hat.cell)
+    changes.slots[hat.slot] = hat.end_ms
+    changes.hats.setdefault(hat.slot, {})[name] = len(hat.users)
+    return name
+
+
+def _take_chunks(hat: OpenHat, changes: Changes) -> None:
+    """Add the changed chunks of a HAT to the changes."""
+    name = _index(hat, changes)
+    rows = list(hat.users.items())  # in order of entry, so row i has ordinal i
+    for chunk in hat.changed:
+        changes.chunks[hat.slot, name, chunk] = pack([known.row(user) for user, known in _slice(rows, chunk)])
+    hat.changed.clear()
 
 
 def _take_day(day: Day, changes: Changes, limit: UserLimit, *, is_over: bool) -> None:
@@ -84,6 +112,7 @@ class Stored:
     hats           (`date/slot`, cell) -> chunks in order
     days           date -> chunks in order; of a horizon its first date
     complete_from  ms UTC or None, as in the fold
+    journal        blocks in order
     missing        records before the stored offset were deleted unread, and no record after them has been folded
     """
 
@@ -93,6 +122,17 @@ class Stored:
     days: Mapping[str, Iterable[bytes]]
     complete_from: int | None = None
     missing: bool = False
+    journal: Sequence[bytes] = ()
+
+    def open_hats(self) -> dict[tuple[str, int], OpenHat]:
+        """Return the stored HATs by slot (`date/slot`) and cell, in the order in which users entered them."""
+        found: dict[tuple[str, int], OpenHat] = {}
+        for (slot, name), chunks in self.hats.items():
+            hat = found[slot, h3.str_to_int(name)] = OpenHat(slot, h3.str_to_int(name))
+            for row in (row for chunk in chunks for row in unpack(chunk)):
+                hat.users[row.pseudonym] = contribution_of(row, len(hat.users))
+        apply_blocks(self.journal, found)
+        return found
 
 
 def restore(fold: PartitionFold[T], stored: Stored) -> None:
@@ -105,18 +145,12 @@ def restore(fold: PartitionFold[T], stored: Stored) -> None:
             day = fold.days[date] = Day(date)
             for chunk in chunks:
                 fold.limit.unpack(chunk, day)
-    for (key, cell), chunks in stored.hats.items():
+    for (key, _), hat in stored.open_hats().items():
         slot = fold.slot_named(key)
         if fold.watermark is None or fold.watermark < slot.closes_ms:
-            slot.hats[h3.str_to_int(cell)] = _hat(chunks)
-
-
-def _hat(chunks: Iterable[bytes]) -> OpenHat:
-    hat = OpenHat()
-    for chunk in chunks:
-        for row in unpack(chunk):
-            hat.users[row.pseudonym] = contribution_of(row, len(hat.users))
-    return hat
+            fold.add_restored(slot, hat)
+    if stored.journal:
+        fold.journal.restored(len(stored.journal))
 
 
 def totals(slots: Iterable[OpenSlot]) -> dict[str, tuple[int, int, int, int]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from hatcast.stream.fold.packing import read_varint, varint
+from hatcast.stream.fold.varints import read_varint, varint
 from hatcast.stream.readings.pseudonyms import PSEUDONYM_BYTES
 
 VERSION: Final = 1

@@ -64,10 +64,20 @@ def contribution_of(row: Row, ordinal: int) -> Contribution:
 
 @dataclass(slots=True)
 class OpenHat:
-    """Contributions of one HAT from one partition, and the indexes of its changed chunks."""
+    """Contributions of one HAT from one partition.
 
+    slot     `date/slot`
+    end_ms   ms UTC: end of the slot
+    changed  indexes of the chunks that have changed since they were last written
+    number   in the journal; set if `changed` is not empty
+    """
+
+    slot: str
+    cell: int
+    end_ms: int = 0
     users: dict[bytes, Contribution] = field(default_factory=dict)
     changed: set[int] = field(default_factory=set)
+    number: int = 0
 
 
 @dataclass(slots=True)

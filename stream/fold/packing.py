@@ -5,7 +5,7 @@ that it does not need:
 
     version, users, width of counts, of totals, of maxima      one byte each
     pseudonyms, counts, totals, maxima                         users x width, little-endian
-    seen                                                       one code a user, see `pack_seen`
+    seen                                                       one code a user, see seen_steps.py
 
 With several values (`[policy] values`) the version is 2, and before `seen` are
 
@@ -26,14 +26,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hatcast.stream.fold.seen_steps import quick_seen, unpack_seen
 from hatcast.stream.readings.pseudonyms import PSEUDONYM_BYTES
 
 VERSION: Final = 1
 VALUES_VERSION: Final = 2
 _HEADER: Final = struct.Struct("5B")
 _WIDTHS: Final = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
-_FORMATS: Final = dict(_WIDTHS)
-_DELTAS, _RUNS, _BITMAP = range(3)
+FORMATS: Final = dict(_WIDTHS)
 
 
 class Row(msgspec.Struct, gc=False):
@@ -50,10 +50,10 @@ class Row(msgspec.Struct, gc=False):
 def pack(rows: Sequence[Row]) -> bytes:
     """Pack 1 to 255 users into a chunk."""
     counts, totals, maxima = [r.count for r in rows], [r.total for r in rows], [r.maximum for r in rows]
-    widths, columns = _packed((counts, totals, maxima))
+    widths, columns = packed_columns((counts, totals, maxima))
     others: tuple[bytes, ...] = ()
     if rows[0].others:
-        other_widths, other_columns = _packed(list(zip(*(r.others for r in rows), strict=True)))
+        other_widths, other_columns = packed_columns(list(zip(*(r.others for r in rows), strict=True)))
         others = (bytes((len(other_widths), *other_widths)), *other_columns)
     return b"".join(
         (
@@ -61,13 +61,13 @@ def pack(rows: Sequence[Row]) -> bytes:
             b"".join([r.pseudonym for r in rows]),
             *columns,
             *others,
-            b"".join([pack_seen(r.seen) for r in rows]),
+            b"".join([quick_seen(r.seen) for r in rows]),
         )
     )
 
 
-def _packed(columns: Sequence[Sequence[int]]) -> tuple[list[int], list[bytes]]:
-    """Return the width of each column, and the columns."""
+def packed_columns(columns: Sequence[Sequence[int]]) -> tuple[list[int], list[bytes]]:
+    """Return the width of each column's numbers in bytes, and the columns, little-endian."""
     widths, packed = [], []
     for column in columns:
         width, code = _width(max(column))
@@ -82,7 +82,7 @@ def unpack(chunk: bytes) -> Iterator[Row]:
     others: list[tuple[int, ...]] = []
     if chunk[0] == VALUES_VERSION:
         places, at = _others(chunk, users, at)
-        columns = [struct.unpack_from(f"<{users}{_FORMATS[width]}", chunk, start) for start, width in places]
+        columns = [struct.unpack_from(f"<{users}{FORMATS[width]}", chunk, start) for start, width in places]
         others = list(zip(*columns, strict=True))
     start = _HEADER.size
     for i in range(users):
@@ -164,7 +164,7 @@ def _columns(chunk: bytes) -> tuple[int, list[tuple[int, ...]], int]:
     at = _HEADER.size + users * PSEUDONYM_BYTES
     columns = []
     for width in widths:
-        columns.append(struct.unpack_from(f"<{users}{_FORMATS[width]}", chunk, at))
+        columns.append(struct.unpack_from(f"<{users}{FORMATS[width]}", chunk, at))
         at += users * width
     return users, columns, at
 
@@ -174,108 +174,6 @@ def _width(greatest: int) -> tuple[int, str]:
         if greatest < 1 << 8 * width:
             return width, code
     raise OverflowError("a contribution exceeds 64 bits")
-
-
-def pack_seen(seen: int) -> bytes:
-    """Encode the set of steps in the shortest of three codes, prefixed by a varint (code length x 4 + kind).
-
-    deltas   first step, then the distances
-    runs     first step, length of its run - 1, then distance - 1 and length - 1 of each further run
-    bitmap   first step, then the bits from that step on
-    """
-    first = (seen & -seen).bit_length() - 1
-    bits = seen >> first
-    best, kind = varint(first) + bits.to_bytes((bits.bit_length() + 7) // 8, "little"), _BITMAP
-    # Deltas take at least one byte a step, runs two a run. Only if that bound is shorter is the code computed.
-    if (bits & ~(bits << 1)).bit_count() * 2 < len(best):
-        runs = b"".join(map(varint, _as_runs(first, bits)))
-        if len(runs) < len(best):
-            best, kind = runs, _RUNS
-    if bits.bit_count() < len(best):
-        deltas = b"".join(map(varint, _as_deltas(first, bits)))
-        if len(deltas) < len(best):
-            best, kind = deltas, _DELTAS
-    return varint(len(best) << 2 | kind) + best
-
-
-def unpack_seen(chunk: bytes, at: int) -> tuple[int, int]:
-    """Decode the set of steps at offset `at`; return it and the offset of the next code."""
-    prefix, at = read_varint(chunk, at)
-    end = at + (prefix >> 2)
-    kind = prefix & 3
-    first, at = read_varint(chunk, at)
-    if kind == _BITMAP:
-        return int.from_bytes(chunk[at:end], "little") << first, end
-    seen = 0
-    if kind == _DELTAS:
-        seen = 1 << first
-        while at < end:
-            distance, at = read_varint(chunk, at)
-            first += distance
-            seen |= 1 << first
-        return seen, end
-    length, at = read_varint(chunk, at)
-    seen = (1 << length + 1) - 1 << first
-    last = first + length
-    while at < end:
-        distance, at = read_varint(chunk, at)
-        length, at = read_varint(chunk, at)
-        first = last + distance + 1
-        seen |= (1 << length + 1) - 1 << first
-        last = first + length
-    return seen, end
-
-
-def _as_deltas(first: int, bits: int) -> Iterator[int]:
-    yield first
-    bits >>= 1
-    while bits:
-        distance = (bits & -bits).bit_length()
-        yield distance
-        bits >>= distance
-
-
-def _as_runs(first: int, bits: int) -> Iterator[int]:
-    yield first
-    while True:
-        length = (~bits & bits + 1).bit_length() - 1
-        yield length - 1
-        bits >>= length
-        if not bits:
-            return
-        distance = (bits & -bits).bit_length() - 1
-        yield distance
-        bits >>= distance
-
-
-def varint(value: int) -> bytes:
-    """Encode a non-negative integer as a varint: base 128, least significant first, top bit set if more follow."""
-    if value < 128:
-        return _SHORT_VARINTS[value]
-    code = bytearray()
-    while value > 127:
-        code.append(value & 127 | 128)
-        value >>= 7
-    code.append(value)
-    return bytes(code)
-
-
-_SHORT_VARINTS: Final = [bytes([value]) for value in range(128)]
-
-
-def read_varint(chunk: bytes, at: int) -> tuple[int, int]:
-    """Decode the varint at offset `at`; return it and the offset after it."""
-    byte = chunk[at]
-    if byte < 128:
-        return byte, at + 1
-    value, shift = byte & 127, 7
-    while True:
-        at += 1
-        byte = chunk[at]
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at + 1
-        shift += 7
 
 
 def pack_day(users: Sequence[tuple[bytes, int]]) -> bytes:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.journal import AcceptedRow, Entrant, Journal
 from hatcast.stream.fold.limits import limit_of
 from hatcast.stream.fold.open_slots import CHUNK_USERS, Contribution, Day, OpenHat, OpenSlot, UserOfDay
 from hatcast.stream.fold.users import FoldUsers
@@ -46,6 +47,7 @@ class PartitionFold(ABC, Generic[V]):
     outcomes        number of records by outcome
     slots           by `date/slot`; days by date, or horizons by their first date
     limit           of what each user enters in a day or horizon
+    journal         sizes of what the store has
     late_hats       (`date/slot`, cell) of HATs that were released before a reading of another user arrived
     State is bounded by the users of open HATs and of unfinished days or horizons.
     """
@@ -71,7 +73,11 @@ class PartitionFold(ABC, Generic[V]):
         self.days: dict[str, Day] = {}
         self.late_hats: set[tuple[str, int]] = set()
         self.limit = limit_of(policy, calendar)
-        self._changed: list[tuple[OpenSlot, int, OpenHat]] = []
+        self.journal = Journal()
+        self._changed: list[OpenHat] = []
+        self._accepted: list[AcceptedRow] = []
+        self._entrants: list[Entrant] = []
+        self._dropped_changed = False
         self._pseudonyms = users.pseudonyms
         self._earlier = users.earlier
         self._belongs = belongs
@@ -149,8 +155,10 @@ class PartitionFold(ABC, Generic[V]):
             known.maximum = value
         known.seen |= 1 << step
         if not hat.changed:
-            self._changed.append((slot, cell, hat))
+            self._changed.append(hat)
+            self.journal.add_hat(hat)
         hat.changed.add(known.ordinal // CHUNK_USERS)
+        self._accepted.append((hat, known, step, value))
         return _ACCEPTED
 
     def _count_hat(self, user: UserOfDay, slot: OpenSlot, cell: int) -> str | None:
@@ -175,8 +183,10 @@ class PartitionFold(ABC, Generic[V]):
         """Add a user to a HAT, which is created for its first user."""
         hat = slot.hats.get(cell)
         if hat is None:
-            hat = slot.hats[cell] = OpenHat()
+            hat = slot.hats[cell] = OpenHat(slot.slot.key, cell, slot.slot.end_ms)
         contribution = hat.users[user.pseudonym] = self._new_contribution(len(hat.users))
+        self._entrants.append(Entrant(len(self._accepted), user.pseudonym))
+        self.journal.users += 1
         return hat, contribution
 
     def _new_contribution(self, ordinal: int) -> Contribution:
@@ -225,10 +235,31 @@ class PartitionFold(ABC, Generic[V]):
         """Return True if the watermark has closed the last slot of a day, or of a horizon."""
         return self.watermark is not None and self.watermark >= self.limit.end_of(period) + self.policy.lateness_ms
 
-    def take_changed(self) -> list[tuple[OpenSlot, int, OpenHat]]:
-        """Return the HATs (slot, cell, contributions) changed since the last call. The caller clears `changed`."""
+    def take_changed(self) -> list[OpenHat]:
+        """Return the HATs with chunks that have changed since the last call. The caller clears their `changed`."""
         changed, self._changed = self._changed, []
+        self._dropped_changed = False
+        self.take_rows()
         return changed
+
+    def add_restored(self, slot: OpenSlot, hat: OpenHat) -> None:
+        """Add a stored HAT to its slot."""
+        hat.end_ms = slot.slot.end_ms
+        slot.hats[hat.cell] = hat
+        self.journal.users += len(hat.users)
+        if hat.changed:
+            self._changed.append(hat)
+
+    def needs_chunks(self) -> bool:
+        """Return whether a slot has closed since chunks were last written: a release reads nothing else."""
+        watermark = -1 if self.watermark is None else self.watermark
+        return self._dropped_changed or any(watermark >= slot.closes_ms for slot in self.slots.values())
+
+    def take_rows(self) -> tuple[list[AcceptedRow], list[Entrant]]:
+        """Return the rows of the readings accepted since the last call, and the users that entered HATs."""
+        taken = self._accepted, self._entrants
+        self._accepted, self._entrants = [], []
+        return taken
 
     def drop_closed(self) -> bool:
         """Drop slots that the watermark has closed, and days that are over. Return True if a slot was dropped.
@@ -240,7 +271,10 @@ class PartitionFold(ABC, Generic[V]):
         if not closed:
             return False
         for key in closed:
-            del self.slots[key]
+            hats = self.slots.pop(key).hats.values()
+            self.journal.users -= sum(len(hat.users) for hat in hats)
+            # Readings may have been folded while the last changes were being stored.
+            self._dropped_changed |= any(hat.changed for hat in hats)
         for date in [date for date, day in self.days.items() if day.over]:
             del self.days[date]
         self._vehicles.clear()

@@ -61,8 +61,10 @@ class ValuesFold(ReadingFold[V], Generic[V]):
         if outcome is _ACCEPTED and vehicle.user is not None:
             known = slot.hats[cell].users[vehicle.user.pseudonym]
             others = known.others
-            for at, offset in enumerate(self._milli):
-                others[at] += max(offset, 0)
+            accepted = [max(offset, 0) for offset in self._milli]
+            for at, offset in enumerate(accepted):
+                others[at] += offset
+            self._accepted[-1] = (*self._accepted[-1], *accepted)
         return outcome
 
     def _new_contribution(self, ordinal: int) -> Contribution:

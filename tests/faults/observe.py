@@ -9,6 +9,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import h3.api.basic_int as h3
+
 from hatcast.agents.batch.estimates import estimates
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.topics import topic_range
@@ -21,7 +23,7 @@ from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.packing import stripped_columns, unpack
+from hatcast.stream.fold.packing import stripped_columns
 from hatcast.stream.fold.watermark import closes_at, min_watermark
 from hatcast.stream.queries import TRACKER_QUERIES
 from hatcast.stream.release.hats import release_id
@@ -165,12 +167,12 @@ async def _look(redis: AnyRedis, settings: Settings) -> Seen:
     hats: dict[str, Totals] = {}
     users: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for partition in range(PARTITIONS):
-        for (slot, cell), chunks in (await store.read(partition)).hats.items():
-            hat = f"{cell}/{slot}"
-            for row in (row for chunk in chunks for row in unpack(chunk)):
+        for (slot, cell), found in (await store.read(partition)).open_hats().items():
+            hat = f"{h3.int_to_str(cell)}/{slot}"
+            for pseudonym, row in found.users.items():
                 known = hats.get(hat, (0, 0, 0, 0))
                 hats[hat] = (known[0] + 1, known[1] + row.count, known[2] + row.total, max(known[3], row.maximum))
-                users.setdefault((slot.partition("/")[0], row.pseudonym.hex()), []).append((hat, partition))
+                users.setdefault((slot.partition("/")[0], pseudonym.hex()), []).append((hat, partition))
     if await SealStore(redis, settings.topics.telemetry).through(name) != through:
         return await _look(redis, settings)
     outcomes = {outcome: records for outcome, records in (await store.outcomes()).items() if records}

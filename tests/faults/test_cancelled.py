@@ -86,7 +86,7 @@ def test_a_checkpoint_that_is_cancelled_drops_its_memory_and_the_state_is_exact_
             breakable_redis.pause()
             task = asyncio.create_task(ingest.checkpoint(0))
             await asyncio.wait([task], timeout=0.5)
-            assert fold.take_changed() == [], "the changes were taken, and are on their way"
+            assert fold.take_rows() == ([], []), "the changes were taken, and are on their way"
             task.cancel()
             breakable_redis.resume()
             with pytest.raises(asyncio.CancelledError):

@@ -12,7 +12,6 @@ import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
-from hatcast.stream.fold.packing import unpack
 from tests.integration.answering import (
     ANSWERS,
     answering,
@@ -140,7 +139,7 @@ def test_what_is_kept_names_nobody_and_says_nothing_of_when(pipeline: Pipeline) 
 
     async def pseudonyms(stores: Stores, partition: int) -> set[bytes]:
         stored = await stores.partitions.read(partition)
-        return {row.pseudonym for chunks in stored.hats.values() for chunk in chunks for row in unpack(chunk)}
+        return {pseudonym for hat in stored.open_hats().values() for pseudonym in hat.users}
 
     users = asyncio.run(release())
     assert len(users) == 9

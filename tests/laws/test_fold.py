@@ -64,19 +64,15 @@ def test_the_fold_of_running_sums_is_what_the_spec_says(case: Case) -> None:
 
 
 @often
-@given(cases(several=True), st.integers(0, 80))
-def test_a_restart_does_not_show_in_several_values(case: Case, cut: int) -> None:
-    whole, first, second = case.empty_fold(), case.empty_fold(), case.empty_fold()
+@given(cases(several=True), st.lists(st.integers(0, 80), min_size=1, max_size=3), st.booleans())
+def test_a_restart_does_not_show_in_several_values(case: Case, cuts: list[int], journal: bool) -> None:  # noqa: FBT001 - hypothesis' way
+    whole, first, second, store, cut = case.empty_fold(), case.empty_fold(), case.empty_fold(), Store(), 0
     apply(whole, case.log, case.now)
-    apply(first, case.log[:cut], case.now)
-    changes = take_changes(first)
-    hats: dict[tuple[str, str], list[bytes]] = {}
-    for key, cell, chunk in sorted(changes.chunks):
-        hats.setdefault((key, cell), []).append(changes.chunks[key, cell, chunk])
-    days: dict[str, list[bytes]] = {}
-    for date, chunk in sorted(changes.day_chunks):
-        days.setdefault(date, []).append(changes.day_chunks[date, chunk])
-    restore(second, Stored(changes.watermark, changes.outcomes, hats, days))
+    for end in sorted(cuts):
+        apply(first, case.log[cut:end], case.now)
+        store.write(take_changes(first, journal=journal))
+        cut = end
+    restore(second, store.read())
     apply(second, case.log[cut:], case.now)
     first.drop_closed()
     assert second.outcomes == whole.outcomes
@@ -224,6 +220,7 @@ class Store:
         self.chunks: dict[tuple[str, str, int], bytes] = {}
         self.days: dict[str, int] = {}
         self.day_chunks: dict[tuple[str, int], bytes] = {}
+        self.journal: dict[int, bytes] = {}
 
     def write(self, changes: Changes) -> None:
         self.clock = changes.watermark
@@ -231,6 +228,11 @@ class Store:
         self.ends |= changes.slots
         self.hats |= {(slot, cell): users for slot, cells in changes.hats.items() for cell, users in cells.items()}
         self.chunks |= changes.chunks
+        if changes.ends_journal:
+            self.journal.clear()
+        if changes.block is not None:
+            number, packed = changes.block
+            self.journal[number] = packed
         self.days |= changes.days
         self.day_chunks |= changes.day_chunks
         for date, chunks in changes.days_over.items():
@@ -246,29 +248,33 @@ class Store:
             days={
                 day: [packed for key, packed in sorted(self.day_chunks.items()) if key[0] == day] for day in self.days
             },
+            journal=[packed for _, packed in sorted(self.journal.items())],
         )
 
 
 @often
 @given(
     cases() | cases(horizon=True),
-    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["go on", "forget", "restart", "crash"]))),
+    st.lists(
+        st.tuples(st.integers(0, 40), st.sampled_from(["go on", "forget", "restart", "crash"]), st.booleans()),
+    ),
 )
-def test_checkpoints_forgetting_and_restarts_do_not_show(case: Case, cuts: list[tuple[int, str]]) -> None:
+def test_checkpoints_forgetting_and_restarts_do_not_show(case: Case, cuts: list[tuple[int, str, bool]]) -> None:
     whole = case.empty_fold()
     apply(whole, case.log, case.now)
     expected = Store()
     expected.write(take_changes(whole))
 
     fold, store, at = case.empty_fold(), Store(), 0
-    for end, then in sorted(cuts, key=lambda cut: cut[0]):
+    for end, then, journal in sorted(cuts, key=lambda cut: cut[0]):
         apply(fold, case.log[at:end], case.now)
         if then == "crash":  # what was folded since the last checkpoint is lost, and folded again
             fold = case.empty_fold()
             restore(fold, store.read())
             continue
-        store.write(take_changes(fold))
+        store.write(take_changes(fold, journal=journal))
         at = max(at, min(end, len(case.log)))
+        assert_closed_are_in_chunks(case, store)
         if then == "forget":
             fold.drop_closed()
         if then == "restart":
@@ -280,6 +286,30 @@ def test_checkpoints_forgetting_and_restarts_do_not_show(case: Case, cuts: list[
     assert vars(store) == vars(expected)
     still_open = {key for key, slot in whole.slots.items() if (whole.watermark or 0) < slot.closes_ms}
     assert of_slots(fold, still_open) == of_slots(whole, still_open)
+
+
+def assert_closed_are_in_chunks(case: Case, store: Store) -> None:
+    """A release of a slot that the stored watermark has closed reads the chunks, not the journal."""
+    fold = case.empty_fold()
+    with_journal, without = store.read().open_hats(), replace(store.read(), journal=()).open_hats()
+    for (key, cell), hat in with_journal.items():
+        if (store.clock or 0) >= fold.slot_named(key).closes_ms:
+            assert without[key, cell].users == hat.users
+
+
+@often
+@given(cases(), st.integers(0, 40), st.integers(0, 40))
+def test_readings_folded_while_a_checkpoint_is_written_are_in_chunks_once_their_slot_has_closed(
+    case: Case, first: int, second: int
+) -> None:
+    fold, store = case.empty_fold(), Store()
+    apply(fold, case.log[:first], case.now)
+    changes = take_changes(fold, journal=True)
+    apply(fold, case.log[first : first + second], case.now)  # before the answer of the store
+    store.write(changes)
+    fold.drop_closed()
+    store.write(take_changes(fold, journal=True))
+    assert_closed_are_in_chunks(case, store)
 
 
 def of_slots(fold: Fold, keys: set[str]) -> dict[tuple[str, int, bytes], tuple[int, int, int, int]]:

@@ -1,25 +1,16 @@
 """Chunks of users: what is packed is what comes back, in the smallest of three codes."""
 
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.fold.packing import (
-    Row,
-    _as_deltas,
-    _as_runs,
-    columns,
-    pack,
-    pack_day,
-    pack_seen,
-    unpack,
-    unpack_day,
-    unpack_seen,
-    varint,
-)
+from hatcast.stream.fold.packing import Row, columns, pack, pack_day, unpack, unpack_day
+from hatcast.stream.fold.seen_steps import _as_deltas, _as_runs, pack_seen, quick_seen, unpack_seen
+from hatcast.stream.fold.varints import varint
 
 HOUR_S = 3600
 pseudonyms = st.binary(min_size=8, max_size=8)
@@ -62,9 +53,12 @@ def test_columns_are_the_same_rows_for_numpy(given_rows: list[Row]) -> None:
     assert [column.dtype for column in (users, counts, totals)] == [np.dtype(name) for name in ("u8", "i8", "i8")]
 
 
-@given(seen_sets(), st.binary(max_size=3), st.binary(max_size=3))
-def test_a_set_of_steps_survives_whatever_stands_around_it(seen: int, before: bytes, after: bytes) -> None:
-    code = pack_seen(seen)
+@pytest.mark.parametrize("encode", [pack_seen, quick_seen])
+@given(seen=seen_sets(), before=st.binary(max_size=3), after=st.binary(max_size=3))
+def test_a_set_of_steps_survives_whatever_stands_around_it(
+    encode: Callable[[int], bytes], seen: int, before: bytes, after: bytes
+) -> None:
+    code = encode(seen)
     assert unpack_seen(before + code + after, len(before)) == (seen, len(before) + len(code))
 
 
@@ -79,6 +73,11 @@ def test_the_smallest_of_the_three_codes_is_taken(seen: int) -> None:
     ]
     least = min(map(len, codes))
     assert len(pack_seen(seen)) == len(varint(least << 2)) + least
+
+
+@given(seen_sets())
+def test_the_quick_code_takes_at_most_8_bytes_more_than_the_smallest(seen: int) -> None:
+    assert len(quick_seen(seen)) <= len(pack_seen(seen)) + 8
 
 
 def bytes_a_user(seconds_seen: list[set[int]], interval_s: int) -> float:
