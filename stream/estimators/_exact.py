@@ -4,15 +4,19 @@ import math
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
+from typing import Final
 
 import numpy as np
 
 from hatcast.stream.estimators.grouping import Arrays, Counts, Integers
 
 
+FEW: Final = 64  # so many numbers are added faster one by one, as Python's integers
+
+
 def total(numbers: Integers) -> int:
     """Return the exact sum, even if it overflows 64 bits."""
-    return sums_of_runs(numbers, np.zeros(1, np.int64))[0] if len(numbers) else 0
+    return sums_of_runs(numbers, np.zeros(1, np.int64))[0] if len(numbers) > FEW else sum(numbers.tolist())
 
 
 Weights = tuple[Integers, Integers]
@@ -54,13 +58,14 @@ def excess_weight(counts: Counts, weights: Weights, sum_of_weights: int) -> Frac
     """Return sum_l (m_l / M - v_l)^+, v_l = weight / sum_of_weights: weight that the plain mean has in excess of v."""
     places, fills = weights
     readings = total(counts)
-    starts = _starts_of_runs(counts, places, fills)
-    users = np.diff(np.append(starts, len(counts))).tolist()
+    users = [1] * len(counts)
+    if len(counts) > FEW:
+        starts = _starts_of_runs(counts, places, fills)
+        users = np.diff(np.append(starts, len(counts))).tolist()
+        counts, places, fills = counts[starts], places[starts], fills[starts]
     plain = 0
     by_fill: dict[int, int] = {1: 0}
-    for number, count, place, fill in zip(
-        users, counts[starts].tolist(), places[starts].tolist(), fills[starts].tolist(), strict=True
-    ):
+    for number, count, place, fill in zip(users, counts.tolist(), places.tolist(), fills.tolist(), strict=True):
         if count * fill * sum_of_weights > place * readings:
             plain += number * count
             by_fill[fill] = by_fill.get(fill, 0) + number * place
