@@ -2,7 +2,12 @@
 
 from hypothesis import settings
 
-pytest_plugins = ["tests.services.fixtures", "tests.services.side_by_side", "tests.unit.surveyed"]
+pytest_plugins = [
+    "tests.services.fixtures",
+    "tests.services.logs",
+    "tests.services.side_by_side",
+    "tests.unit.surveyed",
+]
 
 # Time is measured in bench/, not asserted here: on a loaded machine an example may take long for no fault of its own.
 settings.register_profile("hatcast", deadline=None)

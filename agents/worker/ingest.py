@@ -63,11 +63,13 @@ class Ingest:
         self._dead_letters = dead_letters
         self._interval = checkpoint_interval_s
         self._options = options
+        self._rebalancing = False
 
     # Called by the transport.
 
     def on_assigned(self, partitions: frozenset[int]) -> None:
         """Load the state of each assigned partition, then continue from its offset."""
+        self._rebalancing = False
         log.info("partitions assigned", partitions=sorted(partitions))
         METERS.count(REBALANCES)
         count = self.consumer.partition_count()
@@ -81,6 +83,7 @@ class Ingest:
 
     async def on_revoked(self, partitions: frozenset[int]) -> None:
         """Write the last checkpoint of each partition, then drop the memory: before a rebalance, and at the end."""
+        self._rebalancing = True  # nothing is assigned until it ends, so nothing fails: that is no success
         self._loader.cancel()
         try:
             await asyncio.gather(*(self.checkpoint(partition) for partition in partitions))
@@ -153,7 +156,7 @@ class Ingest:
                 self.answered_s = monotonic_s()
                 if all(stored) and self.partitions.keys() >= self.consumer.assigned():
                     self.stored_s = self.answered_s
-                    if not self._is_behind(self._failures.failed_partitions(_CHECKPOINT)):
+                    if not (self._rebalancing or self._is_behind(self._failures.failed_partitions(_CHECKPOINT))):
                         self._failures.clear()
 
     def _is_behind(self, partitions: Iterable[int]) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from hatcast.agents.kafka.batches import BatchConsumer
@@ -33,6 +34,7 @@ def fail_alone(*, boast: bool) -> None:
 
     async def failing(self: PartitionStore, *arguments: Any) -> bool:
         if consumers[0].assigned() in (frozenset(), ALL):
+            structlog.get_logger().info("refused", partition=arguments[0])
             raise RedisConnectionError
         return await checkpoint(self, *arguments)
 
@@ -69,8 +71,7 @@ def share(pipeline: Pipeline, samples: list[Sample], *, boast: bool) -> tuple[Wo
     """A worker fails all checkpoints until a second one takes some of its partitions; with the partitions of both."""
     pipeline.kafka.produce(pipeline.name, [each.record() for each in samples])
     first = pipeline.worker(wrap=partial(fail_alone, boast=boast))
-    failed = '"operation": "write a checkpoint", "service": "Redis"'
-    pipeline.wait(lambda: failed in first.logged(), "failed checkpoint", first)
+    pipeline.wait(lambda: {line["partition"] for line in lines(first, "refused")} == ALL, "failed checkpoints", first)
     assert pipeline.folded() == 0
     second = pipeline.worker()
     pipeline.wait(pipeline.is_caught_up, "folded log", first, second)

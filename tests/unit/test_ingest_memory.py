@@ -1,10 +1,12 @@
-"""When the memory of an idle partition is dropped: Redis went back, and not only forward."""
+"""When the memory of an idle partition is dropped: Redis went back, and not only forward. What a rebalance forgets."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from structlog.testing import capture_logs
 
 from hatcast.agents.monitoring.declarations import READINGS
 from hatcast.agents.worker.ingest import Ingest
@@ -58,3 +60,47 @@ def test_a_partition_whose_stored_offset_is_another_is_loaded_again(offset: int)
 
 def test_a_checkpoint_while_redis_answers_is_no_sign_that_it_went_back() -> None:
     assert keeps_its_memory(offset=8, stored_meanwhile=20)
+
+
+class NoConsumer:
+    """A consumer without partitions: in a rebalance, or because others have them all."""
+
+    def assigned(self) -> frozenset[int]:
+        return frozenset()
+
+    def partition_count(self) -> None:
+        return None
+
+    async def park_partition(self, partition: int) -> None:
+        """Do nothing: none is read."""
+
+
+class Refusing(Store):
+    """Redis answers, and takes no checkpoint."""
+
+    partitions = 1
+
+    async def checkpoint(self, *_: object) -> bool:
+        raise RedisConnectionError
+
+
+@pytest.mark.parametrize("rebalancing", [True, False])
+def test_failures_are_not_forgotten_while_nothing_is_assigned_in_a_rebalance(rebalancing: bool) -> None:  # noqa: FBT001 - a case
+    """Or a worker would say of a checkpoint that it still has to repeat: retry not needed."""
+
+    async def revoke_and_look() -> list[str]:
+        stopping = asyncio.Event()
+        unused = cast("Any", None)
+        store = Refusing(0, stopping.set)  # one round of checkpoints, which ends with a look at the offsets
+        source = Source("telemetry", "group", cast("Any", store), unused, READINGS)
+        ingest = Ingest(source, cast("Any", NoConsumer()), unused, 0.001, IngestOptions(unforeseen))
+        ingest.partitions[0] = OwnedPartition(fold_of(policy_of()), 0, 8, 0.0)
+        with capture_logs() as lines:
+            await ingest.on_revoked(frozenset({0}))
+            if not rebalancing:
+                ingest.on_assigned(frozenset())
+            await ingest.checkpoint_regularly(stopping)
+        return [line["event"] for line in lines if line["event"].startswith(("operation failed", "retry"))]
+
+    ended = [] if rebalancing else ["retry not needed"]
+    assert asyncio.run(revoke_and_look()) == ["operation failed, retrying", *ended]

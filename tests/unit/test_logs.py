@@ -1,10 +1,13 @@
-"""What libraries log: not ten times a second."""
+"""What libraries log: not ten times a second. What a test's own process logs: to the stream of that test."""
 
+import io
 import logging
 
 import pytest
+import structlog
 
-from hatcast.agents.monitoring.logs import RepeatFilter
+from hatcast.agents.monitoring.logs import RepeatFilter, configure_logs
+from tests.services.logs import logs_as_before
 
 
 @pytest.fixture
@@ -37,3 +40,18 @@ def test_what_is_said_for_the_first_time_is_always_written(seldom: RepeatFilter)
 def test_a_library_whose_texts_never_repeat_fills_no_memory(seldom: RepeatFilter) -> None:
     assert all(said(seldom, 1000, f"no way to {number}") for number in range(5_000))
     assert len(seldom._written) <= 1_000
+
+
+def test_a_command_in_a_tests_process_leaves_no_closed_stream_to_the_next_test(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patched, logs_as_before(), io.StringIO() as of_the_command:
+        patched.setattr("sys.stderr", of_the_command)
+        configure_logs()
+        structlog.get_logger().warning("the command's")
+        assert "the command's" in of_the_command.getvalue()
+    structlog.get_logger().warning("the next test's")
+    logging.getLogger("aiokafka").warning("a library's")
+    said = "".join(capsys.readouterr())
+    assert "the next test's" in said
+    assert "Logging error" not in said
