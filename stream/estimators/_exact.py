@@ -10,7 +10,6 @@ import numpy as np
 
 from hatcast.stream.estimators.grouping import Arrays, Counts, Integers
 
-
 FEW: Final = 64  # so many numbers are added faster one by one, as Python's integers
 
 
