@@ -29,6 +29,15 @@ def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
             "the most privacy that one bus's day has lost, in epsilon: a bus pays for its own part in each query;"
             f" never more than {policy.daily_limit:g} a day"
         )
+    elif policy.continual is not None:
+        what = (
+            f"mean speeds of buses in each hexagon since its horizon of {days_text(policy.continual.horizon_days)}"
+            " began, hour by hour, with noise that hides how fast any one bus went"
+        )
+        budget = (
+            "the privacy that one bus loses in a horizon, in epsilon: all of it is booked on each day of the horizon;"
+            f" {policy.epsilon:g} for each of at most {policy.continual.max_cells} hexagons"
+        )
     else:
         charge = policy.epsilon if policy.hybrid is None else policy.hybrid.charged(policy.epsilon)
         each = "" if policy.hybrid is None else "each bus alike, "
@@ -49,6 +58,12 @@ def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
         yield "predicted", "no query in this hour: it follows from other hours and hexagons"
         yield "deferred", _DEFERRED
         yield "suppressed", f"fewer than {policy.min_users} buses were there, so there is no query about the hour"
+    elif policy.continual is not None:
+        yield (
+            "21.3 ± 1.6",
+            "km/h: the mean since the horizon began, with noise that is within ± 1.6 in 95 of 100 cases",
+        )
+        yield "suppressed", f"fewer than {policy.min_users} values so far, so no mean is published"
     else:
         yield (
             "21.3 ± 1.6",

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.cli.budget_tables import budget_table, today_line
+from hatcast.agents.demo.introduction import introduction
 from hatcast.agents.kafka.registry.checks import policies_without_room
 from hatcast.agents.research.cluster.release import check_relation
 from hatcast.stream.accounting.ledger import DayLedger, Total
@@ -19,6 +20,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.queries import reservations
 from hatcast.stream.units import NANO
+from tests.unit.demo_states import state
 from tests.unit.test_continual_policy import READ, policy
 from tests.unit.test_registry_checks import OWN, changed, facts_of
 
@@ -177,3 +179,13 @@ def test_policies_that_have_no_room_beside_a_horizon_are_found() -> None:
 def test_clusters_of_a_day_are_refused() -> None:
     with pytest.raises(SettingError, match=r"policy\.continual: has horizons"):
         check_relation(policy())
+
+
+def test_the_demo_introduces_a_running_mean_and_what_its_horizon_costs() -> None:
+    keys = {"kind": "tree", "horizon_days": 7, "max_slots": 14, "max_cells": 20}
+    shown = state(continual=keys, privacy={"epsilon": 0.5}, estimator=None)
+    assert shown.began is not None
+    rows = dict(introduction(shown, shown.began))
+    assert "since its horizon of 7 days began" in rows["what"]
+    assert "0.5 for each of at most 20 hexagons" in rows["budget"]
+    assert "since the horizon began" in rows["21.3 ± 1.6"]
