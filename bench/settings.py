@@ -31,10 +31,19 @@ lateness = "{lateness}"
 hours = [{hours}]
 [policy.privacy]
 epsilon = 1.0
+"""
+_HATS: Final = """\
 max_hats_per_day = {cap}
 daily_limit = {limit}
 [policy.estimator]
 name = "{estimator}"
+"""
+_RUNNING: Final = """\
+[policy.continual]
+kind = "{continual}"
+horizon_days = 7
+max_slots = 24
+max_cells = 20
 """
 
 _DEFAULTS: Final[dict[str, str | int]] = {
@@ -55,7 +64,11 @@ def write_settings(
     name: str,
     **changed: str | int,
 ) -> Path:
-    """Write hatcast.toml with the default checkpoint interval, 1 s, and `min_interval` 10 s; return its path."""
+    """Write hatcast.toml with the default checkpoint interval, 1 s, and `min_interval` 10 s; return its path.
+
+    changed   with `continual`, a kind of running sums, instead of an estimator
+    """
     given = {**_DEFAULTS, **changed}
-    path.write_text(_TEXT.format(kafka=kafka.bootstrap_servers, redis=redis.url, name=name, **given))
+    text = _TEXT + (_RUNNING if "continual" in changed else _HATS)
+    path.write_text(text.format(kafka=kafka.bootstrap_servers, redis=redis.url, name=name, **given))
     return path

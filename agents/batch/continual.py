@@ -11,7 +11,6 @@ from typing import Final
 from hatcast.agents.batch.ledger_file import LedgerFile
 from hatcast.agents.batch.retention import RetainChunks, RetainedHat
 from hatcast.agents.clock import now_ms
-from hatcast.stream.continual import BadState
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.mechanisms import VectorNoise
 from hatcast.stream.release.continual import CellHat, RunningSums
@@ -70,6 +69,6 @@ class ContinualRun:
         if closed is None:
             try:
                 return sums.advance(slot, of_cells, self.noise), None
-            except BadState:
+            except ValueError:  # BadState, or what the fold never lets in
                 closed = Status.INCOMPLETE
         return sums.closed(slot, of_cells, closed), closed

@@ -30,8 +30,9 @@ from hatcast.agents.release.query_inputs import count_unanswered
 from hatcast.agents.release.tracker_day import read_tracker
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.horizons import horizon_of
 from hatcast.stream.fold.watermark import min_watermark
-from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.policy.policy import ContinualKeys, Policy, Relation
 from hatcast.stream.units import NANO
 
 
@@ -97,6 +98,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         next_policy = await ledger.next_policy()
         retained = RetainedStore(redis, policy.name, int(partitions))
         tracker = {} if policy.tracker is None else {"tracker": await read_tracker(store, ledger, policy)}
+        horizons = {} if policy.continual is None else {"horizons": await read_horizons(ledger, policy.continual)}
         queries = {}
         if policy.queries:
             count = await count_unanswered(store, retained, ledger, policy)
@@ -111,6 +113,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         _slots(policy, calendar, progress, store.partitions)
         | queries
         | tracker
+        | horizons
         | {
             "policy": policy.name,
             "policy_id": policy.policy_id,
@@ -126,6 +129,22 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         }
         | ({} if policy.total_limit is None else {"total": total.spent / NANO, "total_limit": policy.total_limit})
     )
+
+
+async def read_horizons(ledger: LedgerStore, keys: ContinualKeys) -> list[dict[str, Any]]:
+    """Return the horizons of which running sums are stored, oldest first.
+
+    closed   status of all further HATs of the horizon; None: its sums go on
+    """
+    return [
+        {
+            "first_date": name,
+            "last_date": horizon_of(keys, name).dates[-1],
+            "cells": await ledger.horizons.cells(name),
+            "closed": (await ledger.horizons.read(name, [])).closed,
+        }
+        for name in await ledger.horizons.known()
+    ]
 
 
 async def read_registered(settings: Settings) -> dict[str, Any]:
@@ -172,6 +191,10 @@ def _show(status: dict[str, Any], settings: Settings) -> None:
         )
     if "tracker" in status:
         _show_tracker(console, status["tracker"])
+    for horizon in status.get("horizons", []):
+        closed = "" if horizon["closed"] is None else f"; no more sums of it: {horizon['closed']}"
+        dates = f"{horizon['first_date']} to {horizon['last_date']}"
+        console.print(f"horizon         {dates}: running sums of {horizon['cells']} cells{closed}", highlight=False)
     if len(status["partitions"]) != status["started_with"]:
         error = partition_count_error(status["policy"], status["started_with"], len(status["partitions"]))
         console.print(f"partitions      {error}", soft_wrap=True, highlight=False)

@@ -75,6 +75,11 @@ class HorizonStore:
         names = (field.decode().partition(":") for field in fields)
         return sorted({horizon for kind, _, horizon in names if kind in ("cells", "closed")})
 
+    async def cells(self, horizon: str) -> int:
+        """Return the number of cells with a running sum in a horizon."""
+        stored: Any = await self._redis.hget(self._keys.horizons(self._name), f"cells:{horizon}")
+        return int(stored or 0)
+
     async def drop(self, horizon: str) -> None:
         """Delete the states of a horizon of which every day is sealed, or belongs to the next policy."""
         async with self._redis.pipeline(transaction=False) as pipe:

@@ -6,21 +6,20 @@ from functools import partial
 from typing import Any, Final
 
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.errors import REJECTIONS
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.horizons import HorizonStore
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.ledger_replies import committed_of, kind_of, numbers_of, queries_of
 from hatcast.agents.redis.policy_transition import NextPolicy, claim_args
 from hatcast.agents.redis.proposals import AnswerProposal, Committed, Proposal
 from hatcast.agents.redis.recovery import sequence_field
 from hatcast.agents.redis.scripts import Argument, Call, Script
 from hatcast.agents.redis.slot_progress import ProgressStore
 from hatcast.agents.redis.tracker_state import TrackerStore
-from hatcast.stream.accounting.ledger import DaySummary, Reserved, Total, largest_charges, user_charges
+from hatcast.stream.accounting.ledger import DaySummary, Total, largest_charges, user_charges
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import reservations
 
-_QUERY: Final = b"query:"
 _READ: Final = 1_000  # records in one round trip
 _NEVER: Final = "9999-99-99"  # greater than every local date
 
@@ -112,7 +111,7 @@ class LedgerStore:
     ) -> list[Committed]:
         """Run commits. After a failure the sequences are uncertain, so the partitions must be taken over again."""
         try:
-            committed, guard.seen = _committed(await script.run_each(calls), guard.seen)
+            committed, guard.seen = committed_of(await script.run_each(calls), guard.seen)
         except BaseException:
             guard.disown(release_partitions)
             raise
@@ -123,7 +122,7 @@ class LedgerStore:
         return [
             part
             for query, reserved in self._reservations(date).items()
-            for part in (query, str(reserved.places), str(reserved.epsilon), _kind_of(reserved))
+            for part in (query, str(reserved.places), str(reserved.epsilon), kind_of(reserved))
         ]
 
     def _answer_call(self, proposal: AnswerProposal, guard: CommitGuard) -> Call:
@@ -228,12 +227,12 @@ class LedgerStore:
         """Return a day's ledger, as published on `hats.budget`."""
         keys = self._keys
         found = await self._summary(keys=[keys.ledger(date), keys.total], args=[keys.levels(date)])
-        day, total = _numbers(found[0]), _numbers(found[1])
-        queries = _queries(found[0])
+        day, total = numbers_of(found[0]), numbers_of(found[1])
+        queries = queries_of(found[0])
         levels, met = dict[str, Counter[int]](), Counter[int]()
         for key, flat in zip(found[2::2], found[3::2], strict=True):
             name = key.decode()
-            of_hats, cap = {int(e): count for e, count in _numbers(flat).items()}, day.get(f"cap:{name}")
+            of_hats, cap = {int(e): count for e, count in numbers_of(flat).items()}, day.get(f"cap:{name}")
             levels[name] = largest_charges(of_hats, cap)
             met += user_charges(of_hats, cap, queries.get(name, {}).values())
         fineness = f"fineness:{self._name}:"
@@ -283,37 +282,3 @@ class LedgerStore:
             pipe.scard(self._keys.published(date, self._name))
             records, published = await pipe.execute()
         return int(records) - int(published)
-
-
-def _kind_of(reserved: Reserved) -> str:
-    """Return the arguments of commit.lua about a reservation."""
-    return "spent" if reserved.is_spent else "required" if reserved.is_required else ""
-
-
-def _committed(answers: Sequence[Any], seen: int) -> tuple[list[Committed], int]:
-    """Return the replies of commit.lua or answer.lua, and the number of the domain's commits.
-
-    seen   the number that was known before
-    Raises the error of the first reply that rejects its proposal.
-    """
-    for answer in answers:
-        if (rejection := REJECTIONS.get(answer[0])) is not None:
-            raise rejection
-    committed = [Committed(record, mark == b"1", how == b"committed") for how, record, mark, _ in answers]
-    return committed, max([seen, *(int(commits) for *_, commits in answers)])
-
-
-def _numbers(flat: Sequence[bytes]) -> dict[str, int]:
-    fields = zip(flat[::2], flat[1::2], strict=True)
-    return {field.decode(): int(value) for field, value in fields if not field.startswith(_QUERY)}
-
-
-def _queries(flat: Sequence[bytes]) -> dict[str, dict[str, Reserved]]:
-    """Return policy -> query -> reservation, from the fields of a day's ledger."""
-    found: dict[str, dict[str, Reserved]] = {}
-    for name, value in zip(flat[::2], flat[1::2], strict=True):
-        if name.startswith(_QUERY):
-            _, policy, query = name.decode().split(":")
-            places, _, epsilon = value.partition(b"x")
-            found.setdefault(policy, {})[query] = Reserved(int(places), int(epsilon))
-    return found

@@ -23,7 +23,6 @@ from hatcast.agents.redis.horizons import StateChange, StoredStates
 from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.release.hats import DueRelease, HatReleaser, proposal_of
 from hatcast.agents.release.path import ReleaseContext
-from hatcast.stream.continual import BadState
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.release.continual import CellHat, RunningSums
 from hatcast.stream.release.continual_records import ContinualRelease
@@ -101,7 +100,7 @@ class ContinualReleaser(HatReleaser):
         """Return the drawn releases; without a draw, and the status that closes the horizon, if a state is unusable."""
         try:
             return self._sums.advance(slot, hats, self._noise), None
-        except BadState:
+        except ValueError:  # BadState, or what the fold never lets in
             log.warning("a stored state of a running sum cannot be used", horizon=self._sums.horizon(slot.date).first)
             return self._sums.closed(slot, hats, Status.INCOMPLETE), Status.INCOMPLETE
 

@@ -108,7 +108,7 @@ class PolicyTransition:
         return releases.seal is None or not any(date < from_date for date in await self._ledger.unsealed_dates())
 
     async def sweep(self, store: HatStore) -> None:
-        """Delete contributions to days of the next policy. Does nothing before `ended`."""
+        """Delete contributions to days of the next policy, and states of running sums. Does nothing before `ended`."""
         if not self.ended.is_set():
             return
         try:
@@ -117,6 +117,8 @@ class PolicyTransition:
                 # A horizon that the transition cuts short is over: nothing of it is released any more.
                 users_from = limit_of(self._policy, Calendar(self._policy)).period_of(next_policy.from_date)
                 await store.sweep(next_policy.from_date, users_from)
+                for horizon in await self._ledger.horizons.known():
+                    await self._ledger.horizons.drop(horizon)
         except RedisError as error:  # this policy's next start repeats it
             log.warning("contributions to days of the next policy not deleted", error=type(error).__name__)
 

@@ -1,4 +1,4 @@
-"""Time from final to published: one HAT of up to a million users, and 5,000 HATs of 300 users at once."""
+"""Time from final to published: one HAT of up to a million users, 5,000 HATs of 300 users at once, and running sums."""
 
 import asyncio
 import subprocess
@@ -17,27 +17,31 @@ from bench.city import Sent
 from bench.figures import Figure, middle, say, show
 from bench.process import cpu_s, end, peak_mb, resident_mb, start
 from bench.produce import RecordedProducer
+from bench.release.running import fill_states
 from bench.release.state import Shape, fill, slot_times
 from bench.release.watch import Clocks, Published, wait_for_group
 from bench.settings import PARTITIONS, write_settings
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.stream.policy.continual_keys import ContinualKind
 from tests.services import KafkaServer, RedisServer, open_kafka, open_redis
 
 ONE_HAT_S: Final = 3.0
 MANY_HATS_S: Final = 20.0
+RUNNING_SUMS_S: Final = 10.0
 ESTIMATORS: Final = ("array_averaging", "baseline")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case: the HATs, the estimator and the number of workers."""
+    """One case: the HATs, the estimator or the kind of running sums, and the number of workers."""
 
     name: str
     shape: Shape
     estimator: str
     workers: int = 1
     most_s: float | None = None
+    continual: ContinualKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,9 @@ def cases(largest: int) -> list[Case]:
                 found.append(Case(f"{estimator}_1e{power}", Shape(1, users, users), estimator, most_s=most))
         found.append(Case(f"{estimator}_5000x300", many, estimator, most_s=MANY_HATS_S))
     found.append(Case("array_averaging_5000x300_2_workers", many, ESTIMATORS[0], 2, MANY_HATS_S))
+    for kind in ContinualKind:
+        shape = Shape(10_000, 12, 5_000)
+        found.append(Case(f"continual_{kind}_10000x12", shape, "", most_s=RUNNING_SUMS_S, continual=kind))
     return found
 
 
@@ -107,16 +114,15 @@ class Bench:
         self._store = store
         self._case = case
         self._name = f"bench-{case.name.replace('_', '-')}-{number}"
-        self._config = write_settings(
-            folder / f"{self._name}.toml",
-            kafka,
-            store,
-            self._name,
-            topic=self._name,
-            lateness="5m",
-            estimator=case.estimator,
-            limit=1_000_000,
-        )
+        kind = {"estimator": case.estimator} if case.continual is None else {"continual": case.continual.value}
+        changed: dict[str, str | int] = {
+            "topic": self._name,
+            "lateness": "5m",
+            "limit": 1_000_000,
+            "hours": "0, 24",
+            **kind,
+        }
+        self._config = write_settings(folder / f"{self._name}.toml", kafka, store, self._name, **changed)
 
     def run(self) -> Run:
         """Prepare the state, start the workers, make the slot final, and wait for the releases."""
@@ -156,6 +162,7 @@ async def _fill(settings: Settings, shape: Shape) -> None:
     client = redis.asyncio.Redis.from_url(settings.redis.url)
     try:
         await fill(client, settings, shape)
+        await fill_states(client, settings, shape.hats)
     finally:
         await client.aclose()
 

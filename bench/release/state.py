@@ -53,7 +53,7 @@ async def fill(redis: Redis, settings: Settings, shape: Shape) -> None:
     """Write a state in which the slot is open: offset 0, no watermark yet."""
     store = PartitionStore(redis, settings.policy.name, PARTITIONS)
     end = slot_times(settings).end_ms
-    cells = _cells(shape.hats)
+    cells = cells_of(shape.hats)
     random = np.random.default_rng(7)
     pseudonyms = random.integers(0, 2**63, shape.users_of_day, np.uint64).astype(">u8")
     counts = np.minimum(random.geometric(1 / 20, shape.users_of_day), COUNT_MAX)
@@ -69,7 +69,8 @@ async def fill(redis: Redis, settings: Settings, shape: Shape) -> None:
                 for chunk, rows in enumerate(_chunks(here)):
                     changes.chunks[SLOT, cell, chunk] = pack(rows)
             await _write(store, partition, changes)
-        await _write(store, partition, _day(users[partition::PARTITIONS], shape))
+        if settings.policy.continual is None:
+            await _write(store, partition, _day(users[partition::PARTITIONS], shape))
 
 
 async def _write(store: PartitionStore, partition: int, changes: Changes) -> None:
@@ -83,7 +84,8 @@ def _day(users: Sequence[Row], shape: Shape) -> Changes:
     return Changes(None, {}, days={DATE: len(users)}, day_chunks=packed)
 
 
-def _cells(number: int) -> list[str]:
+def cells_of(number: int) -> list[str]:
+    """Return cells of resolution 7 around Surat."""
     centre, radius = h3.latlng_to_cell(*CENTRE, 7), 0
     while 3 * radius * (radius + 1) + 1 < number:
         radius += 1

@@ -1,0 +1,38 @@
+"""States of running sums in the middle of a horizon, written to Redis as a commit writes them."""
+
+from typing import Final
+
+from redis.asyncio import Redis
+
+from bench.release.state import SLOT, cells_of
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.horizons import horizon_of
+from hatcast.stream.fold.packing import Row, pack
+from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.release.continual import CellHat, RunningSums
+from hatcast.stream.release.hats import HatChunks
+
+_USERS: Final = 10  # each enters fewer slots than `max_slots`
+
+
+async def fill_states(redis: Redis, settings: Settings, hats: int) -> int:
+    """Write the state of each cell after all slots of the horizon before `SLOT`; return its bytes."""
+    policy, domain = settings.policy, settings.topics.telemetry
+    if policy.continual is None:
+        return 0
+    sums, calendar, state = RunningSums(policy), Calendar(policy), None
+    horizon = horizon_of(policy.continual, SLOT.partition("/")[0])
+    slots = [slot for date in horizon.dates for slot in calendar.slots_of(date) if slot.key < SLOT]
+    for number, slot in enumerate(slots):
+        row = Row((number % _USERS).to_bytes(8, "big"), 2, 60_000, 30_000, 1)
+        (release,) = sums.advance(slot, [CellHat("", HatChunks([pack([row])]), state)], SystemNoise())
+        state = release.state
+    if state is None:
+        raise ValueError(f"{SLOT} is the first slot of its horizon")
+    keys, first = DomainKeys(domain), horizon.dates[0]
+    states = dict.fromkeys(cells_of(hats), state)
+    await redis.hset(keys.states(policy.name, first), mapping=states)  # type: ignore[arg-type]  # bytes are a value
+    await redis.hset(keys.horizons(policy.name), f"cells:{first}", str(hats))
+    return len(state)
