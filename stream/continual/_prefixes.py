@@ -4,9 +4,12 @@ The running sum after t slots is A x + L z: x the slots' sums, A x their exact p
 and L the signs of the nodes of each prefix (`_digits`). A = L R with R the sums over nodes, so A x + L z = L (R x + z):
 the signed sum of noisy nodes. A node that reaches beyond t contributes its noise alone: its later slots cancel.
 
-Privacy. Let x and x' be neighbours; their slots may follow from the outputs before them. For fixed outputs o both are
-fixed, and z gives o for x if and only if z + R (x - x') gives o for x'. R (x - x') is at most `distances` in its norms,
-whatever o is. So the probabilities of o differ as those of z and z + R (x - x') do, and these as `mechanisms` proves.
+Privacy. Let x and x' be neighbours; their slots may follow from the outputs before them. R (x - x') is at most
+`distances` in its norms, whatever the outputs are.
+- Laplace noise: for fixed outputs o both streams are fixed, and z gives o for x if and only if z + R (x - x') gives o
+  for x'. Both have probabilities that differ by a factor of at most exp(epsilon). A sum over all z gives that of o.
+- Gaussian noise, and only for nodes that lie within the prefixes that have them (`tree`): the numbers R x + z are asked
+  for one after the other, and o follows from them. So the lemma on vectors in `mechanisms.gaussian` holds.
 Each node's noise is drawn when a released prefix first has the node, and stored. This is the same z.
 
 Slots before a cell's first one are empty for neighbours too. So prefixes are counted from it: the stream is that of a

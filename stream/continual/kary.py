@@ -22,9 +22,10 @@ _EXACT: Final = 8  # shapes whose sensitivity is computed exactly, to choose the
 def kary(setting: Setting) -> PrefixNoise:
     """Return the k-ary tree mechanism of a setting. Without a branching it has the one of the least maximum error.
 
-    Raises ValueError for a branching that is even or below 3.
+    Raises ValueError for a branching that is even or below 3, and for Gaussian noise: a node's noise may be in a sum
+    before its last slot, and for streams that react to sums `_prefixes` has a proof for Laplace noise alone.
     """
-    return PrefixNoise("kary", setting, best_digits(setting))
+    return PrefixNoise("kary", setting, kary_digits(setting))
 
 
 class _Error(NamedTuple):
@@ -40,11 +41,14 @@ class _Error(NamedTuple):
     levels: int
 
 
-def best_digits(setting: Setting) -> Digits:
+def kary_digits(setting: Setting) -> Digits:
     """Return the branching and number of levels of the least maximum error; ties by the mean error, then the smallest.
 
     The best shapes are found by a bound of the sensitivity, and the best of these by the sensitivity itself.
+    Raises ValueError as `kary`.
     """
+    if setting.noise is not NoiseKind.LAPLACE:
+        raise ValueError("trees with negative digits have Laplace noise")
     relaxed = sorted(_error(digits, setting, separation=1) for digits in _shapes(setting))[:_EXACT]
     shapes = [Digits(setting.slots, each.branching, each.levels, balanced=True) for each in relaxed]
     best = min(_error(digits, setting, setting.min_separation) for digits in shapes)
@@ -63,10 +67,6 @@ def _shapes(setting: Setting) -> Iterator[Digits]:
 
 
 def _error(digits: Digits, setting: Setting, separation: int) -> _Error:
-    k = setting.participations
-    if setting.noise is NoiseKind.LAPLACE:
-        squared = digits.most_nodes(k, separation) ** 2
-    else:
-        squared = digits.most_squares(k, separation)
+    squared = digits.most_nodes(setting.participations, separation) ** 2
     numbers = digits.numbers
     return _Error(squared * int(numbers.max()), squared * int(numbers.sum()), digits.base, digits.levels)

@@ -17,7 +17,7 @@ is private by the proof in `_prefixes`, each search by that in `_medians`, and `
 Error. Of a user's v values, more than v / 2 are in complete groups. Let values be independent with one mean m, and let
 every stream with an item have started. Let N be the number of values in the sum and M the largest number of values of a
 user so far. The groups in the sum have at most M values together, and widths are O(U sqrt(s)) for a group of s. So with
-Laplace noise, with a probability of at least 1 - p,
+a probability of at least 1 - p,
 
     |running mean - m| <= U sqrt(ln(4 / p) / (2 N)) + sd sqrt(2 / p) / N + truncation
     sd^2 <= (J / share / epsilon)^2 sum over streams of 2 v (h width)^2
@@ -50,7 +50,10 @@ _MOST_ITEMS: Final = 2**16  # of one stream in one slot, whose sum must fit into
 
 
 class WithholdRelease:
-    """Withholding of users' values until groups are complete, for all cells of one setting. See `Mechanism`."""
+    """Withholding of users' values until groups are complete, for all cells of one setting. See `Mechanism`.
+
+    Raises ValueError for Gaussian noise, as kind `kary`, and UnsafeNoise if a group's sum does not fit into 64 bits.
+    """
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -60,7 +63,7 @@ class WithholdRelease:
         self.streams = streams(setting, self.groups)
         self._least = [stream.least for stream in self.streams]
         self._nodes = [stream.digits.numbers for stream in self.streams]
-        trees = " ".join(f"{each.digits.base} {each.digits.levels} {each.factor}" for each in self.streams)
+        trees = " ".join(f"{each.digits.base} {each.digits.levels}" for each in self.streams)
         self._fingerprint = fingerprint("withhold_release", setting, f"{self.groups} {trees} {self._least}")
 
     def advance(self, steps: Sequence[Step], noise: VectorNoise) -> list[Advanced]:

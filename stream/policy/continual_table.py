@@ -49,10 +49,10 @@ _NOISES: Final[Mapping[ContinualKind, tuple[NoiseKind, ...]]] = MappingProxyType
         ContinualKind.LAPLACE: (NoiseKind.LAPLACE,),
         ContinualKind.GAUSSIAN: (NoiseKind.GAUSSIAN,),
         ContinualKind.TREE: (NoiseKind.LAPLACE, NoiseKind.GAUSSIAN),
-        ContinualKind.KARY: (NoiseKind.LAPLACE, NoiseKind.GAUSSIAN),
+        ContinualKind.KARY: (NoiseKind.LAPLACE,),
         ContinualKind.TOEPLITZ: (NoiseKind.GAUSSIAN, NoiseKind.LAPLACE),
         ContinualKind.BLT: (NoiseKind.GAUSSIAN, NoiseKind.LAPLACE),
-        ContinualKind.WITHHOLD_RELEASE: (NoiseKind.LAPLACE, NoiseKind.GAUSSIAN),
+        ContinualKind.WITHHOLD_RELEASE: (NoiseKind.LAPLACE,),
     }
 )
 """Distributions of the noise of each kind, the default first"""

@@ -18,6 +18,8 @@ NOISES: Final[dict[ContinualKind, tuple[NoiseKind, ...]]] = {
     **{kind: tuple(NoiseKind) for kind in KINDS},
     ContinualKind.LAPLACE: (NoiseKind.LAPLACE,),
     ContinualKind.GAUSSIAN: (NoiseKind.GAUSSIAN,),
+    ContinualKind.KARY: (NoiseKind.LAPLACE,),
+    ContinualKind.WITHHOLD_RELEASE: (NoiseKind.LAPLACE,),
 }
 MECHANISMS: Final = [(kind, noise) for kind in KINDS for noise in NOISES[kind]]
 

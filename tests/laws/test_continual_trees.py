@@ -248,3 +248,19 @@ def test_a_binary_tree_stores_as_many_noises_as_levels_and_a_wide_tree_few_a_lev
 def test_balanced_digits_need_an_odd_base(branching: int) -> None:
     with pytest.raises(ValueError, match="odd"):
         KINDS[ContinualKind.KARY](setting(24, 1, 1, branching))
+
+
+@pytest.mark.parametrize("kind", [ContinualKind.KARY, ContinualKind.WITHHOLD_RELEASE])
+def test_nodes_whose_noise_is_used_before_they_end_have_no_gaussian_noise(kind: ContinualKind) -> None:
+    """Their shift may depend on a part of their noise: the lemma for Gaussian noise does not cover it."""
+    with pytest.raises(ValueError, match="Laplace"):
+        KINDS[kind](Setting(24, 1, 1, BOUND, 1.0, 1e-6, NoiseKind.GAUSSIAN))
+
+
+def test_nodes_of_a_binary_tree_lie_within_the_prefixes_that_have_them() -> None:
+    for slots in (1, 6, 40):
+        digits = Digits(slots, 2, slots.bit_length(), balanced=False)
+        rows, keys = signs(digits)
+        ends = [int(np.flatnonzero(row)[-1]) for row in sums(digits, keys)]
+        assert all(prefix > end for row, end in zip(rows.T, ends, strict=True) for prefix in np.flatnonzero(row) + 1)
+        assert np.all(rows >= 0)

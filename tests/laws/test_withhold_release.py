@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from hatcast.stream.continual import Entries, Setting, Step
 from hatcast.stream.continual import _prefixes as prefixes
-from hatcast.stream.continual import _shares as shares
 from hatcast.stream.continual import _withheld as withheld
 from hatcast.stream.continual import withhold_release as kind
 from hatcast.stream.continual._digits import Integers
@@ -32,11 +31,8 @@ Slots = dict[int, dict[int, int]]
 """index -> pseudonym -> value"""
 
 
-def setting(
-    slots: int, most: int, separation: int = 1, epsilon: float = 1.0, noise: NoiseKind = NoiseKind.LAPLACE
-) -> Setting:
-    delta = 1e-6 if noise is NoiseKind.GAUSSIAN else 0.0
-    return Setting(slots, most, separation, BOUND, epsilon, delta, noise)
+def setting(slots: int, most: int, separation: int = 1, epsilon: float = 1.0) -> Setting:
+    return Setting(slots, most, separation, BOUND, epsilon, 0.0, NoiseKind.LAPLACE)
 
 
 class Table:
@@ -110,19 +106,6 @@ def test_the_parts_of_epsilon_are_together_at_most_epsilon(most: int, epsilon: f
     parts = [Fraction(stream.nodes.setting.epsilon) for stream in streams]
     parts += [Fraction(stream.counts.setting.epsilon) for stream in streams if stream.queries]
     assert Fraction(epsilon) * (1 - Fraction(1, 10**12)) < sum(parts) <= Fraction(epsilon)
-
-
-def test_gaussian_noise_has_one_scale_for_the_distances_of_all_streams_and_searches() -> None:
-    parameters = setting(500, 500, noise=NoiseKind.GAUSSIAN)
-    streams = shares.streams(parameters, groups(parameters))
-    moved = [(stream.digits.most_nodes(1, 1), stream.group.width, stream.queries, stream.factor) for stream in streams]
-    l1 = sum(nodes * width + asked * factor for nodes, width, asked, factor in moved)
-    squares = sum(nodes * width**2 + asked * factor**2 for nodes, width, asked, factor in moved)
-    for stream in streams:
-        assert stream.nodes is stream.counts
-        assert stream.nodes.distances == Distances(l1, squares)
-    searches = sum(asked * factor**2 for _, _, asked, factor in moved)
-    assert 0.2 < searches / squares <= 0.25
 
 
 # 6 users in up to 7 of 12 slots
