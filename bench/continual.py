@@ -22,7 +22,7 @@ _MOST_SECONDS: Final = 5.0  # half of what a slot may take
 _MOST_BYTES: Final = {ContinualKind.TOEPLITZ: 16, ContinualKind.WITHHOLD_RELEASE: 16}
 """for each slot of the horizon; all other kinds:"""
 _CONSTANT_BYTES: Final = 512
-_LAPLACE: Final = frozenset({ContinualKind.LAPLACE, ContinualKind.WITHHOLD_RELEASE})
+_LAPLACE: Final = frozenset({ContinualKind.LAPLACE, ContinualKind.KARY, ContinualKind.WITHHOLD_RELEASE})
 
 
 @dataclass(frozen=True, slots=True)
