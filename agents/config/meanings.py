@@ -229,8 +229,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "min_separation": "b: a slot that is closer to another of that vehicle and cell, in slots, is not counted; 1: "
         "any two slots",
         "max_cells": "further cells of that vehicle and horizon are not counted",
-        "noise": "or `gaussian`, whose guarantee is (epsilon, delta), with `delta` / `max_cells` for each cell; not for "
-        "`laplace`, `kary` and `withhold_release`",
+        "noise": "or `gaussian`, whose guarantee is (epsilon, delta), with `delta` / `max_cells` for each cell; "
+        "not for `laplace`, `kary` and `withhold_release`",
         "branching": "only `kary`: children of a node, odd",
         "buffers": "only `blt`: numbers that a cell's state holds",
         "at_end": "begin the next horizon with a new charge, or `stop`: nothing more is released",

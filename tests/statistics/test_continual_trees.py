@@ -5,6 +5,8 @@ sqrt((2 + 3 / N) / 400,000) for a sum of N Laplace draws: at most 0.36 %. So 2 %
 fails at one of 168 slots with a probability below 4e-6. Seeds are fixed: a test that passes keeps passing.
 """
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -17,6 +19,7 @@ from hatcast.stream.mechanisms import Distances, NoisyVector
 from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.hybrid_keys import NoiseKind
 
+ROOT: Final = Path(__file__).parents[2]
 RUNS: Final = 100_000
 SLOTS: Final = 168
 BOUND: Final = 1000
@@ -67,6 +70,37 @@ def test_no_other_branching_has_a_smaller_maximum() -> None:
             max(map(mechanism(ContinualKind.KARY, most, branching).sd, range(SLOTS))) for branching in range(3, 60, 2)
         ]
         assert least == min(others)
+
+
+def rows_below(heading: str) -> Iterator[list[str]]:
+    """Rows of the table of the specification whose first line is `heading`."""
+    lines = (ROOT / "docs/specification/continual.md").read_text().splitlines()
+    for line in lines[lines.index(heading) + 2 :]:
+        if not line.startswith("|"):
+            return
+        yield [cell.strip().replace(",", "") for cell in line.strip("|").split("|")]
+
+
+def test_the_specifications_errors_with_laplace_noise_are_those_of_the_mechanisms() -> None:
+    kinds = [ContinualKind.LAPLACE, ContinualKind.TREE, ContinualKind.KARY, ContinualKind.WITHHOLD_RELEASE]
+    rows = list(rows_below("| n | k | b | " + " | ".join(f"`{kind.value}`" for kind in kinds) + " |"))
+    assert len(rows) == 6
+    for slots, most, separation, *cells in rows:
+        setting = Setting(int(slots), int(most), int(separation), 65 * BOUND, 1.0, 0.0, NoiseKind.LAPLACE)
+        for kind, cell in zip(kinds, cells, strict=True):
+            deviations = np.array([*map(KINDS[kind](setting).sd, range(setting.slots))]) / setting.bound
+            of_mean = np.sqrt(np.mean((deviations / np.arange(1, setting.slots + 1)) ** 2))
+            printed = [float(number) for number in cell.rstrip(")").split("(")]
+            assert [deviations.max(), of_mean] == pytest.approx(printed, rel=0.006), (kind, slots, most)
+
+
+def test_the_specifications_errors_by_branching_are_those_of_the_mechanism() -> None:
+    heading = "| B | 3 | 5 | 7 | 9 | 11 | 13 | 17 | 19 | 27 | 39 |"
+    levels, errors = rows_below(heading)
+    for branching, level, error in zip(heading.strip("|").split("|")[1:], levels[1:], errors[1:], strict=True):
+        made = mechanism(ContinualKind.KARY, branching=int(branching))
+        assert made.digits.levels == int(level)
+        assert max(map(made.sd, range(SLOTS))) / BOUND == pytest.approx(float(error), abs=0.005)
 
 
 class Continuous:
