@@ -26,15 +26,19 @@ Places = dict[int, list[int]]
 """H3 cell -> numbers of the slots that a user has entered in a horizon, ascending"""
 
 
-def pack_horizon(users: Sequence[tuple[bytes, Places]]) -> bytes:
-    """Pack 1 to 255 pairs (pseudonym, entered cells and slots) into a chunk."""
-    parts = [bytes((0, VERSION, len(users))), *(pseudonym for pseudonym, _ in users)]
-    for _, places in users:
-        parts.append(varint(len(places)))
-        for cell, slots in places.items():
-            parts += (cell.to_bytes(_CELL_BYTES, "little"), varint(len(slots)), varint(slots[0]))
-            parts += [varint(after - before) for before, after in pairwise(slots)]
+def pack_places(places: Places) -> bytes:
+    """Pack the cells and slots that one user has entered: its part of a chunk, without the pseudonym."""
+    parts = [varint(len(places))]
+    for cell, slots in places.items():
+        parts += (cell.to_bytes(_CELL_BYTES, "little"), varint(len(slots)), varint(slots[0]))
+        parts += [varint(after - before) for before, after in pairwise(slots)]
     return b"".join(parts)
+
+
+def pack_horizon(users: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Pack 1 to 255 pairs (pseudonym, packed places) into a chunk."""
+    pseudonyms, places = zip(*users, strict=True)
+    return b"".join((bytes((0, VERSION, len(users))), *pseudonyms, *places))
 
 
 def unpack_horizon(chunk: bytes) -> list[tuple[bytes, Places]]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final, Protocol, TypeVar
 
 from hatcast.stream.fold.hats import Calendar, Slot
-from hatcast.stream.fold.horizon_packing import Places, pack_horizon, unpack_horizon
+from hatcast.stream.fold.horizon_packing import pack_horizon, pack_places, unpack_horizon
 from hatcast.stream.fold.horizons import SlotIndex, horizon_of
 from hatcast.stream.fold.open_slots import Day, UserOfDay, UserOfHorizon
 from hatcast.stream.fold.packing import pack_day, unpack_day
@@ -136,7 +136,7 @@ class HorizonLimit:
 
     def rejection(self, user: UserOfDay, slot: Slot, cell: int) -> str | None:
         """See UserLimit. Slots that the user entered later count as well: readings may arrive out of order."""
-        places = _places(user)
+        places = _of_horizon(user).places
         slots = places.get(cell)
         if slots is None:
             return _OVER_PARTICIPATION if len(places) >= self._keys.max_cells else None
@@ -161,7 +161,7 @@ class HorizonLimit:
 
     def pack(self, users: Sequence[UserOfDay]) -> bytes:
         """See UserLimit."""
-        return pack_horizon([(user.pseudonym, _places(user)) for user in users])
+        return pack_horizon([(user.pseudonym, _packed(user)) for user in users])
 
     def unpack(self, chunk: bytes, day: Day) -> None:
         """See UserLimit."""
@@ -171,11 +171,13 @@ class HorizonLimit:
             user.entered = sum(map(len, places.values()))
 
     def _enter(self, user: UserOfDay, cell: int, number: int) -> None:
-        slots = _places(user).setdefault(cell, [])
+        user = _of_horizon(user)
+        slots = user.places.setdefault(cell, [])
         at = bisect_left(slots, number)
         if slots[at : at + 1] != [number]:
             slots.insert(at, number)
             user.entered += 1
+            user.packed = None
 
 
 def limit_of(policy: Policy, calendar: Calendar) -> UserLimit:
@@ -185,10 +187,18 @@ def limit_of(policy: Policy, calendar: Calendar) -> UserLimit:
     )
 
 
-def _places(user: UserOfDay) -> Places:
+def _of_horizon(user: UserOfDay) -> UserOfHorizon:
     if not isinstance(user, UserOfHorizon):
         raise TypeError("a user of a day has no slots of a horizon")
-    return user.places
+    return user
+
+
+def _packed(user: UserOfDay) -> bytes:
+    """Return a user's part of a chunk. Of the users of a changed chunk most have not changed."""
+    user = _of_horizon(user)
+    if user.packed is None:
+        user.packed = pack_places(user.places)
+    return user.packed
 
 
 def _add(user: U) -> U:

@@ -95,9 +95,11 @@ class UserOfHorizon(UserOfDay):
     """Cells and slots that a user entered in a horizon. Retained until the horizon is over. entered: HATs.
 
     places   H3 cell -> numbers of slots in the horizon, ascending
+    packed   its part of a chunk; None: not packed since it has changed
     """
 
     places: dict[int, list[int]] = field(default_factory=dict)
+    packed: bytes | None = None
 
 
 @dataclass(slots=True)
