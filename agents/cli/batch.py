@@ -70,9 +70,10 @@ def command(
     from the first arrival to the last; this reveals the first and the last arrival, unless you name --days.
 
     Runs with the same ledger continue each other: a vehicle enters at most max_hats_per_day HATs of a day over all
-    runs. A HAT is released once, so run it when all files of an hour are complete: later readings do not count. With a
-    tracker those of a day, since a run settles all of its days. The ledger file contains pseudonyms and their key, so
-    it is not private.
+    runs, or what [policy.continual] lets it enter in a horizon. A HAT is released once, so run it when all files of an
+    hour are complete: later readings do not count. With a tracker those of a day, since a run settles all of its days.
+    With running sums run the files in order: no sum goes back. The ledger file contains pseudonyms and their key, so it
+    is not private.
 
     Then it prints the answers to the policy's queries over days, for periods that are over, each once. They use the
     files of one run: a day without files is missing, so name the files of a whole period together.
