@@ -22,6 +22,7 @@ TOPIC_NAMES: Final = (
     TOPICS.queries,
     TOPICS.budget,
     TOPICS.estimates,
+    TOPICS.running,
     TOPICS.dead_letters,
     TOPICS.registry,
     TOPICS.reports,

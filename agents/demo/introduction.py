@@ -7,7 +7,7 @@ from hatcast.agents.demo.defaults import VEHICLES
 from hatcast.agents.demo.embedded import PARTITIONS
 from hatcast.agents.demo.messages import Began
 from hatcast.agents.demo.state import State
-from hatcast.agents.demo.texts import days_text
+from hatcast.agents.demo.texts import days_text, running_name
 from hatcast.stream.policy.policy import Policy
 
 _DEFERRED: Final = (
@@ -70,6 +70,12 @@ def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
             "km/h: the mean with its noise, which is within ± 1.6 in 95 of 100 cases; fewer buses, more noise",
         )
         yield "suppressed", f"fewer than {policy.min_users} buses were there, so no mean is published"
+    if policy.running:
+        names = ", ".join(running_name(policy, each.name) for each in policy.running)
+        yield (
+            "running",
+            f"means of several hours of a hexagon ({names}), made of what is released, so they cost nothing",
+        )
     yield "budget", budget
     if began.trusting is not None and began.devices is not None:
         yield from _groups(policy, began.trusting, began.devices)

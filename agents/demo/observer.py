@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.demo.embedded import PARTITIONS
-from hatcast.agents.demo.state import Answered, Budget, Estimated, Published, State
+from hatcast.agents.demo.state import Answered, Budget, Estimated, Published, Running, State
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async
@@ -43,7 +43,7 @@ class Listener(Protocol):
 
 
 class OutputConsumer:
-    """Consumer of releases, answers, budgets and estimates, from the first record on."""
+    """Consumer of releases, answers, budgets, estimates and running means, from the first record on."""
 
     def __init__(self, settings: Settings) -> None:
         self._topics = settings.topics
@@ -57,7 +57,8 @@ class OutputConsumer:
 
     async def __aenter__(self) -> Self:
         await self._consumer.start()
-        topics = (self._topics.means, self._topics.queries, self._topics.budget, self._topics.estimates)
+        named = self._topics
+        topics = (named.means, named.queries, named.budget, named.estimates, named.running)
         self._consumer.assign([TopicPartition(topic, partition) for topic in topics for partition in range(PARTITIONS)])
         return self
 
@@ -76,6 +77,8 @@ class OutputConsumer:
             state.add_budget(msgspec.json.decode(value, type=Budget))
         elif topic == self._topics.estimates:
             _apply_estimate(msgspec.json.decode(value, type=Estimated), state, listener)
+        elif topic == self._topics.running:
+            state.add_running(msgspec.json.decode(value, type=Running))
         elif topic == self._topics.queries:
             answer = msgspec.json.decode(value, type=Answered)
             if state.add_answer(answer):
@@ -130,9 +133,8 @@ class StoredState:
 
         Of queries over days those are answered whose periods are over.
         """
-        if not all([_is_folded(await self._offsets[topic](), until) for topic, until in ends.items()]):
-            return False
-        if await self._store.open_slots():
+        is_folded = all([_is_folded(await self._offsets[topic](), until) for topic, until in ends.items()])
+        if not is_folded or await self._store.open_slots():
             return False
         # In this order: what is retained is answered, and then counted.
         if await count_unanswered(self._store, self._retained, self._ledger, self._policy):
@@ -141,7 +143,9 @@ class StoredState:
             return False
         if self._policy.tracker is not None:
             return state.settled >= state.settling
-        return sum(budget.releases for budget in state.budgets.values()) == state.counts["released"]
+        charged = sum(budget.releases for budget in state.budgets.values())
+        # The budget of a horizon counts no releases.
+        return self._policy.continual is not None or charged == state.counts["released"]
 
     async def _committed(self) -> int:
         """Return the number of committed releases and answers of all days, sealed days included."""

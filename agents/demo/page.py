@@ -16,8 +16,9 @@ _ROWS_MAX: Final = 16
 _OTHER_LINES: Final = 20  # of the page without the rows, with the introduction above it
 _SUPPRESSED_ROWS: Final = 2
 _STRIP_WIDTH: Final = 24
-_SHORT_STRIP: Final = 10  # beside the groups of a hybrid policy
+_SHORT_STRIP: Final = 10  # beside the groups of a hybrid policy, or a running mean
 _BAR_WIDTH: Final = 40
+_WIDE: Final = 76  # columns, with a running mean
 
 
 def page(state: State, width: int, height: int) -> RenderableType:
@@ -33,7 +34,7 @@ def page(state: State, width: int, height: int) -> RenderableType:
     if state.policy.queries:
         facts.add_row("queries", texts.queries_line(state))
     rows = max(_ROWS_MIN, min(_ROWS_MAX, height - _OTHER_LINES))
-    table = releases_table(state, rows) if state.policy.tracker is None else estimates_table(state, rows)
+    table = releases_table(state, rows) if state.policy.tracker is None else estimates_table(state, rows, width)
     return Group(facts, Text(), table, _hours(state))
 
 
@@ -42,7 +43,7 @@ def releases_table(state: State, rows: int) -> Table:
     top = state.policy.upper_bound / 1000
     is_hybrid = state.policy.takes_reports
     width = _SHORT_STRIP if is_hybrid else _STRIP_WIDTH
-    table = _table("mean km/h", top, width)
+    table = _table("mean km/h" if state.policy.continual is None else "running mean km/h", top, width)
     if is_hybrid:
         table.padding = (0, 1)
         table.add_column("users", justify="right", no_wrap=True)
@@ -66,15 +67,23 @@ def _groups(release: Published) -> Iterator[str]:
         yield f"{release.weight:.2f}+{1 - release.weight:.2f}"
 
 
-def estimates_table(state: State, rows: int) -> Table:
-    """Return a table of each hexagon's newest estimate, by hexagon, so that rows stay where they are."""
+def estimates_table(state: State, rows: int, columns: int) -> Table:
+    """Return a table of each hexagon's newest estimate, by hexagon, so that rows stay where they are.
+
+    A terminal of enough columns has the policy's first running mean beside it.
+    """
     top = state.policy.upper_bound / 1000
-    table = _table("road km/h", top)
+    shown = next(iter(state.policy.running), None) if columns >= _WIDE else None
+    table = _table("road km/h", top, _STRIP_WIDTH if shown is None else _SHORT_STRIP)
+    if shown is not None:
+        table.add_column(texts.running_name(state.policy, shown.name), justify="right", no_wrap=True)
     for cell in sorted(state.estimates)[:rows]:
         each = state.estimates[cell]
-        strip = Text(noise_strip(each.road.value, texts.half_width(each), top), style="cyan")
+        width = _STRIP_WIDTH if shown is None else _SHORT_STRIP
+        strip = Text(noise_strip(each.road.value, texts.half_width(each), top, width), style="cyan")
+        more = [] if shown is None else [texts.running(state.running.get(shown.name, {}).get(cell))]
         style = "dim" if each.stage == "predicted" else ""
-        table.add_row(f"{texts.day(each.date)} {each.slot}", cell, texts.road(each), strip, style=style)
+        table.add_row(f"{texts.day(each.date)} {each.slot}", cell, texts.road(each), strip, *more, style=style)
     for _ in range(rows - table.row_count):
         table.add_row()
     return table

@@ -124,8 +124,9 @@ class Lines:
         self._print([sentence])
 
     def end(self, state: State, seconds: float) -> None:
-        """Print the counts of the last slots, and the summary."""
+        """Print the counts of the last slots, the newest running means, and the summary."""
         self._print_counts(sorted(self._open_slots), state)
+        self._print(texts.running_lines(state))
         self._print(texts.summary(state, seconds))
 
     def _print_counts(self, slots: Sequence[str], state: State) -> None:

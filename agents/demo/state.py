@@ -34,10 +34,18 @@ class Users(msgspec.Struct, frozen=True):
     local: int
 
 
+class Horizon(msgspec.Struct, frozen=True):
+    """First and last local date of a horizon, whose running mean a release is."""
+
+    horizon: str
+    last_date: str
+
+
 class Published(msgspec.Struct, frozen=True, kw_only=True):
     """Displayed fields of a record of `hats.means`; `mean` and `noise` are None unless released.
 
     weight, users   of a hybrid policy: weight of the mean of those who trust the operator, users of both groups
+    running         of a continual policy: its mean is not that of the slot
     """
 
     release_id: str
@@ -50,6 +58,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     interval95: tuple[float, float] | None = None
     weight: float | None = None
     users: Users | None = None
+    running: Horizon | None = None
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +82,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Road(msgspec.Struct, frozen=True):
-    """Speed of a road: mean and 95 % interval in km/h."""
+    """Speed of a road, or a running mean: mean and 95 % interval in km/h."""
 
     value: float
     interval95: tuple[float, float]
@@ -87,6 +96,19 @@ class Estimated(msgspec.Struct, frozen=True, kw_only=True):
     date: str
     slot: str
     road: Road
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """Displayed fields of a record of `hats.running`; `mean` is None if no hour of the window has a number."""
+
+    name: str
+    window: str
+    cell: str
+    date: str
+    slot: str
+    end: str
+    slots: int
+    mean: Road | None = None
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -151,6 +173,7 @@ class State:
     budgets       date -> its latest record
     answers       release_id -> answer to a query over days, in the order of their arrival
     estimates     cell -> its newest estimate
+    running       name of a running mean -> cell -> its newest record
     settled_dates dates with a settled estimate
     settling      date of the newest settlement of a tracker; "" without one
     not_sent      records of the recording that arrived in the future or before 1970
@@ -171,6 +194,7 @@ class State:
     budgets: dict[str, Budget] = field(default_factory=dict)
     answers: dict[str, Answered] = field(default_factory=dict)
     estimates: dict[str, Estimated] = field(default_factory=dict)
+    running: dict[str, dict[str, Running]] = field(default_factory=dict)
     settled_dates: set[str] = field(default_factory=set)
     settling: str = ""
     latest: deque[Published] = field(default_factory=lambda: deque(maxlen=_MAX_LATEST))
@@ -215,6 +239,13 @@ class State:
             return False
         self.estimates[estimate.cell] = estimate
         return known is None or slot > (known.date, known.slot)
+
+    def add_running(self, running: Running) -> None:
+        """Add a running mean, unless it is of an earlier slot than another of its name and cell."""
+        cells = self.running.setdefault(running.name, {})
+        known = cells.get(running.cell)
+        if known is None or (running.date, running.slot) >= (known.date, known.slot):
+            cells[running.cell] = running
 
     @property
     def settled(self) -> str:

@@ -7,7 +7,7 @@ from datetime import date
 from typing import Final
 
 from hatcast.agents.demo.next_steps import next_steps
-from hatcast.agents.demo.state import Answered, Budget, Estimated, Published, State, Status
+from hatcast.agents.demo.state import Answered, Budget, Estimated, Published, Running, State, Status
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.reading import Outcome
 
@@ -43,6 +43,14 @@ _NO_MEAN: Final[dict[Status, str]] = {
 _WITHOUT_MEAN: Final[dict[Status, str]] = {
     "budget_exhausted": "budget_exhausted: the day's budget is spent",
     "incomplete": "incomplete: records of the day were lost",
+}
+
+
+_WINDOWS: Final[dict[str, str]] = {
+    "today": "today so far",
+    "24h": "the last 24 hours",
+    "7d": "the last 7 days",
+    "same_hour": "this hour of days like this one",
 }
 
 
@@ -82,6 +90,16 @@ def groups(release: Published) -> str:
     return f"  {users.central:,} trust (weight {weight:.2f}), {users.local:,} devices ({1 - weight:.2f})"
 
 
+def since(release: Published, policy: Policy) -> str:
+    """Return the horizon of a continual policy's mean, and whether its noise hides it; "" of other policies."""
+    if release.running is None or release.interval95 is None:
+        return ""
+    low, high = release.interval95
+    value = policy.released_value
+    hidden = "; the noise covers all speeds" if 1000 * low <= value.lower and 1000 * high >= value.upper else ""
+    return f"  running mean since {release.running.horizon}{hidden}"
+
+
 def spread(release: Published) -> float:
     """Return half the width of the 95 % noise interval, in km/h."""
     if release.noise is not None and release.noise.scale is not None:
@@ -111,6 +129,31 @@ def estimate_line(estimate: Estimated) -> str:
     return f"{start}{road(estimate, '+-'):>12} km/h{predicted}"
 
 
+def running_name(policy: Policy, name: str) -> str:
+    """Return the words of a running mean, such as `today so far`."""
+    keys = next((each for each in policy.running if each.name == name), None)
+    return name if keys is None else _WINDOWS.get(keys.window, keys.window)
+
+
+def running(record: Running | None, plus_minus: str = "±") -> str:
+    """Return a running mean as `31.2 ± 1.6`; "" without a number."""
+    if record is None or record.mean is None:
+        return ""
+    half = _wider_side(record.mean.value, record.mean.interval95)
+    return f"{record.mean.value:.1f} {plus_minus} {half:.1f}"
+
+
+def running_lines(state: State) -> Iterator[str]:
+    """Yield the newest running means, each name with its hexagons, as lines of ASCII."""
+    for keys in state.policy.running:
+        known = [each for _, each in sorted(state.running.get(keys.name, {}).items()) if each.mean is not None]
+        if known:
+            yield f"-- running means, {running_name(state.policy, keys.name)}:"
+        for each in known:
+            until = each.end[:16].replace("T", " ")
+            yield f"until {until}  {each.cell}  {running(each, '+-'):>12} km/h  of {_number(each.slots, 'hour')}"
+
+
 def day(text: str) -> str:
     """Return an ISO date as `22 Oct`."""
     return f"{date.fromisoformat(text):%d %b}"
@@ -120,7 +163,7 @@ def line(release: Published, policy: Policy) -> str:
     """Return a release as one line of ASCII."""
     start = f"{release.date} {release.slot}  {release.cell}  "
     if release.mean is not None:
-        return f"{start}{mean(release, '+-'):>12} km/h{groups(release)}"
+        return f"{start}{mean(release, '+-'):>12} km/h{groups(release)}{since(release, policy)}"
     if release.status == "suppressed":
         return f"{start}suppressed: fewer than {policy.min_users} buses"
     return f"{start}{_WITHOUT_MEAN.get(release.status, release.status)}"

@@ -184,7 +184,6 @@ def test_a_running_mean_has_its_colours_card_table_and_link(estimated_day: Day, 
     span.select_option("Today so far")
     expect(page.locator("#slot-title")).to_have_text("Today so far")
     expect(page.locator("#as-of")).to_contain_text("as of Mon 3 Jan 2022, 09:00")
-    expect(page.locator("#legend-title")).to_have_text("Mean speed: today so far, km/h")
     records = {each["cell"]: each for each in values_of(estimated_day.get("/api/v1/running?name=today"))["running"]}
     hexes, seen = drawn(page), opacities(page)
     assert {cell: each["mean"] for cell, each in hexes.items()} == {
@@ -208,13 +207,15 @@ def test_a_running_mean_has_its_colours_card_table_and_link(estimated_day: Day, 
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     page.reload()
     expect(page.locator("#slot-title")).to_have_text("Today so far")
-    later = running(HOURS, SURPRISED, mean=29.75)
+    expect(page.locator("#cell-wide")).to_have_count(0)
+    later = running(HOURS, SURPRISED, mean=29.75, half=12)
     estimated_day.publish([later], TOPICS[5])
     expect(page.locator("#cell-mean")).to_have_text("29.75")
+    expect(page.locator("#cell-wide")).to_contain_text("more than ±10 km/h")
     page.get_by_role("button", name="Close this hexagon").tap()
     page.locator("#show-table").tap()
     expect(page.locator("table.all tbody tr")).to_have_count(len(records))
-    assert [row[1:4] for row in table(page) if row[0] == SURPRISED] == [["29.75", "27.75", "31.75"]]
+    assert [row[1:4] for row in table(page) if row[0] == SURPRISED] == [["29.75", "17.75", "41.75"]]
     span.select_option("This hour")
     expect(page.locator("#timeline")).to_be_visible()
 
@@ -228,6 +229,9 @@ def test_a_continual_policy_shows_its_horizon_and_is_no_mean_of_an_hour(
     estimated_day: Day, open_page: OpenPage
 ) -> None:
     estimated_day.publish(week())
+    reserved = [{"query": "continual", "epsilon": 1.0, "places": 20}]
+    booked: dict[str, Any] = {"releases": 0, "epsilon_user_day": 20.0, "limit": 20.0, "day_bound": 20.0, "queries": reserved}
+    estimated_day.publish([budget("2022-01-03", policy="week", **booked)], TOPICS[1])
     address = f"{estimated_day.url}?policy=week&cell={SURPRISED}"
     page = open_page(address, within=estimated_day.url)
     expect(page.locator("#slot-title")).to_have_text("This week so far, since Mon 3 Jan 2022")
@@ -239,6 +243,7 @@ def test_a_continual_policy_shows_its_horizon_and_is_no_mean_of_an_hour(
     expect(page.locator("#cell-sums")).to_contain_text("1100.0 (1040.0 to 1160.0) km/h")
     expect(page.locator("#cell .chart polygon.band")).to_have_count(2)  # a new horizon begins anew
     expect(page.locator("#spans")).to_be_hidden()
+    expect(page.locator("#budget-words")).to_have_text("All running means of a horizon may cost a bus 20.")
     page.locator("#slot").focus()
     page.keyboard.press("Home")
     expect(page.locator("#slot-title")).to_have_text("This week so far, since Mon 27 Dec 2021")

@@ -37,6 +37,25 @@ from tests.integration.demonstrating import (
 from tests.integration.tables import DEFAULTS, merged, toml
 from tests.services.data import DATA, golden, golden_recording
 
+CONTINUAL = """
+[policy]
+name = "week"
+upper_bound = 65.0
+timezone = "Europe/Berlin"
+h3_resolution = 7
+hours = [0, 24]
+
+[policy.continual]
+kind = "laplace"
+horizon_days = 7
+max_slots = 14
+max_cells = 20
+
+[policy.privacy]
+epsilon = 1.0
+min_users = 1
+"""
+
 
 def test_the_city_gives_releases_as_in_the_contract(temporary: Path) -> None:
     with demo(temporary, "--speedup", 3600, "--json") as process:
@@ -68,6 +87,19 @@ def test_a_recording_releases_every_hat_of_the_golden_once_and_ends_by_itself(tm
     assert (code, err) == (0, b"")
     assert len(releases(out)) == len(expected)
     assert found == {hat: "released" if users >= 10 else "suppressed" for hat, (users, *_) in expected.items()}
+
+
+def test_a_recording_under_a_continual_policy_labels_its_means_and_ends_by_itself(
+    tmp_path: Path, temporary: Path
+) -> None:
+    config = tmp_path / "hatcast.toml"
+    config.write_text(CONTINUAL)
+    code, out, err = finished(temporary, "--feed", EDGE, "--format", "jsonl", "--config", config, "--speedup", 0)
+    means = [line for line in out.splitlines() if b"  871126" in line]
+    assert (code, err) == (0, b"")
+    assert means
+    assert [line for line in means if b" km/h  running mean since 2024-10-21" not in line] == []
+    assert f"{len(means)} means in ".encode() in out
 
 
 def test_with_hardly_any_noise_the_means_are_those_of_the_batch(tmp_path: Path, temporary: Path) -> None:

@@ -11,7 +11,7 @@ from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.demo.messages import Began
 from hatcast.agents.demo.page import page
-from hatcast.agents.demo.state import Answered, Estimated, Noise, Origin, Published, Road, State, Users
+from hatcast.agents.demo.state import Answered, Estimated, Noise, Origin, Published, Road, Running, State, Users
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import FormatChoice
 
@@ -37,13 +37,23 @@ def released(slot: str, cell: str = "8642d9d6fffffff", mean: float = 21.3, scale
     )
 
 
+RUNNING = [{"name": "today", "window": "today"}, {"name": "24h", "window": "24h"}]
+
+
 def tracked() -> State:
-    return state(name="demo")
+    return state(name="demo", running=RUNNING)
 
 
 def estimated(slot: str, cell: str = "8642d9d6fffffff", stage: Any = "live", half: float = 5.6) -> Estimated:
     road = Road(41.3, (41.3 - half, 41.3 + half))
     return Estimated(stage=stage, cell=cell, date="2026-10-22", slot=slot, road=road)
+
+
+def running(slot: str, cell: str = "8642d9d6fffffff", name: str = "today", mean: float | None = 31.2) -> Running:
+    """The running mean up to the end of a slot of an hour; None: no hour has a number."""
+    made = None if mean is None else Road(mean, (mean - 2.4, mean + 2.4))
+    end = f"2026-10-22T{int(slot[:2]) + 1:02}:00:00+05:30"
+    return Running(name=name, window="today", cell=cell, date="2026-10-22", slot=slot, end=end, slots=9, mean=made)
 
 
 def suppressed(slot: str, cell: str) -> Published:

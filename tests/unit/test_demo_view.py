@@ -11,11 +11,11 @@ from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.demo.introduction import introduction
 from hatcast.agents.demo.page import noise_strip
 from hatcast.agents.demo.rendering import Lines
-from hatcast.agents.demo.state import Budget, Spent
+from hatcast.agents.demo.state import Budget, Horizon, Noise, Spent
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.release.hats import Status as WireStatus
-from tests.unit.demo_states import drawn, estimated, released, state, suppressed, tracked
+from tests.unit.demo_states import drawn, estimated, released, running, state, suppressed, tracked
 
 
 def test_a_release_that_comes_twice_is_counted_once() -> None:
@@ -88,12 +88,16 @@ def test_the_live_part_of_a_tracker_fits_terminals_too(width: int, height: int) 
     shown = tracked()
     for cell in range(30):
         shown.add_estimate(estimated("09:00", f"8642d9d6f{cell:06x}", "predicted" if cell % 2 else "live"))
+        shown.add_running(running("09:00", f"8642d9d6f{cell:06x}", mean=31.2 if cell else None))
     spent = Spent(1.4, 0.7)
     shown.add_budget(Budget(date="2026-10-22", seq=1, releases=0, epsilon_user_day=5.0, limit=5.0, spent=spent))
     lines = drawn(shown, width, height)
     assert max(map(len, lines)) <= width
     assert len(lines) < max(height, 20)
     assert any("1.4 of 5" in line for line in lines)
+    beside = [line for line in lines if line.endswith("31.2 ± 2.4")]
+    assert len(beside) == (7 if width == 80 else 0)
+    assert any(line.endswith("today so far") for line in lines) == (width == 80)
 
 
 def test_lines_of_a_tracker_are_estimates_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,6 +113,42 @@ def test_lines_of_a_tracker_are_estimates_and_counts(capsys: pytest.CaptureFixtu
         "2026-10-22 09:00  8642d9817ffffff   41.3 +- 5.6 km/h  predicted",
         "-- 2026-10-22 09:00: 1 mean",
     ]
+
+
+def test_the_newest_running_means_are_listed_at_the_end_in_the_policys_order(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown, view = tracked(), Lines()
+    for each in (running("09:00"), running("10:00"), running("08:00", name="24h"), running("09:00", "8642d9817ffffff")):
+        shown.add_running(each)
+    shown.add_running(running("09:00", mean=99.0))
+    shown.add_running(running("10:00", "8642d999fffffff", mean=None))
+    view.end(shown, 12.0)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:5] == [
+        "-- running means, today so far:",
+        "until 2026-10-22 10:00  8642d9817ffffff   31.2 +- 2.4 km/h  of 9 hours",
+        "until 2026-10-22 11:00  8642d9d6fffffff   31.2 +- 2.4 km/h  of 9 hours",
+        "-- running means, the last 24 hours:",
+        "until 2026-10-22 09:00  8642d9d6fffffff   31.2 +- 2.4 km/h  of 9 hours",
+    ]
+    assert shown.began is not None
+    assert "today so far, the last 24 hours" in dict(introduction(shown, shown.began))["running"]
+
+
+def test_a_mean_of_a_horizon_is_labelled_and_one_that_its_noise_hides_too() -> None:
+    keys = {"kind": "tree", "horizon_days": 7, "max_slots": 14, "max_cells": 20}
+    shown = state(continual=keys, privacy={"epsilon": 0.5}, estimator=None)
+    horizon = Horizon("2026-10-19", "2026-10-25")
+    known, hidden = (
+        msgspec.structs.replace(released("09:00"), running=horizon, noise=Noise(), interval95=interval)
+        for interval in ((19.0, 24.0), (0.0, 65.0))
+    )
+    start, since = "2026-10-22 09:00  8642d9d6fffffff ", " km/h  running mean since 2026-10-19"
+    assert texts.line(known, shown.policy) == f"{start}  21.3 +- 2.7{since}"
+    assert texts.line(hidden, shown.policy) == f"{start} 21.3 +- 43.7{since}; the noise covers all speeds"
+    shown.add(known)
+    assert any("running mean km/h" in line for line in drawn(shown, 80, 24))
 
 
 def test_what_a_bus_has_paid_is_shown_and_not_what_is_reserved_for_all() -> None:

@@ -44,13 +44,14 @@ export function partsOf(record) {
 export function sentencesOf(record, { hasDevices, hasDelta }) {
   const { spent, horizon, aside, selection, clusterings, withoutRoom } = partsOf(record);
   const used = [
-    horizon === null ? "" : `${horizon} for all of its running means in the whole horizon`,
     spent === null ? "how much is spent comes with a later record" : `spent ${spent}`,
     selection === null ? "" : `${selection} for the choice of hexagons`,
     clusterings === null ? "" : `${clusterings} for typical days`,
     aside === null ? "" : `set aside ${aside} for answers over days`,
   ].filter((each) => each !== "");
-  const perDay = `A bus's day may lose ${plain(record.day_bound)}; ${used.join(", ")}.`;
+  const perDay = horizon !== null
+    ? `All running means of a horizon may cost a bus ${horizon}${Number(spent) > 0 ? `; other policies have spent ${spent} of this day` : ""}.`
+    : `A bus's day may lose ${plain(record.day_bound)}; ${used.join(", ")}.`;
   return [
     ...(record.total === undefined ? [] : [`All days of a bus together may lose ${plain(record.total_limit)}; spent ${plain(record.total)}.`]),
     perDay,

@@ -9,14 +9,15 @@ const REMAINDER = "Only buses outside of the smaller hexagons count here: those 
 const SURPRISE = 3; // standard deviations
 const MEANING = "is in this interval. It covers the noise of the releases, which buses happened to pass, and what the model leaves open.";
 
-export function summary(record) {
+// range: of the colours
+export function summary(record, range) {
   if (record === undefined) return [element("p", { class: "figure" }, "Nothing was published for this hour.")];
-  return [...figureOf(record), ...remainderOf(record)];
+  return [...figureOf(record, range), ...remainderOf(record)];
 }
 
-function figureOf(record) {
-  if (isRunning(record)) return ofRunning(record);
-  if (isContinual(record)) return ofContinual(record);
+function figureOf(record, range) {
+  if (isRunning(record)) return ofRunning(record, range);
+  if (isContinual(record)) return ofContinual(record, range);
   return isEstimate(record) ? ofEstimate(record) : ofRelease(record);
 }
 

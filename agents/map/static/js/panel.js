@@ -100,7 +100,7 @@ export class Panel {
     return [
       element("p", { class: "cell-id" }, element("code", {}, cell), ...copyButton("Copy link", () => linkToShown(this.#model, cell), { id: "copy-cell-link" }), element("button", { type: "button", class: "close", "aria-label": "Close this hexagon", onclick: () => this.#model.select(cell) }, "×")),
       ...placeOf(cell, this.#model.places),
-      ...summary(record),
+      ...summary(record, this.#model.range),
       ...runningTable(running, mean),
       element("h3", {}, "Its last days"),
       kind === "estimates" ? chart(this.#model.allSlots, records, found.releases, { range, shown: slot, unit, mean }) : chart(slots, records, new Map(), { range, shown: slot, unit, mean }),

@@ -1,9 +1,10 @@
 // Running means of a hexagon, in words: the one on display, and all of them.
 
+import { certainties } from "./certainty.js";
 import { element } from "./dom.js";
 import { horizonWords, inOrder, windowHours, windowPhrase, windowWords } from "./spans.js";
 import { WHY, dayOf } from "./texts.js";
-import { spanOf, stateOf, valueOf } from "./values.js";
+import { intervalOf, spanOf, stateOf, valueOf } from "./values.js";
 
 const WEIGHTS = {
   readings: "each hour counts by its readings",
@@ -15,21 +16,22 @@ const MEANINGS = {
   releases: "The interval covers the noise of the releases in 95 of 100 cases. It does not cover clipping or which readings were there.",
 };
 
-// The figure of a running mean, and the hours that it is of.
-export function ofRunning(running) {
+// The figure of a running mean, and the hours that it is of. range: of the colours
+export function ofRunning(running, range) {
   const head = valueOf(running) === null
     ? element("p", { class: "figure" }, element("strong", {}, stateOf(running)))
     : element("p", { class: "figure" }, element("strong", { id: "cell-mean" }, running.mean.value), ` ${running.unit}, ${windowPhrase(running)}`);
   return [
     head,
     valueOf(running) === null ? null : element("p", {}, "95 %: ", element("span", { class: "numbers", id: "cell-interval" }, spanOf(running))),
+    wideness(running, range),
     element("p", { id: "cell-hours" }, `${windowHours(running)}: ${hoursOf(running)}.`),
     valueOf(running) === null ? null : element("p", { class: "hint", id: "cell-meaning" }, MEANINGS[running.of] ?? ""),
   ].filter((part) => part !== null);
 }
 
 // A release of a continual policy: a mean since the horizon's start, which the whole horizon's guarantee covers.
-export function ofContinual(release) {
+export function ofContinual(release, range) {
   const { running, unit, value } = release;
   const what = `mean ${value ?? "speed"} of all hours since the horizon's start, not of one hour`;
   const figure = valueOf(release) === null
@@ -45,10 +47,20 @@ export function ofContinual(release) {
   ].filter(([, text]) => text !== undefined);
   return [
     ...figure,
+    wideness(release, range),
     element("p", { id: "cell-horizon" }, `${horizonWords(running)}; guarantee until ${dayOf(running.last_date)}.`),
     element("dl", { id: "cell-sums" }, ...rows.flatMap(([word, text]) => [element("dt", {}, word), element("dd", {}, text)])),
     element("p", { class: "hint" }, "A value is the mean of one bus in one hour."),
-  ];
+  ].filter((part) => part !== null);
+}
+
+// A warning if the interval is of the widest class.
+function wideness(record, range) {
+  const interval = intervalOf(record);
+  if (interval === null) return null;
+  const [low, high] = interval.map(Number);
+  const limit = certainties(record.unit, range).at(-2)[0];
+  return (high - low) / 2 <= limit ? null : element("p", { class: "surprise", id: "cell-wide" }, `A wide interval, more than ±${limit} ${record.unit}: this mean alone tells little.`);
 }
 
 function hoursOf({ slots, of, weights }) {
