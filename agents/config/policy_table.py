@@ -25,4 +25,9 @@ def policy_of_table(table: Mapping[str, Any], telemetry_format: str, read_cells:
     format_with(telemetry_format, policy.value_units)
     if policy.hybrid is not None:
         check(HYBRID_ESTIMATORS[policy.estimator], HybridParameters.of(policy))
+    if policy.continual is not None:
+        from hatcast.stream.continual import check as check_sums
+        from hatcast.stream.release.continual import setting_of
+
+        check_sums(policy.continual.kind, setting_of(policy))
     return policy

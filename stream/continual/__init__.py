@@ -5,16 +5,23 @@ table.
 """
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
+import numpy as np
+
+from hatcast.stream.continual._calibration import Calibration
 from hatcast.stream.continual._interface import Advanced, BadState, Entries, Mechanism, Setting, Step
+from hatcast.stream.continual._matrix import MatrixNoise
 from hatcast.stream.continual.blt import Blt
 from hatcast.stream.continual.independent import Independent
 from hatcast.stream.continual.kary import kary
 from hatcast.stream.continual.toeplitz import Toeplitz
 from hatcast.stream.continual.tree import tree
 from hatcast.stream.continual.withhold_release import WithholdRelease
+from hatcast.stream.errors import SettingError
+from hatcast.stream.mechanisms import Distances, UnsafeNoise
 from hatcast.stream.policy.continual_keys import ContinualKind
 
 KINDS: Final[Mapping[ContinualKind, Callable[[Setting], Mechanism]]] = MappingProxyType(
@@ -29,4 +36,26 @@ KINDS: Final[Mapping[ContinualKind, Callable[[Setting], Mechanism]]] = MappingPr
     }
 )
 
-__all__ = ["KINDS", "Advanced", "BadState", "Entries", "Mechanism", "Setting", "Step"]
+
+def check(kind: ContinualKind, setting: Setting) -> None:
+    """Check that the noise of a setting fits into 64 bits, and its states into memory. Raises SettingError.
+
+    The best buffers and groups take seconds to find for thousands of slots: they are replaced by upper bounds.
+    """
+    try:
+        if kind is ContinualKind.BLT:
+            MatrixNoise(setting, np.ones(setting.slots, np.int64), 0, Fraction(2))  # no coefficient is above 1
+        elif kind is ContinualKind.WITHHOLD_RELEASE:
+            # An item has at most k values. Each of log k streams moves in log n nodes, for at least 3/4 of epsilon.
+            k = setting.participations
+            most = 2 * (k.bit_length() + 1) * (setting.slots.bit_length() + 1) * k * setting.bound
+            Calibration(setting, Distances(most, most**2))
+        else:
+            KINDS[kind](setting)
+    except UnsafeNoise:
+        raise SettingError(
+            "policy.privacy.epsilon", "needs noise too wide for 64 bits", "use a larger epsilon or fewer max_slots"
+        ) from None
+
+
+__all__ = ["KINDS", "Advanced", "BadState", "Entries", "Mechanism", "Setting", "Step", "check"]

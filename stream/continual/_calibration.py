@@ -17,15 +17,22 @@ _MARGIN: Final = 1.001  # for what the correction neglects
 
 
 class Calibration:
-    """Noise for all numbers of one stream, of which neighbours are within `distances` of each other."""
+    """Noise for all numbers of one stream, of which neighbours are within `distances` of each other.
+
+    Raises UnsafeNoise if it does not fit into 64 bits.
+    """
 
     def __init__(self, setting: Setting, distances: Distances) -> None:
         self.setting = setting
         self.distances = distances
+        if setting.noise is NoiseKind.LAPLACE:
+            laplace.smallest_scale(distances.l1, setting.epsilon)
+        else:
+            gaussian.check_width(distances, setting.epsilon, setting.delta)
 
     @cached_property
     def scale(self) -> float:
-        """The scale of each draw; with Gaussian noise its standard deviation. Raises UnsafeNoise."""
+        """The scale of each draw; with Gaussian noise its standard deviation."""
         if self.setting.noise is NoiseKind.LAPLACE:
             return laplace.smallest_scale(self.distances.l1, self.setting.epsilon)
         return gaussian.smallest_vector_scale(self.distances, self.setting.epsilon, self.setting.delta)

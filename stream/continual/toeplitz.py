@@ -22,6 +22,7 @@ from hatcast.stream.continual._entries import slot_sums
 from hatcast.stream.continual._interface import Advanced, BadState, Setting, Step
 from hatcast.stream.continual._matrix import Decoding, MatrixNoise
 from hatcast.stream.continual._state import check_index, fingerprint, pack, unpack
+from hatcast.stream.errors import SettingError
 from hatcast.stream.mechanisms import MAX_VALUE, UnsafeNoise, VectorNoise
 
 Integers = NDArray[np.int64]
@@ -64,11 +65,15 @@ class _Cell(NamedTuple):
 
 
 class Toeplitz:
-    """Noise of the square-root factorisation. See `Mechanism`. Raises ValueError for more than 10,000 slots."""
+    """Noise of the square-root factorisation. See `Mechanism`. Raises SettingError for more than 10,000 slots."""
 
     def __init__(self, setting: Setting) -> None:
         if setting.slots > MAX_SLOTS:
-            raise ValueError(f"kind toeplitz stores two numbers for each slot, {MAX_SLOTS:,} at most: use kind blt")
+            raise SettingError(
+                "policy.continual.kind",
+                f"toeplitz stores two numbers for each of the {setting.slots} slots, and {MAX_SLOTS} are the most",
+                'use kind = "blt", or fewer horizon_days',
+            )
         self.setting = setting
         self._column = coefficients(setting.slots)
         self.noise = MatrixNoise(setting, self._column, BITS, _ROUNDING)

@@ -150,6 +150,13 @@ def smallest_vector_scale(distances: Distances, epsilon: float, delta: float) ->
     return high
 
 
+def check_width(distances: Distances, epsilon: float, delta: float) -> None:
+    """Raise UnsafeNoise if noise for these distances might not fit into 64 bits. By `scale_bound`, without a search."""
+    distance = math.ceil(distances.l2)  # where a scale is too wide, its excess loss is nothing
+    if not (0 < epsilon < math.inf and MIN_DELTA <= delta < 1 and scale_bound(distance, epsilon, delta) <= MAX_SCALE):
+        raise UnsafeNoise("the noise would be too wide for 64 bits: use a coarser grid or a larger epsilon")
+
+
 def scale_bound(distance: int, epsilon: float, delta: float) -> Decimal:
     """Return a closed-form upper bound of `smallest_scale`, the same on every machine.
 

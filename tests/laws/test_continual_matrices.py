@@ -10,6 +10,7 @@ from hatcast.stream.continual import Step
 from hatcast.stream.continual import blt as blts
 from hatcast.stream.continual import toeplitz as toeplitzes
 from hatcast.stream.continual._buffers import BITS, Parameters, best_parameters
+from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.hybrid_keys import NoiseKind
 from tests.laws.continual_streams import Recording, entries, made, run
@@ -39,7 +40,7 @@ def test_coefficients_are_those_of_the_square_root_and_never_increase() -> None:
     column = toeplitzes.coefficients(2000).astype(float) / 2**toeplitzes.BITS
     assert np.convolve(column, column)[:2000] == pytest.approx(np.ones(2000), abs=1e-4)
     assert np.all(np.diff(column) <= 0)
-    with pytest.raises(ValueError, match="use kind blt"):
+    with pytest.raises(SettingError, match='use kind = "blt"'):
         made(ContinualKind.TOEPLITZ, NoiseKind.LAPLACE, slots=10_001)
 
 

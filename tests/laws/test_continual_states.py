@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
-from hatcast.stream.continual import KINDS, BadState, Mechanism, Step
+from hatcast.stream.continual import KINDS, BadState, Mechanism, Step, check
+from hatcast.stream.errors import SettingError
 from hatcast.stream.mechanisms import UnsafeNoise
 from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.hybrid_keys import NoiseKind
@@ -107,7 +109,7 @@ def test_a_value_outside_its_bounds_is_rejected(kind: ContinualKind, noise: Nois
 
 @pytest.mark.parametrize("kind", [ContinualKind.TOEPLITZ, ContinualKind.BLT])
 def test_a_sum_that_may_not_fit_with_its_noise_is_rejected(kind: ContinualKind) -> None:
-    mechanism = made(kind, NoiseKind.LAPLACE, bound=2**58)
+    mechanism = KINDS[kind](replace(setting_of(NoiseKind.LAPLACE, 12, bound=2**58), epsilon=1e6))
     with pytest.raises(UnsafeNoise, match="64 bits"):
         mechanism.advance([Step(None, 0, entries(*[2**58] * 5))], Recording())
 
@@ -135,3 +137,18 @@ def test_memory_of_a_cell() -> None:
         ContinualKind.TOEPLITZ: 13 + 8 + 16 * 168,
         ContinualKind.BLT: 149,
     }
+
+
+@every
+def test_a_setting_whose_noise_does_not_fit_into_64_bits_is_rejected_before_the_first_slot(
+    kind: ContinualKind, noise: NoiseKind
+) -> None:
+    check(kind, setting_of(noise, 168, (24, 1)))
+    tiny = replace(setting_of(noise, 168, (24, 1)), epsilon=1e-30)
+    with pytest.raises(SettingError, match="too wide"):
+        check(kind, replace(tiny, bound=2**50))
+
+
+def test_each_kind_has_a_law_of_sensitivity() -> None:
+    """Of what is asked for, of nodes, or of withheld items (test_withhold_release.py)."""
+    assert set(KINDS) == LINEAR | {ContinualKind.WITHHOLD_RELEASE} == set(ContinualKind)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hatcast.agents.config.policy_table import policy_of_table
 from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
@@ -190,6 +191,38 @@ def test_a_wrong_continual_policy_is_one_line_with_the_key_and_the_fix(
 def test_a_horizon_that_costs_more_than_the_ledger_counts_is_rejected() -> None:
     with pytest.raises(SettingError, match=r"policy\.privacy\.epsilon: .* more than the ledger can count"):
         policy({"max_cells": 5000}, privacy={"epsilon": 1e6, "acknowledge_weak_privacy": True})
+
+
+@pytest.mark.parametrize(
+    ("continual", "epsilon", "line"),
+    [
+        (
+            {"horizon_days": 417},
+            1.0,
+            (
+                "policy.continual.kind: toeplitz stores two numbers for each of the 10008 slots, and 10000 are the "
+                'most; use kind = "blt", or fewer horizon_days'
+            ),
+        ),
+        (
+            {"kind": "laplace"},
+            1e-6,
+            "policy.privacy.epsilon: needs noise too wide for 64 bits; use a larger epsilon or fewer max_slots",
+        ),
+    ],
+)
+def test_what_would_fail_when_the_first_slot_closes_is_rejected_at_once(
+    continual: dict[str, Any], epsilon: float, line: str
+) -> None:
+    table = POLICY | {
+        "hours": [0, 24],
+        "upper_bound": 100_000.0,
+        "continual": CONTINUAL | continual,
+        "privacy": {"epsilon": epsilon},
+    }
+    with pytest.raises(SettingError) as refused:
+        policy_of_table(table, "jsonl", READ)
+    assert str(refused.value) == line
 
 
 def test_the_unit_of_a_horizon_needs_one() -> None:
