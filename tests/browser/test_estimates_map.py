@@ -230,7 +230,13 @@ def test_a_continual_policy_shows_its_horizon_and_is_no_mean_of_an_hour(
 ) -> None:
     estimated_day.publish(week())
     reserved = [{"query": "continual", "epsilon": 1.0, "places": 20}]
-    booked: dict[str, Any] = {"releases": 0, "epsilon_user_day": 20.0, "limit": 20.0, "day_bound": 20.0, "queries": reserved}
+    booked: dict[str, Any] = {
+        "releases": 0,
+        "epsilon_user_day": 20.0,
+        "limit": 20.0,
+        "day_bound": 20.0,
+        "queries": reserved,
+    }
     estimated_day.publish([budget("2022-01-03", policy="week", **booked)], TOPICS[1])
     address = f"{estimated_day.url}?policy=week&cell={SURPRISED}"
     page = open_page(address, within=estimated_day.url)
