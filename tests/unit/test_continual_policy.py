@@ -217,6 +217,7 @@ def test_what_would_fail_when_the_first_slot_closes_is_rejected_at_once(
     table = POLICY | {
         "hours": [0, 24],
         "upper_bound": 100_000.0,
+        "reject_above": "none",
         "continual": CONTINUAL | continual,
         "privacy": {"epsilon": epsilon},
     }
