@@ -100,6 +100,12 @@ class Digits:
             row[:] = latest
         return int(latest[-1])
 
+    def nodes_of_even_slots(self, participations: int, separation: int) -> int:
+        """Return a lower bound of `most_nodes`: sets of slots whose distances are multiples of `separation`."""
+        over = self.nodes_over()
+        sets = (np.sort(over[offset::separation])[::-1] for offset in range(min(separation, self.slots)))
+        return max(int(slots[:participations].sum()) for slots in sets)
+
     def most_squares(self, participations: int, separation: int) -> int:
         """Return an upper bound of the squared l2 sensitivity of the sums over used nodes.
 

@@ -9,14 +9,13 @@ Proof: `_prefixes`; nodes and sensitivity: `_digits`.
 
 from collections.abc import Iterator
 from math import isqrt
-from typing import Final, NamedTuple
+from operator import itemgetter
+from typing import NamedTuple
 
 from hatcast.stream.continual._digits import Digits
 from hatcast.stream.continual._interface import Setting
 from hatcast.stream.continual._prefixes import PrefixNoise
 from hatcast.stream.policy.hybrid_keys import NoiseKind
-
-_EXACT: Final = 8  # shapes whose sensitivity is computed exactly, to choose the best of
 
 
 def kary(setting: Setting) -> PrefixNoise:
@@ -44,15 +43,23 @@ class _Error(NamedTuple):
 def kary_digits(setting: Setting) -> Digits:
     """Return the branching and number of levels of the least maximum error; ties by the mean error, then the smallest.
 
-    The best shapes are found by a bound of the sensitivity, and the best of these by the sensitivity itself.
+    Shapes are tried in the order of a lower bound of their errors, until it exceeds the best error.
     Raises ValueError as `kary`.
     """
     if setting.noise is not NoiseKind.LAPLACE:
         raise ValueError("trees with negative digits have Laplace noise")
-    relaxed = sorted(_error(digits, setting, separation=1) for digits in _shapes(setting))[:_EXACT]
-    shapes = [Digits(setting.slots, each.branching, each.levels, balanced=True) for each in relaxed]
-    best = min(_error(digits, setting, setting.min_separation) for digits in shapes)
-    return Digits(setting.slots, best.branching, best.levels, balanced=True)
+    k, b = setting.participations, setting.min_separation
+    shapes = [(_error(digits, digits.nodes_of_even_slots(k, b)), digits) for digits in _shapes(setting)]
+    best: tuple[_Error, Digits] | None = None
+    for bound, digits in sorted(shapes, key=itemgetter(0)):
+        if best is not None and bound.largest > best[0].largest:
+            break
+        error = _error(digits, digits.most_nodes(k, b))
+        if best is None or error < best[0]:
+            best = error, digits
+    if best is None:
+        raise AssertionError("each setting has a shape")
+    return best[1]
 
 
 def _shapes(setting: Setting) -> Iterator[Digits]:
@@ -66,7 +73,7 @@ def _shapes(setting: Setting) -> Iterator[Digits]:
             levels += 1
 
 
-def _error(digits: Digits, setting: Setting, separation: int) -> _Error:
-    squared = digits.most_nodes(setting.participations, separation) ** 2
-    numbers = digits.numbers
+def _error(digits: Digits, nodes: int) -> _Error:
+    """Return the error of a shape whose sensitivity is `nodes`, or is at least that."""
+    squared, numbers = nodes**2, digits.numbers
     return _Error(squared * int(numbers.max()), squared * int(numbers.sum()), digits.base, digits.levels)

@@ -25,8 +25,8 @@ SLOTS: Final = 168
 BOUND: Final = 1000
 
 
-def mechanism(kind: ContinualKind, most: int = 1, branching: int | None = None) -> PrefixNoise:
-    made = KINDS[kind](Setting(SLOTS, most, 1, BOUND, 1.0, 0.0, NoiseKind.LAPLACE, branching))
+def mechanism(kind: ContinualKind, most: int = 1, separation: int = 1, branching: int | None = None) -> PrefixNoise:
+    made = KINDS[kind](Setting(SLOTS, most, separation, BOUND, 1.0, 0.0, NoiseKind.LAPLACE, branching))
     assert isinstance(made, PrefixNoise)
     return made
 
@@ -64,10 +64,11 @@ def test_a_k_ary_tree_over_168_slots_has_a_largest_standard_deviation_of_12() ->
 
 
 def test_no_other_branching_has_a_smaller_maximum() -> None:
-    for most in (1, 24, SLOTS):
-        least = max(map(mechanism(ContinualKind.KARY, most).sd, range(SLOTS)))
+    for most, separation in [(1, 1), (24, 1), (SLOTS, 1), (30, 5), (SLOTS, 3)]:
+        least = max(map(mechanism(ContinualKind.KARY, most, separation).sd, range(SLOTS)))
         others = [
-            max(map(mechanism(ContinualKind.KARY, most, branching).sd, range(SLOTS))) for branching in range(3, 60, 2)
+            max(map(mechanism(ContinualKind.KARY, most, separation, branching).sd, range(SLOTS)))
+            for branching in range(3, 60, 2)
         ]
         assert least == min(others)
 
