@@ -18,6 +18,7 @@ NAMES: Final = (
     "estimators",
     "tracker",
     "continual",
+    "chooser",
     "survey",
     "device",
     "display",

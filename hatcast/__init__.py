@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hatcast.agents.api.estimating import estimates
     from hatcast.agents.api.frames import Frame
     from hatcast.agents.api.planning import PlannedLimit, PlannedLimits, plan
+    from hatcast.agents.api.planning_continual import PlannedKind, PlannedKinds, plan_continual
     from hatcast.agents.api.policy import Policy
     from hatcast.agents.api.raw import RawMeans, raw_means
     from hatcast.agents.api.reading import read
@@ -48,6 +49,8 @@ __all__ = [
     "Frame",
     "HatcastError",
     "HatcastWarning",
+    "PlannedKind",
+    "PlannedKinds",
     "PlannedLimit",
     "PlannedLimits",
     "Policy",
@@ -61,6 +64,7 @@ __all__ = [
     "estimates",
     "load_settings",
     "plan",
+    "plan_continual",
     "raw_means",
     "read",
 ]
@@ -70,6 +74,7 @@ _NAMES: Final = {
     "hatcast.agents.api.estimating": ("estimates",),
     "hatcast.agents.api.frames": ("Frame",),
     "hatcast.agents.api.planning": ("PlannedLimit", "PlannedLimits", "plan"),
+    "hatcast.agents.api.planning_continual": ("PlannedKind", "PlannedKinds", "plan_continual"),
     "hatcast.agents.api.policy": ("Policy",),
     "hatcast.agents.api.raw": ("RawMeans", "raw_means"),
     "hatcast.agents.api.reading": ("read",),

@@ -12,7 +12,7 @@ from typing import Any, Final
 import hatcast
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "python.md"
-FUNCTIONS: Final = ("batch", "read", "estimates", "plan", "raw_means")
+FUNCTIONS: Final = ("batch", "read", "estimates", "plan", "plan_continual", "raw_means")
 CLASSES: Final = (
     "Policy",
     "Frame",
@@ -24,6 +24,8 @@ CLASSES: Final = (
     "BudgetDays",
     "PlannedLimits",
     "PlannedLimit",
+    "PlannedKinds",
+    "PlannedKind",
     "RawMeans",
     "HatcastWarning",
 )

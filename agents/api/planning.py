@@ -20,7 +20,7 @@ from hatcast.stream.readings.formats import Columns, DeriveSpeed
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hatcast.agents.research.plan.counts import Counts
+    from hatcast.agents.research.plan.counts import Counts, Row
     from hatcast.agents.research.plan.grid import Plans
 
 _MIN_USERS: Final = 3
@@ -118,7 +118,7 @@ def plan(  # noqa: PLR0913 - options by name
     limits = sorted({float(limit) for limit in daily_limits})
     if not limits or not all(1e-3 <= limit <= 1e3 for limit in limits):
         raise HatcastError("daily_limits: give epsilons from 0.001 to 1000, such as (2, 5)")
-    settings = _settings(policy, format)
+    settings = default_settings(policy, format)
     if settings.policy.values:
         raise HatcastError("the policy has policy.values, but a tracker is for one value: remove them in a copy")
     least = min_users or (_MIN_USERS if policy is None else settings.policy.min_users)
@@ -135,7 +135,8 @@ def plan(  # noqa: PLR0913 - options by name
     return PlannedLimits([_planned(plans) for plans in each], each[0].constant)
 
 
-def _settings(policy: str | Path | Policy | Settings | None, format_name: str | None) -> Settings:
+def default_settings(policy: str | Path | Policy | Settings | None, format_name: str | None) -> Settings:
+    """Return the settings of a policy; None: those with which recordings are planned without one."""
     if policy is not None:
         return settings_of(policy)
     from hatcast.agents.research.days import policy_of_recordings
@@ -156,13 +157,20 @@ def _counts_of(data: Data, reading: Reading, settings: Settings, min_users: int)
 
 
 def _counts_of_table(counts: str | os.PathLike[str] | ArrowStream | None, min_users: int) -> "Counts":
-    from hatcast.agents.research.plan.counts import HEADER, counts_of_file, counts_of_rows, row_of
+    from hatcast.agents.research.plan.counts import counts_of_rows
+
+    return counts_of_rows(rows_of(counts), min_users)
+
+
+def rows_of(counts: str | os.PathLike[str] | ArrowStream | None) -> "list[Row]":
+    """Return the rows of a CSV file or a table of counts. Raises HatcastError."""
+    from hatcast.agents.research.plan.counts import HEADER, row_of, rows_of_file
 
     if not isinstance(counts, ArrowStream):
-        return counts_of_file(paths_of(counts)[0], min_users)
+        return rows_of_file(paths_of(counts)[0])
     rows = table_of(counts).to_pylist()
     try:
-        return counts_of_rows([row_of({name: str(row[name]) for name in HEADER}) for row in rows], min_users)
+        return [row_of({name: str(row[name]) for name in HEADER}) for row in rows]
     except (KeyError, ValueError):
         raise HatcastError(
             f"counts: a row is not counts: give the columns {', '.join(HEADER)}, such as 2016-11-24, 7,"

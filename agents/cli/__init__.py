@@ -32,7 +32,7 @@ COMMANDS: Final[dict[str, str]] = {
     "export": "Write releases and estimates to Parquet files, one a date.",
     "cells": "Make a public list of cells, from a timetable, an area or a box.",
     "survey": "Find a resolution and cells in recordings. Reads raw data, not private.",
-    "plan": "Choose the keys of a tracker from counts, with the errors to expect.",
+    "plan": "Choose the keys of a tracker or of running means, with the errors to expect.",
     "cluster": "Private K-means over recordings, in the central, local or hybrid model.",
     "evaluate": "Compare estimators by simulation; releases nothing.",
     "doctor": "Check brokers, topics, Redis, clocks and configuration.",

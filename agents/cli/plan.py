@@ -1,48 +1,33 @@
-"""`hatcast plan`: choose the keys of a tracker from counts."""
+"""`hatcast plan`: choose the keys of a tracker from counts, or those of running means."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import click
 import msgspec
 from rich.console import Console
 
 from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
+from hatcast.agents.cli.plan_usage import TOTALS, WRITTEN, Options, check_usage, continual_options, tracker_options
+from hatcast.agents.cli.plan_write import read_target, write_tracker
 from hatcast.agents.cli.progress import progress_bars
-from hatcast.agents.cli.recordings import check_recordings, checked_format, format_options, more_argument, policy_option
+from hatcast.agents.cli.recordings import checked_format, format_options, more_argument, policy_option
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective
-from hatcast.stream.readings.formats import Format, FormatChoice
+from hatcast.stream.readings.formats import Format
 
 if TYPE_CHECKING:  # imported when it is needed, so that --help is fast
     from hatcast.agents.research.plan.counts import Counts
-    from hatcast.agents.research.plan.grid import Plan
 
-_TOTALS: Final = "2,5,10,20,40"
-_WRITTEN: Final = 5.0
 _MIN_USERS: Final = 3
 
 
-class _Options(TypedDict):
-    """Parsed command-line options; None: not given."""
-
-    data: tuple[Path, ...]
-    more: tuple[Path, ...]
-    feed_format: FormatChoice | None
-    counts: Path | None
-    config: Path | None
-    min_users: int | None
-    daily_limit: str
-    objective: str
-    target: Path | None
-    written_limit: float
-    plot_file: Path | None
-    as_json: bool
-
-
-@click.command(epilog="Example:  hatcast plan --data 2016-11-2*.csv.gz --format capmetro --write hatcast.toml")
+@click.command(
+    epilog="Examples:  hatcast plan --data 2016-11-2*.csv.gz --format capmetro --write hatcast.toml\n\n"
+    "hatcast plan --continual --slots 168 --max-slots 24 --users-per-slot 10"
+)
 @click.option(
     "--data",
     multiple=True,
@@ -64,54 +49,55 @@ class _Options(TypedDict):
     help="HATs with fewer users do not count.  [default: that of --config, or 3]",
 )
 @click.option(
-    "--daily-limit",
-    metavar="EPS,...",
-    default=_TOTALS,
-    show_default=True,
-    help="Total epsilons of a bus and day to plan for.",
-)
-@click.option(
-    "--objective",
-    type=click.Choice([each.value for each in Objective]),
-    default=Objective.CELLS.value,
-    show_default=True,
-    help="What the end of a day makes accurate.",
-)
-@click.option(
     "--write",
     "target",
     type=click.Path(path_type=Path),
     help="Write the keys of one plan into this hatcast.toml; its comments stay.",
 )
-@click.option(
-    "--write-limit", "written_limit", type=float, default=_WRITTEN, show_default=True, help="The plan that is written."
-)
+@tracker_options
+@continual_options
 @plot_option
 @json_option
-def command(**given: Unpack[_Options]) -> None:
-    """Choose the keys of a tracker, and say which errors to expect, from counts alone.
+def command(**given: Unpack[Options]) -> None:
+    """Choose the keys of a tracker, or of running means with --continual, and say which errors to expect.
 
-    For each total the queries of whole days are designed by the code of releases, without a speed and without noise:
-    the variances of the tracker's model depend on counts only. The given days are repeated up to a month.
+    A tracker: for each total the queries of whole days are designed by the code of releases, without a speed and
+    without noise: the variances of its model depend on counts only. The given days are repeated up to a month.
+
+    --continual: compare the kinds of [policy.continual] for the running sums and means of a horizon, by the noise of
+    the mechanisms themselves, and take the best one. Compare them with running means that cost nothing more.
 
     Counts are public under relation replace, so what is printed is as public as they are.
     """
+    check_usage(given)
+    if given["continual"]:
+        from hatcast.agents.cli.plan_continual import run
+
+        run(given)
+    else:
+        _plan_tracker(given)
+
+
+def _plan_tracker(given: Options) -> None:
+    """Plan a tracker, and write its keys into the configuration."""
     from hatcast.agents.research.plan import grid, show
 
-    totals = sorted(epsilons_of("--daily-limit", given["daily_limit"], _TOTALS))
-    _check_usage(given, totals)
-    text = None if given["target"] is None else _read(given["target"])
+    totals = sorted(epsilons_of("--daily-limit", given["daily_limit"] or TOTALS, TOTALS))
+    written = WRITTEN if given["written_limit"] is None else given["written_limit"]
+    if given["target"] is not None and written not in totals:
+        raise click.UsageError(f"--write-limit {written:g} is not one of --daily-limit")
+    text = None if given["target"] is None else read_target(given["target"])
     policy, read = _source(given)
     upper_bound, unit = policy.upper_bound / 1000, policy.released_value.unit
     with progress_bars() as add_bar:
         counts, source = _counts(given, policy, read, add_bar("reading", None))
-        objective = Objective(given["objective"])
+        objective = Objective(given["objective"] or Objective.CELLS)
         plans = grid.plan(counts, upper_bound, totals, objective, add_bar("planning", len(totals)))
     title = f"{source}: {len(counts.days)} days, {counts.hats:,} HATs"
     if given["plot_file"] is not None:
         show.plot(plans, title, given["plot_file"], unit)
     if given["target"] is not None and text is not None:
-        _write(given["target"], text, next(each for each in plans.plans if each.total == given["written_limit"]))
+        write_tracker(given["target"], text, next(each for each in plans.plans if each.total == written))
     if not given["as_json"]:
         Console().print(show.table_of(plans, title, unit))
         return
@@ -127,17 +113,7 @@ def command(**given: Unpack[_Options]) -> None:
     click.echo(msgspec.json.encode({"settings": settings, **show.as_json(plans)}))
 
 
-def _check_usage(given: _Options, totals: list[float]) -> None:
-    if (given["counts"] is None) == (not given["data"]):
-        raise click.UsageError("name one of --counts and --data")
-    check_recordings(given["data"], given["more"], given["feed_format"])
-    if given["counts"] is not None and given["feed_format"] is not None:
-        raise click.UsageError("--format is for --data")
-    if given["target"] is not None and given["written_limit"] not in totals:
-        raise click.UsageError(f"--write-limit {given['written_limit']:g} is not one of --daily-limit")
-
-
-def _source(given: _Options) -> tuple[Policy, Path | Format]:
+def _source(given: Options) -> tuple[Policy, Path | Format]:
     """Return the policy, and the file of counts or the format of the recordings."""
     from hatcast.agents.research.days import policy_of_recordings
 
@@ -151,7 +127,7 @@ def _source(given: _Options) -> tuple[Policy, Path | Format]:
 
 
 def _counts(
-    given: _Options, policy: Policy, read: Path | Format, progress: Callable[[int], None]
+    given: Options, policy: Policy, read: Path | Format, progress: Callable[[int], None]
 ) -> tuple["Counts", str]:
     """Return counts of the first days, and the name of the source."""
     from hatcast.agents.research.plan.counts import counts_of_file, counts_of_recordings
@@ -166,29 +142,3 @@ def _counts(
     if not counts.days:
         raise HatcastError(f"{source} has no HAT with {min_users} users; name more days, or a smaller --min-users")
     return counts.first_days(), source
-
-
-def _read(path: Path) -> str:
-    import tomlkit  # noqa: F401 - a plan takes minutes: if this extra is missing, say so before
-
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise HatcastError(f"--write: {path}: no such file; create it with `hatcast init`") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise HatcastError(f"--write: {path} cannot be read ({type(error).__name__}); name a readable file") from None
-
-
-def _write(path: Path, text: str, plan: "Plan") -> None:
-    from hatcast.agents.config.edit import with_table_keys, without_keys, without_other_keys
-    from hatcast.agents.config.template import write_template
-    from hatcast.agents.research.plan.show import keys_json
-
-    text = without_other_keys(
-        with_table_keys(text, "policy.estimator", {"name": "tracker"}), "policy.estimator", "name"
-    )
-    # A tracker has no epsilon of a HAT, and its cap is a bound of memory.
-    text = without_keys(text, "policy.privacy", "epsilon", "max_hats_per_day")
-    text = with_table_keys(text, "policy.privacy", {"daily_limit": plan.total})
-    write_template(with_table_keys(text, "policy.tracker", keys_json(plan.keys)), path, force=True)
-    click.echo(f"wrote the plan for a total of {plan.total:g} into {path}", err=True)

@@ -20,7 +20,6 @@ DAYS_MAX: Final = 3660
 PLACES_MAX: Final = 65_535  # of a user: cells, and HATs of a day
 BRANCHING_MAX: Final = 4095
 BUFFERS_MAX: Final = 10
-_BUFFERS: Final = 3  # default
 _COST_MAX: Final = 10**6 * NANO  # of a horizon: its decimal digits are exact in a float
 _DELTA_MAX: Final = 1e-3
 _DELTA_MIN: Final = 1e-15  # of one cell
@@ -44,7 +43,9 @@ _EXCLUDED_PRIVACY: Final[Mapping[str, str]] = MappingProxyType(
         "max_coalition": "remove it: devices' reports are not used",
     }
 )
-_NOISES: Final[Mapping[ContinualKind, tuple[NoiseKind, ...]]] = MappingProxyType(
+BUFFERS: Final = 3
+"""default of kind `blt`"""
+NOISES: Final[Mapping[ContinualKind, tuple[NoiseKind, ...]]] = MappingProxyType(
     {
         ContinualKind.LAPLACE: (NoiseKind.LAPLACE,),
         ContinualKind.GAUSSIAN: (NoiseKind.GAUSSIAN,),
@@ -142,7 +143,7 @@ def _kind(text: str) -> ContinualKind:
 
 def _noise(kind: ContinualKind, text: str | None) -> NoiseKind:
     """Return the distribution of the noise, or its default."""
-    noises = _NOISES[kind]
+    noises = NOISES[kind]
     if text is None:
         return noises[0]
     if text not in set(NoiseKind):
@@ -224,7 +225,7 @@ def _buffers(kind: ContinualKind, given: int | None) -> int | None:
         return None
     if given is not None and not 1 <= given <= BUFFERS_MAX:
         raise SettingError(f"{_WHERE}.buffers", f"{given} is out of range", f"use 1 to {BUFFERS_MAX}")
-    return _BUFFERS if given is None else given
+    return BUFFERS if given is None else given
 
 
 def _at_end(text: str) -> AtEnd:

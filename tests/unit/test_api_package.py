@@ -110,7 +110,7 @@ def test_every_public_name_is_loaded_and_described() -> None:
 
 def test_only_a_function_named_raw_returns_private_figures() -> None:
     functions = {name for name in hatcast.__all__ if inspect.isfunction(getattr(hatcast, name))}
-    assert functions == {"batch", "estimates", "load_settings", "plan", "raw_means", "read"}
+    assert functions == {"batch", "estimates", "load_settings", "plan", "plan_continual", "raw_means", "read"}
     assert "Not private" in (inspect.getdoc(hatcast.raw_means) or "")
 
 

@@ -1,7 +1,7 @@
 """Public counts of whole days: who was where and how often, without speeds."""
 
 import csv
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -15,7 +15,7 @@ from hatcast.stream.readings.formats import Format
 from hatcast.stream.tracker.contributions import HatCounts
 
 if TYPE_CHECKING:  # the processes that search for keys import this module, and no recordings
-    from hatcast.agents.research.days import RecordedDay, Recordings
+    from hatcast.agents.research.days import RecordedDay, RecordedSlot, Recordings
 
 _MOST_DAYS: Final = 7
 HEADER: Final = ("date", "hour", "cell", "vehicle", "readings")
@@ -78,35 +78,42 @@ def counts_of_opened(
 
 def counts_of_days(days: Sequence["RecordedDay"]) -> Counts:
     """Return the counts of recorded days. Nothing of a speed is read."""
-    rows = (
-        (day.date, slot.hour, hat.cell, str(user), count)
-        for day in days
-        for slot in day.slots
-        for hat in slot.hats
-        for user, count in zip(hat.pseudonyms.tolist(), hat.counts.tolist(), strict=True)
-    )
-    return counts_of_rows(rows, 1)
+    return counts_of_rows(rows_of_days(days, lambda slot: slot.hour), 1)
+
+
+def rows_of_days(days: Iterable["RecordedDay"], number: Callable[["RecordedSlot"], int]) -> Iterator[Row]:
+    """Yield the rows of recorded days, with this number of each slot in place of its hour."""
+    for day in days:
+        for slot in day.slots:
+            of_slot = number(slot)
+            for hat in slot.hats:
+                for user, count in zip(hat.pseudonyms.tolist(), hat.counts.tolist(), strict=True):
+                    yield day.date, of_slot, hat.cell, str(user), count
 
 
 def counts_of_file(path: Path, min_users: int) -> Counts:
     """Return the counts in a CSV file with the columns `HEADER`, such as a timetable. Raises RecordingError."""
+    counts = counts_of_rows(rows_of_file(path), min_users)
+    if not counts.days:
+        raise RecordingError(
+            str(path), f"has no HAT with {min_users} users", "name more days, or a smaller minimum of users"
+        )
+    return counts
+
+
+def rows_of_file(path: Path) -> list[Row]:
+    """Return the rows of a CSV file with the columns `HEADER`. Raises RecordingError."""
     fix = f"write a line {','.join(HEADER)}, and below it lines such as 2016-11-24,7,8748e3a34ffffff,bus 12,6"
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
             if reader.fieldnames is None or not {*HEADER} <= {*reader.fieldnames}:
                 raise RecordingError(str(path), "has other columns", fix)
-            rows = [row_of(line) for line in reader]
+            return [row_of(line) for line in reader]
     except OSError as error:
         raise RecordingError(str(path), f"cannot be read ({error.strerror})", "check the path") from None
     except (ValueError, TypeError, csv.Error):
         raise RecordingError(str(path), "has a line that is not counts", fix) from None
-    counts = counts_of_rows(rows, min_users)
-    if not counts.days:
-        raise RecordingError(
-            str(path), f"has no HAT with {min_users} users", "name more days, or a smaller minimum of users"
-        )
-    return counts
 
 
 def counts_of_rows(rows: Iterable[Row], min_users: int) -> Counts:

@@ -7,7 +7,7 @@ tests/unit/test_plan.py compares.
 """
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,11 @@ from hatcast.stream.tracker.setting import Variances
 MEAN_DEVIATION: Final = math.sqrt(2 / math.pi)
 """mean absolute deviation of a normal distribution, in standard deviations"""
 _DAY_HOURS: Final = 24
+
+
+Deviations = tuple[list[Floats], Floats]
+"""Standard deviations of a day's HATs and of their roads, float64 [2, H]: at the close of each slot those of its HATs,
+and at the end of the day those of all HATs, in the order of their slots"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +75,21 @@ class Forecast:
 
         designed   numbers of days, from 0, whose queries are designed, besides the first of each given day
         """
-        found = []
-        for day in range(self._day, self._day + number):
-            index = day % len(self._counts.days)
-            slots = self._counts.days[index]
-            if index in self._designs and day not in designed:
-                found.append(self._repeated(day, slots, self._designs[index]))
-            else:
-                self._designs[index], expected = self._designed(day, slots)
-                found.append(expected)
-        self._day += number
-        return found
+        return [_expected(live, end) for live, end in self.deviations(number, designed)]
 
-    def _designed(self, day: int, slots: Sequence[SlotCounts]) -> tuple[_Design, Expected]:
+    def deviations(self, number: int, designed: Container[int]) -> Iterator[Deviations]:
+        """Yield the standard deviations of the HATs of each of the next days; arguments as of `days`."""
+        for _ in range(number):
+            day, index = self._day, self._day % len(self._counts.days)
+            slots = self._counts.days[index]
+            self._day += 1
+            if index in self._designs and day not in designed:
+                yield self._repeated(day, slots, self._designs[index])
+            else:
+                self._designs[index], found = self._designed(day, slots)
+                yield found
+
+    def _designed(self, day: int, slots: Sequence[SlotCounts]) -> tuple[_Design, Deviations]:
         schedule = self._schedule
         schedule.begin_day()
         live, observations = [], []
@@ -94,9 +101,9 @@ class Forecast:
             live.append(_deviations(schedule.day.hats[first:], first, schedule.covariance))
         at_end = [query.observation for query in schedule.settle()]
         end = _deviations(schedule.day.hats, 0, schedule.covariance)
-        return _Design(schedule.day, observations, at_end), _expected(live, end)
+        return _Design(schedule.day, observations, at_end), (live, end)
 
-    def _repeated(self, day: int, slots: Sequence[SlotCounts], design: _Design) -> Expected:
+    def _repeated(self, day: int, slots: Sequence[SlotCounts], design: _Design) -> Deviations:
         covariance, hats = self._schedule.covariance, design.day.hats
         covariance.begin_day()
         live, first = [], 0
@@ -110,7 +117,7 @@ class Forecast:
             first = last
         for observation in design.end:
             covariance.observe(observation)
-        return _expected(live, _deviations(hats, 0, covariance))
+        return live, _deviations(hats, 0, covariance)
 
     def _advance(self, day: int, slot: SlotCounts) -> None:
         hour = day * _DAY_HOURS + slot.hour

@@ -1,0 +1,88 @@
+"""docs/continual.md: every command prints what the page shows, and its table of kinds is that of the code."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hatcast.agents.research.plan.continual.criterion import Criterion
+from hatcast.agents.research.plan.continual.kinds import Errors, Stream, errors_of, mechanisms_of
+from hatcast.agents.research.plan.continual.presence import Participation
+from hatcast.agents.research.plan.continual.users import equal_users, run_of
+from hatcast.agents.research.plan.continual.words import number
+from hatcast.stream.policy.hybrid_keys import NoiseKind
+from tests.services.data import DATA
+from tests.unit.test_docs_tutorial import blocks, normal, run
+
+PAGE = (Path(__file__).parents[2] / "docs" / "continual.md").read_text()
+SLOTS = (24, 168, 720, 8760)
+WEEK = 168
+PARTICIPATIONS = ("once", "once a week", "every hour")
+_SINCE = re.compile(r"(released, since \S+) +\S+ km/h +\S+ to \S+")
+
+
+def stream(slots: int, enters: str) -> Stream:
+    max_slots, separation = {
+        "once": (1, 1),
+        "once a week": ((slots - 1) // WEEK + 1, min(slots, WEEK)),
+        "every hour": (slots, 1),
+    }[enters]
+    return Stream(slots, 24, Participation(max_slots, separation, 1), 1.0, 1e-6, 65.0)
+
+
+def row(slots: int, enters: str) -> str:
+    """A row of the table of kinds: the best one of each criterion, with pure epsilon and with delta."""
+    declared, users = stream(slots, enters), equal_users(slots, 10)
+    found: list[tuple[str, NoiseKind, Errors]] = []
+    for kind, mechanism in mechanisms_of(declared):
+        setting = mechanism.setting
+        name = kind.value if setting.branching is None else f"{kind.value} {setting.branching}"
+        found.append((name, setting.noise, errors_of(run_of(mechanism, users), users, declared.bound)))
+    cells = []
+    for noises in ({NoiseKind.LAPLACE}, {*NoiseKind}):
+        for criterion in (Criterion.MEAN_RMS, Criterion.SUM_RMS):
+            name, _, errors = min((each for each in found if each[1] in noises), key=lambda each: each[2].by(criterion))
+            cells.append(f"{name}: {number(errors.by(criterion))}")
+    return f"| {slots:,} | {enters} | {declared.participation.max_slots:,} | {' | '.join(cells)} |"
+
+
+@pytest.mark.parametrize("enters", PARTICIPATIONS)
+@pytest.mark.parametrize("slots", SLOTS)
+def test_the_table_of_kinds_is_that_of_the_mechanisms(slots: int, enters: str) -> None:
+    assert row(slots, enters) in PAGE.splitlines()
+
+
+def test_the_table_has_no_other_rows() -> None:
+    rows = [line for line in PAGE.splitlines() if re.match(r"\| [\d,]+ \|", line)]
+    assert len(rows) == len(SLOTS) * len(PARTICIPATIONS)
+
+
+def test_every_command_prints_what_the_page_shows(tmp_path: Path) -> None:
+    shutil.copy(DATA / "capmetro" / "2016-11-24.csv.gz", tmp_path)
+    printed, script, compared = "", "", 0
+    for file, kind, body in blocks(PAGE):
+        if kind == "sh":
+            printed, script = run(body, tmp_path), body
+        elif kind == "text":
+            assert shown(printed) == shown(body), script
+            compared += 1
+        elif kind == "json":
+            assert outline(json.loads(printed)) == outline(json.loads(body))
+            compared += 1
+        else:
+            (tmp_path / file).write_text(body)
+    assert compared == 5
+
+
+def shown(text: str) -> list[str]:
+    return normal(_SINCE.sub(r"\1 MEAN km/h LOW to HIGH", text), noisy=False)
+
+
+def outline(record: object) -> object:
+    """A record without the numbers that noise and the clock decide."""
+    if isinstance(record, dict):
+        noisy = {"mean", "raw", "interval95", "value", "released_at"}
+        return {key: None if key in noisy else outline(value) for key, value in record.items()}
+    return record
