@@ -4,7 +4,7 @@ Each law is broken by a mutant.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final
 
@@ -14,77 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hatcast.stream.continual import Entries, Setting, Step
-from hatcast.stream.continual import _prefixes as prefixes
-from hatcast.stream.continual import _withheld as withheld
-from hatcast.stream.continual import withhold_release as kind
 from hatcast.stream.continual._digits import Integers
 from hatcast.stream.continual._groups import Group, groups
 from hatcast.stream.continual._interface import BadState
 from hatcast.stream.continual._state import pack, unpack
-from hatcast.stream.continual._withheld import Released, Users, Withheld
+from hatcast.stream.continual._withheld import Released, Users
 from hatcast.stream.continual.withhold_release import WithholdRelease
-from hatcast.stream.mechanisms import Distances, NoisyVector, UnsafeNoise
+from hatcast.stream.mechanisms import UnsafeNoise
 from hatcast.stream.policy.hybrid_keys import NoiseKind
-
-BOUND: Final = 1000
-Slots = dict[int, dict[int, int]]
-"""index -> pseudonym -> value"""
-
-
-def setting(slots: int, most: int, separation: int = 1, epsilon: float = 1.0) -> Setting:
-    return Setting(slots, most, separation, BOUND, epsilon, 0.0, NoiseKind.LAPLACE)
-
-
-class Table:
-    """Noise of zero in nodes, and given answers to the counts of searches, which are recorded.
-
-    answers  outputs of an earlier run's searches, to be repeated; None: exact counts
-    """
-
-    def __init__(self, mechanism: WithholdRelease, answers: Sequence[Integers] | None = None) -> None:
-        self.counts = {stream.counts.distances.l1: stream for stream in mechanism.streams if stream.queries}
-        self.answers = None if answers is None else iter(answers)
-        self.asked: list[Integers] = []
-        self.given: list[Integers] = []
-
-    def laplace_many(self, values: Integers, distance: int, epsilon: float) -> NoisyVector:
-        if distance not in self.counts:
-            return NoisyVector(values, 0.0)
-        given = values if self.answers is None else next(self.answers)
-        self.asked.append(values)
-        self.given.append(given)
-        return NoisyVector(given, 0.0)
-
-    def gaussian_many(self, values: Integers, distances: Distances, epsilon: float, delta: float) -> NoisyVector:
-        raise AssertionError
-
-
-def entries(values: dict[int, int]) -> Entries:
-    return Entries(np.array(list(values), np.uint64), np.array(list(values.values()), np.int64))
-
-
-def states(mechanism: WithholdRelease, slots: Slots, noise: Any) -> list[Withheld]:
-    """The cell's private state after each slot, read from its bytes."""
-    state, after = None, []
-    for index, values in slots.items():
-        (advanced,) = mechanism.advance([Step(state, index, entries(values))], noise)
-        state = advanced.state
-        after.append(read(mechanism, state))
-        assert advanced.count == sum(
-            each.number * group.size for each, group in zip(after[-1].streams, mechanism.groups, strict=True)
-        )
-    return after
-
-
-def read(mechanism: WithholdRelease, state: bytes) -> Withheld:
-    numbers = unpack(state, mechanism._fingerprint, mechanism.setting.slots).numbers
-    return withheld.read(numbers, [stream.digits.numbers for stream in mechanism.streams])
-
-
-def sums(after: list[Withheld]) -> Integers:
-    """x_j of each slot and stream, [slots, streams]."""
-    totals = np.array([[each.total for each in cell.streams] for cell in after], np.int64)
-    return np.diff(totals, axis=0, prepend=np.zeros((1, totals.shape[1]), np.int64))
+from tests.laws.withheld_streams import BOUND, Slots, Table, arrivals, each_value, entries, setting, states, sums
 
 
 @pytest.mark.parametrize(
@@ -106,10 +44,6 @@ def test_the_parts_of_epsilon_are_together_at_most_epsilon(most: int, epsilon: f
     parts = [Fraction(stream.nodes.setting.epsilon) for stream in streams]
     parts += [Fraction(stream.counts.setting.epsilon) for stream in streams if stream.queries]
     assert Fraction(epsilon) * (1 - Fraction(1, 10**12)) < sum(parts) <= Fraction(epsilon)
-
-
-# 6 users in up to 7 of 12 slots
-arrivals = st.lists(st.sets(st.integers(0, 11), max_size=7), min_size=1, max_size=6)
 
 
 @settings(deadline=None)
@@ -190,13 +124,6 @@ def unclipped(self: Released, items: Integers, index: int, group: Group) -> None
     self.total += int(items.sum())
 
 
-def each_value(self: Users, values: Entries, made: tuple[Group, ...]) -> dict[int, Integers]:
-    """A mutant: values are not withheld."""
-    found = ENTER(self, values, made)
-    return found | {0: values.values}
-
-
-ENTER: Final = Users.enter
 MUTANTS: Final[dict[str, tuple[Any, str, Callable[..., Any]]]] = {
     "items are not truncated": (Released, "add", unclipped),
     "values are not withheld": (Users, "enter", each_value),
@@ -221,51 +148,6 @@ def test_a_narrower_width_than_the_interval_is_found_out(monkeypatch: pytest.Mon
     )
     with pytest.raises(AssertionError):
         check_that_a_user_moves_one_item_of_each_stream()
-
-
-class Numbered:
-    """Noise that is another number at each draw."""
-
-    def __init__(self) -> None:
-        self.last = 0
-
-    def laplace_many(self, values: Integers, distance: int, epsilon: float) -> NoisyVector:
-        self.last += len(values)
-        return NoisyVector(values + np.arange(self.last - len(values), self.last), 0.0)
-
-    def gaussian_many(self, values: Integers, distances: Distances, epsilon: float, delta: float) -> NoisyVector:
-        raise AssertionError
-
-
-def check_that_noises_are_kept() -> None:
-    mechanism, noise = WithholdRelease(setting(40, 20)), Numbered()
-    state: bytes | None = None
-    earlier: list[dict[int, int]] = [{} for _ in mechanism.streams]
-    for index in [0, 1, 2, 5, 6, 7, 8, 9, 11, 12, 13, 18, 19, 20, 30, 39]:
-        (advanced,) = mechanism.advance([Step(state, index, entries({5: 10, 6: 20}))], noise)
-        state = advanced.state
-        cell = read(mechanism, state)
-        noises = 0
-        for stream, each, known in zip(mechanism.streams, cell.streams, earlier, strict=True):
-            nodes = stream.digits.nodes(each.prefix(index))
-            noises += int(nodes.signs @ each.noises)
-            now = dict(zip(nodes.keys.tolist(), each.noises.tolist(), strict=True))
-            assert {key: value for key, value in known.items() if key in now}.items() <= now.items()
-            known.update(now)
-        assert advanced.total == sum(each.total for each in cell.streams) + noises
-    drawn = [value for known in earlier for value in known.values()]
-    assert len(set(drawn)) == len(drawn) == noise.last
-
-
-def test_the_total_is_the_exact_sum_and_the_signed_noises_each_drawn_once() -> None:
-    check_that_noises_are_kept()
-
-
-def test_noises_that_are_drawn_again_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = prefixes.plan
-    monkeypatch.setattr(kind, "plan", lambda digits, before, after: honest(digits, 0, after))
-    with pytest.raises(AssertionError):
-        check_that_noises_are_kept()
 
 
 def test_an_interval_contains_the_mean_of_the_items() -> None:
