@@ -17,6 +17,7 @@ from hatcast.stream.policy.toml_tables import decode_table
 from hatcast.stream.units import NANO, nano_ceil, nano_floor
 
 DAYS_MAX: Final = 3660
+SLOTS_MAX: Final = 100_000  # of a horizon: eleven years of hours
 PLACES_MAX: Final = 65_535  # of a user: cells, and HATs of a day
 BRANCHING_MAX: Final = 4095
 BUFFERS_MAX: Final = 10
@@ -162,6 +163,12 @@ def _check_participation(table: ContinualTable, slots_of_day: int) -> None:
     slots = table.horizon_days * slots_of_day
     if not slots:
         raise SettingError("policy.hours", "no slot starts within them", "use longer hours, or a shorter slot_length")
+    if slots > SLOTS_MAX:
+        raise SettingError(
+            f"{_WHERE}.horizon_days",
+            f"{table.horizon_days} days have {slots:,} slots",
+            f"use at most {SLOTS_MAX // slots_of_day}, or longer slots",
+        )
     _check_number("max_slots", table.max_slots, slots)
     _check_number("min_separation", table.min_separation, slots)
     _check_number("max_cells", table.max_cells, PLACES_MAX // _most_slots(table, slots_of_day))

@@ -130,6 +130,11 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"max_slot": 3}, {}, "policy.continual.max_slot: is not a known key; did you mean max_slots?"),
     ({"horizon_days": 0}, {}, "policy.continual.horizon_days: 0 is not a valid number of days; use 1 to 3660"),
     ({"horizon_days": 3661}, {}, "policy.continual.horizon_days: 3661 is not a valid number of days"),
+    (
+        {"horizon_days": 366},
+        {"slot_length": "1m"},
+        "policy.continual.horizon_days: 366 days have 263,520 slots; use at most 138, or longer slots",
+    ),
     ({"max_slots": 85}, {}, "policy.continual.max_slots: 85 is out of range; use 1 to 84"),
     ({"max_slots": 0}, {}, "policy.continual.max_slots: 0 is out of range"),
     ({"min_separation": 0}, {}, "policy.continual.min_separation: 0 is out of range; use 1 to 84"),
