@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.kinds import Process
-from tests.displaying import CELLS, answered, budget, estimate, release
+from tests.displaying import CELLS, answered, budget, continual, estimate, release, running
 from tests.exposed import undeclared, unset
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.health import is_ready, missing, scraped
@@ -97,11 +97,14 @@ def test_without_its_topics_the_map_does_not_start_and_says_what_to_do(pipeline:
     assert pipeline.settings.topics.means not in pipeline.kafka.topics(), "and it makes none"
 
 
-def test_estimates_are_shown_beside_the_releases_each_policys_apart(pipeline: Pipeline) -> None:
+def test_estimates_and_running_means_are_shown_beside_the_releases_each_policys_apart(pipeline: Pipeline) -> None:
     ensure_topics(pipeline.settings)
     topic = pipeline.settings.topics.estimates
     send(pipeline, release(0), release(0, policy="other"))
     send(pipeline, estimate(0), estimate(0, CELLS[1], "predicted"), estimate(0, policy="other", road=9), topic=topic)
+    send(pipeline, continual(0, policy="city"))
+    send(pipeline, running(0), running(0, policy="other"), topic=pipeline.settings.topics.running)
+    pipeline.kafka.produce(pipeline.settings.topics.running, POISON)
     cut = Record(estimate(1).replace(b'"value"', b'"valu"'), b"z")
     pipeline.kafka.produce(topic, [*POISON, cut])
     display = pipeline.start("display", "--port", 0)
@@ -111,6 +114,9 @@ def test_estimates_are_shown_beside_the_releases_each_policys_apart(pipeline: Pi
         b",".join(sorted_by_cell(estimate(0), estimate(0, CELLS[1], "predicted"))) + b"]}"
     )
     assert b"other" not in shown(display, "estimates")
+    assert shown(display, "running").endswith(b'"running":[' + running(0) + b"]}")
+    assert shown(display, "continual").endswith(b'"continual":[' + continual(0, policy="city") + b"]}")
+    assert continual(0, policy="city") not in shown(display)
 
     settled = estimate(0, stage="settled", road=23)
     send(pipeline, settled, estimate(1), topic=topic)
@@ -139,8 +145,9 @@ def sorted_by_cell(*records: bytes) -> list[bytes]:
 def test_topics_that_are_created_later_are_shown_and_no_release_is_missed(pipeline: Pipeline) -> None:
     """As where no worker of this version has started yet."""
     ensure_topics(pipeline.settings)
-    topic, queries = pipeline.settings.topics.estimates, pipeline.settings.topics.queries
-    pipeline.kafka.delete_topics([topic, queries])
+    topics = pipeline.settings.topics
+    topic, queries = topics.estimates, topics.queries
+    pipeline.kafka.delete_topics([topic, queries, topics.running])
     send(pipeline, release(0))
     display = pipeline.start("display", "--port", 0, "--metrics-listen", "127.0.0.1:0")
     pipeline.wait(lambda: is_ready(display) and bool(url_of(display)), "a map that is ready", display)
@@ -152,6 +159,8 @@ def test_topics_that_are_created_later_are_shown_and_no_release_is_missed(pipeli
     ensure_topics(pipeline.settings)
     send(pipeline, estimate(0), topic=topic)
     pipeline.wait(lambda: estimate(0) in shown(display, "estimates"), "the estimates", display)
+    send(pipeline, running(0), topic=topics.running)
+    pipeline.wait(lambda: running(0) in shown(display, "running"), "the running mean", display)
     send(pipeline, answered(), topic=queries)
     pipeline.wait(lambda: answered() in shown(display, "queries"), "the answer", display)
     assert display.logged().count('"reading a topic that exists now"') in (1, 2)
