@@ -1,6 +1,6 @@
 """Buffers of kind `blt`: their parameters, and the best ones for a setting.
 
-C has the coefficients c_0 = 1, c_i = sum_j omega_j theta_j^(i - 1) [McMahan et al. 2024, section 3].
+C has the coefficients c_0 = 1, c_i = sum_j omega_j theta_j^(i - 1) [arXiv 2404.16706; 2408.08868].
 """
 
 from typing import Final, NamedTuple
@@ -46,8 +46,9 @@ class Parameters(NamedTuple):
 def inverse_poles(thetas: Floats, omegas: Floats) -> tuple[Floats, Floats]:
     """Return lambda and gamma, [d] each, with which C^-1 has the coefficients 1 and -sum_j gamma_j lambda_j^(i - 1).
 
-    C^-1 feeds its output back into the buffers: their matrix is diag(theta) - 1 omega^T, which is similar to the
-    symmetric diag(theta) - root root^T, root_j = sqrt(omega_j).
+    C^-1 has the same form [McMahan and Pillutla 2025, arXiv 2504.21413]: it feeds its output back into the buffers, whose
+    matrix is then diag(theta) - 1 omega^T. This is similar to the symmetric diag(theta) - root root^T, with root_j =
+    sqrt(omega_j).
     """
     root = np.sqrt(omegas)
     poles, vectors = np.linalg.eigh(np.diag(thetas) - np.outer(root, root))

@@ -1,4 +1,7 @@
-"""Kind `blt`: buffered linear Toeplitz matrices, with constant memory [McMahan et al. 2024; Dvijotham et al. 2024].
+"""Kind `blt`: buffered linear Toeplitz matrices, with constant memory.
+
+Sources: Dvijotham, McMahan, Pillutla, Steinke and Thakurta, arXiv 2404.16706; for users in several slots McMahan, Xu
+and Zhang, arXiv 2408.08868.
 
 C has the coefficients c_0 = 1, c_i = sum_j omega_j theta_j^(i - 1), so (C x)_t = x_t + sum_j omega_j S_j, where the
 buffer S_j becomes theta_j S_j + x_t after slot t. C^-1 has the same buffers with its own output fed back. The
@@ -125,7 +128,7 @@ class Blt:
         self._number = setting.buffers or _BUFFERS
         self.own = Buffers(setting, best_parameters(setting, self._number))
         self._known = {self.own.parameters: self.own}
-        self._fingerprint = fingerprint("blt", setting)
+        self._fingerprint = fingerprint("blt", setting, f"{BITS} {_EXCESS}")
 
     def advance(self, steps: Sequence[Step], noise: VectorNoise) -> list[Advanced]:
         """See `Mechanism.advance`. Empty slots between two others get noise like all others."""
