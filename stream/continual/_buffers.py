@@ -46,8 +46,8 @@ class Parameters(NamedTuple):
 def inverse_poles(thetas: Floats, omegas: Floats) -> tuple[Floats, Floats]:
     """Return lambda and gamma, [d] each, with which C^-1 has the coefficients 1 and -sum_j gamma_j lambda_j^(i - 1).
 
-    C^-1 has the same form [McMahan and Pillutla 2025, arXiv 2504.21413]: it feeds its output back into the buffers. Their
-    matrix then is diag(theta) - 1 omega^T, which is similar to the symmetric diag(theta) - root root^T, with root_j =
+    The inverse has this form [McMahan and Pillutla 2025, arXiv 2504.21413]: it feeds its output back into the buffers.
+    Their matrix is diag(theta) - 1 omega^T, which is similar to the symmetric diag(theta) - root root^T, with root_j =
     sqrt(omega_j).
     """
     root = np.sqrt(omegas)
