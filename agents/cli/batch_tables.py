@@ -135,12 +135,14 @@ def _short(number: float) -> str:
 
 def releases_table(releases: list[ShownRelease]) -> Table:
     """Return the table of releases."""
-    table = _table("Releases: private means by place and slot", "date", "slot", "cell", "status")
+    horizons = sorted({release.running.horizon for release in releases if release.running is not None})
+    title = "Releases: private means by place and slot"
+    if horizons:
+        title = f"Releases: private running means by place, since {', '.join(horizons)}"
+    table = _table(title, "date", "slot", "cell", "status")
     for release in releases:
         # A query of a settlement may be about one slot, of which there is a release too.
         status = "settlement" if is_settlement(release.release_id) else release.status
-        if release.running is not None:
-            status += f", since {release.running.horizon}"
         table.add_row(release.date, release.slot, release.cell, status, *release.numbers)
         for name, group in release.groups.items():
             of_group = f"{group.mean:.1f} {release.unit}", _span(group.interval95)
