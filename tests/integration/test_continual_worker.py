@@ -16,9 +16,9 @@ from hatcast.stream.mechanisms.system import SystemNoise
 from tests.batching import batch, releases
 from tests.integration.crashing_worker import die_after
 from tests.integration.harness import Pipeline, open_pipeline
-from tests.integration.readings import HOUR_MS, NOON_MS, ticks
+from tests.integration.readings import HOUR_MS, NOON_MS, Sample, ticks
 from tests.integration.tables import merged
-from tests.integration.test_continual import LATENESS_MS, PLACES, TABLE, hour_of
+from tests.integration.test_continual import LATENESS_MS, PLACES, TABLE, USERS, hour_of
 from tests.services import KafkaServer, RedisServer
 
 HOURS = (24, 25, 26, 48, 49)  # after a Sunday's noon: on two dates of a horizon
@@ -44,6 +44,11 @@ def quiet(step: str | None = None) -> None:
         die_after(step)
 
 
+def elsewhere(hour: int) -> Sample:
+    """A vehicle in one cell more than the policy lets it enter in a horizon."""
+    return Sample("GJ05BX0000", NOON_MS + hour * HOUR_MS + PLACES * 60_000, PLACES, 50.0)
+
+
 def comparable(records: list[dict[str, Any]]) -> dict[str, Any]:
     """All but the time and the order of the commits."""
     drop = {"seq", "released_at"}
@@ -62,7 +67,7 @@ def test_releases_of_workers_of_which_one_is_killed_are_those_of_batch(
 ) -> None:
     killed = pipeline.worker(wrap=partial(quiet, "committed"))
     pipeline.wait_for_partitions(killed)
-    records = [sample.record(sample.time_ms) for hour in HOURS for sample in hour_of(hour)]
+    records = [sample.record(sample.time_ms) for hour in HOURS for sample in [*hour_of(hour), elsewhere(hour)]]
     pipeline.kafka.produce(
         pipeline.settings.topics.telemetry, [*records, *ticks(NOON_MS + (HOURS[-1] + 1) * HOUR_MS + LATENESS_MS)]
     )
@@ -76,4 +81,6 @@ def test_releases_of_workers_of_which_one_is_killed_are_those_of_batch(
     ledger = pipeline.folder / "ledger"
     done = batch(dump, "--format", "kafka", "--config", pipeline.config, "--ledger", ledger, "--json")
     assert comparable(releases(done)) == comparable(live)
+    counted = {"accepted": PLACES * USERS * len(HOURS), "over_participation": len(HOURS)}
+    assert pipeline.outcomes() == counted
     assert {each["status"] for each in live} == {"released"}
