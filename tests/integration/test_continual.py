@@ -1,65 +1,42 @@
 """Running sums against real Kafka and Redis: no value of noise leaves twice, and a lost state ends its horizon."""
 
 import asyncio
-import json
-import random
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
-from typing import Any, Final
+from typing import Any
 
-import h3.api.basic_str as h3
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
+from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
 from hatcast.agents.redis.sealed_days import Sealed
-from hatcast.agents.release.continual import ContinualReleaser
-from hatcast.agents.release.loop import ReleaseLoop
-from hatcast.stream.mechanisms import NoisyVector
+from hatcast.agents.worker.policy_transition import PolicyTransition
 from tests.integration.harness import Pipeline, open_pipeline
-from tests.integration.readings import HOUR_MS, NOON_MS, Sample, Stores, open_stores, store_closed
-from tests.integration.readings import PLACES as AT
+from tests.integration.readings import HOUR_MS, NOON_MS, open_stores
+from tests.integration.running_sums import (
+    DAY,
+    PLACES,
+    TABLE,
+    WEEK,
+    Drawn,
+    assert_no_noise_left_twice,
+    close,
+    copied,
+    crash,
+    noon_of,
+    of_horizon,
+    release,
+    set_back,
+    statuses,
+)
 from tests.integration.test_release import (
-    ALL,
     STEPS,
-    CrashError,
-    CrashingPublishers,
-    abort_in_a_round,
-    crash_after,
     releasing,
 )
 from tests.laws.redis_scripts import Mutant, break_scripts
 from tests.services import KafkaServer, RedisServer
-
-LATENESS_MS: Final = 300_000
-PLACES: Final = 3
-USERS: Final = 12
-DAY: Final = 24  # hours
-WEEK: Final = 7 * DAY
-TABLE: dict[str, Any] = {
-    "policy": {
-        "privacy": {"epsilon": 10.0, "max_hats_per_day": None, "daily_limit": None},
-        "estimator": None,
-        "continual": {"kind": "laplace", "horizon_days": 7, "max_slots": 40, "max_cells": 3},
-    }
-}
-
-
-class Drawn:
-    """Noise of 30 bits, all different: a sum of two of them is not one of them."""
-
-    def __init__(self) -> None:
-        self._random = random.Random(0)
-        self.values: set[int] = set()
-
-    def laplace_many(self, values: NDArray[np.int64], distance: int, epsilon: float) -> NoisyVector:
-        drawn = [self._random.randrange(2**30) for _ in values]
-        self.values.update(drawn)
-        return NoisyVector(values + np.array(drawn, np.int64), distance / epsilon)
-
 
 Check = Callable[[Pipeline, int, str], None]
 
@@ -72,102 +49,6 @@ def pipeline(
     with open_pipeline(kafka, redis_server, tmp_path_factory.mktemp("running"), "running", TABLE) as opened:
         ensure_topics(opened.settings)
         yield opened
-
-
-def noon_of(day: str) -> int:
-    """In hours after NOON_MS."""
-    return (date.fromisoformat(day) - date(2022, 1, 2)).days * DAY
-
-
-def hour_of(hour: int) -> list[Sample]:
-    """Every vehicle at every place in an hour after NOON_MS, at speeds of its own."""
-    return [
-        Sample(f"GJ05BX{vehicle:04}", NOON_MS + hour * HOUR_MS + place * 60_000, place, 10.0 + vehicle + place)
-        for place in range(PLACES)
-        for vehicle in range(USERS)
-    ]
-
-
-async def close(stores: Stores, pipeline: Pipeline, hour: int, *, has_data: bool = True) -> None:
-    """An hour's samples, and all that makes its HATs final."""
-    samples = hour_of(hour) if has_data else []
-    await store_closed(stores, pipeline.settings.policy, samples, NOON_MS + (hour + 1) * HOUR_MS + LATENESS_MS)
-
-
-async def release(
-    pipeline: Pipeline, stores: Stores, noise: Drawn, hour: int, *, has_data: bool = True, **options: Any
-) -> None:
-    """The hour's releases, in a round of a new worker."""
-    await close(stores, pipeline, hour, has_data=has_data)
-    async with releasing(pipeline, stores, **options) as releaser:
-        drawing(releaser, noise)
-        await releaser.round(asyncio.Event())
-        assert await releaser.hats.due_releases(ALL) == []
-
-
-def drawing(releaser: ReleaseLoop, noise: Any) -> None:
-    assert isinstance(releaser.hats, ContinualReleaser)
-    releaser.hats._noise = noise
-
-
-async def crash(pipeline: Pipeline, stores: Stores, step: str, noise: Drawn, hour: int) -> None:
-    """A worker that ends at a step of an hour's releases."""
-    await close(stores, pipeline, hour)
-    if step == "aborted":
-        async with releasing(pipeline, stores) as releaser:
-            drawing(releaser, noise)
-            await abort_in_a_round(releaser)
-        return
-    publishers = CrashingPublishers if step == "sent" else TransactionalProducers
-    with pytest.raises(CrashError):
-        async with releasing(pipeline, stores, publishers=publishers) as releaser:
-            drawing(releaser, noise)
-            crash_after(releaser.hats, step)
-            await releaser.round(asyncio.Event())
-
-
-def of_horizon(pipeline: Pipeline, first: str) -> dict[str, list[dict[str, Any]]]:
-    """The records of each cell by slot; also bytes of aborted transactions, of which there is one value each."""
-    published = pipeline.published(committed=False)
-    assert {len(set(values)) for values in published.values()} == {1}
-    records = sorted((json.loads(values[0]) for values in published.values()), key=lambda each: each["end"])
-    cells: dict[str, list[dict[str, Any]]] = {h3.latlng_to_cell(*place, 7): [] for place in AT[:PLACES]}
-    for record in records:
-        if record["running"]["horizon"] == first:
-            cells[record["cell"]].append(record)
-    return cells
-
-
-def assert_no_noise_left_twice(noise: Drawn, cells: dict[str, list[dict[str, Any]]]) -> None:
-    """What a released sum has more than the one before and the hour's values is one draw, and no other sum's."""
-    left = []
-    for place, records in enumerate(cells.values()):
-        values, before = sum(each.speed for each in hour_of(0) if each.place == place), 0.0
-        for record in records:
-            if "sum" in record["running"]:
-                left.append(round(1000 * (record["running"]["sum"]["value"] - before - values)))
-                before = record["running"]["sum"]["value"]
-    assert len(set(left)) == len(left) > 0
-    assert set(left) <= noise.values, "a sum has noise that was drawn again"
-
-
-def statuses(cells: dict[str, list[dict[str, Any]]]) -> set[tuple[str, ...]]:
-    """The statuses by slot, of each cell."""
-    return {tuple(record["status"] for record in records) for records in cells.values()}
-
-
-async def copied(stores: Stores, pipeline: Pipeline) -> dict[bytes, bytes]:
-    """All of Redis."""
-    keys: list[Any] = await stores.redis.keys(f"{{{pipeline.name}*")  # Any: bytes, without decoding
-    return {key: await stores.redis.dump(key) or b"" for key in keys}
-
-
-async def set_back(stores: Stores, pipeline: Pipeline, copy: dict[bytes, bytes]) -> None:
-    """Redis as it was; an empty copy empties it."""
-    for key in await stores.redis.keys(f"{{{pipeline.name}*"):
-        await stores.redis.delete(key)
-    for key, value in copy.items():
-        await stores.redis.restore(key, 0, value)
 
 
 def test_after_a_crash_at_any_step_no_value_of_noise_has_left_twice_and_the_horizon_is_charged_once(
@@ -187,7 +68,7 @@ def test_after_a_crash_at_any_step_no_value_of_noise_has_left_twice_and_the_hori
     cells = of_horizon(pipeline, "2022-01-03")
     assert statuses(cells) == {("released",) * len(steps)}
     assert_no_noise_left_twice(noise, cells)
-    (budget,) = pipeline.budget_records().values()
+    (budget,) = (each for each in pipeline.budget_records().values() if each["date"] == "2022-01-03")
     assert budget["queries"] == [{"query": "continual", "epsilon": 10.0, "places": 3}]
     assert (budget["epsilon_user_day"], budget["epsilon_sum"]) == (30.0, 0.0)
 
@@ -313,3 +194,42 @@ def test_the_check_sees_a_recovery_that_forgets_the_sealed_days_of_a_horizon(
     monkeypatch.setattr(Sealed, "has_horizons", False)
     with pytest.raises(AssertionError, match="drawn again"):
         check_copy_from_before_a_seal(pipeline, noon_of("2022-03-07"), "2022-03-07")
+
+
+def test_a_horizon_that_lacks_records_is_incomplete_from_there_on_and_not_the_next_one(pipeline: Pipeline) -> None:
+    noise, hour = Drawn(), noon_of("2022-03-14")
+    state = PartitionKeys(pipeline.settings.policy.name, 0).state
+
+    async def run() -> None:
+        async with open_stores(pipeline) as stores:
+            await release(pipeline, stores, noise, hour)
+            await stores.redis.hset(state, "complete_from", str(NOON_MS + hour * HOUR_MS))
+            await release(pipeline, stores, noise, hour + DAY)
+            await release(pipeline, stores, noise, hour + WEEK)
+
+    asyncio.run(run())
+    assert statuses(of_horizon(pipeline, "2022-03-14")) == {("released", "incomplete")}
+    assert statuses(of_horizon(pipeline, "2022-03-21")) == {("released",)}
+
+
+def test_a_policy_that_was_replaced_leaves_no_state(pipeline: Pipeline) -> None:
+    """The last test: nothing of the policy is released from the date on."""
+    settings, noise = pipeline.settings, Drawn()
+
+    async def run() -> None:
+        async with open_stores(pipeline) as stores:
+            await release(pipeline, stores, noise, noon_of("2022-03-28"))
+            assert "2022-03-28" in await stores.ledger.horizons.known()
+            transitions = PolicyTransitionStore(stores.redis, settings.topics.telemetry)
+            await transitions.claim(settings.policy.name, NextPolicy("2022-03-30", "next"))
+            producer: Any = None  # nothing is sent
+            async with releasing(pipeline, stores) as releaser:
+                ending = PolicyTransition(settings, stores.redis, stores.ledger, releaser._recovery, producer)
+                await releaser.round(asyncio.Event())
+                await close(stores, pipeline, noon_of("2022-03-31"), has_data=False)
+                await ending.check(releaser)
+            assert ending.ended.is_set()
+            await ending.sweep(HatStore(stores.partitions))
+            assert await stores.ledger.horizons.known() == []
+
+    asyncio.run(run())

@@ -17,8 +17,8 @@ from tests.batching import batch, releases
 from tests.integration.crashing_worker import die_after
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, ticks
+from tests.integration.running_sums import LATENESS_MS, PLACES, TABLE, USERS, hour_of
 from tests.integration.tables import merged
-from tests.integration.test_continual import LATENESS_MS, PLACES, TABLE, USERS, hour_of
 from tests.services import KafkaServer, RedisServer
 
 HOURS = (24, 25, 26, 48, 49)  # after a Sunday's noon: on two dates of a horizon
