@@ -21,7 +21,7 @@ from tools.schemas.asyncapi import version
 from tools.schemas.golden import read_golden
 
 GOLDENS = SCHEMAS / "golden" / version()
-_KINDS = {"means": "release", "estimates": "estimate", "queries": "query", "budget": "budget"}
+_KINDS = {"means": "release", "estimates": "estimate", "queries": "query", "budget": "budget", "running": "running"}
 CELL = "87608b0d2ffffff"
 
 
