@@ -28,10 +28,22 @@ _LOADED: Final = [
     "hatcast.agents.cli.feed",
     "hatcast.agents.cli.worker",
     "hatcast.agents.kafka.topics",
+    "hatcast.agents.redis.durability",
     "hatcast.agents.worker.worker",
     "confluent_kafka",
     "dp_accounting.pld",
+    "encodings.idna",
+    "faust.app.router",
+    "faust.assignor.partition_assignor",
+    "faust.fixups.django",
+    "faust.tables.manager",
+    "faust.tables.sets",
+    "faust.topics",
+    "faust.transport.drivers.aiokafka",
+    "faust.worker",
+    "kafka",
     "pytest",
+    "tests.integration.preloaded",
 ]
 _FORKS: Final = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(_LOADED)

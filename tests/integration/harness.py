@@ -184,30 +184,35 @@ class Pipeline:
     def is_caught_up(self) -> bool:
         """All records of the topic are in the stored state."""
         try:
-            status = self.status()
-            partitions = [*status["partitions"], *status.get("reports", {"partitions": []})["partitions"]]
-            return all((each["offset"] or 0) == each["end"] for each in partitions)
+            return _is_caught_up(self.status())
         except HatcastError:
             return False
 
     def is_settled(self) -> bool:
         """All is folded, nothing that is final is still open, and Kafka has acknowledged every release."""
-        if not self.is_caught_up():
+        try:
+            status = self.status()
+        except HatcastError:
             return False
-        status = self.status()
+        if not _is_caught_up(status):
+            return False
         return not status["open_hats"] and not status["unpublished"] and not status.get("unanswered")
 
     def wait(self, ready: Callable[[], bool], what: str, *alive: WorkerProcess, seconds: float = SECONDS) -> None:
         """Wait for a condition, while these processes run."""
         deadline = time.monotonic() + seconds
-        while not ready():
+        while True:
+            began = time.monotonic()
+            if ready():
+                return
+            took = time.monotonic() - began
             for process in alive:
                 if process.code is not None:
                     raise AssertionError(f"no {what}: a process ended with {process.code}\n{process.log_tail()}")
             if time.monotonic() > deadline:
                 logs = "\n".join(process.log_tail() for process in self.processes)
                 raise AssertionError(f"no {what} in {seconds:g} s\n{logs}")
-            time.sleep(_POLL_S)
+            time.sleep(max(_POLL_S, 3 * took))  # to look asks Kafka and Redis much: what is waited for is to have more
 
     def outcomes(self) -> dict[str, int]:
         """The stored outcomes without ticks, as golden files have them."""
@@ -285,6 +290,11 @@ class Pipeline:
     def _groups(self) -> list[str]:
         name = f"hatcast-{self.settings.policy.name}"
         return [name, f"{name}/reports"] if self.settings.policy.takes_reports else [name]
+
+
+def _is_caught_up(status: Mapping[str, Any]) -> bool:
+    partitions = [*status["partitions"], *status.get("reports", {"partitions": []})["partitions"]]
+    return all((each["offset"] or 0) == each["end"] for each in partitions)
 
 
 @contextmanager
