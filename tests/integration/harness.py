@@ -303,8 +303,8 @@ def open_pipeline(
 ) -> Iterator[Pipeline]:
     """A pipeline with a name that no other has. `title` is for people; `changes` to the configuration's tables."""
     name = f"t-{title}-{os.getpid():x}-{uuid.uuid4().hex[:6]}"
-    roles = ("means", "queries", "budget", "estimates", "dead_letters", "reports", "clusters", "cluster_answers")
-    topics = {role: f"{name}.{role}" for role in roles}
+    outputs = ("means", "queries", "budget", "estimates", "running", "dead_letters", "clusters")
+    topics = {role: f"{name}.{role}" for role in (*outputs, "reports", "cluster_answers")}
     table = merged(
         DEFAULTS,
         {

@@ -117,7 +117,7 @@ def test_a_next_policy_counts_each_vehicle_in_its_new_partition_only(pipeline: P
     grow(pipeline)
     assert pipeline.hatcast("worker", "--drain").code == 0
     topics = pipeline.settings.topics
-    grow(pipeline, topics.means, topics.queries, topics.estimates)
+    grow(pipeline, topics.means, topics.queries, topics.estimates, topics.running)
     pipeline.config = pipeline.changed({"policy": {"name": f"{pipeline.name}-next"}})
     pipeline.settings = load_settings(pipeline.config, {})
     worker = pipeline.worker()
