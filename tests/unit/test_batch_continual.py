@@ -168,3 +168,9 @@ def test_a_state_that_cannot_be_read_ends_its_horizon(
     assert lost["status"] == "incomplete"
     records = run(config, rides(tmp_path / "third", MONDAY + 2 * HOUR, MONDAY + 7 * DAY))
     assert [each["status"] for each in records] == ["incomplete", "released"]
+
+
+def test_the_table_says_since_when_its_means_are(tmp_path: Path, config: Path) -> None:
+    file = rides(tmp_path / "file", MONDAY)
+    done = batch(file, "--format", "jsonl", "--config", config, "--ledger", tmp_path / "ledger")
+    assert "private running means by place, since 2022-01-03" in done.stdout

@@ -18,6 +18,7 @@ from hatcast.stream.records import QUERY, RELEASE
 from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import HatChunks, release_of
 from hatcast.stream.release.queries import QueryPeriod, query_periods_of, query_release_of
+from tests.contracts.continual_goldens import running_sums
 from tests.replayed import policy_of
 from tests.support import Scripted
 
@@ -122,6 +123,12 @@ def test_a_query_of_a_settlement_is_not_taken_for_the_release_of_its_hour(name: 
     assert release_line(read_release(value.encode())).plain.split()[-1] == word
     table = releases_table([msgspec.json.decode(value, type=ShownRelease)])
     assert list(table.columns[3].cells) == [word]
+
+
+def test_a_running_mean_is_not_taken_for_the_release_of_its_hour() -> None:
+    released = dict(running_sums())["continual_laplace_released"]
+    line = release_line(read_release(numbered(released.record(0), 1))).plain
+    assert line.endswith("running mean since 2021-12-27")
 
 
 @pytest.mark.parametrize(
