@@ -5,6 +5,7 @@ Among them docs/specification/release.md, Invariants, I6.
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,12 @@ CLOCK_READERS = {
 def modules(*folders: str) -> Iterator[Path]:
     for folder in folders:
         yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+@cache
+def names_in(path: Path) -> list[tuple[int, str]]:
+    """Those of a file, which several tests look at."""
+    return list(names_used(path.read_text()))
 
 
 def names_used(source: str) -> Iterator[tuple[int, str]]:
@@ -61,7 +68,7 @@ def offences(*folders: str, banned: tuple[str, ...], mark: str | None = None) ->
         lines = path.read_text().splitlines()
         found += [
             f"{path.relative_to(ROOT)}:{number} {name}"
-            for number, name in names_used("\n".join(lines))
+            for number, name in names_in(path)
             if is_within(name, *banned) and not (mark and mark in lines[number - 1])
         ]
     return found
