@@ -21,6 +21,7 @@ from hatcast.stream.continual import KINDS
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.release.continual import setting_of
 
 TWO_DAYS: list[Row] = [
     ("2022-01-03", 0, "a", "bus 1", 4),
@@ -235,6 +236,18 @@ def test_keys_are_written_into_a_configuration_whose_comments_stay(tmp_path: Pat
     assert again["settings"]["slots"] == policy.continual.slots
     assert again["best"]["kind"] == policy.continual.kind
     assert again["best"]["keys"] == tomllib.loads(config.read_text())["policy"]["continual"]
+
+
+@pytest.mark.parametrize("criterion", Criterion)
+def test_a_written_policy_runs_the_setting_that_was_compared(tmp_path: Path, criterion: Criterion) -> None:
+    config = tmp_path / "hatcast.toml"
+    config.write_text(render_template(Answers(timezone="America/Chicago")))
+    options = ("--horizon-days", 5, "--max-slots", 4, "--min-separation", 5, "--max-cells", 3, "--by", criterion)
+    found = planned("--config", config, *options, "--write", config)
+    setting = setting_of(load_settings(config).policy)
+    stream = Stream(setting.slots, setting.slots // 5, Participation(4, 5, 3), 1.0, 1e-6, 65.0)
+    compared = {each.kind: each.setting for each in compare(stream, equal_users(setting.slots, 10), criterion)}
+    assert setting == compared[found["best"]["kind"]]
 
 
 # Wrong usage

@@ -14,7 +14,7 @@ from hatcast.agents.research.plan.continual.users import Run, Users, equal_users
 from hatcast.stream.continual import KINDS, Mechanism, Setting
 from hatcast.stream.continual.toeplitz import MAX_SLOTS
 from hatcast.stream.policy.continual_keys import ContinualKind
-from hatcast.stream.policy.continual_table import NOISES
+from hatcast.stream.policy.continual_table import BUFFERS, NOISES
 from hatcast.stream.policy.hybrid_keys import NoiseKind
 
 Floats = NDArray[np.float64]
@@ -97,7 +97,7 @@ class Stream:
     delta: float
     bound: float
 
-    def setting(self, noise: NoiseKind, branching: int | None = None) -> Setting:
+    def setting(self, noise: NoiseKind, branching: int | None = None, buffers: int | None = None) -> Setting:
         """Return the setting of a mechanism with this noise."""
         return Setting(
             slots=self.slots,
@@ -108,6 +108,7 @@ class Stream:
             delta=self.delta / self.participation.max_cells if noise is NoiseKind.GAUSSIAN else 0.0,
             noise=noise,
             branching=branching,
+            buffers=buffers,
         )
 
     @property
@@ -143,7 +144,8 @@ def mechanisms_of(stream: Stream) -> Iterator[tuple[ContinualKind, Mechanism]]:
         for noise in NOISES[kind]:
             if noise is NoiseKind.LAPLACE or stream.delta:
                 branchings = _BRANCHINGS if kind is ContinualKind.KARY else (None,)
-                yield from ((kind, KINDS[kind](stream.setting(noise, branching))) for branching in branchings)
+                buffers = BUFFERS if kind is ContinualKind.BLT else None
+                yield from ((kind, KINDS[kind](stream.setting(noise, branching, buffers))) for branching in branchings)
 
 
 def errors_of(run: Run, users: Users, bound: float) -> Errors:
