@@ -10,6 +10,7 @@ import click
 from hatcast.agents.cli.options import FiniteRange
 from hatcast.agents.cli.recordings import check_recordings
 from hatcast.agents.research.plan.continual.criterion import Criterion
+from hatcast.stream.policy.continual_table import SLOTS_MAX
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import FormatChoice
 
@@ -94,7 +95,7 @@ def continual_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Plan running sums and means over a horizon instead of a tracker: compare the kinds of"
             " [policy.continual].",
         ),
-        click.option("--slots", type=click.IntRange(1, 1_000_000), help="Continual: slots of the horizon."),
+        click.option("--slots", type=click.IntRange(1, SLOTS_MAX), help="Continual: slots of the horizon."),
         click.option(
             "--horizon-days",
             type=click.IntRange(1, 3660),

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from hatcast.agents.research.plan.continual.words import CRITERIA, number
 from hatcast.stream.continual import KINDS
 from hatcast.stream.survey.figures import Histogram, dropped_share, quantile, summarize
 
+_TITLE_WIDTH: Final = 100  # letters
 _DIGITS: Final = 6  # that count
 _QUANTILES: Final = (50, 75, 90, 95, 99, 100)
 
@@ -149,7 +151,7 @@ def plot(plan: ContinualPlan, title: str, path: Path, unit: str) -> None:
     """Plot the error of the running mean against the slot. Raises HatcastError if the file cannot be written."""
     from hatcast.agents.research.figures import open_axes
 
-    with open_axes(path, title) as axes:
+    with open_axes(path, fill(title, _TITLE_WIDTH)) as axes:
         for each in plan.candidates:
             run = run_of(KINDS[each.kind](each.setting), plan.users)
             squares = mean_errors(run, plan.users, plan.stream.bound) ** 2

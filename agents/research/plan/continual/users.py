@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _STRIDE: Final = 64  # slots between two states that are measured
-_MOST_USERS: Final = 100  # of a slot, whose states are measured; they grow in proportion
+_MOST_ENTRIES: Final = 50_000  # of a horizon, of which a state is measured; it grows in proportion to users
 _MILLI: Final = 1000
 
 
@@ -113,13 +113,13 @@ def _advanced(mechanism: Mechanism, entries: Integers, shape: tuple[int, ...]) -
 
 def _memory_with_users(mechanism: Mechanism, users: int) -> int:
     """Return about the bytes of the last state, if the users of 64 slots enter together."""
-    state = b""
-    entries = _rotating(mechanism, min(users, _MOST_USERS))
+    state, measured = b"", min(users, max(1, _MOST_ENTRIES // mechanism.setting.slots))
+    entries = _rotating(mechanism, measured)
     for _, part in groupby(entries.tolist(), lambda entry: entry[1] // _STRIDE):
         of_part = [*part]
         members = _entries(np.unique([user for *_, user in of_part]))
         state = mechanism.advance([Step(state or None, of_part[-1][1], members)], _NoNoise())[0].state
-    return round(len(state) * max(1, users / _MOST_USERS))
+    return round(len(state) * users / measured)
 
 
 def _rotating(mechanism: Mechanism, users: int) -> Integers:
