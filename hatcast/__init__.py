@@ -21,20 +21,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from hatcast.agents.api.batching import batch
-    from hatcast.agents.api.estimating import estimates
+    from hatcast.agents.api.estimating import estimates, running_means
     from hatcast.agents.api.frames import Frame
     from hatcast.agents.api.planning import PlannedLimit, PlannedLimits, plan
     from hatcast.agents.api.planning_continual import PlannedKind, PlannedKinds, plan_continual
     from hatcast.agents.api.policy import Policy
     from hatcast.agents.api.raw import RawMeans, raw_means
     from hatcast.agents.api.reading import read
-    from hatcast.agents.api.records import Answers, BatchReleases, BudgetDays, Estimates, Records, Releases
+    from hatcast.agents.api.records import (
+        Answers,
+        BatchReleases,
+        BudgetDays,
+        Estimates,
+        Records,
+        Releases,
+        RunningMeans,
+    )
     from hatcast.agents.api.warnings import HatcastWarning
     from hatcast.agents.config.settings import Settings, load_settings
     from hatcast.stream.errors import HatcastError
     from hatcast.stream.estimators import ESTIMATORS
     from hatcast.stream.readings.formats import FORMATS, Columns
-    from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord
+    from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord
 
 __all__ = [
     "ESTIMATORS",
@@ -59,6 +67,8 @@ __all__ = [
     "Records",
     "ReleaseRecord",
     "Releases",
+    "RunningMeans",
+    "RunningRecord",
     "Settings",
     "batch",
     "estimates",
@@ -67,24 +77,28 @@ __all__ = [
     "plan_continual",
     "raw_means",
     "read",
+    "running_means",
 ]
 
 _NAMES: Final = {
     "hatcast.agents.api.batching": ("batch",),
-    "hatcast.agents.api.estimating": ("estimates",),
+    "hatcast.agents.api.estimating": ("estimates", "running_means"),
     "hatcast.agents.api.frames": ("Frame",),
     "hatcast.agents.api.planning": ("PlannedLimit", "PlannedLimits", "plan"),
     "hatcast.agents.api.planning_continual": ("PlannedKind", "PlannedKinds", "plan_continual"),
     "hatcast.agents.api.policy": ("Policy",),
     "hatcast.agents.api.raw": ("RawMeans", "raw_means"),
     "hatcast.agents.api.reading": ("read",),
-    "hatcast.agents.api.records": ("Answers", "BatchReleases", "BudgetDays", "Estimates", "Records", "Releases"),
+    "hatcast.agents.api.records": (
+        *("Answers", "BatchReleases", "BudgetDays", "Estimates", "Records", "Releases"),
+        "RunningMeans",
+    ),
     "hatcast.agents.api.warnings": ("HatcastWarning",),
     "hatcast.agents.config.settings": ("Settings", "load_settings"),
     "hatcast.stream.errors": ("HatcastError",),
     "hatcast.stream.estimators": ("ESTIMATORS",),
     "hatcast.stream.readings.formats": ("FORMATS", "Columns"),
-    "hatcast.stream.records": ("BudgetRecord", "EstimateRecord", "QueryRecord", "ReleaseRecord"),
+    "hatcast.stream.records": ("BudgetRecord", "EstimateRecord", "QueryRecord", "ReleaseRecord", "RunningRecord"),
 }
 # Loaded at first use: `hatcast --help` must not wait for numpy.
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names}

@@ -12,7 +12,7 @@ from typing import Any, Final
 import hatcast
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "python.md"
-FUNCTIONS: Final = ("batch", "read", "estimates", "plan", "plan_continual", "raw_means")
+FUNCTIONS: Final = ("batch", "read", "estimates", "running_means", "plan", "plan_continual", "raw_means")
 CLASSES: Final = (
     "Policy",
     "Frame",
@@ -21,6 +21,7 @@ CLASSES: Final = (
     "BatchReleases",
     "Answers",
     "Estimates",
+    "RunningMeans",
     "BudgetDays",
     "PlannedLimits",
     "PlannedLimit",
@@ -39,6 +40,7 @@ ELSEWHERE: Final = {
     "ReleaseRecord": "contracts.md",
     "QueryRecord": "contracts.md",
     "EstimateRecord": "contracts.md",
+    "RunningRecord": "contracts.md",
     "BudgetRecord": "contracts.md",
 }
 """Public names that another page describes."""

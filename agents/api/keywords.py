@@ -89,7 +89,7 @@ class ValueKeywords(TypedDict, total=False):
 
 
 class RunningKeywords(TypedDict, total=False):
-    """Keys of one `[[policy.running]]`: docs/configuration.md."""
+    """Keys of one `[[policy.running]]`: docs/running.md."""
 
     name: Required[str]
     window: Required[Literal["today", "24h", "7d", "same_hour"]]

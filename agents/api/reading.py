@@ -7,15 +7,17 @@ from typing import Final, Literal, overload
 import msgspec
 
 from hatcast.agents.api.record_files import values_of
-from hatcast.agents.api.records import Answers, BudgetDays, Estimates, Releases
+from hatcast.agents.api.records import Answers, BudgetDays, Estimates, Releases, RunningMeans
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.stream.errors import HatcastError, RecordingError, name_fix
 
 Source = str | Path | Settings
-_KINDS: Final[dict[str, type[Releases] | type[Answers] | type[Estimates] | type[BudgetDays]]] = {
+AnyRecords = Releases | Answers | Estimates | RunningMeans | BudgetDays
+_KINDS: Final[dict[str, type[AnyRecords]]] = {
     "releases": Releases,
     "answers": Answers,
     "estimates": Estimates,
+    "running": RunningMeans,
     "budget": BudgetDays,
 }
 
@@ -36,18 +38,20 @@ def read(source: Source, kind: Literal["answers"], *, policy: str | None = None)
 @overload
 def read(source: Source, kind: Literal["estimates"], *, policy: str | None = None) -> Estimates: ...
 @overload
+def read(source: Source, kind: Literal["running"], *, policy: str | None = None) -> RunningMeans: ...
+@overload
 def read(source: Source, kind: Literal["budget"], *, policy: str | None = None) -> BudgetDays: ...
 def read(
     source: Source, kind: str = "releases", *, policy: str | None = None
-) -> Releases | Answers | Estimates | BudgetDays:
+) -> Releases | Answers | Estimates | RunningMeans | BudgetDays:
     """Return published records, each once, from a file or from Kafka, in the order of the file or of the partitions.
 
     Args:
         source: a file of JSON lines, such as the output of `hatcast tail --json` or `hatcast batch --json`; a Parquet
             file or the folder of `hatcast export`; a dump of the topic; a ledger file. Or a topic of Kafka, from its
             start to its present end: a hatcast.toml, or the settings of `load_settings`.
-        kind: `releases`, `answers` to queries over days, `estimates`, or the days of the `budget`; records of other
-            kinds are left out.
+        kind: `releases`, `answers` to queries over days, `estimates`, `running` means, or the days of the `budget`;
+            records of other kinds are left out.
         policy: name of the policy whose records are returned; None: all policies.
 
     Raises:

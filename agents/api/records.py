@@ -1,4 +1,4 @@
-"""Frames of published records: releases, answers to queries over days, and estimates."""
+"""Frames of published records: releases, answers to queries over days, estimates, and running means."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -13,10 +13,12 @@ from hatcast.stream.records import (
     ESTIMATE,
     QUERY,
     RELEASE,
+    RUNNING,
     BudgetRecord,
     EstimateRecord,
     QueryRecord,
     ReleaseRecord,
+    RunningRecord,
 )
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from hatcast.agents.tables.columns import Table
 
-R = TypeVar("R", ReleaseRecord, QueryRecord, EstimateRecord, BudgetRecord)
+R = TypeVar("R", ReleaseRecord, QueryRecord, EstimateRecord, RunningRecord, BudgetRecord)
 
 
 class Records(Frame, Generic[R]):
@@ -35,7 +37,9 @@ class Records(Frame, Generic[R]):
 
     TOPIC: ClassVar[str]
     """Key of the records' topic in `[topics]`"""
-    _DECODER: ClassVar[msgspec.json.Decoder[ReleaseRecord | QueryRecord | EstimateRecord | BudgetRecord]]
+    _DECODER: ClassVar[
+        msgspec.json.Decoder[ReleaseRecord | QueryRecord | EstimateRecord | RunningRecord | BudgetRecord]
+    ]
 
     def __init__(self, values: Iterable[bytes]) -> None:
         self.values: Final = tuple(values)
@@ -102,6 +106,14 @@ class Estimates(Records[EstimateRecord]):
     TOPIC = "estimates"
     SHOWN = ("date", "slot", "cell", "stage", "road", "road_low", "road_high", "mean", "unit")
     _DECODER = ESTIMATE  # type: ignore[assignment]  # as above
+
+
+class RunningMeans(Records[RunningRecord]):
+    """Running means of all cells, which follow from releases."""
+
+    TOPIC = "running"
+    SHOWN = ("name", "date", "slot", "cell", "slots", "mean", "mean_low", "mean_high", "unit")
+    _DECODER = RUNNING  # type: ignore[assignment]  # as above
 
 
 class BudgetDays(Records[BudgetRecord]):

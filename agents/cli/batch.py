@@ -1,6 +1,6 @@
 """`hatcast batch`: fold and release recordings without services."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -22,13 +22,13 @@ from hatcast.agents.batch.run import (
     open_released,
     release_problem,
 )
+from hatcast.agents.cli.batch_inferred import KINDS, check_inferred, infer_from_dump, inferred, tables_of
 from hatcast.agents.cli.batch_tables import ShownRelease, releases_table, show_answers, show_hats, show_outcomes
 from hatcast.agents.cli.files import check_one_output, output_option, write_records
 from hatcast.agents.cli.options import config_option, days_of, json_option
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.recordings.dump_file import DUMP, Dump
-from hatcast.agents.recordings.files import open_recording
+from hatcast.agents.recordings.dump_file import DUMP
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.formats import FormatChoice
 
@@ -52,7 +52,8 @@ from hatcast.stream.readings.formats import FormatChoice
     is_flag=True,
     help="Print hats.estimates as JSON lines: of a `hatcast dump means`, or after --ledger --json.",
 )
-@output_option("what is published (releases, answers, with --estimates estimates)")
+@click.option("--running", is_flag=True, help="In the same way, print the running means of hats.running.")
+@output_option("what is published (releases, answers, with --estimates estimates, with --running running means)")
 @json_option
 def command(
     *,
@@ -79,28 +80,31 @@ def command(
     files of one run: a day without files is missing, so name the files of a whole period together.
 
     With --estimates and a dump of hats.means it prints the records of hats.estimates that follow from it, in the bytes
-    in which workers publish them; with --ledger those of all releases in the ledger, after the releases.
+    in which workers publish them; with --ledger those of all releases in the ledger, after the releases. --running does
+    the same for the running means of the policy, hats.running.
 
     With -o these records are written to a file and not printed. Figures that are not private are never written.
     """
     ledger, days = release["ledger"], release["days"]
-    settings, reports, estimates = load_settings(config), release["reports"], release["estimates"]
+    settings, reports = load_settings(config), release["reports"]
+    inferring = [kind for kind in KINDS if release[kind]]
     output: Path | None = release["output"]
-    _check_output(output, as_json=as_json, publishes=ledger is not None or estimates)
+    _check_output(output, as_json=as_json, publishes=ledger is not None or bool(inferring))
     if contributions and ledger is not None:
         raise click.UsageError("--contributions is not private and --ledger is: choose one")
-    if estimates and ledger is None:
+    check_inferred(inferring, settings.policy)
+    if inferring and ledger is None:
         if feed_format.name != DUMP.name or contributions:
-            raise click.UsageError("--estimates is for a dump of hats.means (--format kafka), or with --ledger")
-        _estimate(files, settings, output)
+            raise click.UsageError(f"--{inferring[0]} is for a dump of hats.means (--format kafka), or with --ledger")
+        infer_from_dump(files, inferring, settings, output)
         return
-    if estimates and not as_json and output is None:
-        raise click.UsageError("--estimates with --ledger prints JSON lines: add --json, or -o FILE")
+    if inferring and not as_json and output is None:
+        raise click.UsageError(f"--{inferring[0]} with --ledger prints JSON lines: add --json, or -o FILE")
     _check_release(settings, ledger, days, reports)
     feed = DUMP if feed_format == FormatChoice(DUMP.name) else checked_format(feed_format, settings.policy, files)
     run = Run(settings, files_input(files, feed), reports, _progress, lambda line: click.echo(line, err=True))
     if ledger is not None:
-        _release(run, ledger, days, _Output(file=output, as_json=as_json, with_estimates=estimates))
+        _release(run, ledger, days, _Output(file=output, as_json=as_json, inferring=inferring))
         return
     if not contributions:
         folded = fold_input(run, RetainNothing())
@@ -147,31 +151,21 @@ def _progress() -> Iterator[StartProgress]:
 def _check_output(output: Path | None, *, as_json: bool, publishes: bool) -> None:
     check_one_output(output, as_json=as_json)
     if output is not None and not publishes:
-        raise click.UsageError("-o writes what is published: add --ledger, or --estimates to a dump of hats.means")
+        raise click.UsageError(
+            "-o writes what is published: add --ledger, or --estimates or --running to a dump of hats.means"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Output:
-    """Output of a run's records: a file, or standard output as JSON or as tables."""
+    """Output of a run's records: a file, or standard output as JSON or as tables.
+
+    inferring   kinds of records that follow from the releases
+    """
 
     file: Path | None
     as_json: bool
-    with_estimates: bool
-
-
-def _estimate(files: tuple[Path, ...], settings: Settings, output: Path | None) -> None:
-    from hatcast.agents.batch.estimates import dumped_values, estimates
-
-    name = ", ".join(map(str, files))
-    with open_recording(files, DUMP) as recording:
-        found = estimates(dumped_values(Dump(recording, name), settings, name), settings.policy)
-        if output is not None:
-            from hatcast.agents.tables.records import ESTIMATES
-
-            write_records(output, ESTIMATES, found)
-            return
-        for line in found:
-            click.echo(line)
+    inferring: Sequence[str]
 
 
 def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Output) -> None:
@@ -182,14 +176,14 @@ def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Outp
     policy = run.settings.policy
     with open_released(run, path, days) as released:
         if output.as_json:
-            for record in _published(released, policy, with_estimates=output.with_estimates):
+            for record in _published(released, policy, inferring=output.inferring):
                 click.echo(record)
             return
         if policy.relation is Relation.REPLACE:  # under add_remove the counts are private
             show_outcomes(released.folded, as_json=False)
         if output.file is not None:
             dates, releases, answers = (
-                _write(released, policy, output.file, with_estimates=output.with_estimates),
+                _write(released, policy, output.file, inferring=output.inferring),
                 [],
                 [],
             )
@@ -209,19 +203,16 @@ def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Outp
     console.print(budget_table(ledger_days))
 
 
-def _published(released: Released, policy: Policy, *, with_estimates: bool) -> Iterator[bytes]:
-    """Yield the records of a run, then the estimates of all releases in its ledger."""
+def _published(released: Released, policy: Policy, *, inferring: Sequence[str]) -> Iterator[bytes]:
+    """Yield the records of a run, then what follows from all releases in its ledger."""
     yield from released.records
-    if with_estimates:
-        from hatcast.agents.batch.estimates import estimates
-
-        yield from estimates(released.ledger.records(), policy)
+    yield from inferred(released.ledger.records, inferring, policy)
 
 
-def _write(released: Released, policy: Policy, path: Path, *, with_estimates: bool) -> set[str]:
+def _write(released: Released, policy: Policy, path: Path, *, inferring: Sequence[str]) -> set[str]:
     """Write the records of a run to a file; return the local dates whose budget they are charged to."""
     from hatcast.agents.tables.columns import layout_of
-    from hatcast.agents.tables.records import ANSWERS, ESTIMATES, RELEASES
+    from hatcast.agents.tables.records import ANSWERS, RELEASES
 
     dates: set[str] = set()
 
@@ -229,8 +220,8 @@ def _write(released: Released, policy: Policy, path: Path, *, with_estimates: bo
         for record in released.records:
             dates.update(msgspec.json.decode(record, type=ShownRelease).dates)
             yield record
-        yield from _published(released, policy, with_estimates=with_estimates)  # the releases are consumed by now
+        yield from _published(released, policy, inferring=inferring)  # the releases are consumed by now
 
-    tables = [RELEASES, *([ANSWERS] if policy.queries else []), *([ESTIMATES] if with_estimates else [])]
+    tables = [RELEASES, *([ANSWERS] if policy.queries else []), *tables_of(inferring)]
     write_records(path, layout_of(tables), noted())
     return dates

@@ -134,7 +134,8 @@ def release_line(release: DisplayedRelease | None) -> Text:
         return Text("a record that is not a release", style="dim")
     dates = f"{release.first_date} to {release.date}" if release.days > 1 else release.date
     line = Text.assemble((release.policy, "blue"), "  ") if release.policy else Text()
-    line.append(f"{dates} {release.slot}-{release.end[11:16]}  ").append(release.cell, "cyan").append("  ")
+    hour = f"until {release.end[11:16]}" if release.running_id else f"{release.slot}-{release.end[11:16]}"
+    line.append(f"{dates} {hour}  ").append(release.cell, "cyan").append("  ")
     if isinstance(release.query, str) and release.query:
         line.append(f"{release.query}  ", style="magenta")
     if release.road is not None:

@@ -1,10 +1,13 @@
-"""Snapshot of the model behind `hats.estimates`, with positions on `hats.means`.    [decisions/0032]
+"""Snapshot of the models behind `hats.estimates` and `hats.running`, with positions on `hats.means`.
+
+    [decisions/0032, decisions/0049]
 
 It saves reading, nothing else: whoever reads `hats.means` from its beginning has the same model. So a snapshot that is
 lost, or older because Redis went back, is never wrong.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -13,14 +16,27 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.stream.tracker.smoother_state import VERSION, SmootherState
 
 
+class StoredRunning(msgspec.Struct, frozen=True, kw_only=True):
+    """Inputs of running means that are stored beside the snapshot.
+
+    days    number of local dates up to the last one that are stored, if they have a slot
+    dates   those that have one, in order
+    """
+
+    days: int
+    dates: Sequence[str]
+
+
 class StoredSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """State at the beginning of a date, and where to read on.
 
     positions   partition of `hats.means` -> offset; all records of the date and of later ones are there or after it
+    running     None in a snapshot of an earlier version
     """
 
     positions: Mapping[int, int]
     state: SmootherState
+    running: StoredRunning | None = None
 
 
 _DECODER = msgspec.msgpack.Decoder(StoredSnapshot)
@@ -32,6 +48,7 @@ class SnapshotStore:
     def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
         self._redis = redis
         self._key = DomainKeys(domain).estimates(name)
+        self._dates_key = DomainKeys(domain).running(name)
 
     async def read(self, policy_id: str) -> StoredSnapshot | None:
         """Return the snapshot; None without one of this policy and this version."""
@@ -45,6 +62,24 @@ class SnapshotStore:
         same = snapshot.state.version == VERSION and snapshot.state.policy_id == policy_id
         return snapshot if same else None
 
-    async def write(self, snapshot: StoredSnapshot) -> None:
-        """Replace the snapshot."""
+    async def read_dates(self, snapshot: StoredSnapshot | None) -> dict[str, bytes]:
+        """Return the inputs of a snapshot's running means, by local date; without those that are not there."""
+        dates = [] if snapshot is None or snapshot.running is None else [*snapshot.running.dates]
+        if not dates:
+            return {}
+        found: Any = await self._redis.hmget(self._dates_key, dates)
+        return {date: state for date, state in zip(dates, found, strict=True) if isinstance(state, bytes)}
+
+    async def write(self, snapshot: StoredSnapshot, dates: Mapping[str, bytes]) -> None:
+        """Replace the snapshot.
+
+        dates   inputs of those of its local dates that are not stored as they are now
+        """
+        # In this order each step leaves a snapshot whose dates are there.
+        for date, state in dates.items():
+            await self._redis.hset(self._dates_key, date, state)
         await self._redis.set(self._key, msgspec.msgpack.encode(snapshot))
+        names: Any = await self._redis.hkeys(self._dates_key)  # bytes, but the types allow text
+        kept = set() if snapshot.running is None else set(snapshot.running.dates)
+        if left := [name for name in names if name.decode() not in kept]:
+            await self._redis.hdel(self._dates_key, *left)

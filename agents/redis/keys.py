@@ -227,6 +227,10 @@ class DomainKeys:
         """String: snapshot of the model behind the estimates of a policy (`hatcast.agents.redis.estimates`)."""
         return f"{self.prefix}estimates:{name}"
 
+    def running(self, name: str) -> str:
+        """Hash: local date -> inputs of a policy's running means (`hatcast.agents.redis.estimates`)."""
+        return f"{self.prefix}running:{name}"
+
     @property
     def dates(self) -> str:
         """Set: local dates with a ledger."""

@@ -16,6 +16,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import EstimateRecord, NormalRecord, ReleaseRecord
 from hatcast.stream.tracker.contributions import Hat
+from hatcast.stream.tracker.day_parts import DayParts, day_parts
 from hatcast.stream.tracker.model import Covariance
 from hatcast.stream.tracker.queried import QueryRecords
 from hatcast.stream.tracker.released import DEVIATIONS, HatKey, Measurement, PlainReleases, Records, hour_of
@@ -206,6 +207,11 @@ class Smoother:
             return []
         self._settled = True
         return [self._estimate("settled", number) for number in range(len(self._day))]
+
+    def day_parts(self) -> DayParts:
+        """Return the estimates of all HATs of the date so far, with the parts of their errors."""
+        records = [each.record for each in self._day]
+        return day_parts(records, [each.hat for each in self._day], self._track, self._covariance)
 
     def _estimate(self, stage: Stage, number: int) -> EstimateRecord:
         """Return the estimate of a HAT of the day."""

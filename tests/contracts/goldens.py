@@ -324,7 +324,9 @@ def goldens() -> dict[str, bytes]:
         message = budget_message(TOPICS, of, DATE, day, spent=spent)
         keep("budget", case, message.key.decode(), message.value, message.headers)
     inferred = [("estimate", case, estimate_message(TOPICS, each, 8)) for case, each in estimates()]
-    inferred += [("running", case, running_message(TOPICS, each, 8)) for case, each in running_means(SPEED, CELL)]
+    inferred += [
+        ("running", case, running_message(TOPICS, each, 8)) for case, each in running_means(SPEED, DELAY, MIXED, CELL)
+    ]
     for name, case, message in inferred:
         keep(name, case, message.key.decode(), message.value, message.headers)
     for case, key, value in clusterings(DEVICES, DATE, NOW_MS):

@@ -1,39 +1,39 @@
 """Golden running means: every window, kind of input, weight and stage."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
+from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.records import NormalRecord, RunningRecord
+from hatcast.stream.policy.running_keys import Running, RunningOf, Window
+from hatcast.stream.records import RunningRecord
+from hatcast.stream.running.inputs import SlotInputs, Weights
+from hatcast.stream.running.records import RecordMaker, Stage
+from hatcast.stream.running.setting import RunningSetting
 
-_END: Final = "2022-01-02T10:00:00+05:30"
-_MEAN: Final = NormalRecord(value=18.12, sd=1.5, interval95=(15.18, 21.06))
+_FIGURES: Final = (18.118, 1.503, 2.946)  # mean, sd, half width
 
 
-def running_means(policy: Policy, cell: str) -> Iterator[tuple[str, RunningRecord]]:
-    """Yield each case with its name."""
-    name = policy.name
+def running_means(policy: Policy, delays: Policy, mixed: Policy, cell: str) -> Iterator[tuple[str, RunningRecord]]:
+    """Yield each case with its name, at 09:00 of 2022-01-02."""
+    slot = Calendar(policy).slot_named("2022-01-02", "09:00")
+    assert slot is not None
+    at = SlotInputs(slot.date, slot.name, slot.start_ms, slot.end_ms, {})
 
-    def record(of: str, window: str, start: str, **fields: Any) -> RunningRecord:
-        given = {"unit": "km/h", "stage": "live", "of": of, "slots": 1, "weights": "readings", "mean": _MEAN, **fields}
-        return RunningRecord(
-            running_id=f"{name}/{window}/2022-01-02T09:00/{cell}",
-            policy=name,
-            policy_id=policy.policy_id,
-            name=window,
-            window=window,  # type: ignore[arg-type]  # one of its names
-            cell=cell,
-            date="2022-01-02",
-            slot="09:00",
-            start=f"{start}T00:00:00+05:30" if window != "24h" else f"{start}T10:00:00+05:30",
-            end=_END,
-            **given,
-        )
+    def maker(window: Window, of: RunningOf, weights: Weights, of_policy: Policy, stage: Stage = "live") -> RecordMaker:
+        setting = replace(RunningSetting.of(of_policy), weights=weights)
+        return RecordMaker(setting, Running(window.value, window, of, 28), at, stage)
 
-    yield "today", record("releases", "today", "2022-01-02")
-    yield "day_users", record("releases", "24h", "2022-01-01", weights="users", slots=11)
-    yield "week_estimates", record("estimates", "7d", "2021-12-26", slots=70)
-    yield "same_hour_settled", record("estimates", "same_hour", "2021-12-06", slots=8, stage="settled")
-    yield "day_slots", record("releases", "24h", "2022-01-01", weights="slots", slots=2)
-    yield "day_value", record("releases", "24h", "2022-01-01", value="delay", unit="s", remainder=True)
-    yield "day_empty", record("releases", "24h", "2022-01-01", slots=0, weights=None, mean=None)
+    releases, estimates = RunningOf.RELEASES, RunningOf.ESTIMATES
+    readings, users, slots = Weights
+    yield "today", maker(Window.TODAY, releases, readings, policy).record(cell, 1, *_FIGURES)
+    yield "day_users", maker(Window.DAY, releases, users, policy).record(cell, 11, *_FIGURES)
+    yield "day_slots", maker(Window.DAY, releases, slots, policy).record(cell, 2, *_FIGURES)
+    yield "day_value", maker(Window.DAY, releases, readings, delays).record(cell, 3, 640.4, 31.2, 61.2)
+    yield "day_empty", maker(Window.DAY, releases, readings, policy).empty(cell)
+    yield "week_estimates", maker(Window.WEEK, estimates, readings, policy).record(cell, 70, *_FIGURES)
+    coarse = min(RunningSetting.of(mixed).value.remainders)
+    yield "week_remainder", maker(Window.WEEK, estimates, readings, mixed).record(coarse, 70, *_FIGURES)
+    settled = maker(Window.SAME_HOUR, estimates, readings, policy, "settled")
+    yield "same_hour_settled", settled.record(cell, 8, *_FIGURES)

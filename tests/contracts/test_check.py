@@ -171,6 +171,7 @@ def test_a_field_a_word_or_a_record_without_a_golden_is_found(folder: Path) -> N
             for what in (
                 "BudgetRecord.total",
                 "BudgetRecord.total_limit",
+                *(f"ContinualRecord.kind={kind}" for kind in ("blt", "kary", "toeplitz", "tree", "withhold_release")),
                 *(f"DeadLetter.{field}" for field in ("offset", "partition", "reason", "reason=bad_record")),
                 "DeadLetter.reason=undecodable",
                 "DeadLetter.topic",

@@ -1,4 +1,4 @@
-"""`hats.estimates` on real services: what workers publish is what `hatcast batch --estimates` prints."""
+"""`hats.estimates` and `hats.running` on real services: workers publish what `hatcast batch` prints."""
 
 import json
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hatcast.stream.records import RUNNING as RUNNING_RECORD
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.hidden import CELLS, SLOTS, open_hidden, stamp_by
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
@@ -17,12 +18,13 @@ from tests.services import KafkaServer, RedisServer
 from tests.services.data import golden, golden_recording
 
 NAME = "capmetro_2017-03-21"
+RUNNING = [{"name": "today", "window": "today"}, {"name": "day", "window": "24h", "of": "estimates"}]
 PRIVACY = {"epsilon": 1.0, "max_hats_per_day": 40, "daily_limit": 105.0, "min_users": 3}
 
 
 @pytest.fixture
 def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    table = merged(golden_table(golden(NAME)), {"policy": {"privacy": PRIVACY, "hours": [0, 10]}})
+    table = merged(golden_table(golden(NAME)), {"policy": {"privacy": PRIVACY, "hours": [0, 10], "running": RUNNING}})
     with open_pipeline(kafka, redis_server, tmp_path, "estimates", table) as made:
         yield made
 
@@ -39,6 +41,22 @@ def computed(pipeline: Pipeline, *arguments: object) -> dict[str, bytes]:
     assert done.code == 0, done.err
     records = [line for line in done.out.splitlines() if '"estimate_id"' in line]
     return {json.loads(line)["estimate_id"]: line.encode() for line in records}
+
+
+def running_means(pipeline: Pipeline) -> dict[str, bytes]:
+    """Key -> the last value on `hats.running`: what compaction leaves."""
+    records = pipeline.kafka.read(pipeline.settings.topics.running)
+    return {(record.key or b"").decode(): record.value or b"" for record in records}
+
+
+def computed_running(pipeline: Pipeline, dump: Path) -> dict[str, bytes]:
+    """The same of `hatcast batch --running`; every record that is on the topic is one of those that it prints."""
+    done = pipeline.hatcast("batch", dump, "--format", "kafka", "--running")
+    assert done.code == 0, done.err
+    lines = [line.encode() for line in done.out.splitlines()]
+    assert {record.value for record in pipeline.kafka.read(pipeline.settings.topics.running)} <= set(lines)
+    read = [RUNNING_RECORD.decode(line) for line in lines]
+    return {f"{each.policy}/{each.name}/{each.cell}": line for each, line in zip(read, lines, strict=True)}
 
 
 def dumped(pipeline: Pipeline, file: str) -> Path:
@@ -60,9 +78,13 @@ def test_workers_publish_what_batch_computes_from_a_dump_of_the_means_also_after
     pipeline.wait(lambda: not feed.running, "end of the replay", second)
     third = pipeline.worker()
     pipeline.wait(pipeline.is_settled, "releases", second, third)
-    expected = computed(pipeline, dumped(pipeline, "means.jsonl"), "--format", "kafka")
+    dump = dumped(pipeline, "means.jsonl")
+    expected = computed(pipeline, dump, "--format", "kafka")
     assert len(expected) > 500
     pipeline.wait(lambda: published(pipeline) == expected, "the same estimates", second, third)
+    running = computed_running(pipeline, dump)
+    assert {key.split("/")[1] for key in running} == {"today", "day"}
+    pipeline.wait(lambda: running_means(pipeline) == running, "the same running means", second, third)
     stages = {json.loads(value)["stage"] for value in expected.values()}
     assert stages == {"predicted", "settled"}  # the last hour ends the date
 
@@ -74,6 +96,11 @@ def test_workers_publish_what_batch_computes_from_a_dump_of_the_means_also_after
     again = pipeline.worker()
     pipeline.wait(lambda: len([*pipeline.kafka.read(pipeline.settings.topics.estimates)]) > before, "estimates", again)
     pipeline.wait(lambda: published(pipeline) == expected, "the same estimates", again)
+    pipeline.wait(lambda: running_means(pipeline) == running, "the same running means", again)
+    pipeline.hatcast("dump", "running", "--output", pipeline.folder / "running.jsonl")
+    lines = pipeline.hatcast("tail", "--running", "--from-beginning", "--max", 5).out.splitlines()
+    assert len(lines) == 5
+    assert all(" km/h " in line and " mean of " in line for line in lines)
 
 
 @pytest.mark.timeout(120)
@@ -127,7 +154,8 @@ def without_estimates() -> None:
 def test_estimates_of_a_tracker_are_settled_with_its_day_also_after_a_kill(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    with open_pipeline(kafka, redis_server, tmp_path, "tracked-estimates", TRACKER_TABLE) as pipeline:
+    table = merged(TRACKER_TABLE, {"policy": {"running": RUNNING}})
+    with open_pipeline(kafka, redis_server, tmp_path, "tracked-estimates", table) as pipeline:
         first = pipeline.worker()
         pipeline.wait_for_partitions(first)
         samples = [sample.record() for sample in traffic(hours=3, vehicles=14, places=4)]
@@ -144,8 +172,12 @@ def test_estimates_of_a_tracker_are_settled_with_its_day_also_after_a_kill(
             second,
             third,
         )
-        expected = computed(pipeline, dumped(pipeline, "means.jsonl"), "--format", "kafka")
+        dump = dumped(pipeline, "means.jsonl")
+        expected = computed(pipeline, dump, "--format", "kafka")
         pipeline.wait(lambda: published(pipeline) == expected, "the same estimates", second, third)
+        running = computed_running(pipeline, dump)
+        pipeline.wait(lambda: running_means(pipeline) == running, "the same running means", second, third)
+        assert {json.loads(value)["stage"] for value in running.values()} == {"settled"}
         # Every HAT with enough users is settled; one without is only predicted.
         stages = [json.loads(value) for value in expected.values()]
         assert {each["stage"] for each in stages if "mean" in each} == {"settled"}

@@ -43,6 +43,7 @@ frame: pl.DataFrame = released.to_polars()
 other: pd.DataFrame = also.answers.to_pandas()
 read: hatcast.Releases = hatcast.read("releases.jsonl")
 stages: list[str] = [estimate.stage for estimate in hatcast.estimates(read, policy)]
+slots: list[int] = [running.slots for running in hatcast.running_means(read, policy)]
 days: hatcast.BudgetDays = hatcast.read(hatcast.load_settings(Path("hatcast.toml")), "budget")
 tracked = hatcast.Policy.from_file("hatcast.toml").epsilon + hatcast.plan("r.jsonl", policy, format="jsonl")[0].share
 pl.DataFrame(released)
@@ -110,7 +111,8 @@ def test_every_public_name_is_loaded_and_described() -> None:
 
 def test_only_a_function_named_raw_returns_private_figures() -> None:
     functions = {name for name in hatcast.__all__ if inspect.isfunction(getattr(hatcast, name))}
-    assert functions == {"batch", "estimates", "load_settings", "plan", "plan_continual", "raw_means", "read"}
+    names = {"batch", "estimates", "load_settings", "plan", "plan_continual", "raw_means", "read", "running_means"}
+    assert functions == names
     assert "Not private" in (inspect.getdoc(hatcast.raw_means) or "")
 
 

@@ -108,6 +108,28 @@ def test_estimates_are_those_that_the_command_prints(tmp_path: Path, released: h
     assert len(hatcast.estimates(released, policy(upper_bound=60.0))) == 0  # another policy's
 
 
+def test_running_means_are_those_that_the_command_prints(tmp_path: Path, released: hatcast.BatchReleases) -> None:
+    config, dump = tmp_path / "hatcast.toml", tmp_path / "means.dump"
+    config.write_text(f'{CONFIG}\n[[policy.running]]\nname = "so-far"\nwindow = "today"\n')
+    dump.write_bytes(dumped(released.values))
+    printed = batch(dump, "--format", "kafka", "--config", config, "--running").stdout_bytes.splitlines()
+    running = policy(running=[{"name": "so-far", "window": "today"}])
+    for source, of in ((released, running), (released, config), (tmp_path / "day.ledger", running)):
+        made = hatcast.running_means(source, of)
+        assert [*made.values] == printed
+        assert {each.name for each in made} == {"so-far"}
+    after = batch(
+        written(tmp_path / "r.jsonl", readings()),
+        *("--format", "jsonl", "--config", config, "--ledger", tmp_path / "day.ledger", "--json", "--running"),
+    )
+    assert after.stdout_bytes.splitlines()[-len(printed) :] == printed
+    with pytest.raises(hatcast.HatcastError, match="has no running means"):
+        hatcast.running_means(released, policy())
+    config.write_text(CONFIG)
+    refused = batch(dump, "--format", "kafka", "--config", config, "--running")
+    assert (refused.exit_code, "write [[policy.running]]" in refused.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("content", "line"),
     [

@@ -1,6 +1,8 @@
 """`hatcast tail`: what a record that is published says on a line."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,6 +24,7 @@ from tests.contracts.continual_goldens import running_sums
 from tests.replayed import policy_of
 from tests.support import Scripted
 
+GOLDENS = Path(__file__).parents[2] / "schemas" / "golden" / "0.1.0"
 CELL = "87608b0d2ffffff"
 SPEED = {"name": "speed", "kind": "mean_speed", "days": 3, "from": "2022-01-01", "epsilon": 0.1, "min_n": 4}
 FAST = {"name": "fast", "kind": "over_speed_limit", "days": 1, "scale": 1.0, "speed_limit": 50.0}
@@ -111,6 +114,20 @@ def test_each_groups_own_mean_is_shown_behind_the_blend_and_below_it_in_a_table(
         ["33.9 km/h", "33.9 km/h", "35.4 km/h"],
         ["33.2 to 34.5", "33.2 to 34.5", "29.0 to 41.7"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("case", "line"),
+    [
+        ("week_estimates", "2022-01-02 until 10:00 87608b0d2ffffff 7d 18.12 km/h 15.17 to 21.06 mean of 70 slots"),
+        ("today", "2022-01-02 until 10:00 87608b0d2ffffff today 18.12 km/h 15.17 to 21.06 mean of 1 slot"),
+        ("day_empty", "2022-01-02 until 10:00 87608b0d2ffffff 24h no slot with a number"),
+    ],
+)
+def test_a_running_mean_has_its_name_and_its_number_of_slots(case: str, line: str) -> None:
+    golden = json.loads((GOLDENS / "running" / f"{case}.json").read_text())
+    shown = release_line(read_release(json.dumps(golden["value"]).encode())).plain
+    assert " ".join(shown.split()) == f"surat-speed {line}"
 
 
 @pytest.mark.parametrize(("name", "word"), [(f"09:00/{CELL}", "released"), ("settlement/00077", "settlement")])

@@ -1,0 +1,117 @@
+"""Inputs of running means: a weight, a number and the parts of its error for each HAT of a slot."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hatcast.stream.policy.estimator_keys import Relation
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.running_keys import RunningOf
+from hatcast.stream.records import ReleaseRecord
+from hatcast.stream.tracker.day_parts import DayParts
+from hatcast.stream.tracker.released import noise_variance
+
+Numbers = NDArray[np.float32]
+_LAPLACE_EXCESS: Final = 3.0  # excess kurtosis of the Laplace distribution
+
+
+class Weights(StrEnum):
+    """Weight of a slot in a mean: a number that the records publish, or 1."""
+
+    READINGS = "readings"
+    USERS = "users"
+    SLOTS = "slots"
+
+    @classmethod
+    def of(cls, policy: Policy) -> "Weights":
+        """Return the weights under a policy: readings or, of blends, users; slots if counts are private."""
+        if policy.relation is Relation.ADD_REMOVE:
+            return cls.SLOTS
+        return cls.READINGS if policy.hybrid is None else cls.USERS
+
+    def weight(self, record: ReleaseRecord) -> int | None:
+        """Return the weight of a HAT; None if its record does not have it."""
+        if self is Weights.READINGS:
+            return None if record.counts is None else record.counts.readings
+        if self is Weights.USERS:
+            return None if record.users is None else record.users.central + record.users.local
+        return 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """Inputs of one slot: N cells, each once. In float32, so that memory is 24 bytes for each.
+
+    cells    int32 [N]  numbers of cells
+    weights  [N]
+    values   [N]  above the policy's lower bound, in its unit
+    common   [N]  standard deviation of the part of the error that a cell's slots share
+    own      [N]  variance of the part that is independent of all other slots
+    fourth   [N]  fourth cumulant of that part: 0 of a normal distribution
+    """
+
+    cells: NDArray[np.int32]
+    weights: Numbers
+    values: Numbers
+    common: Numbers
+    own: Numbers
+    fourth: Numbers
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[float, ...]]) -> Self:
+        """Return the inputs of rows with the fields in their order."""
+        columns = np.array([*rows], np.float64).reshape(-1, 6).T
+        return cls(columns[0].astype(np.int32), *(column.astype(np.float32) for column in columns[1:]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotInputs:
+    """Inputs of one slot, by their kind.
+
+    start_ms, end_ms   ms UTC
+    """
+
+    date: str
+    name: str
+    start_ms: int
+    end_ms: int
+    of: Mapping[RunningOf, Inputs]
+
+
+def release_inputs(
+    records: Iterable[ReleaseRecord], number: Callable[[str], int], weights: Weights, lower: float
+) -> Inputs:
+    """Return the inputs of a slot's releases, each its noisy number before clipping.
+
+    A HAT that is not released has no number, and one that is released without noise depends on no reading: both are
+    left out. number: of a cell. lower: of the value, in its unit.
+    """
+    return Inputs.of(_release_rows(records, number, weights, lower))
+
+
+def _release_rows(
+    records: Iterable[ReleaseRecord], number: Callable[[str], int], weights: Weights, lower: float
+) -> Iterable[tuple[float, ...]]:
+    distinct = {record.release_id: record for record in records}
+    for record in sorted(distinct.values(), key=lambda each: each.cell):
+        variance, weight = noise_variance(record), weights.weight(record)
+        if record.status == "released" and record.raw is not None and variance is not None and weight is not None:
+            # A variance without a scale is that of a normal distribution with the same interval.
+            is_laplace = record.noise is not None and record.noise.scale is not None
+            fourth = _LAPLACE_EXCESS * variance**2 if is_laplace else 0.0
+            yield number(record.cell), weight, record.raw - lower, 0.0, variance, fourth
+
+
+def estimate_inputs(parts: DayParts, number: Callable[[str], int], weights: Weights) -> dict[str, Inputs]:
+    """Return the inputs of a date's estimates, by name of the slot. number: of a cell."""
+    rows: dict[str, list[tuple[float, ...]]] = {}
+    columns = zip(parts.records, parts.means.tolist(), parts.common.tolist(), parts.own.tolist(), strict=True)
+    for record, mean, common, own in columns:
+        weight = weights.weight(record)
+        if weight is not None:
+            rows.setdefault(record.slot, []).append((number(record.cell), weight, mean, common, own, 0.0))
+    return {slot: Inputs.of(found) for slot, found in rows.items()}

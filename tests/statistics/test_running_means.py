@@ -1,0 +1,168 @@
+"""Running means on five days of Capital Metro: intervals cover the mean of all readings of their window.
+
+Four of the days follow each other, the fifth is of another year: windows of 24 hours, 7 days and of the same hour have
+up to 23, 90 and 5 slots. Five days that a model is surprised by are few, so a coverage is one number for each window.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import pytest
+
+from hatcast.agents.research.days import RecordedDay, RecordedSlot
+from hatcast.agents.research.evaluate.days.replay import TrackerDesign
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.policy.running_keys import Running, RunningOf, Window
+from hatcast.stream.policy.tracker_keys import Objective
+from hatcast.stream.records import CountsRecord, ReleaseRecord
+from hatcast.stream.running.running import RunningMeans
+from hatcast.stream.running.setting import RunningSetting
+from hatcast.stream.tracker.day_parts import DayParts, day_parts
+from hatcast.stream.tracker.slots import ReleasedSlot, SlotKey
+from hatcast.stream.tracker.tracker import Tracker
+from tests.statistics.test_tracker_accuracy import POLICY, days
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "running.md"
+LIMIT: Final = 10
+RUNS: Final = 2
+COVERAGE: Final = (0.93, 1.0)
+WINDOWS: Final = {Window.TODAY: 1, Window.DAY: 3, Window.WEEK: 9, Window.SAME_HOUR: 28}
+RUNNING: Final = tuple(Running(window.value, window, RunningOf.ESTIMATES, reach) for window, reach in WINDOWS.items())
+
+
+def records_of(slot: RecordedSlot, calendar: Calendar) -> list[ReleaseRecord]:
+    """Records of a slot's HATs, with the fields that running means read."""
+    date, name = slot.key.split("/")
+    place = calendar.slot_named(date, name)
+    assert place is not None
+    start, end = (calendar.local(at).isoformat() for at in (place.start_ms, place.end_ms))
+    return [
+        ReleaseRecord(
+            release_id=f"{POLICY.name}/{date}T{name}/{hat.cell}",
+            policy_id=POLICY.policy_id,
+            status="deferred",
+            cell=hat.cell,
+            date=date,
+            slot=name,
+            start=start,
+            end=end,
+            counts=CountsRecord(users=len(hat.counts), readings=int(hat.counts.sum()), squares=0.0),
+            estimator="tracker",
+            epsilon=0.0,
+            relation="replace",
+            released_at="",
+        )
+        for hat in slot.hats
+    ]
+
+
+def replay(recorded: Sequence[RecordedDay]) -> Iterator[tuple[ReleasedSlot, list[DayParts]]]:
+    """Yield each slot and settlement, with the estimates of the date so far in each run."""
+    upper_bound = POLICY.upper_bound / 1000
+    tracker = Tracker(TrackerDesign(0.3, Objective.CELLS).keys(LIMIT, upper_bound), upper_bound, RUNS)
+    calendar, noise = Calendar(POLICY), SystemNoise()
+
+    def learn(queries: Iterator[object]) -> None:
+        for query in queries:
+            for track in tracker.tracks:
+                track.learn(query, track.draw(query, tracker.values, noise))  # type: ignore[arg-type]  # a Query
+
+    def parts(records: Sequence[ReleaseRecord]) -> list[DayParts]:
+        schedule = tracker.schedule
+        return [day_parts(records, schedule.day.hats, track, schedule.covariance) for track in tracker.tracks]
+
+    for day in recorded:
+        tracker.begin_day()
+        of_day: list[ReleaseRecord] = []
+        for slot in day.slots:
+            learn(tracker.close_slot(slot.start_ms, slot.hour, slot.hats))
+            records = records_of(slot, calendar)
+            of_day += records
+            key = SlotKey(day.date, is_settlement=False, start_ms=slot.start_ms)
+            yield ReleasedSlot(key, records), parts(of_day)
+        learn(tracker.settle())
+        yield ReleasedSlot(SlotKey(day.date, is_settlement=True, start_ms=0), of_day), parts(of_day)
+
+
+def exact(parts: DayParts, truth: dict[tuple[str, str], float]) -> DayParts:
+    """The same HATs with their true means."""
+    means = np.array([truth[f"{each.date}/{each.slot}", each.cell] for each in parts.records])
+    return replace(parts, means=means)
+
+
+def uncorrelated(parts: DayParts) -> DayParts:
+    """The same estimates, as if the whole error of each were independent of all others."""
+    return replace(parts, common=np.zeros_like(parts.common), own=parts.own + parts.common**2)
+
+
+class Measured(NamedTuple):
+    """Coverage, mean half width and mean absolute error, of all live and settled running means of a window."""
+
+    coverage: float
+    half_width: float
+    error: float
+
+
+@cache
+def measured() -> dict[tuple[str, bool], Measured]:
+    """Window and whether errors are taken as uncorrelated -> what was measured."""
+    truth = {
+        (slot.key, hat.cell): hat.sums.sum() / hat.counts.sum() / 1000
+        for day in days()
+        for slot in day.slots
+        for hat in slot.hats
+    }
+    setting = RunningSetting.of(replace(POLICY, running=RUNNING))
+    true, made = RunningMeans(setting), {(run, naive): RunningMeans(setting) for run in range(RUNS) for naive in (0, 1)}
+    found: dict[tuple[str, bool], list[tuple[float, float, float]]] = defaultdict(list)
+    for slot, runs in replay(days()):
+        expected = {each.running_id: each.mean for each in true.add(slot, exact(runs[0], truth))}
+        cells = {each.cell for each in slot.records}
+        for (run, naive), running in made.items():
+            for each in running.add(slot, uncorrelated(runs[run]) if naive else runs[run]):
+                mean = expected[each.running_id]
+                if each.mean is None or mean is None or each.cell not in cells:
+                    continue
+                low, high = each.mean.interval95
+                row = low <= mean.value <= high, 1.96 * each.mean.sd, abs(each.mean.value - mean.value)
+                found[each.name, bool(naive)].append(row)
+    return {name: Measured(*np.array(rows, np.float64).mean(axis=0).tolist()) for name, rows in found.items()}
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("window", WINDOWS)
+def test_intervals_of_running_means_cover_95_percent_of_the_means_of_all_readings(window: Window) -> None:
+    assert COVERAGE[0] <= measured()[window.value, False].coverage <= COVERAGE[1]
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("window", [Window.DAY, Window.WEEK])
+def test_without_the_correlation_of_a_cells_estimates_intervals_are_too_narrow(window: Window) -> None:
+    assert measured()[window.value, True].coverage < COVERAGE[0]
+
+
+@pytest.mark.timeout(400)
+def test_a_mean_over_24_hours_is_known_better_than_the_mean_of_one_hour() -> None:
+    """One slot of the same hour is most often one estimate."""
+    of_hours, of_a_day = measured()[Window.SAME_HOUR.value, False], measured()[Window.DAY.value, False]
+    assert of_a_day.half_width < 0.8 * of_hours.half_width
+    assert of_a_day.error < 0.8 * of_hours.error
+
+
+@pytest.mark.timeout(400)
+def test_the_page_shows_the_figures_that_are_measured() -> None:
+    rows = re.findall(r"\| `(\w+)` \| ([\d.]+) \| (\d+) % \| ([\d.]+) \|", PAGE.read_text())
+    shown = {window: [float(each) for each in row] for window, *row in reversed(rows)}  # the first table rows last
+    for window in WINDOWS:
+        half_width, coverage, error = shown[window.value]
+        found = measured()[window.value, False]
+        assert found.half_width == pytest.approx(half_width, rel=0.08)
+        assert found.coverage == pytest.approx(coverage / 100, abs=0.025)
+        assert found.error == pytest.approx(error, rel=0.1)
