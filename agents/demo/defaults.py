@@ -95,7 +95,7 @@ def demo_settings(
 
 
 def demo_policy(feed_format: str | None) -> dict[str, Any]:
-    """Return the default [policy]: a tracker, for all hours of the day.
+    """Return the default [policy]: a tracker, for all hours of the day, with running means.
 
     The synthetic city has larger hexagons than a recording: 300 buses are few for a city.
     """
@@ -108,6 +108,7 @@ def demo_policy(feed_format: str | None) -> dict[str, Any]:
         "hours": [0, 24],
         "privacy": {"daily_limit": 5.0},
         "estimator": {"name": "tracker"},
+        "running": [{"name": "today", "window": "today"}, {"name": "24h", "window": "24h"}],
     }
 
 

@@ -38,6 +38,20 @@ def test_estimates_are_on_the_demos_map_without_a_choice(demo: Demo, open_page: 
     assert shown == estimates.keys()
 
 
+def test_a_running_mean_is_on_the_demos_map(demo: Demo, open_page: OpenPage) -> None:
+    wait_for(lambda: bool(values_of(demo.get("/api/v1/running"))["running"]), demo)
+    page = open_page(demo.url, bodies=demo.bodies)
+    page.get_by_label("Hours", exact=True).select_option("Today so far")
+    expect(page.locator("#legend-title")).to_have_text("Mean speed: today so far, km/h")
+    path = page.locator("path.cell:not([data-mean=''])").first
+    expect(path).to_be_attached()
+    cells = {each["cell"] for each in values_of(demo.get("/api/v1/running?name=today"))["running"] if "mean" in each}
+    assert path.get_attribute("data-cell") in cells
+    path.click()
+    expect(page.locator("#cell-running tbody tr")).to_contain_text(["Today so far", "The last 24 hours"])
+    picture(page, "demo_running")
+
+
 def test_the_legend_has_no_scale_before_there_is_data(demo: Demo, browser: Browser) -> None:
     with browser.new_page() as page:
         page.route("**/api/**", lambda route: route.abort())

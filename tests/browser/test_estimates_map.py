@@ -196,7 +196,7 @@ def test_a_running_mean_has_its_colours_card_table_and_link(estimated_day: Day, 
     expect(page.locator("#timeline")).to_be_hidden()  # there is the newest alone
     mine = [each for each in map(values_of, running_means()) if each["cell"] == SURPRISED]
     expect(page.locator("#cell-mean")).to_have_text(mine[0]["mean"]["value"])
-    expect(page.locator("#cell-hours")).to_contain_text("9 hours with an estimate")
+    expect(page.locator("#cell-hours")).to_contain_text("9 hours are in it; all count alike")
     wanted = [[each["mean"]["value"], " to ".join(each["mean"]["interval95"]), each["slots"]] for each in mine]
     rows = page.locator("#cell-running tbody tr")
     assert [row.locator("td").all_inner_texts() for row in rows.all()] == wanted

@@ -22,8 +22,8 @@ PLAIN = {
 
 
 def state(*files: str, **policy_tables: Any) -> State:
-    """Of a policy with plain releases; with {} as tables, of the demo's own, a tracker."""
-    table = demo_policy(None) | (policy_tables or PLAIN)
+    """Of a policy with plain releases; with its name as tables, of the demo's own, a tracker."""
+    table = demo_policy(None) | {"running": []} | (policy_tables or PLAIN)
     policy = parse_settings({"policy": table}, Path(), {}).policy
     began = Began(records=None, first_ms=1_700_000_000_000, last_ms=None, speedup=600.0)
     origin = Origin(tuple(map(Path, files)), FormatChoice("jsonl") if files else None)
@@ -37,11 +37,8 @@ def released(slot: str, cell: str = "8642d9d6fffffff", mean: float = 21.3, scale
     )
 
 
-RUNNING = [{"name": "today", "window": "today"}, {"name": "24h", "window": "24h"}]
-
-
 def tracked() -> State:
-    return state(name="demo", running=RUNNING)
+    return state(running=demo_policy(None)["running"])
 
 
 def estimated(slot: str, cell: str = "8642d9d6fffffff", stage: Any = "live", half: float = 5.6) -> Estimated:

@@ -7,13 +7,13 @@ import { WHY, dayOf } from "./texts.js";
 import { intervalOf, spanOf, stateOf, valueOf } from "./values.js";
 
 const WEIGHTS = {
-  readings: "each hour counts by its readings",
-  users: "each hour counts by its buses",
-  slots: "each hour counts alike",
+  readings: "each counts by its readings",
+  users: "each counts by its buses",
+  slots: "all count alike",
 };
 const MEANINGS = {
-  estimates: "In 95 of 100 cases the mean of these hours is in this interval. It covers the noise of the releases, which buses happened to pass, and what the model leaves open.",
-  releases: "The interval covers the noise of the releases in 95 of 100 cases. It does not cover clipping or which readings were there.",
+  estimates: "In 95 of 100 cases the mean of all readings of these hours is in this interval, by the model behind the estimates.",
+  releases: "The interval covers the noise of the releases in 95 of 100 cases. It does not cover clipping, or readings beyond the limit of a bus and day.",
 };
 
 // The figure of a running mean, and the hours that it is of. range: of the colours
@@ -63,8 +63,8 @@ function wideness(record, range) {
   return (high - low) / 2 <= limit ? null : element("p", { class: "surprise", id: "cell-wide" }, `A wide interval, more than ±${limit} ${record.unit}: this mean alone tells little.`);
 }
 
-function hoursOf({ slots, of, weights }) {
-  const hours = `${slots} ${Number(slots) === 1 ? "hour" : "hours"} with ${of === "estimates" ? "an estimate" : "a mean"}`;
+function hoursOf({ slots, weights }) {
+  const hours = `${slots} ${Number(slots) === 1 ? "hour is" : "hours are"} in it`;
   return weights === undefined ? hours : `${hours}; ${WEIGHTS[weights] ?? weights}`;
 }
 
