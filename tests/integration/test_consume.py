@@ -39,6 +39,9 @@ from tools.schemas.golden import Golden
 PAGE: Final = (ROOT / "docs" / "consume.md").read_text()
 ELSEWHERE: Final = ("clusters",)  # test_cluster_live.py
 SENT: Final = tuple(name for name, record in RECORDS.items() if record.event_id is not None and name not in ELSEWHERE)
+RUNNING: Final = {
+    "running": [{"name": "today", "window": "today"}, {"name": "week", "window": "7d", "of": "estimates"}]
+}
 GHOST: Final = "ghost"  # in what was sent and aborted
 _LOGGED: Final = re.compile(r"^\[[^]]*\] \[\d+\] \[WARNING\] ")  # what Faust puts before a printed line
 
@@ -49,7 +52,7 @@ def topic_of(pipeline: Pipeline, name: str) -> str:
 
 
 async def publish(pipeline: Pipeline) -> None:
-    """Releases, answers and budget of three days, their estimates, and two dead letters."""
+    """Releases, answers and budget of three days, their estimates and running means, and two dead letters."""
     producer = AIOKafkaProducer(bootstrap_servers=pipeline.kafka.bootstrap_servers)
     await producer.start()
     try:
@@ -105,7 +108,7 @@ def published(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pipeline]:
     with open_pipeline(
-        kafka, redis_server, tmp_path_factory.mktemp("consume"), "consume", {"policy": POLICY}
+        kafka, redis_server, tmp_path_factory.mktemp("consume"), "consume", {"policy": POLICY | RUNNING}
     ) as opened:
         ensure_topics(opened.settings)
         asyncio.run(publish(opened))
