@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.horizon_packing import pack_horizon, pack_places, unpack_horizon
-from hatcast.stream.fold.horizons import SlotIndex, horizon_of
+from hatcast.stream.fold.horizons import SlotIndex
 from hatcast.stream.fold.open_slots import Day, UserOfDay, UserOfHorizon
 from hatcast.stream.fold.packing import pack_day, unpack_day
 from hatcast.stream.fold.users import EarlierRuns
@@ -154,7 +154,10 @@ class HorizonLimit:
 
     def add_earlier(self, day: Day, runs: EarlierRuns) -> None:
         """See UserLimit."""
-        for (slot, cell), users in runs.members(horizon_of(self._keys, day.date).dates).items():
+        horizon = self._keys.horizon_of(day.date)
+        if horizon is None:
+            return  # no run counts a reading of this date
+        for (slot, cell), users in runs.members(horizon.dates).items():
             for pseudonym in users:
                 user = day.users.get(pseudonym) or self.new_user(pseudonym, day)
                 self._enter(user, cell, self._number(*slot.split("/")))

@@ -1,6 +1,7 @@
 """`hatcast batch --ledger` with running sums: each slot once, runs that continue each other, and horizons that end."""
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,16 @@ def test_a_horizon_begins_anew_after_the_last_one_and_few_values_are_suppressed(
     assert sums(records) == [("released", 12, 360.0), ("suppressed", 7, None), ("released", 19, 570.0)]
     assert [each["running"]["horizon"] for each in records] == ["2021-12-27", "2022-01-03", "2022-01-03"]
     assert [each["running"]["last_date"] for each in records] == ["2022-01-02", "2022-01-09", "2022-01-09"]
+
+
+def test_dates_before_the_first_horizon_and_after_the_last_are_left_out(tmp_path: Path) -> None:
+    monday = datetime.fromtimestamp(MONDAY / 1000, UTC).date().isoformat()
+    config = written(tmp_path, "stopped", f'{CONFIG}at_end = "stop"\nfrom = "{monday}"\n')
+    for at, expected in ((SUNDAY, []), (MONDAY, [monday]), (MONDAY + 7 * DAY, [])):
+        ride = rides(tmp_path / f"at{at}", at)
+        done = batch(ride, "--format", "jsonl", "--config", config, "--ledger", tmp_path / "ledger", "--json")
+        assert ([each["date"] for each in releases(done)], done.exit_code) == (expected, 0)
+        assert ("12 are outside_dates" in done.stderr) == (not expected)
 
 
 def test_a_horizon_without_room_is_exhausted_to_its_end_also_on_days_with_room(tmp_path: Path, config: Path) -> None:
