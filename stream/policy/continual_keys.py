@@ -5,10 +5,12 @@ epsilon is for the whole horizon. So the sensitivity depends on the number of sl
 on the number of its cells: both are declared here and enforced by the fold (docs/specification/fold.md).
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -100,3 +102,11 @@ class ContinualKeys:
             **({} if self.first == FIRST_MONDAY else {"from": self.first.isoformat()}),
             **{key: value for key, value in own.items() if value is not None},
         }
+
+
+def delta_of_cell(delta: float, max_cells: int) -> float:
+    """Return the largest delta of one cell with which those of `max_cells` cells sum to at most `delta`."""
+    cell = delta / max_cells
+    while Fraction(cell) * max_cells > Fraction(delta):
+        cell = math.nextafter(cell, 0)
+    return cell

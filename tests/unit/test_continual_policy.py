@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import date
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from hatcast.stream.fold.horizons import SlotIndex, horizon_name, horizon_of
 from hatcast.stream.policy.continual_keys import AtEnd, ContinualKind
 from hatcast.stream.policy.policy import NoiseKind, Policy, read_policy
 from hatcast.stream.queries import RUNNING_SUMS, reservations
+from hatcast.stream.release.continual import setting_of
 from hatcast.stream.units import NANO
 
 CONTINUAL: dict[str, Any] = {"kind": "toeplitz", "horizon_days": 7, "max_slots": 14, "max_cells": 20}
@@ -245,3 +247,12 @@ def test_each_date_of_a_horizon_reserves_its_whole_cost_and_no_date_after_the_la
     cost = {RUNNING_SUMS: Reserved(20, NANO, is_required=True)}
     assert [reservations(made, day) for day in ("2022-01-03", "2022-01-09")] == [cost, cost]
     assert [reservations(made, day) for day in ("2022-01-02", "2022-01-10")] == [{}, {}]
+
+
+def test_the_deltas_of_all_cells_of_a_user_are_at_most_the_policy_s() -> None:
+    assert Fraction(1e-6 / 9) * 9 > Fraction(1e-6), "the nearest float is too large"
+    for cells in (1, 9, 13, 20):
+        made = policy({"max_cells": cells}, privacy={"delta": 1e-6})
+        delta = setting_of(made).delta
+        assert Fraction(delta) * cells <= Fraction(1e-6)
+        assert delta == pytest.approx(1e-6 / cells, rel=1e-15)
