@@ -165,7 +165,7 @@ def line(release: Published, policy: Policy) -> str:
     if release.mean is not None:
         return f"{start}{mean(release, '+-'):>12} km/h{groups(release)}{since(release, policy)}"
     if release.status == "suppressed":
-        return f"{start}suppressed: fewer than {policy.min_users} buses"
+        return f"{start}suppressed: fewer than {policy.min_users} {'buses' if policy.continual is None else 'values'}"
     return f"{start}{_WITHOUT_MEAN.get(release.status, release.status)}"
 
 

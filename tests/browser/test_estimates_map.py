@@ -248,6 +248,7 @@ def test_a_continual_policy_shows_its_horizon_and_is_no_mean_of_an_hour(
     )
     expect(page.locator("#cell-sums")).to_contain_text("1100.0 (1040.0 to 1160.0) km/h")
     expect(page.locator("#cell .chart polygon.band")).to_have_count(2)  # a new horizon begins anew
+    expect(page.locator("#legend")).to_contain_text("suppressed: too few values")
     expect(page.locator("#spans")).to_be_hidden()
     expect(page.locator("#budget-words")).to_have_text("All running means of a horizon may cost a bus 20.")
     page.locator("#slot").focus()

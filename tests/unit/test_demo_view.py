@@ -147,6 +147,8 @@ def test_a_mean_of_a_horizon_is_labelled_and_one_that_its_noise_hides_too() -> N
     start, since = "2026-10-22 09:00  8642d9d6fffffff ", " km/h  running mean since 2026-10-19"
     assert texts.line(known, shown.policy) == f"{start}  21.3 +- 2.7{since}"
     assert texts.line(hidden, shown.policy) == f"{start} 21.3 +- 43.7{since}; the noise covers all speeds"
+    few = msgspec.structs.replace(known, status="suppressed", mean=None)
+    assert texts.line(few, shown.policy) == f"{start} suppressed: fewer than 10 values"
     shown.add(known)
     assert any("running mean km/h" in line for line in drawn(shown, 80, 24))
 

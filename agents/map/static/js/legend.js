@@ -13,6 +13,7 @@ const STATES = [
   ["deferred", "no query of its own: see its estimate"],
   [null, "nothing published for this hour"],
 ];
+const FEW_VALUES = ["suppressed", "suppressed: too few values"]; // of a running sum, in which a vehicle has several
 const EMPTY = "The colours and what they mean come with the first hour.";
 const NO_MEAN = [null, "no mean in these hours"]; // of a running mean
 const FAINTER = ["more noise", "less certain"]; // the interval of a release covers the noise alone
@@ -61,7 +62,8 @@ function titleOf(kind, window, value) {
 function statesOf(kind, layer) {
   if (kind === "estimates") return stages();
   if (kind === "running") return [swatch(NO_MEAN)];
-  return STATES.filter(([hatch]) => hatch !== "deferred" || layer.hasDeferred).map(swatch);
+  const states = kind === "continual" ? [FEW_VALUES, ...STATES.slice(1)] : STATES;
+  return states.filter(([hatch]) => hatch !== "deferred" || layer.hasDeferred).map(swatch);
 }
 
 // The same colour in each opacity, and its meaning in one line.

@@ -6,6 +6,8 @@ import { horizonWords, inOrder, windowHours, windowPhrase, windowWords } from ".
 import { WHY, dayOf } from "./texts.js";
 import { intervalOf, spanOf, stateOf, valueOf } from "./values.js";
 
+const FEW_VALUES = "Too few values since the horizon's start, so their mean is not published.";
+
 const WEIGHTS = {
   readings: "each counts by its readings",
   users: "each counts by its buses",
@@ -35,7 +37,7 @@ export function ofContinual(release, range) {
   const { running, unit, value } = release;
   const what = `mean ${value ?? "speed"} of all hours since the horizon's start, not of one hour`;
   const figure = valueOf(release) === null
-    ? [element("p", { class: "figure" }, element("strong", {}, stateOf(release))), element("p", {}, WHY[release.status] ?? "")]
+    ? [element("p", { class: "figure" }, element("strong", {}, stateOf(release))), element("p", {}, release.status === "suppressed" ? FEW_VALUES : (WHY[release.status] ?? ""))]
     : [element("p", { class: "figure" }, element("strong", { id: "cell-mean" }, release.mean), ` ${unit}, ${what}`), element("p", {}, "Noise, 95 %: ", element("span", { class: "numbers", id: "cell-interval" }, spanOf(release)))];
   const total = Number((Number(release.epsilon) * Number(running.max_cells)).toPrecision(6));
   const rows = [
