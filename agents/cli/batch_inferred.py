@@ -55,7 +55,12 @@ def infer_from_dump(files: Sequence[Path], kinds: Sequence[str], settings: Setti
 
 
 def check_inferred(kinds: Sequence[str], policy: Policy) -> None:
-    """Raise UsageError if the policy has no running means to infer."""
+    """Raise UsageError if the policy has no running means to infer, or releases them."""
+    if RUNNING in kinds and policy.continual is not None:
+        raise click.UsageError(
+            "--running is for other policies: the releases of [policy.continual] are running means already, so read"
+            " them without it"
+        )
     if RUNNING in kinds and not policy.running:
         raise click.UsageError(
             '--running needs a running mean in the policy: write [[policy.running]] with name = "today" and'

@@ -243,7 +243,7 @@ def _at_end(text: str) -> AtEnd:
 
 def _first(given: PolicyTable, table: ContinualTable) -> date:
     """Return the first date of the first horizon: `from`, or by default that of the policy."""
-    text = table.from_date or given.from_date
+    text = given.from_date if table.from_date is None else table.from_date
     if text is None:
         if table.at_end == AtEnd.STOP:
             raise SettingError(

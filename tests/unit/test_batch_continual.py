@@ -185,3 +185,10 @@ def test_the_table_says_since_when_its_means_are(tmp_path: Path, config: Path) -
     file = rides(tmp_path / "file", MONDAY)
     done = batch(file, "--format", "jsonl", "--config", config, "--ledger", tmp_path / "ledger")
     assert "private running means by place, since 2022-01-03" in done.stdout
+
+
+def test_running_means_of_running_sums_are_refused(tmp_path: Path, config: Path) -> None:
+    day = rides(tmp_path / "day.jsonl", *HOURS)
+    refused = batch(day, "--format", "jsonl", "--config", config, "--ledger", tmp_path / "l", "--json", "--running")
+    assert refused.exit_code == 2
+    assert "the releases of [policy.continual] are running means already" in refused.stderr

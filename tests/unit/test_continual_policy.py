@@ -156,6 +156,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"at_end": "renewed"}, {}, "policy.continual.at_end: 'renewed' is unknown; did you mean renew?"),
     ({"at_end": "stop"}, {}, 'policy.continual.from: is missing, and at_end = "stop" requires it'),
     ({"from": "1970-01-04"}, {}, "policy.continual.from: '1970-01-04' is too early; use 1970-01-05 or later"),
+    ({"from": ""}, {}, "policy.continual.from: '' is not a date; use a local date"),
     ({"from": "January"}, {}, "policy.continual.from: 'January' is not a date; use a local date"),
     (
         {"from": "2022-01-01"},

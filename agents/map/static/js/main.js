@@ -22,7 +22,7 @@ import { dayOf, hoursOf } from "./texts.js";
 
 const ANNOUNCE_MS = 60_000; // announce a new hour to screen readers at most once a minute
 
-const LINKS = { "open-estimates": "estimates", "open-releases": "latest", "open-running": "running" };
+const LINKS = { "open-estimates": "estimates", "open-releases": "latest", "open-running": "running", "open-continual": "continual" };
 
 const wanted = readAddress(location.search);
 const model = new Model(wanted.show, wanted.window);
