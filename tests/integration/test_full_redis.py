@@ -126,6 +126,7 @@ async def _refuse_each(url: str) -> None:
         }
         reads = {
             "load",
+            "read_horizon",
             "read_recovery",
             "list_retained",
             "load_retained",
@@ -136,7 +137,7 @@ async def _refuse_each(url: str) -> None:
             "sweep",
             "unreserve",
         }  # `delete`, `delete_retained`, `shrink`, `sweep` and `unreserve` make room
-        shared = {"amounts", "booking", "deciding", "staging"}
+        shared = {"amounts", "booking", "deciding", "horizons", "staging"}
         assert writes.keys() | reads | shared == {path.stem for path in (ROOT / "agents" / "redis").glob("*.lua")}
         for name, write in writes.items():
             before = await _everything(redis)

@@ -61,7 +61,7 @@ def changed(pipeline: Pipeline, **tables: object) -> Settings:
 
 
 def test_missing_topics_are_made_as_the_contract_says(pipeline: Pipeline, kafka: KafkaServer) -> None:
-    assert ensure_topics(pipeline.settings) == 9
+    assert ensure_topics(pipeline.settings) == 8
     topics = pipeline.settings.topics
     assert described(kafka, topics.telemetry) == {
         "message.timestamp.type": "CreateTime",
@@ -270,7 +270,7 @@ def test_what_breaks_no_promise_is_only_warned_of(
 
 def test_looking_at_topics_makes_none(pipeline: Pipeline, kafka: KafkaServer) -> None:
     report = check_topics(pipeline.settings)
-    assert len(report.missing) == 7
+    assert len(report.missing) == 8
     assert not any(topic.startswith(pipeline.name) for topic in kafka.topics())
 
 
