@@ -41,7 +41,7 @@ class Changes:
     """Events of one batch of records."""
 
     def __init__(self, feed: "Feed") -> None:
-        """Nothing is published while the topics are read to their end, before viewers are admitted."""
+        """Collect events; publish none before the topics are read to their end, when viewers are admitted."""
         self._stored = feed.stored
         self._releases = feed.histories[Kind.RELEASES]
         self._answers = feed.answers

@@ -16,7 +16,7 @@ from hatcast.agents.redis.scripts import Argument, Script
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """What a commit does to the horizon of its record.
+    """Change of a horizon by the commit of a record.
 
     horizon   first local date
     before    the state that `after` was drawn from; None: there was none. The commit compares it

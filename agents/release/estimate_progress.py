@@ -67,7 +67,7 @@ class EstimateProgress:
         return list(takewhile(is_complete, sorted(self.waiting)))
 
     def take(self, key: SlotKey, partitions: int) -> list[Message]:
-        """Take a slot or settlement and return what is sent. Takes seconds of computing for 10,000 cells.
+        """Add a slot or settlement to the model; return its messages. Takes seconds of computing for 10,000 cells.
 
         partitions   of `hats.estimates` and of `hats.running`
         """
@@ -95,7 +95,7 @@ class EstimateProgress:
         return StoredSnapshot(positions=self._positions, state=self._smoother.snapshot, running=running), new
 
     def _restored(self, stored: StoredSnapshot | None, dates: Mapping[str, bytes]) -> RunningMeans | None:
-        """Return the running means at the beginning of the snapshot's date; None if what is stored is not enough."""
+        """Return the running means at the beginning of the snapshot's date; None if a needed date is not stored."""
         setting = self._running_setting
         if stored is None or not setting.means:
             return RunningMeans(setting)

@@ -126,6 +126,6 @@ class Gauges:
 
 
 def reserved_up_front(summary: DaySummary) -> int:
-    """Return what a day's first commit has reserved for all of a tracker's day or of a horizon, in 1e-9."""
+    """Return the reservation of a day's first commit for a tracker or a horizon, in 1e-9 epsilon."""
     reserved = (summary.queries.get(name) for name in (TRACKER_QUERIES, RUNNING_SUMS))
     return sum(each.amount for each in reserved if each is not None)

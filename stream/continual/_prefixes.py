@@ -45,7 +45,7 @@ def distances(digits: Digits, setting: Setting) -> Distances:
 
 
 class Plan(NamedTuple):
-    """How the noises of one prefix follow from those of an earlier one.
+    """Steps from the noises of one prefix to those of a later one.
 
     kept_from, kept_to  int64 [K]: places of the nodes of both, in the earlier and in the later prefix
     drawn_to            int64 [D]: places of the nodes that have no noise yet, in the later prefix

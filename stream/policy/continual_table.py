@@ -61,7 +61,7 @@ NOISES: Final[Mapping[ContinualKind, tuple[NoiseKind, ...]]] = MappingProxyType(
 
 
 def with_continual_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the [policy] table with the keys that `[policy.continual]` implies; any other table as it is.
+    """Return the [policy] table, with the defaults that `[policy.continual]` requires.
 
     `daily_limit` and `max_hats_per_day` are set by `continual_keys`. Raises SettingError for tables and keys that such
     a policy does not have.

@@ -80,7 +80,7 @@ class RunningMeans:
         self._slots = [slot for slot in self._slots if slot.date >= first]
 
     def _estimate(self, day: DayParts) -> None:
-        """Replace the estimates of the present date: a later release also tells of an earlier slot."""
+        """Replace the estimates of the present date: each release improves those of earlier slots too."""
         found = estimate_inputs(day, self._number, self._setting.weights)
         for at, slot in enumerate(self._slots):
             if slot.date == self._slots[-1].date:

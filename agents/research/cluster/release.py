@@ -85,7 +85,7 @@ class Released:
 
 
 def check_relation(policy: Policy) -> None:
-    """Raise SettingError for a policy that has no day of its own, or under which the number of users is private."""
+    """Raise SettingError for a policy with horizons instead of days, and for one with private numbers of users."""
     if policy.continual is not None:
         raise SettingError(
             "policy.continual", "has horizons, and K-means is proved for a user's day", "name another configuration"

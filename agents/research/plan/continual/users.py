@@ -54,7 +54,7 @@ def equal_users(slots: int, users: float) -> Users:
 
 
 def recorded_users(kept: Kept, min_users: int) -> Users:
-    """Return the users that recordings have. HATs with fewer than `min_users` have no record."""
+    """Return the users of recordings. HATs with fewer than `min_users` users have no record."""
     return Users(kept.users.cumsum(axis=1).astype(np.float64), kept.users >= min_users, kept.entries)
 
 
