@@ -1,14 +1,14 @@
 """`hatcast.plan`: the keys of a tracker, from counts."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from hatcast.agents.api.frames import Frame
 from hatcast.agents.api.inputs import ArrowStream, Data, Reading, paths_of, table_of
 from hatcast.agents.api.keywords import TrackerKeywords
+from hatcast.agents.api.planned_rows import PlannedRows
 from hatcast.agents.api.policy import plain_policy, settings_of
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.recordings.dump_file import DUMP
@@ -18,8 +18,6 @@ from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import Columns, DeriveSpeed
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from hatcast.agents.research.plan.counts import Counts, Row
     from hatcast.agents.research.plan.grid import Plans
 
@@ -53,27 +51,12 @@ class PlannedLimit:
         return {"share": self.share, "price": self.price, "objective": self.objective}
 
 
-class PlannedLimits(Frame):
+class PlannedLimits(PlannedRows[PlannedLimit]):
     """Plans by daily limit, the least first. constant: the error of the better constant, which costs nothing."""
 
     def __init__(self, rows: Sequence[PlannedLimit], constant: float) -> None:
-        self._rows: Final = tuple(rows)
+        super().__init__(rows)
         self.constant: Final = constant
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[PlannedLimit]:
-        return iter(self._rows)
-
-    def __getitem__(self, index: int) -> PlannedLimit:
-        return self._rows[index]
-
-    def to_arrow(self) -> "pa.Table":
-        """Return a row for each daily limit."""
-        import pyarrow as pa
-
-        return pa.Table.from_pylist([asdict(row) for row in self._rows])
 
 
 def plan(  # noqa: PLR0913 - options by name

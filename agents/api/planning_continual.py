@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from hatcast.agents.api.frames import Frame
 from hatcast.agents.api.inputs import ArrowStream, Data, Reading
 from hatcast.agents.api.keywords import ContinualKeywords
+from hatcast.agents.api.planned_rows import PlannedRows
 from hatcast.agents.api.planning import default_settings, rows_of
 from hatcast.agents.api.policy import plain_policy
 from hatcast.agents.config.settings import Settings
@@ -18,8 +18,6 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Columns, DeriveSpeed
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from hatcast.agents.research.plan.continual.choose import ContinualPlan
     from hatcast.agents.research.plan.continual.inputs import Recorded
 
@@ -46,7 +44,7 @@ class PlannedKind:
     memory: int
 
 
-class PlannedKinds(Frame):
+class PlannedKinds(PlannedRows[PlannedKind]):
     """Kinds of running sums and means.
 
     best       the kind with the least error
@@ -59,27 +57,12 @@ class PlannedKinds(Frame):
         from hatcast.agents.research.plan.continual.show import keys_of
         from hatcast.agents.research.plan.continual.words import verdict
 
-        self._rows: Final = tuple(_rows(plan))
-        self.best: Final = next(row for row in self._rows if row.kind == plan.best.kind)
+        super().__init__(_rows(plan))
+        self.best: Final = next(row for row in self if row.kind == plan.best.kind)
         # Its values are strings and integers of many keys: the type of each is that of the table that reads them.
         self.continual: Final = cast("ContinualKeywords", keys_of(plan))
         self.free: Final = plan.free.best(plan.criterion)
         self.verdict: Final = "\n".join(verdict(plan, unit))
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[PlannedKind]:
-        return iter(self._rows)
-
-    def __getitem__(self, index: int) -> PlannedKind:
-        return self._rows[index]
-
-    def to_arrow(self) -> "pa.Table":
-        """Return a row for each kind."""
-        import pyarrow as pa
-
-        return pa.Table.from_pylist([asdict(row) for row in self._rows])
 
 
 def plan_continual(  # noqa: PLR0913 - options by name
