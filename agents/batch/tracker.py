@@ -18,8 +18,7 @@ from hatcast.agents.batch.ledger_file import LedgerFile
 from hatcast.agents.batch.ledger_users import NO_USERS, Entered
 from hatcast.agents.batch.retention import RetainChunks, RetainedHat
 from hatcast.agents.clock import now_ms
-from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.queries import TRACKER_QUERIES, is_queried
 from hatcast.stream.release.hats import Status
@@ -58,7 +57,7 @@ class TrackedRun:
         for key, of_slot in groupby(hats, lambda hat: hat.slot):
             in_slot = list(of_slot)
             users = [hat_users(hat.cell, self.retained.chunks(hat)) for hat in in_slot]
-            slot = self._slot(key)
+            slot = Calendar(self.ledger.policy).stored_slot(key)
             if is_late:
                 drawn = closed_releases(self.ledger.policy, slot, users, Status.DEFERRED)
                 drawn.sort(key=lambda each: _number(stored.get(each.release_id)))
@@ -94,12 +93,6 @@ class TrackedRun:
         following = (local_date.fromisoformat(date) + timedelta(days=1)).isoformat()
         policy = self.ledger.policy
         return self.folded.is_final(Calendar(policy).previous_day_end(following) + policy.lateness_ms)
-
-    def _slot(self, key: str) -> Slot:
-        slot = Calendar(self.ledger.policy).slot_named(*key.split("/"))
-        if slot is None:
-            raise HatcastError(f"slot {key} does not exist in {self.ledger.policy.timezone}")
-        return slot
 
 
 class _Numbered(msgspec.Struct):

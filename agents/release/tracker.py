@@ -32,8 +32,6 @@ from hatcast.agents.release.hats import DueRelease, HatPath, Published, final_sl
 from hatcast.agents.release.path import ReleaseContext
 from hatcast.agents.release.tracker_day import closed_by
 from hatcast.agents.release.tracker_work import Drawn, TrackerWork
-from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Slot
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.queries import is_queried
 from hatcast.stream.records.fields import is_settlement
@@ -256,7 +254,7 @@ class TrackerReleaser(HatPath):
 
     async def draw_queries(self, work: TrackerWork, slot: str, hats: Sequence[HatUsers]) -> list[TrackerRelease]:
         """Draw the queries of a slot (step drawn), in a thread. A late slot, of a settled date, has none."""
-        named = self._slot(slot)
+        named = self._calendar.stored_slot(slot)
         if not work.is_at(named.date):
             return closed_releases(self._policy, named, hats, Status.DEFERRED)
         releases = await asyncio.to_thread(work.tracker.close_slot, named, hats, self._noise)
@@ -288,14 +286,6 @@ class TrackerReleaser(HatPath):
             tracker.is_different = False
             METERS.count(TRACKER_MISMATCHES)
             log.error("stored queries do not follow from the counts: no more queries are made", date=tracker.date)
-
-    def _slot(self, key: str) -> Slot:
-        named = self._calendar.slot_named(*key.split("/"))
-        if named is None:
-            raise HatcastError(
-                f"slot {key} does not exist in {self._policy.timezone}: the stored state belongs to another policy"
-            )
-        return named
 
 
 def _next_date(date: str) -> str:

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.continual_keys import AtEnd
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.reading import Outcome
@@ -72,6 +73,15 @@ class Calendar:
             return None
         step = (wall - datetime.combine(wall, datetime.min.time())) % self._length
         return slot if slot is not None and not step and (slot.date, slot.name) == (date, name) else None
+
+    def stored_slot(self, key: str) -> Slot:
+        """Return the slot with the key `date/slot` of a stored state. Raises HatcastError if there is none."""
+        slot = self.slot_named(*key.split("/"))
+        if slot is None:
+            raise HatcastError(
+                f"slot {key} does not exist in {self._zone.key}: the stored state belongs to another policy"
+            )
+        return slot
 
     def slots_of(self, date: str) -> list[Slot]:
         """Return the slots of a local date, ordered by their end; none if the local clock skips the date."""

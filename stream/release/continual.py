@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hatcast.stream.continual import KINDS, BadState, Entries, Mechanism, Setting, Step
-from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.horizons import SlotIndex, horizon_of
 from hatcast.stream.fold.packing import columns
@@ -61,12 +60,7 @@ class RunningSums:
 
     def slot(self, key: str) -> Slot:
         """Return the slot with the key `date/slot`. Raises HatcastError if the policy has no such slot."""
-        named = self._calendar.slot_named(*key.split("/"))
-        if named is None:
-            raise HatcastError(
-                f"slot {key} does not exist in {self._policy.timezone}: the stored state belongs to another policy"
-            )
-        return named
+        return self._calendar.stored_slot(key)
 
     def horizon(self, date: str) -> Horizon:
         """Return the horizon that contains a local date. Raises ValueError for a date outside of all horizons."""

@@ -20,7 +20,6 @@ import msgspec
 import numpy as np
 
 from hatcast.stream.accounting.ledger import DaySummary, Reserved
-from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.packing import columns
@@ -174,12 +173,7 @@ def release_of(policy: Policy, calendar: Calendar, slot: str, cell: str, chunks:
 def _release(
     policy: Policy, calendar: Calendar, slot: str, cell: str, estimate: AnyEstimate | None, status: Status
 ) -> Release:
-    date, name = slot.split("/")
-    named = calendar.slot_named(date, name)
-    if named is None:
-        raise HatcastError(
-            f"slot {slot} does not exist in {policy.timezone}: the stored state belongs to another policy"
-        )
+    named = calendar.stored_slot(slot)
     return Release(
         policy=policy,
         slot=named,
