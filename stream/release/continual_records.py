@@ -18,6 +18,7 @@ from hatcast.stream.policy.hybrid_keys import NoiseKind
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.encoding import place_fields, record_parts, utc_text
 from hatcast.stream.release.hats import Status, release_id
+from hatcast.stream.release.placed import Placed
 
 _MILLI: Final = 1000
 
@@ -52,7 +53,7 @@ class RunningSum:
 
 
 @dataclass(frozen=True, slots=True)
-class ContinualRelease:
+class ContinualRelease(Placed):
     """The running sum of a cell at the end of a slot, before the ledger assigns the record's `seq`.
 
     end       of the slot
@@ -77,16 +78,6 @@ class ContinualRelease:
     def release_id(self) -> str:
         """`policy/dateTslot/cell`; it never changes."""
         return release_id(self.policy, self.slot.key, self.cell)
-
-    @property
-    def date(self) -> str:
-        """Local date whose reservation has the charge."""
-        return self.slot.date
-
-    @property
-    def place(self) -> str:
-        """`cell/slot`; nothing is charged there."""
-        return f"{self.cell}/{self.slot.name}"
 
     @property
     def charge(self) -> int:

@@ -29,6 +29,7 @@ from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.release.counts import counts_fields
 from hatcast.stream.release.encoding import JSON, exact_json, place_fields, record_parts, utc_text
+from hatcast.stream.release.placed import Placed
 from hatcast.stream.release.schedule import released_at_ms
 from hatcast.stream.release.spending import day_epsilon, fineness_of
 from hatcast.stream.release.values import ValueEstimates, estimate_values, published_scales, values_fields
@@ -61,7 +62,7 @@ class HatChunks:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class Release(Placed):
     """The release of one HAT, before the ledger assigns its `seq`.
 
     estimate    None unless the status is `released`
@@ -81,16 +82,6 @@ class Release:
     def release_id(self) -> str:
         """`policy/dateTslot/cell`; it never changes."""
         return release_id(self.policy, self.slot.key, self.cell)
-
-    @property
-    def date(self) -> str:
-        """Local date whose budget is charged."""
-        return self.slot.date
-
-    @property
-    def place(self) -> str:
-        """`cell/slot`, the key by which a day's charges are summed."""
-        return f"{self.cell}/{self.slot.name}"
 
     @property
     def is_hat(self) -> bool:

@@ -21,6 +21,7 @@ from hatcast.stream.records import ResidualQueryRecord
 from hatcast.stream.records.fields import SETTLEMENT
 from hatcast.stream.release.encoding import exact_json, place_fields, record_parts, utc_text
 from hatcast.stream.release.hats import Status, estimate_fields, release_id
+from hatcast.stream.release.placed import Placed
 from hatcast.stream.tracker.query import STEPS, Query
 from hatcast.stream.tracker.tracker import HatUsers
 
@@ -91,7 +92,7 @@ def _clip_of(scale: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class TrackerRelease:
+class TrackerRelease(Placed):
     """A release of a tracker policy, before the ledger assigns its `seq`.
 
     release_id   of a HAT, or of a query of the settlement; it never changes
@@ -110,16 +111,6 @@ class TrackerRelease:
     status: Status
     hat: HatUsers | None
     query: MadeQuery | None = None
-
-    @property
-    def date(self) -> str:
-        """Local date whose reservation pays for it."""
-        return self.slot.date
-
-    @property
-    def place(self) -> str:
-        """`cell/slot`; nothing is charged there."""
-        return f"{self.cell}/{self.slot.name}"
 
     @property
     def is_hat(self) -> bool:
