@@ -8,8 +8,9 @@ import pytest
 from hatcast.agents.map import answers as module
 from hatcast.agents.map.answers import Answers
 from hatcast.stream.records import QUERY
-from tests.displaying import CELLS, Page, answered, feed, publish, release
-from tests.unit.test_display_api import answer
+from tests.asking import answer
+from tests.displaying import CELLS, answered, feed, publish, release
+from tests.viewing import Page
 
 BEFORE: dict[str, Any] = {"first_date": "2021-11-02", "last_date": "2021-12-02"}
 OVER: dict[str, Any] = {

@@ -8,7 +8,8 @@ import pytest
 
 from hatcast.agents.map.clusterings import MAX_POLICIES, MAX_RESULTS, Clusterings
 from hatcast.agents.map.feed import Feed
-from tests.displaying import clustered, feed, listening, publish, release, served
+from tests.displaying import clustered, feed, publish, release, served
+from tests.viewing import listening
 
 PLAIN = {"Accept-Encoding": "identity"}
 OLD, NEW = (clustered(letter * 32) for letter in "ab")

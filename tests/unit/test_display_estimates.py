@@ -8,21 +8,9 @@ import pytest
 
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import Kind
-from tests.displaying import (
-    CELLS,
-    Page,
-    budget,
-    continual,
-    estimate,
-    feed,
-    listening,
-    publish,
-    release,
-    running,
-    served,
-    values_of,
-)
-from tests.unit.test_display_api import answer
+from tests.asking import answer
+from tests.displaying import CELLS, budget, continual, estimate, feed, publish, release, running, served, values_of
+from tests.viewing import Page, listening
 
 ESTIMATES = [
     *(estimate(hour, cell, "settled", road=20 + hour) for hour in range(2) for cell in CELLS[:3]),

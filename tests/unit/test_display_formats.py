@@ -10,8 +10,8 @@ import pytest
 from aiohttp import ClientSession
 
 from hatcast.agents.map.record import Kind
+from tests.asking import answer
 from tests.displaying import CELLS, answered, clustered, continual, estimate, feed, publish, release, running, served
-from tests.unit.test_display_api import answer
 
 RECORDS = [
     *(release(hour, cell, f"{20 + hour}.{at}70") for hour in range(3) for at, cell in enumerate(CELLS[:3])),

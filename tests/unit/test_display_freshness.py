@@ -7,7 +7,8 @@ import pytest
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.map.freshness import TIMEOUT_MS, Freshness
-from tests.displaying import feed, listening, release, served
+from tests.displaying import feed, release, served
+from tests.viewing import listening
 
 START = 1_789_997_600_000  # 2026-09-21T13:33:20Z
 

@@ -18,8 +18,8 @@ from hatcast.agents.map.openapi import PATH, document
 from hatcast.agents.map.server import application
 from hatcast.agents.map.surroundings import render_surroundings
 from hatcast.agents.timetable.network import Network, Route, Stop
+from tests.asking import answer
 from tests.displaying import CELLS, SETTINGS, budget, feed, publish, served
-from tests.unit.test_display_api import answer
 from tests.unit.test_display_formats import RECORDS as STORED
 from tests.unit.test_display_formats import made
 from tools.schemas import FOLDER

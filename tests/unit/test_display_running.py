@@ -13,8 +13,9 @@ from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import Kind
 from hatcast.agents.map.running_means import RunningMeans
 from hatcast.stream.records import RUNNING
-from tests.displaying import CELLS, DAY_MS, Page, budget, continual, estimate, feed, filed, publish, release, running
-from tests.unit.test_display_api import answer
+from tests.asking import answer
+from tests.displaying import CELLS, DAY_MS, budget, continual, estimate, feed, filed, publish, release, running
+from tests.viewing import Page
 
 WINDOWS = ("24h", "today")
 MEANS = [running(hour, cell, name) for hour in range(3) for cell in CELLS[:2] for name in WINDOWS]

@@ -12,7 +12,8 @@ from hatcast.agents.map.event_id import Position, parse_position
 from hatcast.agents.map.event_stream import GZIP_HEADER, Batch, Chunk, event
 from hatcast.agents.map.record import Kind
 from hatcast.agents.map.subscribers import MAX_QUEUED_CHUNKS, Hub
-from tests.displaying import CELLS, Page, budget, estimate, feed, publish, release, running
+from tests.displaying import CELLS, budget, estimate, feed, publish, release, running
+from tests.viewing import Page
 
 offsets = st.lists(st.integers(0, 10**18 - 1), min_size=1, max_size=20)
 
