@@ -10,6 +10,7 @@ from tests.services import ServiceAbsent
 
 NAMES: Final = (
     "ingest",
+    "peers",
     "release",
     "ledger",
     "soak",

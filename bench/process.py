@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -42,10 +42,22 @@ def start(module: str, *arguments: str) -> "subprocess.Popen[bytes]":
 
 def run(module: str, *arguments: str, timeout: float = 900.0) -> None:
     """Run `python -m MODULE ARGUMENTS` to its end. Raises RuntimeError if it fails."""
-    process = start(module, *arguments)
+    run_command([sys.executable, "-m", module, *arguments], module, timeout)
+
+
+def run_command(
+    command: Sequence[str], name: str, timeout: float = 900.0, environment: Mapping[str, str] | None = None
+) -> None:
+    """Run a command from the repository to its end. Raises RuntimeError if it fails.
+
+    environment   variables that are added to this process's
+    """
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=2, env={**os.environ, **(environment or {})}
+    )
     try:
         if process.wait(timeout) != 0:
-            raise RuntimeError(f"{module} ended with exit code {process.returncode}")
+            raise RuntimeError(f"{name} ended with exit code {process.returncode}")
     finally:
         end([process])
 

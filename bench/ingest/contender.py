@@ -1,16 +1,14 @@
-"""Task, stopwatch and result file that all contenders share."""
+"""Task and result file that the contenders in this repository's environment share."""
 
 import json
 import sys
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bench.ingest.reference import Totals
-from bench.process import cpu_s, peak_mb
 from bench.settings import PARTITIONS
+from bench.stopwatch import Stopwatch
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.worker.folds import fold_maker
 from hatcast.stream.fold.checkpoint import totals
@@ -40,29 +38,6 @@ class Task:
         policy = self.settings.policy
         make = fold_maker(policy, Calendar(policy), FoldUsers(Pseudonyms(bytes(KEY_BYTES))), self.settings, PARTITIONS)
         return [make(partition) for partition in range(PARTITIONS)]
-
-
-class Stopwatch:
-    """Stopwatch from the first record to the end. Later starts change nothing."""
-
-    def __init__(self) -> None:
-        self._from: tuple[float, float] | None = None
-        self._to: tuple[float, float] | None = None
-
-    def start(self) -> None:
-        """Start at the first record."""
-        if self._from is None:
-            self._from = (time.monotonic(), cpu_s())
-
-    def stop(self) -> None:
-        """Stop when all records are folded."""
-        self._to = (time.monotonic(), cpu_s())
-
-    def result(self) -> dict[str, Any]:
-        """Return wall seconds, CPU seconds and peak memory of the process."""
-        if self._from is None or self._to is None:
-            raise RuntimeError("the stopwatch did not run")
-        return {"seconds": self._to[0] - self._from[0], "cpu_s": self._to[1] - self._from[1], "peak_mb": peak_mb()}
 
 
 def write(task: Task, stopwatch: Stopwatch, folds: Iterable[Fold]) -> None:

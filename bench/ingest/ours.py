@@ -5,7 +5,8 @@ import json
 import os
 import signal
 
-from bench.ingest.contender import Stopwatch, Task
+from bench.ingest.contender import Task
+from bench.stopwatch import Stopwatch
 from hatcast.agents.kafka.batches import RecordBatch
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.logs import configure_logs

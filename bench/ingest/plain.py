@@ -2,8 +2,9 @@
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from bench.ingest.contender import Stopwatch, Task, write
+from bench.ingest.contender import Task, write
 from bench.settings import PARTITIONS
+from bench.stopwatch import Stopwatch
 from hatcast.agents.clock import now_ms
 
 

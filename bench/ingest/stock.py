@@ -5,7 +5,8 @@ import sys
 
 import faust
 
-from bench.ingest.contender import Stopwatch, Task, write
+from bench.ingest.contender import Task, write
+from bench.stopwatch import Stopwatch
 from hatcast.agents.clock import now_ms
 
 
