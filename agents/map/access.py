@@ -1,4 +1,4 @@
-"""Headers of all responses, and which other pages may read the API (CORS) or frame the map.    [Fetch, CSP 3]"""
+"""Headers of all responses, and which pages may read the API (CORS) or frame the map.    [Fetch, CSP 3, RFC 6797]"""
 
 from typing import Final
 
@@ -17,6 +17,9 @@ HEADERS: Final = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     "Server": "hatcast",
 }
+# Only where the viewer's connection has TLS, as its proxy says: browsers ignore it on others. Not for subdomains and
+# not for preloading: those are the operator's to decide.
+_ONLY_TLS: Final = "max-age=31536000"
 _API: Final = "/api/"
 _FRAMES: Final = "frame-ancestors 'none'"
 _EXPOSED: Final = "ETag, Retry-After"
@@ -43,6 +46,8 @@ class Access:
 
     async def _prepare(self, request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(self._headers)
+        if request.secure or request.headers.get("X-Forwarded-Proto", "").lower() == "https":
+            response.headers["Strict-Transport-Security"] = _ONLY_TLS
         if not self._origins or not request.path.startswith(_API):
             return
         if ANY_ORIGIN in self._origins:

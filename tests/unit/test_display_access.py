@@ -1,14 +1,17 @@
 """Which pages of other origins may read the API or frame the map: by default none."""
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
 
 from hatcast.agents.config.address import parse_origins
 from hatcast.agents.map.access import HEADERS, Access
+from hatcast.agents.map.awaited import AwaitedReleases
+from hatcast.agents.map.server import application
 from hatcast.stream.errors import SettingError
-from tests.displaying import feed, release, served
+from tests.displaying import SETTINGS, feed, release, served
 
 CITY, OTHER = "https://city.example", "https://other.example:8443"
 PREFLIGHT = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "if-none-match"}
@@ -132,3 +135,47 @@ def test_origins_are_those_that_browsers_send() -> None:
     assert parse_origins(("*",), "display.allow_framing") == ("*",)
     with pytest.raises(SettingError, match='is any origin already; write \\["\\*"\\] alone'):
         parse_origins(("*", CITY), "display.allow_framing")
+
+
+def routes() -> list[str]:
+    """A path for every route of the map, whatever it is asked for."""
+    app = application(feed([release(0)]), "A city", AwaitedReleases(SETTINGS))
+    return sorted({re.sub(r"\{\w+(:[^}]*)?\}", "x", each.canonical) for each in app.router.resources()})
+
+
+@pytest.mark.parametrize("path", routes())
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_every_route_has_the_headers_and_no_cookie_and_asks_for_tls_only_behind_tls(path: str, method: str) -> None:
+    plain = response(None, path, method)[1]
+    behind = response(None, path, method, **{"X-Forwarded-Proto": "https"})[1]
+    for headers in (plain, behind):
+        assert {name: headers[name] for name in HEADERS} == HEADERS
+        assert "Set-Cookie" not in headers
+    assert "Strict-Transport-Security" not in plain
+    assert behind["Strict-Transport-Security"] == "max-age=31536000"
+
+
+def test_the_policy_allows_no_script_or_style_that_is_not_a_file_of_the_map() -> None:
+    directives = dict(each.strip().split(" ", 1) for each in HEADERS["Content-Security-Policy"].split(";"))
+    assert not re.search(r"unsafe-|\*|https?:|data:|blob:", HEADERS["Content-Security-Policy"])
+    assert directives["default-src"] == directives["base-uri"] == directives["form-action"] == "'none'"
+    assert directives["script-src"] == directives["style-src"] == "'self'"
+    assert HEADERS["X-Content-Type-Options"] == "nosniff"
+    assert HEADERS["Referrer-Policy"] == "no-referrer"
+
+
+def test_a_request_that_is_not_http_gets_no_other_answer_than_its_refusal() -> None:
+    async def run() -> bytes:
+        async with served(feed([release(0)])) as (url, _):
+            host, port = url.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"GARBAGE <script> \x00\r\nCookie: s3cret\r\n\r\n")
+            answer = await asyncio.wait_for(reader.read(), 20)
+            writer.close()
+            return answer
+
+    answer = asyncio.run(run())
+    assert answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+    assert b"Content-Type: text/plain" in answer
+    assert b"s3cret" not in answer
+    assert b"Set-Cookie" not in answer
