@@ -1,7 +1,11 @@
 # The hatcast command. Built in two steps, so that the image has no build tools in it.
-# Pinned by version; where images have to be the same bytes for ever, pin them by digest too (image@sha256:...).
-FROM python:3.12.12-slim-bookworm AS build
-RUN pip install --no-cache-dir --disable-pip-version-check uv==0.13.9
+# Everything that is installed is in uv.lock or ops/uv.txt, with hashes. The base image is pinned by version, and by digest with
+#   docker build --build-arg PYTHON=python:3.12.12-slim-bookworm@sha256:... .
+# where `docker buildx imagetools inspect python:3.12.12-slim-bookworm` prints the digest: SECURITY.md.
+ARG PYTHON=python:3.12.12-slim-bookworm
+FROM ${PYTHON} AS build
+COPY ops/uv.txt /tmp/uv.txt
+RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary :all: --requirement /tmp/uv.txt
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never
 WORKDIR /app
 COPY pyproject.toml uv.lock ./
@@ -11,11 +15,17 @@ COPY schemas schemas
 COPY stream stream
 COPY agents agents
 COPY hatcast hatcast
-RUN uv sync --frozen --no-dev --no-editable
+# By hand, since uv would fetch hatchling without a lock.
+RUN UV_PROJECT_ENVIRONMENT=/build uv sync --frozen --only-group build --no-install-project \
+    && /build/bin/python -m hatchling build --target wheel --directory /wheel \
+    && uv pip install --python .venv --no-deps --no-index /wheel/*.whl
+# What scripts/sbom writes and checks.
+RUN uv export --frozen --no-dev --quiet --preview-features sbom-export --format cyclonedx1.5 --output-file sbom.cdx.json
 
-FROM python:3.12.12-slim-bookworm
+FROM ${PYTHON}
 RUN useradd --system --uid 10001 --user-group --create-home hatcast
 COPY --from=build /app/.venv /app/.venv
+COPY --from=build /app/sbom.cdx.json /app/sbom.cdx.json
 # The root file system may be read-only: what libraries write for themselves goes to /tmp.
 ENV PATH=/app/.venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MPLCONFIGDIR=/tmp
 USER 10001:10001
