@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from kafka import KafkaAdminClient, TopicPartition
 
 from hatcast.agents.kafka.topics import ensure_topics
@@ -226,8 +227,19 @@ def test_one_record_of_2099_holds_one_partition_until_it_is_deleted_and_the_gap_
 def produce_in_2099(pipeline: Pipeline, topic: str, record: Record) -> None:
     """Send it past the topic's limit, as to a broker before 3.6, which has none."""
     alter(pipeline.kafka, topic, message_timestamp_after_max_ms=str((1 << 63) - 1), retention_ms="-1")
-    pipeline.kafka.produce(topic, [record])
+    pipeline.wait(lambda: is_taken(pipeline.kafka, topic, record), "a broker that has read the topic's new limit")
     alter(pipeline.kafka, topic, message_timestamp_after_max_ms=str(MAX_AHEAD_S * 1000), retention_ms="-1")
+
+
+def is_taken(kafka: KafkaServer, topic: str, record: Record) -> bool:
+    """Whether the broker took the record; False where it holds it to be too far ahead still."""
+    try:
+        kafka.produce(topic, [record])
+    except KafkaException as refused:
+        if refused.args[0].code() != KafkaError.INVALID_TIMESTAMP:
+            raise
+        return False
+    return True
 
 
 def folded_but(pipeline: Pipeline) -> set[tuple[str, int]]:

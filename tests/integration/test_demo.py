@@ -8,6 +8,7 @@ import subprocess
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -125,6 +126,13 @@ def test_several_recordings_are_sent_together(tmp_path: Path, temporary: Path) -
     assert all(hats > batch(poll, *given).keys() for poll in polls)
 
 
+def on_the_map(url: str) -> list[dict[str, Any]]:
+    """The releases of the map's latest hour."""
+    with urllib.request.urlopen(f"{url}api/v1/latest", timeout=30) as answer:
+        found: list[dict[str, Any]] = json.loads(answer.read())["releases"]
+    return found
+
+
 def test_the_map_stays_after_a_recording_if_asked_for(tmp_path: Path, temporary: Path) -> None:
     config = edge_config(tmp_path)
     given = ("--feed", EDGE, "--format", "jsonl", "--config", config, "--speedup", 0, "--keep", "--json", "--port", 0)
@@ -133,8 +141,10 @@ def test_the_map_stays_after_a_recording_if_asked_for(tmp_path: Path, temporary:
         assert select.select([process.stderr], [], [], SECONDS)[0], "it said nothing"
         told = process.stderr.readline().decode()
         url = next(word for word in told.split() if word.startswith("http://"))
-        with urllib.request.urlopen(f"{url}api/v1/latest", timeout=30) as answer:
-            assert json.loads(answer.read())["releases"]
+        deadline = time.monotonic() + SECONDS
+        while not on_the_map(url):
+            assert time.monotonic() < deadline, "the map shows no release"
+            time.sleep(0.1)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=SECONDS)
