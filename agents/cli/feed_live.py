@@ -172,6 +172,8 @@ def siri(**given: Any) -> None:
 
 def _run_polls(given: dict[str, Any], name: str, accept: str = "") -> None:
     """Run a polled feed, whose command and format have the same name."""
+    if not given["url"]:
+        raise click.UsageError("the address is empty: if a variable has it (HATCAST_GTFS_RT_URL in compose), set that")
     if not _is_address(given["url"]):
         raise click.UsageError("write the address as http://host/... or https://host/...")
     settings = _settings(given)
