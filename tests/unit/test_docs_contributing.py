@@ -59,6 +59,11 @@ def test_package_changelog_and_compose_file_have_one_version() -> None:
     assert images == {f"hatcast:{VERSION}"}
 
 
+def test_package_and_chart_have_one_version() -> None:
+    chart = yaml.safe_load((ROOT / "ops" / "helm" / "hatcast" / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == VERSION
+
+
 @pytest.mark.parametrize(
     ("folder", "text", "shown"),
     [

@@ -1,0 +1,236 @@
+"""The Helm chart: what it renders is hardened, is what the program knows, and has secrets in Secrets alone."""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+import pytest
+import yaml
+
+from hatcast.agents.cli import hatcast
+from hatcast.agents.config.settings import load_settings
+from hatcast.agents.kafka.batches.batch import BatchSettings
+from hatcast.agents.worker.worker import _FINISH_S
+from tests.charts import (
+    NAMES,
+    Object,
+    changed,
+    containers,
+    of_kind,
+    pods,
+    render,
+    rendered,
+    run_helm,
+    settings_of,
+    values,
+)
+from tests.commands import problem_of
+from tests.services.data import ROOT
+from tools import chart, chart_values
+
+CHART: Final = ROOT / "ops" / "helm" / "hatcast"
+VERSION: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+every_example = pytest.mark.parametrize("name", NAMES)
+
+
+def test_every_example_is_tested() -> None:
+    assert [path.stem for path in chart.examples()] == list(NAMES)
+
+
+def test_a_field_that_nobody_knows_is_seen() -> None:
+    found = of_kind("everything", "Deployment", "ScaledObject", "KafkaUser", "ServiceMonitor")
+    assert {made["kind"] for made in found} == {"Deployment", "ScaledObject", "KafkaUser", "ServiceMonitor"}
+    for made in found:
+        broken = {**made, "spec": {**made["spec"], "replica": 3}}
+        assert any("replica" in problem for problem in chart.problems(broken)), made["kind"]
+
+
+@every_example
+def test_every_container_is_hardened(name: str) -> None:
+    found = list(pods(rendered(name)))
+    assert found
+    for _, spec in found:
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["enableServiceLinks"] is False
+        user = {"runAsNonRoot": True, "runAsUser": 10001, "runAsGroup": 10001, "fsGroup": 10001}
+        assert spec["securityContext"] == {**user, "seccompProfile": {"type": "RuntimeDefault"}}
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["limits"]["memory"]
+
+
+def test_the_user_is_that_of_the_image() -> None:
+    assert "USER 10001:10001" in (ROOT / "Dockerfile").read_text()
+
+
+def test_secrets_are_in_secrets_and_nowhere_else() -> None:
+    holders = [made for made in rendered("everything") if "hunter2" in json.dumps(made)]
+    assert [made["kind"] for made in holders] == ["Secret"]
+    assert "swordfish" not in json.dumps(rendered("everything")), "a URL in hatcast.toml is left out"
+
+
+@every_example
+def test_no_variable_has_a_value_of_its_own(name: str) -> None:
+    for container in containers(name):
+        assert all(set(each) == {"name", "valueFrom"} for each in container.get("env", []))
+        assert all(set(each["valueFrom"]) == {"secretKeyRef"} for each in container.get("env", []))
+
+
+@every_example
+def test_the_map_and_the_feeds_know_neither_redis_nor_the_user_key(name: str) -> None:
+    for labels, spec in pods(rendered(name)):
+        if labels["app.kubernetes.io/component"] in ("display", "feed"):
+            said = json.dumps(spec)
+            assert not re.search(r"redis|HATCAST_USER_KEY|user-key|kafka-worker", said, re.IGNORECASE)
+
+
+@every_example
+def test_every_command_is_one_of_hatcast_with_options_that_it_has(name: str) -> None:
+    for container in containers(name):
+        words = ["hatcast", *container["args"]]
+        assert problem_of(words) is None
+        command: click.Command = hatcast
+        rest = container["args"]
+        while isinstance(command, click.Group):
+            found = command.get_command(click.Context(command), rest[0])
+            assert found is not None
+            command, rest = found, rest[1:]
+        command.make_context("hatcast", list(rest))  # raises on a value that is not of the option's type
+
+
+@every_example
+def test_probes_ask_the_addresses_on_which_the_program_answers(name: str) -> None:
+    for container in containers(name):
+        served = {word.partition("=")[0]: word.partition("=")[2] for word in container["args"]}
+        ports = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
+        if not ports:
+            assert container["args"][0] == "doctor" or "--drain" in container["args"]
+            continue
+        assert served["--metrics-listen"] == f"0.0.0.0:{ports['metrics']}"
+        assert served.get("--port", "") == str(ports.get("http", ""))
+        probes = {kind: probe["httpGet"] for kind, probe in container.items() if kind.endswith("Probe")}
+        assert probes["livenessProbe"] == {"path": "/livez", "port": "metrics"}
+        assert all(probe["path"] in ("/livez", "/readyz") and probe["port"] in ports for probe in probes.values())
+        if container["args"][0] == "worker":
+            assert probes["readinessProbe"] == {"path": "/readyz", "port": "metrics"}
+
+
+def test_workers_have_the_time_to_stop_in_order() -> None:
+    needed = _FINISH_S + BatchSettings("g", "b", "t").revoke_seconds
+    for name in NAMES:
+        graces = [
+            spec["terminationGracePeriodSeconds"]
+            for labels, spec in pods(rendered(name))
+            if labels["app.kubernetes.io/component"] == "worker"
+        ]
+        assert graces
+        assert min(graces) > needed
+
+
+@every_example
+def test_hatcast_reads_the_configuration_of_each_role_and_its_policy_is_the_given_one(
+    name: str, tmp_path: Path
+) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    for file, text in values(name).get("files", {}).items():
+        (given / file).write_text(text)
+    (given / "hatcast.toml").write_text(values(name)["config"])
+    policy_id = load_settings(given / "hatcast.toml", {}).policy.policy_id
+    for labels, spec in pods(rendered(name)):
+        component: str = labels["app.kubernetes.io/component"]
+        role = {"doctor": "worker", "feed": "feeds"}.get(component, component)
+        environment = {
+            variable["name"]: "rediss://secret:6379/0" if variable["name"] == "HATCAST_REDIS_URL" else "ab" * 32
+            for variable in spec["containers"][0].get("env", [])
+        }
+        settings = settings_of(name, role, tmp_path, environment)
+        assert settings.policy.policy_id == policy_id
+        assert settings.listen is None, "the argument alone says it"
+        assert (settings.redis.url == "rediss://secret:6379/0") is (role == "worker")
+        mounted = [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]]
+        paths = [settings.kafka.ssl_cafile, settings.kafka.ssl_certfile, settings.kafka.ssl_keyfile]
+        paths += [settings.redis.ssl_ca_certs, settings.redis.ssl_certfile, settings.redis.ssl_keyfile]
+        assert all(str(Path(path).parent) in mounted for path in paths if path is not None)
+
+
+def test_login_and_tls_are_those_of_the_values(tmp_path: Path) -> None:
+    worker, display = (settings_of("external", role, tmp_path).kafka for role in ("worker", "display"))
+    assert (worker.security_protocol, worker.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert (worker.sasl_plain_username, display.sasl_plain_username) == ("hatcast-worker", "hatcast-display")
+    by_certificate = settings_of("strimzi", "feeds", tmp_path).kafka
+    assert (by_certificate.security_protocol, by_certificate.sasl_mechanism) == ("SSL", None)
+    assert by_certificate.ssl_certfile == "/etc/hatcast-kafka-user/user.crt"
+    assert settings_of("minimal", "worker", tmp_path).kafka.security_protocol == "PLAINTEXT"
+
+
+def test_another_configuration_is_another_pod(tmp_path: Path) -> None:
+    def sums(objects: list[Object]) -> dict[str, str]:
+        return {
+            made["metadata"]["name"]: made["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+            for made in objects
+            if made["kind"] == "Deployment"
+        }
+
+    other = render(changed("minimal", tmp_path, config=values("minimal")["config"].replace("65.0", "66.0")))
+    assert sums(other).keys() == sums(rendered("minimal")).keys()
+    assert not set(sums(other).values()) & set(sums(rendered("minimal")).values())
+
+
+def test_the_image_is_that_of_the_version_or_of_a_digest() -> None:
+    assert {container["image"] for container in containers("minimal")} == {f"hatcast:{VERSION}"}
+    assert all("@sha256:" in container["image"] for container in containers("external"))
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"config": ""}, "config: is empty; give the text of hatcast.toml"),
+        ({"config": "a = ["}, "config: is not TOML"),
+        ({"config": "[policy]\n"}, "config: has no policy.name"),
+        ({"kafka": {"bootstrapServers": ""}}, "kafka.bootstrapServers: is empty; write host:port"),
+        ({"redis": {"existingSecret": {"name": ""}}}, "redis.existingSecret.name: is empty; name a Secret"),
+        ({"redis": {"url": "redis://r:6379"}}, "redis.url: stands beside redis.existingSecret.name"),
+        ({"kafka": {"sasl": {"mechanism": "PLAIN"}}}, "kafka.users.worker.secret: is empty"),
+        ({"display": {"ingress": {"enabled": True, "host": "m"}}}, "display.ingress.tlsSecret: is empty"),
+        ({"strimzi": {"enabled": True}}, "strimzi.cluster: is empty"),
+        ({"feeds": [{"name": "a", "args": ["synthetic"]}] * 2}, "feeds: two are named a"),
+        (
+            {"worker": {"autoscaling": {"minReplicas": 0}}},
+            "at '/worker/autoscaling/minReplicas': minimum: got 0, want 1",
+        ),
+        ({"kafka": {"bootstrapServer": "k:9092"}}, "at '/kafka': additional properties 'bootstrapServer' not allowed"),
+        ({"redis": {"url": "http://r"}}, "at '/redis/url'"),
+        ({"worker": {"extraArgs": ["--config=x"]}}, "at '/worker/extraArgs/0'"),
+    ],
+)
+def test_wrong_values_are_one_line_that_names_them(tables: Object, said: str, tmp_path: Path) -> None:
+    path = changed("minimal", tmp_path, **tables)
+    done = run_helm(path)
+    assert done.returncode == chart.REJECTED
+    assert said in done.stdout
+
+
+def test_every_value_has_a_meaning_and_the_schema_knows_it() -> None:
+    text = (CHART / "values.yaml").read_text()
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    named = {name for name, _, _ in chart_values.rows(text)}
+
+    def leaves(table: Object, known: Object, path: str) -> Iterator[str]:
+        assert table.keys() <= known["properties"].keys(), path
+        for key, value in table.items():
+            name = f"{path}{key}"
+            if isinstance(value, dict) and known["properties"][key].get("properties") and name not in named:
+                yield from leaves(value, known["properties"][key], f"{name}.")
+            else:
+                yield name
+
+    assert set(leaves(yaml.safe_load(text), schema, "")) == named

@@ -1,0 +1,128 @@
+"""Objects around the pods of the Helm chart: topics, users, networks, scaling, alerts."""
+
+import json
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from hatcast.agents.kafka.topic_rules import output_topics, telemetry_topic
+from tests.charts import NAMES, changed, of_kind, pods, render, rendered, settings_of
+from tests.services.data import ROOT
+from tools import chart
+
+ALERTS: Final = yaml.safe_load((ROOT / "ops" / "prometheus" / "alerts.yaml").read_text())
+every_example = pytest.mark.parametrize("name", NAMES)
+
+
+def test_the_alerts_are_those_of_prometheus_alone() -> None:
+    (rule,) = of_kind("everything", "PrometheusRule")
+    assert rule["spec"] == ALERTS
+    (rule,) = of_kind("strimzi", "PrometheusRule")
+    wanted = json.dumps(ALERTS).replace("{{ $externalLabels.runbook }}", "https://docs.example/runbook/")
+    assert rule["spec"] == json.loads(wanted)
+
+
+def test_jobs_are_those_by_which_the_alerts_find_them() -> None:
+    asked = set(re.findall(r"hatcast-(?:worker|bridge|display)", json.dumps(ALERTS)))
+    services = [made["metadata"]["labels"] for made in of_kind("strimzi", "Service")]
+    jobs = {labels["hatcast/job"] for labels in services if "hatcast/job" in labels}
+    assert jobs == asked | {"hatcast-bridge"}
+    monitors = of_kind("strimzi", "ServiceMonitor")
+    assert all(monitor["spec"]["jobLabel"] == "hatcast/job" for monitor in monitors)
+    assert {monitor["spec"]["selector"]["matchLabels"]["hatcast/job"] for monitor in monitors} == jobs
+
+
+@every_example
+def test_every_selector_finds_the_pods_that_it_is_for(name: str) -> None:
+    found = [labels for labels, _ in pods(rendered(name))]
+    for made in rendered(name):
+        spec = made.get("spec", {})
+        selector = spec.get("podSelector") or spec.get("selector") or {}
+        selector = selector.get("matchLabels", selector)
+        if made["kind"] == "ServiceMonitor" or not selector:
+            continue
+        selected = [labels for labels in found if selector.items() <= labels.items()]
+        assert selected, f"{made['kind']} {made['metadata']['name']}"
+        assert len({labels["app.kubernetes.io/component"] for labels in selected}) == 1
+        if made["kind"] == "Deployment":
+            assert selected == [made["spec"]["template"]["metadata"]["labels"]], "it would take the pods of another one"
+
+
+@every_example
+def test_every_pod_is_reached_by_metrics_and_the_map_alone(name: str) -> None:
+    policies = of_kind(name, "NetworkPolicy")
+    for labels, _ in pods(rendered(name)):
+        own = [each for each in policies if each["spec"]["podSelector"]["matchLabels"].items() <= labels.items()]
+        assert len(own) == 1
+        assert own[0]["spec"]["policyTypes"] == ["Ingress", "Egress"]
+        opened = {port["port"] for rule in own[0]["spec"]["ingress"] for port in rule["ports"]}
+        component = labels["app.kubernetes.io/component"]
+        assert opened == {"worker": {"metrics"}, "feed": {"metrics"}, "doctor": set()}.get(
+            component, {"metrics", "http"}
+        )
+        left = {port["port"] for rule in own[0]["spec"]["egress"] for port in rule["ports"]}
+        assert (6379 in left or 6380 in left) is (component in ("worker", "doctor"))
+
+
+@pytest.mark.parametrize("name", ["strimzi", "everything"])
+def test_the_topics_of_strimzi_are_those_that_hatcast_would_make(name: str, tmp_path: Path) -> None:
+    settings = settings_of(name, "worker", tmp_path)
+    wanted = [telemetry_topic(settings), *output_topics(settings, settings.kafka.partitions)]
+    made = {topic["spec"]["topicName"]: topic for topic in of_kind(name, "KafkaTopic")}
+    assert made.keys() == {topic.name for topic in wanted}
+    for topic in wanted:
+        spec = made[topic.name]["spec"]
+        assert spec["partitions"] == topic.partitions
+        assert {key: value for key, value in spec["config"].items() if key != "min.insync.replicas"} == topic.configs
+        assert made[topic.name]["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+def test_each_user_of_kafka_may_do_what_its_role_does_and_no_more(tmp_path: Path) -> None:
+    topics = settings_of("strimzi", "worker", tmp_path).topics
+    granted = {
+        user["metadata"]["name"].rpartition("-")[2]: {
+            (acl["resource"]["type"], acl["resource"]["name"]): set(acl["operations"])
+            for acl in user["spec"]["authorization"]["acls"]
+        }
+        for user in of_kind("strimzi", "KafkaUser")
+    }
+    outputs = (topics.means, topics.estimates, topics.running, topics.queries, topics.budget)
+    assert granted["display"] == {("topic", name): {"Read", "Describe"} for name in outputs}
+    assert granted["feeds"] == {
+        ("topic", topics.telemetry): {"Write", "Describe", "DescribeConfigs"},
+        ("topic", topics.registry): {"Read", "Describe"},
+    }
+    assert granted["worker"]["group", "hatcast-helsinki-speed"] == {"Read", "Describe"}
+    assert granted["worker"]["transactionalId", "hatcast/telemetry/"] == {"Write", "Describe"}
+    assert not any("Create" in operations for of_one in granted.values() for operations in of_one.values())
+
+
+def test_workers_are_scaled_by_their_own_groups_lag_up_to_the_partitions(tmp_path: Path) -> None:
+    settings = settings_of("strimzi", "worker", tmp_path)
+    (scaled,) = of_kind("strimzi", "ScaledObject")
+    (trigger,) = scaled["spec"]["triggers"]
+    assert trigger["metadata"]["consumerGroup"] == f"hatcast-{settings.policy.name}"
+    assert trigger["metadata"]["topic"] == settings.topics.telemetry
+    assert scaled["spec"]["maxReplicaCount"] == settings.kafka.partitions == 12
+    (target,) = (made for made in of_kind("strimzi", "Deployment") if made["metadata"]["name"].endswith("-worker"))
+    assert scaled["spec"]["scaleTargetRef"] == {"name": target["metadata"]["name"]}
+    assert "replicas" not in target["spec"], "an upgrade would undo what KEDA has set"
+
+
+def test_a_drain_is_one_job_in_place_of_the_workers(tmp_path: Path) -> None:
+    objects = render(changed("strimzi", tmp_path, worker={"drain": True}, feeds=[]))
+    assert [problem for made in objects for problem in chart.problems(made)] == []
+    (job,) = (made for made in objects if made["kind"] == "Job")
+    assert job["spec"]["template"]["spec"]["containers"][0]["args"][-1] == "--drain"
+    assert not any(
+        made["kind"] in ("Deployment", "ScaledObject") and "worker" in made["metadata"]["name"] for made in objects
+    )
+
+
+def test_the_stream_of_the_map_is_not_buffered_on_its_way() -> None:
+    (ingress,) = of_kind("strimzi", "Ingress")
+    assert ingress["metadata"]["annotations"]["nginx.ingress.kubernetes.io/proxy-buffering"] == "off"
+    assert ingress["spec"]["tls"] == [{"hosts": ["map.city.example"], "secretName": "map-tls"}]
