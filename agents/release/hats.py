@@ -18,8 +18,9 @@ from hatcast.agents.release.path import ReleaseContext, ReleasePath
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import is_queried
+from hatcast.stream.release.batches import releases_of
 from hatcast.stream.release.continual_records import ContinualRelease
-from hatcast.stream.release.hats import HatChunks, Release, exhausted_of, incomplete_of, release_id, release_of
+from hatcast.stream.release.hats import HatChunks, Release, exhausted_of, incomplete_of, release_id
 from hatcast.stream.release.tracker_records import TrackerRelease
 
 
@@ -113,11 +114,12 @@ class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
         return [proposal_of(release, now_ms(), self.release_partition(due)) for due, release in releases]
 
     def _draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
-        proposals = []
-        for due, chunks in zip(batch, loaded, strict=True):
-            release = release_of(self._policy, self._calendar, due.hat.slot, due.cell, chunks, self._noise)
-            proposals.append(proposal_of(release, now_ms(), self.release_partition(due)))
-        return proposals
+        hats = [(due.hat.slot, due.cell, chunks) for due, chunks in zip(batch, loaded, strict=True)]
+        releases, at_ms = releases_of(self._policy, self._calendar, hats, self._noise), now_ms()
+        return [
+            proposal_of(release, at_ms, self.release_partition(due))
+            for due, release in zip(batch, releases, strict=True)
+        ]
 
     async def delete(self, released: Sequence[DueRelease]) -> None:
         """Delete contributions, except those that queries over days will read (step deleted). All are of one date."""

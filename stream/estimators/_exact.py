@@ -11,6 +11,7 @@ import numpy as np
 from hatcast.stream.estimators.grouping import Arrays, Counts, Integers
 
 FEW: Final = 64  # so many numbers are added faster one by one, as Python's integers
+_FEW_DENOMINATORS: Final = 512  # so many have a common multiple with few enough digits to compute with
 
 
 def total(numbers: Integers) -> int:
@@ -106,8 +107,12 @@ def sums_of_runs(numbers: Integers, starts: Integers) -> list[int]:
 def sum_of_fractions(numerators: Mapping[int, int]) -> Fraction:
     """Return the sum of numerator / denominator over a table denominator -> numerator.
 
-    Adds in pairs: with thousands of denominators a running sum would take quadratic time.
+    Few denominators are replaced by their least common multiple, so that one fraction is reduced. Many are added in
+    pairs: with thousands of them a running sum would take quadratic time.
     """
+    if len(numerators) <= _FEW_DENOMINATORS:
+        common = math.lcm(*numerators)
+        return Fraction(sum(each * (common // denominator) for denominator, each in numerators.items()), common)
     summands = [Fraction(numerator, denominator) for denominator, numerator in sorted(numerators.items())]
     while len(summands) > 1:
         odd = summands[len(summands) & ~1 :]

@@ -9,18 +9,16 @@ from hatcast.stream.estimators._interface import (
     ARRAY_CHOICES,
     NOISE_ONLY,
     EmptyHat,
-    Estimate,
     Parameters,
     Users,
-    with_noise,
 )
+from hatcast.stream.estimators._one_draw import BeforeNoise, OneDraw
 from hatcast.stream.estimators.array_length import array_length
 from hatcast.stream.estimators.grouping import GROUPINGS, Arrays, Counts
-from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 
-class ArrayAveraging:
+class ArrayAveraging(OneDraw):
     """(1/K) sum_k A_k; A_k is the mean of the occupied places of array k, each with its user's own mean (milli-units).
 
     Sensitivity (replace): U / K for both groupings. A neighbour has the same counts, so the same arrays; one user's
@@ -43,7 +41,7 @@ class ArrayAveraging:
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:
         """Return the mean of the array means. See Estimator."""
-        return _value(users, arrays_of(users.counts, parameters), parameters)
+        return _value(users, self.weights(users.counts, parameters), parameters)
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
         """Return U / K. See Estimator."""
@@ -58,12 +56,11 @@ class ArrayAveraging:
         arrays = arrays_of(counts, parameters)
         return weights_in(counts, arrays), arrays.number
 
-    def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
-        """See Estimator. Groups the users once, for value and sensitivity."""
-        if not len(users.counts):
-            return None
+    def before_noise(self, users: Users, parameters: Parameters) -> BeforeNoise:
+        """See OneDraw. Groups the users once, for value, sensitivity and the record's counts."""
         arrays = arrays_of(users.counts, parameters)
-        return with_noise(_value(users, arrays, parameters), _sensitivity(arrays, parameters), parameters, noise)
+        weights = weights_in(users.counts, arrays), arrays.number
+        return BeforeNoise.of(_value(users, weights, parameters), _sensitivity(arrays, parameters), parameters, weights)
 
 
 def arrays_of(counts: Counts, parameters: Parameters) -> Arrays:
@@ -85,9 +82,10 @@ def length_of(counts: Counts, parameters: Parameters) -> int:
     return array_length(parameters.array_length, counts, parameters.epsilon, parameters.grouping)
 
 
-def _value(users: Users, arrays: Arrays, parameters: Parameters) -> Fraction:
+def _value(users: Users, weights: tuple[Weights, int], parameters: Parameters) -> Fraction:
     checked = users.checked(parameters.upper_bound_milli)
-    return weighted_sum(checked.counts, checked.sums, weights_in(checked.counts, arrays)) / arrays.number
+    of_users, arrays = weights
+    return weighted_sum(checked.counts, checked.sums, of_users) / arrays
 
 
 def _sensitivity(arrays: Arrays, parameters: Parameters) -> Fraction:

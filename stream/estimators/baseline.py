@@ -7,13 +7,13 @@ from typing import Final
 import numpy as np
 
 from hatcast.stream.estimators._exact import Weights, total
-from hatcast.stream.estimators._interface import NOISE_ONLY, EmptyHat, Estimate, Parameters, Users, with_noise
+from hatcast.stream.estimators._interface import NOISE_ONLY, EmptyHat, Parameters, Users
+from hatcast.stream.estimators._one_draw import OneDraw
 from hatcast.stream.estimators.grouping import Counts
-from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 
-class Baseline:
+class Baseline(OneDraw):
     """f = sum_l s_l / M, with M = sum_l m_l, s_l the sum of user l's readings in milli-units.
 
     Sensitivity (replace): U m* / M, m* the largest count. A neighbour has the same counts, so the same M, and another
@@ -47,12 +47,6 @@ class Baseline:
         if not len(counts):
             raise EmptyHat
         return (counts, np.ones(len(counts), np.int64)), total(counts)
-
-    def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
-        """See Estimator."""
-        if not len(users.counts):
-            return None
-        return with_noise(self.value(users, parameters), self.sensitivity(users.counts, parameters), parameters, noise)
 
 
 ESTIMATOR: Final = Baseline()

@@ -10,13 +10,13 @@ from typing import Final
 import numpy as np
 
 from hatcast.stream.estimators._exact import ceil_2_over, total
-from hatcast.stream.estimators._interface import NOISE_ONLY, EmptyHat, Estimate, Parameters, Users, with_noise
+from hatcast.stream.estimators._interface import NOISE_ONLY, EmptyHat, Parameters, Users
+from hatcast.stream.estimators._one_draw import OneDraw
 from hatcast.stream.estimators.grouping import Counts, Integers
-from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 
-class ClippedSum:
+class ClippedSum(OneDraw):
     """sum_l clip(s_l) / M (milli-units): the sum s_l of user l is clipped to an interval of width w_l = min(U m_l, D).
 
     The interval lies in the middle of [0, U m_l]. D = U times the ceil(2/eps)-th largest count; with fewer users D = 0:
@@ -50,12 +50,6 @@ class ClippedSum:
         """Return sum_l (U m_l - D)^+ / (2 M). See Estimator."""
         lost: Integers = np.maximum(counts * parameters.upper_bound_milli - _widest(counts, parameters), 0)
         return Fraction(total(lost), 2 * total(counts))
-
-    def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
-        """See Estimator."""
-        if not len(users.counts):
-            return None
-        return with_noise(self.value(users, parameters), self.sensitivity(users.counts, parameters), parameters, noise)
 
 
 def _widest(counts: Counts, parameters: Parameters) -> int:

@@ -5,14 +5,14 @@ from types import MappingProxyType
 from typing import Final
 
 from hatcast.stream.estimators._exact import Weights, capped_weights, excess_weight, total, weighted_sum
-from hatcast.stream.estimators._interface import ARRAY_CHOICES, NOISE_ONLY, Estimate, Parameters, Users, with_noise
+from hatcast.stream.estimators._interface import ARRAY_CHOICES, NOISE_ONLY, Parameters, Users
+from hatcast.stream.estimators._one_draw import BeforeNoise, OneDraw
 from hatcast.stream.estimators.array_averaging import length_of
 from hatcast.stream.estimators.grouping import Counts
-from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 
-class WeightedMean:
+class WeightedMean(OneDraw):
     """sum_l w_l mu_l / W, w_l = min(m_l, m), W = sum_l w_l, mu_l the user's own mean (milli-units), m the array length.
 
     Sensitivity (replace): U m / W. A neighbour has the same counts, so the same m and weights, and one other mu_l in
@@ -34,8 +34,7 @@ class WeightedMean:
     def value(self, users: Users, parameters: Parameters) -> Fraction:
         """Return sum_l w_l mu_l / W. See Estimator."""
         weights, whole = self.weights(users.counts, parameters)
-        checked = users.checked(parameters.upper_bound_milli)
-        return weighted_sum(checked.counts, checked.sums, weights) / whole
+        return _value(users, weights, whole, parameters)
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
         """Return U m / W. See Estimator."""
@@ -51,11 +50,16 @@ class WeightedMean:
         weights = capped_weights(counts, length_of(counts, parameters))
         return weights, total(weights[0])
 
-    def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
-        """See Estimator."""
-        if not len(users.counts):
-            return None
-        return with_noise(self.value(users, parameters), self.sensitivity(users.counts, parameters), parameters, noise)
+    def before_noise(self, users: Users, parameters: Parameters) -> BeforeNoise:
+        """See OneDraw. Computes the weights once, also for the record's counts."""
+        weights, whole = self.weights(users.counts, parameters)
+        value = _value(users, weights, whole, parameters)
+        return BeforeNoise.of(value, self.sensitivity(users.counts, parameters), parameters, (weights, whole))
+
+
+def _value(users: Users, weights: Weights, whole: int, parameters: Parameters) -> Fraction:
+    checked = users.checked(parameters.upper_bound_milli)
+    return weighted_sum(checked.counts, checked.sums, weights) / whole
 
 
 ESTIMATOR: Final = WeightedMean()

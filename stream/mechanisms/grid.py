@@ -7,10 +7,12 @@ import math
 from dataclasses import dataclass, field
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 MILLI: Final = 1000
 MAX_FINENESS: Final = 10  # from a scale of 2**10 steps on, noise differs from continuous noise by less than 1e-6
+_ROUNDINGS: Final = 1e-12  # of a quantile in floats, relative to the scale: a bound with room
 _NO_TAIL: Final = 0.01  # below this scale, noise is 0 with probability 1 - 2 exp(-100)
 
 
@@ -37,14 +39,14 @@ class Grid:
     def __post_init__(self) -> None:
         if not (self.step.is_finite() and self.step > 0):
             raise ValueError("the grid step must be above 0")
-        exponent = self.step.normalize().as_tuple().exponent
-        object.__setattr__(self, "milli", Fraction(self.step) * MILLI)
-        object.__setattr__(self, "digits", max(0, -exponent) if isinstance(exponent, int) else 0)
-        object.__setattr__(self, "units", int(Fraction(self.step) * 10**self.digits))
-        origin = self.lower / self.milli
-        if origin.denominator != 1:
+        milli, digits, units = _step_parts(self.step)
+        object.__setattr__(self, "milli", milli)
+        object.__setattr__(self, "digits", digits)
+        object.__setattr__(self, "units", units)
+        origin, rest = divmod(self.lower * milli.denominator, milli.numerator)
+        if rest:
             raise ValueError("the lower bound must be a multiple of the grid step")
-        object.__setattr__(self, "origin", origin.numerator)
+        object.__setattr__(self, "origin", origin)
 
     def nearest(self, value: Fraction) -> int:
         """Return the step nearest to a value in milli-units; of two, the even one."""
@@ -90,6 +92,14 @@ class Grid:
         return fineness((2 * round(published * 10**self.digits) - 1) // (2 * self.units))
 
 
+@lru_cache(maxsize=64)  # a policy has few grids, and each release makes them anew
+def _step_parts(step: Decimal) -> tuple[Fraction, int, int]:
+    """Return a step in milli-units, the digits after its point, and the step in units of the last digit."""
+    exponent = step.normalize().as_tuple().exponent
+    digits = max(0, -exponent) if isinstance(exponent, int) else 0
+    return Fraction(step) * MILLI, digits, int(Fraction(step) * 10**digits)
+
+
 def fineness(scale: int) -> int:
     """Return floor(log2(scale)) of a scale in steps, limited to [0, MAX_FINENESS]."""
     return min(max(scale.bit_length() - 1, 0), MAX_FINENESS) if scale > 0 else 0
@@ -110,11 +120,16 @@ def tail_quantile(draws: int, scale: float) -> int:
     """Return the smallest q with P(|X| > q) <= 1 / draws for discrete Laplace X, in steps; 0 for scale 0.
 
     draws   2 or more
-    With p = exp(-1/scale): P(|X| > q) = 2 p^(q+1) / (1 + p), so q = ceil(scale ln(2 draws / (1 + p))) - 1. Computed
-    with 60 digits; if these do not decide, the larger q.
+    With p = exp(-1/scale): P(|X| > q) = 2 p^(q+1) / (1 + p), so q = ceil(scale ln(2 draws / (1 + p))) - 1. Floats
+    decide unless the number before rounding is too close to an integer for them: the few roundings are off by less
+    than 1e-15 of the scale times the logarithm, which is below 50. Then 60 digits; if they do not decide, the larger q.
     """
     if scale < _NO_TAIL:
         return 0
+    near = scale * math.log(2 * draws / (1 + math.exp(-1 / scale))) - 1
+    slack = _ROUNDINGS * (scale + 1)
+    if math.floor(near - slack) == math.floor(near + slack):
+        return max(0, math.floor(near) + 1)
     with localcontext(Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)):
         exact = Decimal(scale)
         q = exact * (Decimal(2 * draws) / (1 + (-1 / exact).exp())).ln() - 1

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hatcast.stream.estimators import Parameters
 from hatcast.stream.estimators._exact import weights_in
+from hatcast.stream.estimators._one_draw import BeforeNoise
 from hatcast.stream.estimators.array_averaging import arrays_of
 from hatcast.stream.estimators.grouping import Counts
 from hatcast.stream.estimators.vectors import LINEAR
@@ -24,8 +25,19 @@ def counts_fields(counts: Counts, estimator: str, parameters: Parameters) -> dic
     counts      int64 [L], 1 or more: readings of each user, in the estimators' order
     estimator   name of the estimator that the HAT was released with, and its parameters
     """
+    return _fields(counts, _weights(counts, estimator, parameters))
+
+
+def counts_fields_of(before: BeforeNoise, counts: Counts, estimator: str) -> dict[str, Any]:
+    """Return the same as `counts_fields`, with the weights of an estimate if it has them."""
+    if before.weights is None:
+        return counts_fields(counts, estimator, before.parameters)
+    (places, fills), whole = before.weights
+    return _fields(counts, places / fills / whole)
+
+
+def _fields(counts: Counts, weights: NDArray[np.float64] | None) -> dict[str, Any]:
     shares = counts / counts.sum()
-    weights = _weights(counts, estimator, parameters)
     shift = 0.0 if weights is None else float(np.sum((weights - shares) ** 2))
     return {
         "users": len(counts),

@@ -21,13 +21,14 @@ import numpy as np
 
 from hatcast.stream.accounting.ledger import DaySummary, Reserved
 from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
+from hatcast.stream.estimators._one_draw import OneDraw
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.hybrid.release import Blend, blend_fields, blend_of, device_fields
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation
-from hatcast.stream.release.counts import counts_fields
+from hatcast.stream.release.counts import counts_fields, counts_fields_of
 from hatcast.stream.release.encoding import JSON, exact_json, place_fields, record_parts, utc_text
 from hatcast.stream.release.placed import Placed
 from hatcast.stream.release.schedule import released_at_ms
@@ -51,6 +52,8 @@ def is_charged(status: str, relation: str) -> bool:
 
 
 AnyEstimate = Estimate | Blend | ValueEstimates
+Drawn = tuple[AnyEstimate | None, Mapping[str, Any] | None]
+"""A HAT's estimate, None if suppressed, and the field `counts` of its record, None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,23 +149,23 @@ def date_of(release_id: str) -> str:
 
 def release_of(policy: Policy, calendar: Calendar, slot: str, cell: str, chunks: HatChunks, noise: Noise) -> Release:
     """Estimate a final HAT, including its noise. `slot` is `date/name`."""
-    estimate: AnyEstimate | None
-    counts: Mapping[str, Any] | None = None
     if policy.values:
-        estimate, counts = estimate_values(policy, chunks.readings, noise)
+        drawn: Drawn = estimate_values(policy, chunks.readings, noise)
     elif policy.hybrid is not None:
-        estimate = blend_of(policy, users_of(chunks.readings), chunks.reports, noise)
+        drawn = blend_of(policy, users_of(chunks.readings), chunks.reports, noise), None
     else:
-        users = users_of(chunks.readings)
-        estimate = _estimate(policy, users, noise)
-        if estimate is not None and policy.relation is Relation.REPLACE:
-            counts = counts_fields(users.counts, policy.estimator, Parameters.of(policy))
-    status = Status.SUPPRESSED if estimate is None else Status.RELEASED
-    return replace(_release(policy, calendar, slot, cell, estimate, status), counts=counts)
+        drawn = _estimate(policy, users_of(chunks.readings), noise)
+    return drawn_release(policy, calendar, slot, cell, drawn)
+
+
+def drawn_release(policy: Policy, calendar: Calendar, slot: str, cell: str, drawn: Drawn) -> Release:
+    """Return the release of a HAT with what was drawn: suppressed without an estimate."""
+    status = Status.SUPPRESSED if drawn[0] is None else Status.RELEASED
+    return _release(policy, calendar, slot, cell, status, drawn)
 
 
 def _release(
-    policy: Policy, calendar: Calendar, slot: str, cell: str, estimate: AnyEstimate | None, status: Status
+    policy: Policy, calendar: Calendar, slot: str, cell: str, status: Status, drawn: Drawn = (None, None)
 ) -> Release:
     named = calendar.stored_slot(slot)
     return Release(
@@ -172,18 +175,19 @@ def _release(
         start=calendar.local(named.start_ms),
         end=calendar.local(named.end_ms),
         status=status,
-        estimate=estimate,
+        estimate=drawn[0],
+        counts=drawn[1],
     )
 
 
 def incomplete_of(policy: Policy, calendar: Calendar, slot: str, cell: str) -> Release:
     """Return the release of a HAT on a day with deleted records: without an estimate and without a charge."""
-    return _release(policy, calendar, slot, cell, None, Status.INCOMPLETE)
+    return _release(policy, calendar, slot, cell, Status.INCOMPLETE)
 
 
 def exhausted_of(policy: Policy, calendar: Calendar, slot: str, cell: str) -> Release:
     """Return the release of a HAT beyond the budget: without an estimate and without a charge."""
-    return _release(policy, calendar, slot, cell, None, Status.BUDGET_EXHAUSTED)
+    return _release(policy, calendar, slot, cell, Status.BUDGET_EXHAUSTED)
 
 
 def users_of(chunks: Iterable[bytes]) -> Users:
@@ -195,14 +199,26 @@ def users_of(chunks: Iterable[bytes]) -> Users:
     return Users.sorted(*(np.concatenate(column) for column in zip(*read, strict=True)))
 
 
-def _estimate(policy: Policy, users: Users, noise: Noise) -> Estimate | None:
-    """Return the estimate; None if suppressed.
+def _estimate(policy: Policy, users: Users, noise: Noise) -> Drawn:
+    if not has_enough(policy, users):
+        return None, None
+    estimator, parameters = ESTIMATORS[policy.estimator], Parameters.of(policy)
+    if isinstance(estimator, OneDraw):
+        before = estimator.before_noise(users, parameters)
+        counts = counts_fields_of(before, users.counts, policy.estimator)
+        return before.estimate(noise.laplace(before.value, before.distance, before.epsilon)), counts
+    estimate = estimator.estimate(users, parameters, noise)
+    if estimate is None or policy.relation is not Relation.REPLACE:
+        return estimate, None
+    return estimate, counts_fields(users.counts, policy.estimator, parameters)
 
-    Under `replace` the number of users is public, so it may decide. Under `add_remove`, `min_users` is 0.
+
+def has_enough(policy: Policy, users: Users) -> bool:
+    """Return whether a HAT has enough users for an estimate.
+
+    Under `replace` their number is public, so it may decide. Under `add_remove` it may not.
     """
-    if len(users.counts) < policy.min_users:
-        return None
-    return ESTIMATORS[policy.estimator].estimate(users, Parameters.of(policy), noise)
+    return policy.relation is not Relation.REPLACE or len(users.counts) >= max(policy.min_users, 1)
 
 
 def estimate_fields(estimate: Estimate, grid: Grid, unit: str) -> dict[str, Any]:

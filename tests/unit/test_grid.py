@@ -1,7 +1,7 @@
 """The public grid: rounding, distances, text, and the quantile of the noise."""
 
 import math
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
 import pytest
@@ -101,6 +101,19 @@ def test_the_quantile_leaves_a_twentieth_outside_and_the_next_smaller_leaves_mor
     q = quantile95(scale)
     assert tail(q, scale) < 0.05 + 1e-12
     assert q == 0 or tail(q - 1, scale) > 0.05 - 1e-12
+
+
+@given(st.integers(1, 2**30), st.integers(-4, 4))
+@example(1, 0)
+def test_the_quantile_in_floats_is_that_of_60_digits_also_where_it_is_close_to_an_integer(q: int, off: int) -> None:
+    """The scale at which the quantile is just this integer, and its neighbours among the floats."""
+    scale = (q + 1) / math.log(40 / 2)
+    for _ in range(20):  # a fixed point: the logarithm hardly depends on the scale
+        scale = (q + 1) / math.log(40 / (1 + math.exp(-1 / scale)))
+    scale += off * math.ulp(scale)
+    with localcontext(Context(prec=60)):
+        exact = Decimal(scale) * (Decimal(40) / (1 + (-1 / Decimal(scale)).exp())).ln() - 1
+        assert quantile95(scale) == math.ceil(exact)
 
 
 def test_the_quantile_of_the_widest_noise_is_that_of_the_continuous_laplace() -> None:
