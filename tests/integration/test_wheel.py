@@ -61,6 +61,12 @@ def test_the_wheel_has_exactly_one_top_level_package(wheel: Path) -> None:
     assert {path.suffix for name in names if (path := Path(name)).suffix} >= {".py", ".lua", ".js", ".css", ".json"}
 
 
+def test_the_wheel_installs_everywhere_without_a_compiler(wheel: Path) -> None:
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert not [name for name in archive.namelist() if name.endswith((".so", ".pyd"))]
+
+
 def test_every_source_file_of_the_repository_is_in_the_wheel(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
