@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators._exact import Weights
 from hatcast.stream.estimators.array_length import RULES
-from hatcast.stream.estimators.grouping import GROUPINGS, Counts, Integers
+from hatcast.stream.estimators.grouping import GROUPINGS, Counts, Integers, order_of
 from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, Noisy
 from hatcast.stream.mechanisms.grid import Grid, clip, quantile95
 from hatcast.stream.policy.policy import EstimatorKeys, Policy
@@ -152,7 +152,7 @@ class Users:
     @classmethod
     def sorted(cls, pseudonyms: NDArray[np.uint64], counts: Counts, sums: Integers) -> Self:
         """Sort users that are in any order. pseudonyms: their 8 bytes as big-endian numbers."""
-        order = np.lexsort((pseudonyms, -counts))
+        order = order_of(pseudonyms, counts)
         return cls(counts[order], sums[order])
 
     def checked(self, upper_bound_milli: int) -> Self:

@@ -52,6 +52,19 @@ Grouping = Callable[[Counts, int], Arrays]
 """(counts, array_length >= 1) -> arrays; none without users"""
 
 
+def order_of(pseudonyms: NDArray[np.uint64], counts: Counts) -> Integers:
+    """Return the order of users that are in any order: largest count first, ties by pseudonym.
+
+    Counts below 2**15, the usual ones, are sorted as 16-bit numbers, for which numpy's stable sort is a radix sort.
+    """
+    by_pseudonym = np.argsort(pseudonyms)
+    counts = counts[by_pseudonym]
+    small = len(counts) > 0 and counts.max() < 2**15 and counts.min() >= 0
+    descending = -counts.astype(np.int16) if small else -counts
+    order: Integers = by_pseudonym[np.argsort(descending, kind="stable")]
+    return order
+
+
 def wraparound(counts: Counts, array_length: int) -> Arrays:
     """Fill arrays with the users in order, splitting a user where an array ends; drop a last partial array.  [M Alg 1]
 

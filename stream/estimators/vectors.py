@@ -18,7 +18,7 @@ from hatcast.stream.estimators import BadUsers, EmptyHat, Parameters, array_aver
 from hatcast.stream.estimators import weighted_mean as weighted
 from hatcast.stream.estimators._exact import Weights, weighted_sum
 from hatcast.stream.estimators._interface import Linear, check_counts
-from hatcast.stream.estimators.grouping import Counts, Integers
+from hatcast.stream.estimators.grouping import Counts, Integers, order_of
 from hatcast.stream.estimators.worst_case import WorstCaseError
 from hatcast.stream.mechanisms import Noise
 
@@ -61,7 +61,7 @@ class VectorUsers:
     @classmethod
     def sorted(cls, pseudonyms: NDArray[np.uint64], counts: Counts, sums: Integers) -> Self:
         """Sort users that are in any order. pseudonyms: their 8 bytes as big-endian numbers."""
-        order = np.lexsort((pseudonyms, -counts))
+        order = order_of(pseudonyms, counts)
         return cls(counts[order], sums[order])
 
     @property

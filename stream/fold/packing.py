@@ -105,6 +105,33 @@ def columns(chunk: bytes) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArra
     return pseudonyms.astype(np.uint64), counts.astype(np.int64), totals.astype(np.int64)
 
 
+def joined_columns(chunks: Sequence[bytes]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the columns of all users of one or more chunks, as `columns` does of one.
+
+    A HAT of few users has a chunk in each partition. Columns of equal widths, the usual case, are joined as bytes and
+    read once.
+    """
+    if len({chunk[2:4] for chunk in chunks}) > 1:
+        read = [columns(chunk) for chunk in chunks]
+        of_counts, of_totals = [each[1] for each in read], [each[2] for each in read]
+        return np.concatenate([each[0] for each in read]), np.concatenate(of_counts), np.concatenate(of_totals)
+    parts: list[tuple[bytes, bytes, bytes]] = []
+    for chunk in chunks:
+        users, widths = _read_header(chunk)
+        counts_at = _HEADER.size + users * PSEUDONYM_BYTES
+        totals_at = counts_at + users * widths[0]
+        end = totals_at + users * widths[1]
+        if len(chunk) < end:
+            raise ValueError("contributions are shorter than their header says")
+        parts.append((chunk[_HEADER.size : counts_at], chunk[counts_at:totals_at], chunk[totals_at:end]))
+    pseudonyms, counts, totals = map(b"".join, zip(*parts, strict=True))
+    return (
+        np.frombuffer(pseudonyms, ">u8").astype(np.uint64),
+        np.frombuffer(counts, f"<u{chunks[0][2]}").astype(np.int64),
+        np.frombuffer(totals, f"<u{chunks[0][3]}").astype(np.int64),
+    )
+
+
 def values_columns(chunk: bytes) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
     """Return pseudonyms, counts [users] and totals [users, d] of a chunk with several values, speed first.
 

@@ -23,7 +23,7 @@ from hatcast.stream.accounting.ledger import DaySummary, Reserved
 from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
 from hatcast.stream.estimators._one_draw import OneDraw
 from hatcast.stream.fold.hats import Calendar, Slot
-from hatcast.stream.fold.packing import columns
+from hatcast.stream.fold.packing import joined_columns
 from hatcast.stream.hybrid.release import Blend, blend_fields, blend_of, device_fields
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
@@ -192,11 +192,10 @@ def exhausted_of(policy: Policy, calendar: Calendar, slot: str, cell: str) -> Re
 
 def users_of(chunks: Iterable[bytes]) -> Users:
     """Unpack the users of a HAT in the estimators' order: by count, largest first, ties by pseudonym."""
-    read = [columns(chunk) for chunk in chunks]
-    if not read:
+    if not (read := list(chunks)):
         empty = np.empty(0, np.int64)
         return Users.sorted(empty.astype(np.uint64), empty, empty)
-    return Users.sorted(*(np.concatenate(column) for column in zip(*read, strict=True)))
+    return Users.sorted(*joined_columns(read))
 
 
 def _estimate(policy: Policy, users: Users, noise: Noise) -> Drawn:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from operator import itemgetter
 
 import h3.api.basic_int as h3
 import numpy as np
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 
 from hatcast.stream.estimators import ESTIMATORS, Estimate
 from hatcast.stream.estimators._one_draw import BeforeNoise
+from hatcast.stream.estimators.grouping import order_of
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.packing import Row, pack
+from hatcast.stream.fold.packing import Row, columns, joined_columns, pack
 from hatcast.stream.mechanisms import Noisy, NoisyVector, UnsafeNoise
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.release.batches import Hat, draw_together, releases_of
@@ -37,6 +39,33 @@ def _rows(counts: Sequence[int]) -> list[Row]:
         Row(user.to_bytes(8, "big"), count, count * 1_000 * (user + 1), 1_000 * (user + 1), 1)
         for user, count in enumerate(counts)
     ]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2**64 - 1), st.sampled_from([1, 2, 300, 2**15 - 1, 2**15, 2**31 - 1])),
+        unique_by=itemgetter(0),
+    )
+)
+def test_users_are_in_the_order_of_their_counts_and_ties_by_pseudonym(users: list[tuple[int, int]]) -> None:
+    pseudonyms = np.array([pseudonym for pseudonym, _ in users], np.uint64)
+    order = order_of(pseudonyms, np.array([count for _, count in users], np.int64))
+    assert [users[place] for place in order] == sorted(users, key=lambda user: (-user[1], user[0]))
+
+
+@given(st.lists(st.lists(st.sampled_from([1, 255, 256, 70_000]), min_size=1, max_size=5), min_size=1, max_size=4))
+def test_the_chunks_of_a_hat_read_together_are_those_read_one_by_one(crowds: list[list[int]]) -> None:
+    """Of equal widths and of different ones, which are read in two ways."""
+    chunks = [pack(_rows(counts)) for counts in crowds]
+    alone = zip(*map(columns, chunks), strict=True)
+    for together, column in zip(joined_columns(chunks), map(np.concatenate, alone), strict=True):
+        assert together.dtype == column.dtype
+        assert together.tolist() == column.tolist()
+
+
+def test_a_chunk_that_is_cut_off_is_rejected() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        joined_columns([pack(_rows([3, 2])), pack(_rows([3, 2]))[:20]])
 
 
 @every_estimator
