@@ -131,7 +131,7 @@ class Bench:
 
     def _reading(self, pipeline: Pipeline) -> Iterator[Figure]:
         seconds, days = [], list[dict[str, Any]]()
-        for _ in range(self._rounds + 1):  # the first one loads dp-accounting, and composes
+        for _ in range(self._rounds + 1):  # the first one composes, the others find that done
             begun = time.monotonic()
             days = asyncio.run(read_budget(pipeline.settings))
             seconds.append(time.monotonic() - begun)

@@ -26,7 +26,7 @@ async def announce_days(
         waiting = list(dates[start : start + _SENDS])
         while waiting:
             days = {date: await ledger.summary(date) for date in waiting}
-            # In a thread: composing charges for the first time imports dp-accounting.
+            # In a thread: thousands of charges take a tenth of a second to compose.
             messages = await asyncio.to_thread(_messages, settings, days)
             sent = [
                 await producer.send(m.topic, m.value, key=m.key, partition=m.partition, headers=m.headers)

@@ -18,7 +18,6 @@ from hatcast.agents.release.path import ReleaseContext, ReleasePath
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.agents.release.slots import SlotReleaser
 from hatcast.agents.release.tracker import TrackerReleaser
-from hatcast.stream.accounting.composition import composed_epsilon
 from hatcast.stream.policy.policy import Relation
 
 log = structlog.get_logger()
@@ -57,10 +56,6 @@ class ReleaseLoop:
         self._recovery = context.recovery
         self._publishers = context.recovery.publishers
         self._failures = context.failures
-
-    async def prepare(self) -> None:
-        """Warm up dp-accounting: its import takes a second or two, and would block the event loop."""
-        await asyncio.to_thread(composed_epsilon, {self._policy.daily_limit_nano: 1}, self._policy.delta)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Run rounds until `stopping` is set. A failed round is repeated from what Redis stores."""

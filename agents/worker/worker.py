@@ -145,7 +145,6 @@ class Worker:
 
     async def _join(self, parts: Parts, gauges: Gauges) -> None:
         """Join the groups and start the loops."""
-        await parts.releases.prepare()
         gc.collect()
         gc.freeze()  # loaded modules stay: scanning them again and again costs a tenth of the fold's time
         for fold in parts.folds:

@@ -12,12 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from hatcast.stream.accounting.loss_distribution import LossDistribution
 from hatcast.stream.units import NANO
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 _MAX_EPSILON: Final = 20.0  # of one charge; above it a PLD gains too little for its cost
 _MAX_LEVELS: Final = 16  # different charges; with more the plain sum is returned
@@ -65,7 +63,7 @@ def composed_epsilon(levels: Mapping[int, int], delta: float, known: KnownCharge
 
     levels   charge in 1e-9 -> largest number of such charges of one user
     known    charges whose mechanisms are known; all others are composed as randomised response
-    Rounds upwards throughout. The first call takes up to 1 s for 10,000 charges, plus 2 s to import dp-accounting.
+    Rounds upwards throughout. The first call takes up to 1 s for 10,000 charges.
     """
     charges = {level: count for level, count in levels.items() if level and count}
     plain_sum = sum(level * count for level, count in charges.items()) / NANO
@@ -99,9 +97,8 @@ def _epsilon(parts: tuple[_Part, ...], delta: float) -> float:
     interval = _interval(parts)
     total = _distribution(parts[0], interval)
     for part in parts[1:]:
-        total = total.compose(_distribution(part, interval))
-    epsilon: float = total.get_epsilon_for_delta(delta)
-    return epsilon
+        total = total.composed(_distribution(part, interval))
+    return total.epsilon_for(delta)
 
 
 def _interval(parts: Sequence[_Part]) -> float:
@@ -116,15 +113,6 @@ def _interval(parts: Sequence[_Part]) -> float:
     return math.ldexp(pure, -max(0, bits + math.ceil(math.log2(pure / largest))))
 
 
-def _distribution(part: _Part, interval: float) -> "PrivacyLossDistribution":
-    from dp_accounting.pld import common  # noqa: PLC0415 - the import takes 2 s and most commands compose nothing
-    from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: PLC0415 - as above
-
-    if part.laplace:
-        single = pld.from_laplace_mechanism(1 / part.epsilon, value_discretization_interval=interval)
-    else:
-        # A multiple of the interval: otherwise the library rounds the negative loss up by one interval more.
-        epsilon = math.ceil(part.epsilon / interval) * interval
-        pure = common.DifferentialPrivacyParameters(epsilon, 0.0)
-        single = pld.from_privacy_parameters(pure, value_discretization_interval=interval)
-    return single.self_compose(part.count) if part.count > 1 else single
+def _distribution(part: _Part, interval: float) -> LossDistribution:
+    make = LossDistribution.laplace if part.laplace else LossDistribution.pure
+    return make(part.epsilon, interval).repeated(part.count)

@@ -44,6 +44,7 @@ _MAX_EXPONENT: Final = 700.0  # exp() of it does not overflow
 _MIN_EPSILON: Final = 1e-6  # a smaller epsilon is returned as this
 _BISECTIONS: Final = 50
 _TOLERANCE: Final = 1e-9  # relative, of a scale
+_DEVIATION_TOLERANCE: Final = 1e-7  # absolute
 _QUANTILE95: Final = 1.96  # a little above the normal quantile
 
 
@@ -52,10 +53,7 @@ def delta_for_epsilon(epsilon: float, ratio: float) -> float:
 
     epsilon   any real number
     """
-    near = epsilon / ratio - ratio / 2
-    above = _tail(near)
-    below = math.exp(epsilon) * _tail(near + ratio) if epsilon <= _MAX_EXPONENT else 0.0
-    return above - below + _SLACK * above + _MIN_TAIL
+    return _delta(epsilon, ratio) + _SLACK * _tail(epsilon / ratio - ratio / 2) + _MIN_TAIL
 
 
 def epsilon_for_delta(deviation: float, delta: float) -> float:
@@ -91,17 +89,20 @@ def satisfies_vector(ratio: float, l1: int, scale: float, epsilon: float, delta:
 
 @lru_cache(maxsize=64)  # a process has few policies
 def deviation_for(epsilon: float, delta: float) -> float:
-    """Return the smallest standard deviation of continuous Gaussian noise for sensitivity 1.    [dp-accounting]
+    """Return the smallest standard deviation of continuous Gaussian noise for sensitivity 1, up to 1e-7.
 
+    The steps of the search are those of dp-accounting, so that both return the same number.
     Raises ValueError unless epsilon is above 0 and delta strictly between 0 and 1.
     """
-    from dp_accounting.pld import common  # noqa: PLC0415 - the import takes 2 s and few policies have Gaussian noise
-    from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss  # noqa: PLC0415 - as above
-
     if not (epsilon > 0 and 0 < delta < 1):
         raise ValueError("Gaussian noise needs an epsilon above 0 and a delta strictly between 0 and 1")
-    loss = GaussianPrivacyLoss.from_privacy_guarantee(common.DifferentialPrivacyParameters(epsilon, delta))
-    return float(loss.standard_deviation)
+    low, high = 0.0, math.sqrt(2 * math.log(1.5 / delta)) / epsilon
+    while _delta(epsilon, 1 / high) > delta:
+        low, high = high, 2 * high
+    while high - low > _DEVIATION_TOLERANCE:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _delta(epsilon, 1 / middle) > delta else (low, middle)
+    return high
 
 
 @lru_cache(maxsize=4096)  # the same numbers of users recur every hour
@@ -196,6 +197,13 @@ def variance(scale: float) -> float:
         return scale**2
     terms = [math.exp(-0.5 * (k / scale) ** 2) for k in range(1, 20)] if scale else []
     return 2 * sum(k * k * term for k, term in enumerate(terms, 1)) / (1 + 2 * sum(terms))
+
+
+def _delta(epsilon: float, ratio: float) -> float:
+    """Return the delta of Gaussian noise for a sensitivity of `ratio` standard deviations, within _SLACK."""
+    near = epsilon / ratio - ratio / 2
+    below = math.exp(epsilon) * _tail(near + ratio) if epsilon <= _MAX_EXPONENT else 0.0
+    return _tail(near) - below
 
 
 def _tail(x: float) -> float:

@@ -31,7 +31,6 @@ _LOADED: Final = [
     "hatcast.agents.redis.durability",
     "hatcast.agents.worker.worker",
     "confluent_kafka",
-    "dp_accounting.pld",
     "encodings.idna",
     "faust.app.router",
     "faust.assignor.partition_assignor",
