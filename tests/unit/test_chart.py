@@ -202,7 +202,8 @@ def test_the_image_is_that_of_the_version_or_of_a_digest() -> None:
         ({"kafka": {"sasl": {"mechanism": "PLAIN"}}}, "kafka.users.worker.secret: is empty"),
         ({"display": {"ingress": {"enabled": True, "host": "m"}}}, "display.ingress.tlsSecret: is empty"),
         ({"strimzi": {"enabled": True}}, "strimzi.cluster: is empty"),
-        ({"feeds": [{"name": "a", "args": ["synthetic"]}] * 2}, "feeds: two are named a"),
+        ({"feeds": [{"name": "a", "args": ["mqtt"]}] * 2}, "feeds: two are named a"),
+        ({"feeds": [{"name": "a", "args": ["synthetic"]}]}, "feeds: args of a begin with synthetic; write amqp"),
         (
             {"worker": {"autoscaling": {"minReplicas": 0}}},
             "at '/worker/autoscaling/minReplicas': minimum: got 0, want 1",

@@ -94,6 +94,7 @@ def test_each_user_of_kafka_may_do_what_its_role_does_and_no_more(tmp_path: Path
     assert granted["feeds"] == {
         ("topic", topics.telemetry): {"Write", "Describe", "DescribeConfigs"},
         ("topic", topics.registry): {"Read", "Describe"},
+        ("group", "hatcast-registry"): {"Describe"},
     }
     assert granted["worker"]["group", "hatcast-helsinki-speed"] == {"Read", "Describe"}
     assert granted["worker"]["transactionalId", "hatcast/telemetry/"] == {"Write", "Describe"}

@@ -45,6 +45,9 @@
 {{- end -}}
 {{- $names := list -}}
 {{- range $v.feeds -}}
+{{- if not (has (first .args) (list "amqp" "gtfs-rt" "mqtt" "siri")) -}}
+{{- fail (printf "feeds: args of %s begin with %s; write amqp, gtfs-rt, mqtt or siri (replay and synthetic need Redis, which feeds here do not reach)" .name (first .args)) -}}
+{{- end -}}
 {{- if has .name $names -}}
 {{- fail (printf "feeds: two are named %s; give each its own name" .name) -}}
 {{- end -}}

@@ -1,0 +1,215 @@
+"""A Kafka with the topics, users and rights of the Helm chart, and hatcast as each of its users."""
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import tomlkit
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports them without saying so
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.kafka.client import confluent_options, wait_for_broker
+from hatcast.agents.kafka.topics import topic_range
+from tests.charts import Object, changed, render
+from tests.integration.forked import Forked
+from tests.integration.harness import WorkerProcess
+from tests.integration.health import LISTEN
+from tests.services import RedisServer, ServiceAbsent, kafka_jars
+from tests.services.absent import absent
+from tests.services.kafka_server import _log4j, _prepare_local
+from tests.services.lifecycle import Spawned
+
+ROLES: Final = ("worker", "display", "feeds")
+ADMIN: Final = "broker"
+PASSWORD: Final = "s3cret"  # of all
+PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+RESOURCES: Final = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactionalId": ResourceType.TRANSACTIONAL_ID,
+}
+PATTERNS: Final = {"literal": ResourcePatternType.LITERAL, "prefix": ResourcePatternType.PREFIXED}
+OPERATIONS: Final = {
+    "Read": AclOperation.READ,
+    "Write": AclOperation.WRITE,
+    "Describe": AclOperation.DESCRIBE,
+    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+}
+POLICY: Final = """
+[kafka]
+partitions = 2
+[topics]
+prefix = "@NAME@."
+telemetry_retention = "none"
+[worker]
+checkpoint_interval = "200ms"
+[policy]
+name = "@NAME@"
+upper_bound = 80.0
+timezone = "UTC"
+hours = [0, 24]
+[policy.privacy]
+epsilon = 1.0
+daily_limit = 20.0
+max_hats_per_day = 10
+min_users = 1
+[policy.estimator]
+name = "baseline"
+[[policy.running]]
+name = "today"
+window = "today"
+"""
+
+
+class Running(WorkerProcess):
+    """A command of hatcast that goes on, forked from a process that has loaded it."""
+
+    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+        super().__init__(["hatcast", *arguments], log)
+        self._arguments = arguments
+        self.start()
+
+    def _spawn(self) -> Spawned:
+        return Forked(self._arguments, self.log, self.log)
+
+
+@dataclass
+class City:
+    """A Kafka with the topics and the rights of the chart. `configs`: role -> its hatcast.toml, with its login."""
+
+    name: str
+    folder: Path
+    configs: dict[str, Path]
+    redis_server: RedisServer
+
+    def settings(self, role: str) -> Settings:
+        return load_settings(self.configs[role], {})
+
+    def run(self, role: str, *arguments: str) -> tuple[int, str]:
+        """Run a command to its end as this role; its exit code and what it said."""
+        out = self.folder / f"{role}-{arguments[0]}.out"
+        code = Forked([*arguments, "--config", str(self.configs[role])], out, out).wait(120)
+        return code, out.read_text()
+
+    def start(self, role: str, *arguments: str) -> Running:
+        log = self.folder / f"{role}-{len(list(self.folder.iterdir()))}.log"
+        return Running([*arguments, "--config", str(self.configs[role])], log)
+
+    def published(self) -> int:
+        """Records on `hats.means`, as the map's user sees them."""
+        display = self.settings("display")
+        return sum(end - first for first, end in topic_range(display, display.topics.means))
+
+
+@contextmanager
+def open_city(redis_server: RedisServer, folder: Path) -> Iterator[City]:
+    """The example of Strimzi, on a Kafka that refuses what no right allows."""
+    name = f"t-rights-{os.getpid():x}-{uuid.uuid4().hex[:6]}"
+    objects = render(
+        changed(
+            "strimzi",
+            folder,
+            config=POLICY.replace("@NAME@", name),
+            strimzi={"authentication": "scram-sha-512"},
+        )
+    )
+    users = {made["metadata"]["name"]: made for made in objects if made["kind"] == "KafkaUser"}
+    try:
+        java = [kafka_jars.java(), "-cp", f"{kafka_jars.jars()}/*", f"-Dlog4j2.configurationFile={_log4j()}"]
+    except ServiceAbsent as reason:
+        absent(str(reason))
+    logins = " ".join(f'user_{user}="{PASSWORD}"' for user in (*users, ADMIN))
+    server = _prepare_local(
+        [*java, "-XX:TieredStopAtLevel=1"],
+        folder,
+        "256m",
+        {
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "listener.name.plaintext.plain.sasl.jaas.config": f'{PLAIN} required username="{ADMIN}"'
+            f' password="{PASSWORD}" {logins};',
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:{ADMIN};User:ANONYMOUS",  # ANONYMOUS: the broker, to its own controller
+        },
+    )
+    server.ours.start()
+    try:
+        configs = {
+            role: configured(role, objects, server.bootstrap_servers, redis_server.url, folder) for role in ROLES
+        }
+        admin = folder / "admin.toml"
+        admin.write_text(configs["worker"].read_text().replace(_user(objects, "worker"), ADMIN))
+        wait_for_broker(load_settings(admin, {}), patience_s=60)
+        prepare(AdminClient(confluent_options(load_settings(admin, {}))), objects)
+        yield City(name, folder, configs, redis_server)
+    finally:
+        server.ours.close()
+        redis_server.delete(f"{{{name}*")
+
+
+def _user(objects: list[Object], role: str) -> str:
+    (config,) = (made["data"] for made in objects if made["kind"] == "ConfigMap" and f"{role}.toml" in made["data"])
+    name: str = tomlkit.parse(config[f"{role}.toml"])["kafka"]["sasl_plain_username"]
+    return name
+
+
+def configured(role: str, objects: list[Object], servers: str, redis_url: str, folder: Path) -> Path:
+    """hatcast.toml of a role as the chart makes it, but for what the test's Kafka and Redis have in Strimzi's place."""
+    (config,) = (made["data"] for made in objects if made["kind"] == "ConfigMap" and f"{role}.toml" in made["data"])
+    table: dict[str, Any] = tomlkit.parse(config[f"{role}.toml"]).unwrap()
+    user = table["kafka"]["sasl_plain_username"]
+    password = folder / "password"
+    password.write_text(PASSWORD)
+    table["kafka"] = {
+        "bootstrap_servers": servers,
+        "partitions": table["kafka"]["partitions"],
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": user,
+        "sasl_plain_password_file": password.name,
+    }
+    if role == "worker":
+        table["redis"] = {"url": redis_url}
+        table["worker"] = {**table["worker"], **LISTEN["worker"]}
+    path = folder / f"{role}.toml"
+    path.write_text(tomlkit.dumps(table))
+    return path
+
+
+def prepare(admin: AdminClient, objects: list[Object]) -> None:
+    """Make the topics and grant the rights, as Strimzi's operators do."""
+    topics = [made["spec"] for made in objects if made["kind"] == "KafkaTopic"]
+    new = [
+        NewTopic(each["topicName"], each["partitions"], 1, config={**each["config"], "min.insync.replicas": "1"})
+        for each in topics
+    ]
+    rights = [
+        AclBinding(
+            RESOURCES[acl["resource"]["type"]],
+            acl["resource"]["name"],
+            PATTERNS[acl["resource"]["patternType"]],
+            f"User:{made['metadata']['name']}",
+            acl["host"],
+            OPERATIONS[operation],
+            AclPermissionType.ALLOW,
+        )
+        for made in objects
+        if made["kind"] == "KafkaUser"
+        for acl in made["spec"]["authorization"]["acls"]
+        for operation in acl["operations"]
+    ]
+    for future in [*admin.create_topics(new).values(), *admin.create_acls(rights).values()]:
+        future.result(30)
