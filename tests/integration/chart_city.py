@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import tomlkit
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports them without saying so
     AclBinding,
     AclOperation,
@@ -106,6 +107,18 @@ class City:
     def start(self, role: str, *arguments: str) -> Running:
         log = self.folder / f"{role}-{len(list(self.folder.iterdir()))}.log"
         return Running([*arguments, "--config", str(self.configs[role])], log)
+
+    def lag(self) -> int:
+        """Records of telemetry beyond the offsets that the workers' group has committed, by the worker's rights."""
+        settings = self.settings("worker")
+        ends = [end for _, end in topic_range(settings, settings.topics.telemetry)]
+        partitions = [TopicPartition(settings.topics.telemetry, partition) for partition in range(len(ends))]
+        consumer = Consumer(confluent_options(settings) | {"group.id": f"hatcast-{self.name}"})
+        try:
+            committed = [place.offset for place in consumer.committed(partitions, timeout=30)]
+        finally:
+            consumer.close()
+        return sum(end - max(offset, 0) for end, offset in zip(ends, committed, strict=True))
 
     def published(self) -> int:
         """Records on `hats.means`, as the map's user sees them."""

@@ -80,6 +80,7 @@ def test_with_the_rights_of_the_chart_and_no_others_hours_are_published_recovere
     try:
         wait_until(lambda: city.published() >= 2, worker, 60, "releases")
         worker.terminate(60)
+        assert city.lag() == 0, "KEDA sees what waits by the group's offsets"
         city.redis_server.delete(f"{{{city.name}*")
         worker = city.start("worker", "worker")
         wait_until(lambda: "ledger recovered" in worker.logged(), worker, 60, "a recovery")

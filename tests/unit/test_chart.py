@@ -210,7 +210,8 @@ def test_the_image_is_that_of_the_version_or_of_a_digest() -> None:
         ),
         ({"kafka": {"bootstrapServer": "k:9092"}}, "at '/kafka': additional properties 'bootstrapServer' not allowed"),
         ({"redis": {"url": "http://r"}}, "at '/redis/url'"),
-        ({"worker": {"extraArgs": ["--config=x"]}}, "at '/worker/extraArgs/0'"),
+        ({"worker": {"extraArgs": ["--config=x"]}}, "worker.extraArgs: --config=x is set by the chart"),
+        ({"feeds": [{"name": "a", "args": ["mqtt", "--for=9"]}]}, "feeds: --for=9 of a is set by the chart"),
     ],
 )
 def test_wrong_values_are_one_line_that_names_them(tables: Object, said: str, tmp_path: Path) -> None:

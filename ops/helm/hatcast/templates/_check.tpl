@@ -43,8 +43,23 @@
 {{- if and $v.feeds (ne (default "jsonl" (get (default dict $toml.topics) "telemetry_format")) "jsonl") -}}
 {{- fail "feeds: send jsonl, and topics.telemetry_format of config is another format; leave it out there" -}}
 {{- end -}}
+{{- range $v.worker.extraArgs -}}
+{{- if regexMatch "^--(config|metrics-listen|drain)(=|$)" . -}}
+{{- fail (printf "worker.extraArgs: %s is set by the chart (--drain by worker.drain); leave it out" .) -}}
+{{- end -}}
+{{- end -}}
+{{- range $v.display.extraArgs -}}
+{{- if regexMatch "^--(config|metrics-listen|host|port)(=|$)" . -}}
+{{- fail (printf "display.extraArgs: %s is set by the chart; leave it out" .) -}}
+{{- end -}}
+{{- end -}}
 {{- $names := list -}}
-{{- range $v.feeds -}}
+{{- range $feed := $v.feeds -}}
+{{- range .args -}}
+{{- if regexMatch "^--(config|metrics-listen|for)(=|$)" . -}}
+{{- fail (printf "feeds: %s of %s is set by the chart, or would end it; leave it out" . $feed.name) -}}
+{{- end -}}
+{{- end -}}
 {{- if not (has (first .args) (list "amqp" "gtfs-rt" "mqtt" "siri")) -}}
 {{- fail (printf "feeds: args of %s begin with %s; write amqp, gtfs-rt, mqtt or siri (replay and synthetic need Redis, which feeds here do not reach)" .name (first .args)) -}}
 {{- end -}}
