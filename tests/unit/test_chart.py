@@ -172,17 +172,30 @@ def test_login_and_tls_are_those_of_the_values(tmp_path: Path) -> None:
     assert settings_of("minimal", "worker", tmp_path).kafka.security_protocol == "PLAINTEXT"
 
 
-def test_another_configuration_is_another_pod(tmp_path: Path) -> None:
-    def sums(objects: list[Object]) -> dict[str, str]:
+@pytest.mark.parametrize(
+    ("before", "after", "restarted"),
+    [
+        ("upper_bound = 65.0", "upper_bound = 66.0", {"display", "worker"}),
+        ("[policy]", '[display]\ntitle = "Surat"\n[policy]', {"display"}),
+        ("[policy]", '[worker]\nidle_after = "9s"\n[policy]', {"worker"}),
+    ],
+)
+def test_another_configuration_is_another_pod_of_those_who_read_it(
+    before: str, after: str, restarted: set[str], tmp_path: Path
+) -> None:
+    def sums(objects: list[Object]) -> set[tuple[str, str]]:
         return {
-            made["metadata"]["name"]: made["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+            (
+                made["metadata"]["labels"]["app.kubernetes.io/component"],
+                made["spec"]["template"]["metadata"]["annotations"]["checksum/config"],
+            )
             for made in objects
             if made["kind"] == "Deployment"
         }
 
-    other = render(changed("minimal", tmp_path, config=values("minimal")["config"].replace("65.0", "66.0")))
-    assert sums(other).keys() == sums(rendered("minimal")).keys()
-    assert not set(sums(other).values()) & set(sums(rendered("minimal")).values())
+    config = values("minimal")["config"]
+    other = render(changed("minimal", tmp_path, config=config.replace(before, after, 1)))
+    assert {component for component, _ in sums(other) - sums(rendered("minimal"))} == restarted
 
 
 def test_the_image_is_that_of_the_version_or_of_a_digest() -> None:

@@ -55,6 +55,9 @@ about them. No secret is in it. A dict: root, role.
 {{- end -}}
 {{- $_ := set $toml "kafka" $kafka -}}
 {{- $_ := unset $toml "redis" -}}
+{{- /* What another role alone reads is left out: a new title of the map restarts no worker. */ -}}
+{{- if ne .role "display" -}}{{- $_ := unset $toml "display" -}}{{- end -}}
+{{- if ne .role "worker" -}}{{- $_ := unset $toml "worker" -}}{{- end -}}
 {{- if eq .role "worker" -}}
 {{- $redis := dict -}}
 {{- with $v.redis.username -}}{{- $_ := set $redis "username" . -}}{{- end -}}
