@@ -32,11 +32,19 @@ _DUPLICATE, _LATE = Outcome.DUPLICATE.value, Outcome.LATE.value
 
 @dataclass(slots=True)
 class Vehicle:
-    """A vehicle id as sent: its canonical form, whether it belongs to this partition, its user on the latest date."""
+    """A vehicle id as sent: its canonical form, whether it belongs to this partition, its user on the latest date.
+
+    slot, cell, hat, known   the HAT that it entered last, and its user's contribution there. Most readings are in the
+                             HAT of the reading before them, and so need no look-up
+    """
 
     canonical: str
     belongs: bool
     user: UserOfDay | None = None
+    slot: OpenSlot | None = None
+    cell: int = 0
+    hat: OpenHat | None = None
+    known: Contribution | None = None
 
 
 class PartitionFold(ABC, Generic[V]):
@@ -133,6 +141,30 @@ class PartitionFold(ABC, Generic[V]):
 
     def _enter(self, vehicle: Vehicle, slot: OpenSlot, cell: int, step: int, milli: int) -> str:
         """Apply rules 10 to 13: find the reading's user and HAT, and count it there."""
+        hat, known = vehicle.hat, vehicle.known
+        if vehicle.slot is not slot or vehicle.cell != cell or hat is None or known is None:
+            found = self._find(vehicle, slot, cell)
+            if isinstance(found, str):
+                return found
+            hat, known = found
+        seen, bit = known.seen, 1 << step
+        if seen & bit:
+            return _DUPLICATE
+        value = milli if milli < self._value_max else self._value_max
+        known.count += 1
+        known.total += value
+        if value > known.maximum:
+            known.maximum = value
+        known.seen = seen | bit
+        if not hat.changed:
+            self._changed.append(hat)
+            self.journal.add_hat(hat)
+        hat.changed.add(known.ordinal // CHUNK_USERS)
+        self._accepted.append((hat, known, step, value))
+        return _ACCEPTED
+
+    def _find(self, vehicle: Vehicle, slot: OpenSlot, cell: int) -> tuple[OpenHat, Contribution] | str:
+        """Return a HAT and the contribution of a vehicle's user, which is added if new; the outcome if rejected."""
         if not vehicle.belongs:
             return _WRONG
         day = slot.day
@@ -141,25 +173,13 @@ class PartitionFold(ABC, Generic[V]):
             user = self._user(vehicle, day)
         hat = slot.hats.get(cell)
         known = None if hat is None else hat.users.get(user.pseudonym)
-        value = milli if milli < self._value_max else self._value_max
         if hat is None or known is None:
             rejection = self._count_hat(user, slot, cell)
             if rejection is not None:
                 return rejection
             hat, known = self._add_user(user, slot, cell)
-        elif known.seen >> step & 1:
-            return _DUPLICATE
-        known.count += 1
-        known.total += value
-        if value > known.maximum:
-            known.maximum = value
-        known.seen |= 1 << step
-        if not hat.changed:
-            self._changed.append(hat)
-            self.journal.add_hat(hat)
-        hat.changed.add(known.ordinal // CHUNK_USERS)
-        self._accepted.append((hat, known, step, value))
-        return _ACCEPTED
+        vehicle.slot, vehicle.cell, vehicle.hat, vehicle.known = slot, cell, hat, known
+        return hat, known
 
     def _count_hat(self, user: UserOfDay, slot: OpenSlot, cell: int) -> str | None:
         """Count a HAT against the user's limit, unless an earlier run did; return the outcome if it is rejected.

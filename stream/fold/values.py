@@ -58,9 +58,8 @@ class ValuesFold(ReadingFold[V], Generic[V]):
 
     def _enter(self, vehicle: Vehicle, slot: OpenSlot, cell: int, step: int, milli: int) -> str:
         outcome = super()._enter(vehicle, slot, cell, step, milli)
-        if outcome is _ACCEPTED and vehicle.user is not None:
-            known = slot.hats[cell].users[vehicle.user.pseudonym]
-            others = known.others
+        if outcome is _ACCEPTED and vehicle.known is not None:
+            others = vehicle.known.others
             accepted = [max(offset, 0) for offset in self._milli]
             for at, offset in enumerate(accepted):
                 others[at] += offset
