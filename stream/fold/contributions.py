@@ -54,7 +54,7 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         self._fine_cell_at = None if policy.fine is None else policy.fine.cell_at
         self._interval = policy.min_interval_ms
         self._times: dict[str | int | float, int] = {}
-        self._values: dict[tuple[float | str, str], int] = {}
+        self._values: dict[str, dict[float | str, int]] = {}
         self._minutes: dict[int, OpenSlot] = {}
 
     def _fold(self, timestamp: int, watermark: int, value: V) -> str:
@@ -74,7 +74,7 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         if not (-90.0 <= latitude <= 90.0 and -180.0 <= longitude <= 180.0) or latitude == longitude == 0.0:  # type: ignore[operator]  # both are floats: the line above
             return _BAD_PLACE
         try:
-            milli = self._values[reading.speed, reading.unit]
+            milli = self._values[reading.unit][reading.speed]
         except KeyError:
             milli = self._value(reading.speed, reading.unit)
         if milli < 0:
@@ -119,7 +119,7 @@ class ReadingFold(PartitionFold[V], Generic[V]):
                 milli = _BAD_VALUE
         if reject_above is None:
             milli = max(milli, 0)
-        return cache(self._values, (speed, unit), milli, CACHE_SIZE)
+        return cache(self._values.setdefault(unit, {}), speed, milli, CACHE_SIZE)
 
     def _time(self, time: str | int | float) -> int:
         """Convert a reading's time to milliseconds UTC; `_NO_TIME` if it is unreadable or without a local date."""
