@@ -14,11 +14,11 @@ from confluent_kafka import Consumer, TopicPartition
 from hatcast.agents.kafka.batches import BatchSettings, RecordBatch, batch_app
 from tests.services import KafkaServer
 
-Row = tuple[int, int, int, bytes | None, bytes | None]  # partition, offset, timestamp, key, value
+Row = tuple[int, int, int, bytes | None]  # partition, offset, timestamp, value
 
 
 def rows_of(batch: RecordBatch) -> list[Row]:
-    columns = zip(batch.offsets, batch.timestamps, batch.keys, batch.values, strict=True)
+    columns = zip(batch.offsets, batch.timestamps, batch.values, strict=True)
     return [(batch.partition, *row) for row in columns]
 
 
@@ -125,7 +125,7 @@ class BrokenChain(Exception):
 
 def replace_values(batch: RecordBatch) -> RecordBatch:
     """What a test looks at later, without the bytes."""
-    return RecordBatch(batch.partition, batch.epoch, batch.base, batch.next, list(batch.offsets), [], [], [])
+    return RecordBatch(batch.partition, batch.epoch, batch.base, batch.next, list(batch.offsets), [], [])
 
 
 def replace_memory(memory: Memory) -> Memory:

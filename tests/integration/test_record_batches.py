@@ -36,7 +36,7 @@ def numbered(count: int, partitions: int, size: int = 0) -> list[Record]:
 
 
 def in_the_log(kafka: KafkaServer, topic: str) -> list[Row]:
-    return [(each.partition, each.offset, each.timestamp_ms, each.key, each.value) for each in kafka.read(topic)]
+    return [(each.partition, each.offset, each.timestamp_ms, each.value) for each in kafka.read(topic)]
 
 
 def produce_in_transactions(kafka: KafkaServer, topic: str, outcomes: Iterable[bool]) -> None:

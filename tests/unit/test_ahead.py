@@ -55,7 +55,6 @@ def batch_of(*timestamps: int, offsets: list[int] | None = None) -> RecordBatch:
         next=known[-1] + 3,  # markers behind the last one
         offsets=known,
         timestamps=list(timestamps),
-        keys=[b"bus" for _ in timestamps],
         values=values,
     )
 
@@ -74,7 +73,7 @@ def test_a_batch_ends_before_its_first_record_ahead_and_goes_on_there() -> None:
     first, ahead = held().split(batch, NOON)
     assert ahead == EarlyRecord(15, AHEAD, 2 * MINUTE)
     assert (first.base, first.next, first.offsets, first.timestamps) == (10, 15, [11], [NOON])
-    assert (len(first.keys), len(first.values)) == (1, 1)
+    assert len(first.values) == 1
 
 
 def test_a_batch_that_begins_ahead_has_no_record_but_the_hole_in_front_of_it() -> None:
@@ -89,7 +88,7 @@ def test_a_batch_without_records_only_crosses_its_hole() -> None:
 
 
 def replace_records(batch: RecordBatch) -> RecordBatch:
-    return RecordBatch(batch.partition, batch.epoch, batch.base, batch.next, range(0), [], [], [])
+    return RecordBatch(batch.partition, batch.epoch, batch.base, batch.next, range(0), [], [])
 
 
 def test_a_wait_is_logged_once_with_its_place_and_the_way_out_and_once_when_it_is_over(

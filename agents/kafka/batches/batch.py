@@ -20,7 +20,7 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
     base, next    offsets, base < next; base <= offset < next for every record
     offsets       one per record, ascending
     timestamps    ms UTC, from the log
-    keys, values  bytes, or None if null in the log (the value of a heartbeat record)
+    values        bytes, or None if null in the log: a heartbeat record
     """
 
     partition: int
@@ -29,7 +29,6 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
     next: int
     offsets: Sequence[int]
     timestamps: Sequence[int]
-    keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
 
     def first(self, records: int) -> "RecordBatch":
@@ -41,7 +40,6 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
             next=self.offsets[records],
             offsets=self.offsets[:records],
             timestamps=self.timestamps[:records],
-            keys=self.keys[:records],
             values=self.values[:records],
         )
 
@@ -93,7 +91,7 @@ class BatchSettings:
     session_timeout: float = 10.0
     rebalance_timeout: float = 60.0
     commit_interval: float = 2.0
-    batch_records: int = 500
+    batch_records: int = 2_000
     queued_batches: int = 16
     partition_bytes: int = 1 << 20
     fetch_bytes: int = 16 << 20

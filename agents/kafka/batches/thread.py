@@ -16,7 +16,8 @@ from faust.types import TP
 
 from hatcast.agents.kafka.backoff import back_off_reconnects
 from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
-from hatcast.agents.kafka.batches.fetched import Chunk, Fetched, NoChunk
+from hatcast.agents.kafka.batches.fetched import Fetched, NoChunk
+from hatcast.agents.kafka.batches.unpacked import Chunk
 
 if TYPE_CHECKING:
     from hatcast.agents.kafka.batches.consumer import BatchConsumer
@@ -261,19 +262,12 @@ def _ms(seconds: float) -> int:
 
 
 def _record_batch(partition: int, chain: Chain, chunk: Chunk) -> RecordBatch:
-    records = chunk.records
-    offsets: range | list[int] = range(0)
-    if records:
-        offsets = range(records[0].offset, records[-1].offset + 1)
-        if len(offsets) != len(records):
-            offsets = [record.offset for record in records]
     return RecordBatch(
         partition=partition,
         epoch=chain.epoch,
         base=chain.next,
         next=chunk.next,
-        offsets=offsets,
-        timestamps=[record.timestamp for record in records],
-        keys=[record.key for record in records],
-        values=[record.value for record in records],
+        offsets=chunk.offsets,
+        timestamps=chunk.timestamps,
+        values=chunk.values,
     )

@@ -1,0 +1,132 @@
+"""Columns of a fetch response are those of the records that aiokafka itself would return."""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.record.util import calc_crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hatcast.agents.kafka.batches.unpacked import Unpacker
+
+Row = tuple[int, int, bytes | None]  # offset, timestamp, value
+
+TP: Final = TopicPartition("telemetry", 3)
+PRODUCERS: Final = (7, 8)
+CHECK_CRCS: Final = True
+ABORT, COMMIT = 0, 1
+_CONTROL: Final = 0x20
+_ATTRIBUTES: Final = 21  # of a batch, followed by the offset of its last record; the checksum covers all from here on
+
+
+class Sent(NamedTuple):
+    """A batch: its values, its codec, its producer, whether it is in a transaction, and offsets compacted away."""
+
+    values: Sequence[bytes | None] = (b"a", b"b", b"c")
+    codec: int = 0
+    producer: int = -1
+    transactional: bool = False
+    marker: int | None = None
+    missing_first: int = 0
+    missing_last: int = 0
+    headers: Sequence[tuple[str, bytes]] = ()
+
+    def at(self, base: int) -> tuple[bytes, int]:
+        """Return the batch at an offset, and the offset behind it."""
+        builder = DefaultRecordBatchBuilder(2, self.codec, self.transactional, self.producer, 0, 0, 1 << 20)
+        values = self.values if self.marker is None else [b"\0" * 6]
+        key = b"bus" if self.marker is None else struct.pack(">hh", 0, self.marker)
+        for at, value in enumerate(values, start=self.missing_first):
+            builder.append(at, timestamp=1_000 + base + at, key=key, value=value, headers=list(self.headers))
+        built = bytearray(builder.build())
+        last = self.missing_first + len(values) - 1 + self.missing_last
+        attributes = struct.unpack_from(">h", built, _ATTRIBUTES)[0] | (_CONTROL if self.marker is not None else 0)
+        struct.pack_into(">hi", built, _ATTRIBUTES, attributes, last)
+        struct.pack_into(">I", built, _ATTRIBUTES - 4, calc_crc32c(bytes(built[_ATTRIBUTES:])))
+        struct.pack_into(">q", built, 0, base)
+        return bytes(built), base + last + 1
+
+
+def fetch(sent: Sequence[Sent], position: int, aborted: Sequence[tuple[int, int]] = ()) -> PartitionRecords:
+    log, at = b"", 0
+    for batch in sent:
+        data, at = batch.at(at)
+        log += data
+    return PartitionRecords(TP, MemoryRecords(log), list(aborted), position, None, None, CHECK_CRCS, READ_COMMITTED)
+
+
+def as_aiokafka(fetched: PartitionRecords) -> tuple[list[Row], int]:
+    return [(each.offset, each.timestamp, each.value) for each in fetched], fetched.next_fetch_offset
+
+
+def unpacked(fetched: PartitionRecords, most: int) -> tuple[list[Row], int]:
+    unpacker = Unpacker(fetched)
+    rows: list[Row] = []
+    while True:
+        chunk = unpacker.take(most)
+        rows += zip(chunk.offsets, chunk.timestamps, chunk.values, strict=True)
+        assert len(chunk.values) <= most
+        assert all(offset < chunk.next for offset, _, _ in rows)
+        assert chunk.next == fetched.next_fetch_offset
+        if len(chunk.values) < most:
+            return rows, chunk.next
+
+
+def _data(
+    values: Sequence[bytes | None], codec: int, first: int, last: int, headers: Sequence[tuple[str, bytes]]
+) -> Sent:
+    return Sent(values, codec, missing_first=first, missing_last=last, headers=headers)
+
+
+data = st.tuples(
+    st.lists(st.none() | st.binary(max_size=3), min_size=1, max_size=4),
+    st.sampled_from([0, 1, 2, 3, 4]),
+    st.integers(0, 2),
+    st.integers(0, 2),
+    st.sampled_from([(), (("trace", b"1"), ("trace", b"2"))]),
+).map(lambda drawn: _data(*drawn))
+in_transaction = st.sampled_from(
+    [Sent([b"t"], producer=each, transactional=inside) for each in PRODUCERS for inside in (False, True)]
+)
+markers = st.sampled_from(
+    [Sent(producer=each, transactional=True, marker=kind) for each in PRODUCERS for kind in (ABORT, COMMIT)]
+)
+
+
+@given(
+    sent=st.lists(data | in_transaction | markers, max_size=8),
+    aborted=st.lists(st.tuples(st.sampled_from(PRODUCERS), st.integers(0, 20)), max_size=3),
+    position=st.integers(0, 12),
+    most=st.integers(1, 7),
+)
+def test_chunks_have_the_records_and_the_next_offset_of_aiokafka(
+    sent: list[Sent], aborted: list[tuple[int, int]], position: int, most: int
+) -> None:
+    wanted = as_aiokafka(fetch(sent, position, aborted))
+    assert unpacked(fetch(sent, position, aborted), most) == wanted
+
+
+def test_an_aborted_transaction_is_left_out_and_crossed() -> None:
+    sent = [
+        Sent([b"t"], producer=7, transactional=True),
+        Sent([b"x"]),
+        Sent(producer=7, transactional=True, marker=ABORT),
+    ]
+    assert unpacked(fetch(sent, 0, [(7, 0)]), 10) == ([(1, 1_001, b"x")], 3)
+    assert unpacked(fetch(sent, 0), 10) == ([(0, 1_000, b"t"), (1, 1_001, b"x")], 3)
+
+
+def test_a_batch_with_a_wrong_checksum_is_an_error_and_none_of_its_records_are_returned() -> None:
+    log = bytearray(Sent().at(0)[0])
+    log[-1] ^= 1
+    fetched = PartitionRecords(TP, MemoryRecords(bytes(log)), [], 0, None, None, CHECK_CRCS, READ_COMMITTED)
+    with pytest.raises(CorruptRecordException):
+        Unpacker(fetched).take(10)
+    assert fetched.next_fetch_offset == 0
