@@ -45,7 +45,7 @@ def run_helm(path: Path) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "tools.chart", "--render", str(path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode == chart.ABSENT:
-        absent(done.stderr.strip())
+        absent(done.stderr.splitlines()[-1])
     return done
 
 
