@@ -15,7 +15,7 @@ from bench.figures import Figure, middle, show
 from bench.settings import PARTITIONS, write_settings
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.worker.folds import fold_maker
-from hatcast.stream.fold.checkpoint import take_changes
+from hatcast.stream.fold.checkpoint import Changes, Stored, restore, take_changes
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import columns, unpack
@@ -94,14 +94,15 @@ def _round(settings: Settings, batches: Batches, records: int) -> dict[str, floa
     chunks: list[bytes] = []
     hats: dict[tuple[str, str], list[bytes]] = {}
 
-    def take() -> None:
-        for each in folds:
-            for (slot, name, _), chunk in take_changes(each).chunks.items():
-                chunks.append(chunk)
-                hats.setdefault((slot, name), []).append(chunk)
-
-    parts["pack_ns_per_user"] = _time(take, entries)
+    taken: list[Changes] = []
+    parts["pack_ns_per_user"] = _time(lambda: taken.extend(map(take_changes, folds)), entries)
+    for changes in taken:
+        for (slot, name, _), chunk in changes.chunks.items():
+            chunks.append(chunk)
+            hats.setdefault((slot, name), []).append(chunk)
     parts["unpack_ns_per_user"] = _time(lambda: [list(unpack(chunk)) for chunk in chunks], entries)
+    stored, loaded = list(map(_stored, taken)), list(map(make, range(PARTITIONS)))
+    parts["load_ns_per_user"] = _time(lambda: list(map(restore, loaded, stored)), entries)
     parts["columns_ns_per_user"] = _time(lambda: [columns(chunk) for chunk in chunks], entries)
     noise = SystemNoise()
     parts["release_ns_per_hat"] = _time(
@@ -112,6 +113,17 @@ def _round(settings: Settings, batches: Batches, records: int) -> dict[str, floa
     )
     parts["bytes_per_user"] = sum(map(len, chunks)) / entries
     return parts
+
+
+def _stored(changes: Changes) -> Stored:
+    """Return the state that a worker reads after the first checkpoint of a partition."""
+    hats: dict[tuple[str, str], list[bytes]] = {}
+    for (slot, cell, _), chunk in sorted(changes.chunks.items()):
+        hats.setdefault((slot, cell), []).append(chunk)
+    days: dict[str, list[bytes]] = {}
+    for (date, _), chunk in sorted(changes.day_chunks.items()):
+        days.setdefault(date, []).append(chunk)
+    return Stored(changes.watermark, changes.outcomes, hats, days)
 
 
 def _live(settings: Settings, batches: Batches) -> dict[str, float]:

@@ -12,8 +12,8 @@ import h3.api.basic_int as h3
 
 from hatcast.stream.fold.journal import apply_blocks
 from hatcast.stream.fold.limits import UserLimit
-from hatcast.stream.fold.open_slots import CHUNK_USERS, Day, OpenHat, OpenSlot, contribution_of
-from hatcast.stream.fold.packing import pack, unpack
+from hatcast.stream.fold.open_slots import CHUNK_USERS, Day, OpenHat, OpenSlot, contributions_of
+from hatcast.stream.fold.packing import pack, unpack_users
 from hatcast.stream.fold.partition_fold import PartitionFold
 
 T = TypeVar("T")
@@ -128,9 +128,11 @@ class Stored:
         """Return the stored HATs by slot (`date/slot`) and cell, in the order in which users entered them."""
         found: dict[tuple[str, int], OpenHat] = {}
         for (slot, name), chunks in self.hats.items():
-            hat = found[slot, h3.str_to_int(name)] = OpenHat(slot, h3.str_to_int(name))
-            for row in (row for chunk in chunks for row in unpack(chunk)):
-                hat.users[row.pseudonym] = contribution_of(row, len(hat.users))
+            cell = h3.str_to_int(name)
+            hat = found[slot, cell] = OpenHat(slot, cell)
+            for users in map(unpack_users, chunks):
+                contributions = contributions_of(users, len(hat.users))
+                hat.users.update(zip(users.pseudonyms, contributions, strict=True))
         apply_blocks(self.journal, found)
         return found
 

@@ -102,8 +102,8 @@ class DailyLimit:
 
     def unpack(self, chunk: bytes, day: Day) -> None:
         """See UserLimit."""
-        for pseudonym, entered in unpack_day(chunk):
-            self.new_user(pseudonym, day).entered = entered
+        for ordinal, (pseudonym, entered) in enumerate(unpack_day(chunk), start=len(day.users)):
+            day.users[pseudonym] = UserOfDay(pseudonym, entered, ordinal, day)
 
 
 class HorizonLimit:

@@ -4,14 +4,14 @@ Users are numbered in order of entry and stored in chunks of `CHUNK_USERS`: a ch
 bytes, and a HAT of a million users is read in thousands of steps instead of millions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
 from hatcast.stream.fold.hats import Slot
-from hatcast.stream.fold.packing import Row
+from hatcast.stream.fold.packing import ChunkUsers, Row
 
 CHUNK_USERS: Final = 64
 
@@ -60,6 +60,12 @@ def contribution_of(row: Row, ordinal: int) -> Contribution:
     if row.others:
         return ValuesContribution(row.count, row.total, row.maximum, row.seen, ordinal, [*row.others])
     return Contribution(row.count, row.total, row.maximum, row.seen, ordinal)
+
+
+def contributions_of(users: ChunkUsers, first: int) -> Iterator[Contribution]:
+    """Return the contributions of the users of a chunk. first: the ordinal of the first of them."""
+    fields = (users.counts, users.totals, users.maxima, users.seen, range(first, first + len(users.counts)))
+    return map(ValuesContribution, *fields, map(list, users.others)) if users.others else map(Contribution, *fields)
 
 
 @dataclass(slots=True)

@@ -20,13 +20,14 @@ A chunk of a day's users: users (one byte), pseudonyms, HATs entered (two bytes 
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.fold.seen_steps import quick_seen, unpack_seen
+from hatcast.stream.fold.seen_steps import quick_seen, unpack_sets
 from hatcast.stream.readings.pseudonyms import PSEUDONYM_BYTES
 
 VERSION: Final = 1
@@ -76,19 +77,42 @@ def packed_columns(columns: Sequence[Sequence[int]]) -> tuple[list[int], list[by
     return widths, packed
 
 
-def unpack(chunk: bytes) -> Iterator[Row]:
-    """Yield the users of a chunk in order. Raises ValueError for another format version."""
-    users, (counts, totals, maxima), at = _columns(chunk)
-    others: list[tuple[int, ...]] = []
+class ChunkUsers(NamedTuple):
+    """Users of a chunk in order, one sequence for each field of their rows. others: empty without further values."""
+
+    pseudonyms: Sequence[bytes]
+    counts: Sequence[int]
+    totals: Sequence[int]
+    maxima: Sequence[int]
+    seen: Sequence[int]
+    others: Sequence[tuple[int, ...]]
+
+
+def unpack_users(chunk: bytes) -> ChunkUsers:
+    """Return the users of a chunk. Raises ValueError for another format version."""
+    users, widths = _read_header(chunk)
+    layout = _layout(users, *widths)
+    fields, at = layout.unpack_from(chunk), layout.size
+    totals_at, maxima_at = 2 * users, 3 * users
+    others: Sequence[tuple[int, ...]] = ()
     if chunk[0] == VALUES_VERSION:
         places, at = _others(chunk, users, at)
         columns = [struct.unpack_from(f"<{users}{FORMATS[width]}", chunk, start) for start, width in places]
         others = list(zip(*columns, strict=True))
-    start = _HEADER.size
-    for i in range(users):
-        pseudonym = chunk[start + i * PSEUDONYM_BYTES : start + (i + 1) * PSEUDONYM_BYTES]
-        seen, at = unpack_seen(chunk, at)
-        yield Row(pseudonym, counts[i], totals[i], maxima[i], seen, others[i] if others else ())
+    return ChunkUsers(
+        fields[:users],
+        fields[users:totals_at],
+        fields[totals_at:maxima_at],
+        fields[maxima_at:],
+        unpack_sets(chunk, at, users),
+        others,
+    )
+
+
+def unpack(chunk: bytes) -> Iterator[Row]:
+    """Return the users of a chunk in order. Raises ValueError for another format version."""
+    *fields, others = unpack_users(chunk)
+    return map(Row, *fields, others) if others else map(Row, *fields)
 
 
 def columns(chunk: bytes) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
@@ -178,22 +202,19 @@ def stripped_columns(chunks: bytes) -> Iterator[tuple[NDArray[np.int64], NDArray
 
 
 def _read_header(chunk: bytes) -> tuple[int, tuple[int, int, int]]:
-    version, users, *widths = _HEADER.unpack_from(chunk)
+    version, users, counts, totals, maxima = _HEADER.unpack_from(chunk)
     if version not in (VERSION, VALUES_VERSION):
         raise ValueError(
             f"contributions have format version {version}, this hatcast reads {VERSION} and {VALUES_VERSION}"
         )
-    return users, (widths[0], widths[1], widths[2])
+    return users, (counts, totals, maxima)
 
 
-def _columns(chunk: bytes) -> tuple[int, list[tuple[int, ...]], int]:
-    users, widths = _read_header(chunk)
-    at = _HEADER.size + users * PSEUDONYM_BYTES
-    columns = []
-    for width in widths:
-        columns.append(struct.unpack_from(f"<{users}{FORMATS[width]}", chunk, at))
-        at += users * width
-    return users, columns, at
+@lru_cache(1024)
+def _layout(users: int, *widths: int) -> struct.Struct:
+    """Return the layout of header, pseudonyms and columns. All numbers of users and common widths are cached."""
+    columns = "".join(f"{users}{FORMATS[width]}" for width in widths)
+    return struct.Struct(f"<{_HEADER.size}x{f'{PSEUDONYM_BYTES}s' * users}{columns}")
 
 
 def _width(greatest: int) -> tuple[int, str]:

@@ -44,6 +44,21 @@ def pack_seen(seen: int) -> bytes:
     return varint(len(best) << 2 | kind) + best
 
 
+def unpack_sets(chunk: bytes, at: int, number: int) -> list[int]:
+    """Decode the sets of steps of `number` users, the first at offset `at`."""
+    sets = []
+    for _ in range(number):
+        prefix, first = chunk[at], chunk[at + 1]
+        if prefix & 3 == _BITMAP and prefix < 128 and first < 128:  # almost all: a call for each would cost as much
+            end = at + 1 + (prefix >> 2)
+            sets.append(int.from_bytes(chunk[at + 2 : end], "little") << first)
+            at = end
+        else:
+            seen, at = unpack_seen(chunk, at)
+            sets.append(seen)
+    return sets
+
+
 def unpack_seen(chunk: bytes, at: int) -> tuple[int, int]:
     """Decode the set of steps at offset `at`; return it and the offset of the next code."""
     prefix, at = read_varint(chunk, at)
