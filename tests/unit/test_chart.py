@@ -12,8 +12,11 @@ import pytest
 import yaml
 
 from hatcast.agents.cli import hatcast
+from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka.batches.batch import BatchSettings
+from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring.server import OperatorServer
 from hatcast.agents.worker.worker import _FINISH_S
 from tests.charts import (
     NAMES,
@@ -121,6 +124,20 @@ def test_probes_ask_the_addresses_on_which_the_program_answers(name: str) -> Non
         assert all(probe["path"] in ("/livez", "/readyz") and probe["port"] in ports for probe in probes.values())
         if container["args"][0] == "worker":
             assert probes["readinessProbe"] == {"path": "/readyz", "port": "metrics"}
+
+
+def test_the_program_answers_what_probes_and_prometheus_ask() -> None:
+    server = OperatorServer(Address("127.0.0.1", 0), Process.WORKER, dict)
+    answered = {resource.canonical for resource in server._runner.app.router.resources()}
+    probes = {
+        probe["httpGet"]["path"]
+        for name in NAMES
+        for container in containers(name)
+        for kind, probe in container.items()
+        if kind.endswith("Probe")
+    }
+    endpoints = [each for monitor in of_kind("strimzi", "ServiceMonitor") for each in monitor["spec"]["endpoints"]]
+    assert probes | {each["path"] for each in endpoints} == answered
 
 
 def test_workers_have_the_time_to_stop_in_order() -> None:
