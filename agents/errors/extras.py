@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
-    {"matplotlib": "research", "pandas": "pandas", "polars": "research", "tomlkit": "research"}
+    {"matplotlib": "research", "pandas": "pandas", "polars": "research", "scipy": "research", "tomlkit": "research"}
 )
 """Package -> the extra in pyproject.toml that installs it."""
 

@@ -1,0 +1,132 @@
+"""Audit of one family with a given noise: search, then samples of the worst neighbours, then the noise alone."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from hatcast.agents.research.audit.chances import SeededChances
+from hatcast.stream.audit.events import bound_of
+from hatcast.stream.audit.families import Family, Neighbours
+from hatcast.stream.audit.features import table_of
+from hatcast.stream.audit.sampler import fit_of
+from hatcast.stream.audit.search import TOLERANCE, search
+from hatcast.stream.audit.transcript import Integers, Recorder, Request, Terms
+from hatcast.stream.mechanisms import Distances, Noise
+
+_MOST_TERMS: Final = 3  # requests of different terms whose noise is sampled
+_OF_SAMPLES: Final = 3  # samples of the noise: one of so many of a release
+_FEWEST: Final = 400  # below, no bin of the noise has enough
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What an audit found of one part of a policy.
+
+    part        such as `mean`
+    epsilon, delta   of the claim
+    neighbours  the worst found, in words
+    pairs       neighbours compared, in the search or exactly
+    loss        the largest loss of what is asked of the noise, or the exact one; None: neither applies
+    samples     releases drawn
+    bound       lower bound of epsilon by samples; None: none were drawn
+    problem     why the claim does not hold; None: no reason was found
+    """
+
+    part: str
+    epsilon: float
+    delta: float
+    neighbours: str
+    pairs: int
+    loss: float | None
+    samples: int
+    bound: float | None
+    problem: str | None
+
+    @property
+    def margin(self) -> float | None:
+        """The claim less the bound."""
+        return None if self.bound is None else self.epsilon - self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is tried. error: probability of a false alarm, of one family"""
+
+    samples: int
+    pairs: int
+    error: float
+
+
+def audit_family(
+    family: Family, effort: Effort, chances: SeededChances, noise: Noise, progress: Callable[[int], None] | None = None
+) -> Finding:
+    """Audit one family. The verdict is a false alarm with probability `effort.error` at most.
+
+    noise   what the releases draw from: the system's, or a mutant
+    """
+    found = search(family, effort.pairs, chances, noise) if family.replays else None
+    neighbours = family.worst()[0] if found is None else found.neighbours
+    problem = None if found is None else found.leak
+    loss = None if found is None or found.leak else found.share * family.claim.epsilon
+    if problem is None and found is not None and found.share > 1 + TOLERANCE:
+        problem = f"requests of noise lose {loss:.6g}, above the claim {family.claim.epsilon:g}"
+    bound = None
+    if problem is None and family.samples:
+        bound = _bound(neighbours, family, effort, chances, noise)
+        if bound > family.claim.epsilon:
+            problem = f"samples show an epsilon of at least {bound:.4g}, above the claim {family.claim.epsilon:g}"
+        problem = problem or _noise_problem(neighbours, effort, noise)
+    if progress is not None:
+        progress(1)
+    return Finding(
+        part=family.name,
+        epsilon=family.claim.epsilon,
+        delta=family.claim.delta,
+        neighbours=neighbours.name,
+        pairs=0 if found is None else found.pairs,
+        loss=loss,
+        samples=0 if bound is None else effort.samples,
+        bound=bound,
+        problem=problem,
+    )
+
+
+def _bound(neighbours: Neighbours, family: Family, effort: Effort, chances: SeededChances, noise: Noise) -> float:
+    """Release one or the other, by the flip of a coin, and return the lower bound of epsilon."""
+    sides = chances.coins(effort.samples)
+    samples = [(neighbours.one if side else neighbours.other)(noise) for side in sides.tolist()]
+    return bound_of(table_of(samples), sides, family.claim.delta, effort.error / 2)
+
+
+def _noise_problem(neighbours: Neighbours, effort: Effort, noise: Noise) -> str | None:
+    """Draw the noise alone, for what the release asks of it, and return why it does not fit; None if it does."""
+    recorder = Recorder(noise)
+    neighbours.one(recorder)
+    requests = {each.terms: each for each in recorder.entries if isinstance(each, Request) and each.terms.l1}
+    number = effort.samples // _OF_SAMPLES
+    if number < _FEWEST:
+        return None
+    for terms, request in list(requests.items())[:_MOST_TERMS]:
+        if terms.l2_squared == 0 and request.scale < terms.l1 / terms.epsilon * (1 - TOLERANCE):
+            return f"the noise states a scale of {request.scale:g}, less than distance / epsilon"
+        for value in (int(request.values[0]), int(request.values[0]) + terms.l1):
+            fit = fit_of(_drawn(noise, terms, value, number), value, terms, request.scale)
+            if fit.least < effort.error / (4 * _MOST_TERMS):
+                return f"the noise does not fit its distribution (p = {fit.least:.1e})"
+    return None
+
+
+def _drawn(noise: Noise, terms: Terms, value: int, number: int) -> Integers:
+    """Return [number] draws of `value` with noise."""
+    if terms.kind == "laplace":
+        drawn: Sequence[int] = [noise.laplace(value, terms.l1, terms.epsilon).value for _ in range(number)]
+    elif terms.kind == "gaussian":
+        drawn = [noise.gaussian(value, terms.l1, terms.epsilon, terms.delta).value for _ in range(number)]
+    elif terms.l2_squared:
+        values = np.full(number, value, np.int64)
+        return noise.gaussian_many(values, Distances(terms.l1, terms.l2_squared), terms.epsilon, terms.delta).values
+    else:
+        return noise.laplace_many(np.full(number, value, np.int64), terms.l1, terms.epsilon).values
+    return np.array(drawn, np.int64)

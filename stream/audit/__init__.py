@@ -1,0 +1,11 @@
+"""Audit of the promise: neighbouring inputs through the code that releases, and how far its outputs differ.
+
+- families: neighbouring inputs of one part of a policy, and what is claimed of their releases
+- transcript: what a release asks of its noise, recorded for one input and replayed for its neighbour
+- events, bounds: a lower bound of epsilon from samples
+- laws: all outputs of private selections on small inputs, with their exact probabilities
+- search: neighbours that use as much of the claim as possible
+
+Nothing here makes a release: a family calls the functions that `agents/release` and `agents/batch` call, with the noise
+that is passed in. See docs/audit.md.
+"""

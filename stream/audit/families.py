@@ -1,0 +1,72 @@
+"""Interface of a family: neighbouring inputs of one part of a policy, and the code that releases them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hatcast.stream.mechanisms import Noise
+
+Run = Callable[[Noise], list[bytes]]
+"""Releases one input with this noise, and returns the bytes of all that is published, in order."""
+
+
+class Chances(Protocol):
+    """Random numbers that choose neighbours and sides. They protect nothing, so they may have a seed."""
+
+    def integers(self, low: int, high: int) -> int:
+        """Return an integer in [low, high)."""
+        ...
+
+    def random(self) -> float:
+        """Return a number in [0, 1)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What is promised of two neighbours: p <= exp(epsilon) q + delta for any set of outputs."""
+
+    epsilon: float
+    delta: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Two neighbouring inputs.
+
+    name   in one line, without anything of real data: they are made up
+    data   of the family, for `Family.varied`
+    """
+
+    name: str
+    one: Run
+    other: Run
+    data: Any
+
+
+class Family(Protocol):
+    """Neighbouring inputs of one part of a policy.
+
+    name      such as `mean`
+    claim     read from the policy, not from the code under audit
+    replays   whether `transcript.replayed` applies: all that depends on data is a value that the noise is added to.
+              Not so for kinds that ask for noise alone and add it later
+    samples   whether releases are drawn too. Not of whole days: a bound is never above the logarithm of the samples
+    """
+
+    name: str
+    claim: Claim
+    replays: bool
+    samples: bool
+
+    def worst(self) -> Sequence[Neighbours]:
+        """Return the neighbours that the proofs name: ends of the range, the busiest and the least busy user, ..."""
+        ...
+
+    def drawn(self, chances: Chances) -> Neighbours:
+        """Return random neighbours."""
+        ...
+
+    def varied(self, neighbours: Neighbours, chances: Chances) -> Neighbours:
+        """Return neighbours that differ a little from the given ones."""
+        ...

@@ -1,0 +1,59 @@
+"""Search for the neighbours that use most of a claim: those of the proofs, random ones, then small changes of the best.
+
+The loss is that of `transcript.replayed`: exact in what the noise is asked for, whatever the noise then draws.
+"""
+
+from dataclasses import dataclass
+
+from hatcast.stream.audit.families import Chances, Family, Neighbours
+from hatcast.stream.audit.transcript import Leak, replayed
+from hatcast.stream.mechanisms import Noise
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The neighbours with the largest loss, as a share of the claim's epsilon.
+
+    leak    why what is published differs in more than its noise; None: it does not
+    pairs   number of neighbours that were compared
+    """
+
+    neighbours: Neighbours
+    share: float
+    leak: str | None
+    pairs: int
+
+
+def search(family: Family, pairs: int, chances: Chances, noise: Noise) -> Found:
+    """Compare this many neighbours, or those of the proofs if these are more. Stops at a leak, or above the claim.
+
+    Every second pair is a small change of the best so far, the others are random.
+    """
+    best: Found | None = None
+    worst = family.worst()
+    for number in range(max(pairs, len(worst))):
+        if number < len(worst):
+            neighbours = worst[number]
+        elif number % 2 and best is not None:
+            neighbours = family.varied(best.neighbours, chances)
+        else:
+            neighbours = family.drawn(chances)
+        found = _compared(family, neighbours, noise, number + 1)
+        if best is None or found.leak is not None or found.share > best.share:
+            best = found
+        if best.leak is not None or best.share > 1 + TOLERANCE:
+            break
+    if best is None:
+        raise ValueError(f"{family.name} has no neighbours")
+    return Found(best.neighbours, best.share, best.leak, number + 1)
+
+
+TOLERANCE = 1e-9
+"""relative; of sums of floats in `transcript`"""
+
+
+def _compared(family: Family, neighbours: Neighbours, noise: Noise, number: int) -> Found:
+    try:
+        return Found(neighbours, replayed(neighbours, noise) / family.claim.epsilon, None, number)
+    except Leak as leak:
+        return Found(neighbours, float("inf"), leak.reason, number)
