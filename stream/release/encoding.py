@@ -1,6 +1,7 @@
 """Encoding of records: their common fields, exact numbers, instants, and the bytes around `seq`."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -53,6 +54,7 @@ def exact_json(nano: int) -> msgspec.Raw:
     return msgspec.Raw(str(decimal(nano)).encode())
 
 
+@lru_cache(maxsize=64)  # the records of a batch have one
 def utc_text(instant_ms: int) -> str:
     """Format an instant (ms UTC) for records: `2022-01-02T09:00:00.000Z`."""
     seconds, milliseconds = divmod(instant_ms, 1000)
