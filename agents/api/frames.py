@@ -22,7 +22,7 @@ class Frame(ABC):
 
     @abstractmethod
     def to_arrow(self) -> "pa.Table":
-        """Return the rows as a table of pyarrow."""
+        """Return the rows as a table of pyarrow. Raises HatcastError if it is not installed."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -53,7 +53,10 @@ class Frame(ABC):
         return self.to_arrow().schema.__arrow_c_schema__()
 
     def __repr__(self) -> str:
-        rows = self._shown()
+        try:
+            rows = self._shown()
+        except HatcastError as error:  # a repr must not fail
+            return f"{type(self).__name__}: {len(self):,} rows; {error}"
         more = [f".. {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
         return "\n".join([f"{type(self).__name__}: {len(self):,} rows", *_aligned(rows), *more])
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, get_args, runtime_checkable
 
 from hatcast.agents.batch.run import Input, files_input
+from hatcast.agents.errors.extras import require
 from hatcast.agents.recordings.dump_file import DUMP
 from hatcast.agents.recordings.parquet import table_records
 from hatcast.stream.errors import HatcastError, name_fix
@@ -93,6 +94,7 @@ def table_of(data: ArrowStream) -> "pa.Table":
 
     Raises HatcastError, without any of the data: they cannot be converted.
     """
+    require("pyarrow", _NAME)
     import pyarrow as pa
 
     try:

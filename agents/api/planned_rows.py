@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from hatcast.agents.api.frames import Frame
+from hatcast.agents.errors.extras import require
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +30,7 @@ class PlannedRows(Frame, Generic[R]):
 
     def to_arrow(self) -> "pa.Table":
         """Return the rows as a table."""
+        require("pyarrow", "to_arrow()")
         import pyarrow as pa
 
         return pa.Table.from_pylist([asdict(row) for row in self._rows])

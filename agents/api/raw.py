@@ -13,6 +13,7 @@ from hatcast.agents.api.warnings import HatcastWarning
 from hatcast.agents.batch.retention import RetainTotals, Totals, in_unit
 from hatcast.agents.batch.run import Run, fold_input
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.errors.extras import require
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Columns, DeriveSpeed
 
@@ -32,6 +33,7 @@ class RawMeans(Frame):
 
     def to_arrow(self) -> "pa.Table":
         """Return a row for each HAT: cell, date, slot, users, readings, mean, maximum and unit. Not private."""
+        require("pyarrow", "to_arrow()")
         import pyarrow as pa
 
         rows = [(*hat.split("/"), *totals) for hat, totals in sorted(self._hats.items())]

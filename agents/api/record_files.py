@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from hatcast.agents import sqlite
+from hatcast.agents.errors.extras import require
 from hatcast.agents.kafka.dump import Head
 from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
@@ -75,6 +76,7 @@ def _is_head(line: bytes) -> bool:
 
 
 def _of_parquet(path: Path) -> Iterator[bytes]:
+    require("pyarrow", str(path))
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Generic, Self, TypeVar
 import msgspec
 
 from hatcast.agents.api.frames import Frame
+from hatcast.agents.errors.extras import require
 from hatcast.stream.records import (
     BUDGET,
     ESTIMATE,
@@ -72,6 +73,7 @@ class Records(Frame, Generic[R]):
 
     def to_arrow(self) -> "pa.Table":
         """Return the records as a table of pyarrow, in their order."""
+        require("pyarrow", "to_arrow()")
         return self._arrow
 
     @cached_property

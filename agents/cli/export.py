@@ -12,6 +12,7 @@ from rich.progress import Progress, TaskID, TextColumn
 
 from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.config.settings import load_settings
+from hatcast.agents.errors.extras import require
 from hatcast.agents.kafka.client import translate_kafka_errors
 
 _TABLES: Final = {"releases": "means", "estimates": "estimates", "answers": "queries", "running": "running"}
@@ -31,7 +32,10 @@ def command(config: Path, folder: Path, only: tuple[str, ...], as_json: bool) ->
 
     The folder gets releases/DATE.parquet, and in the same way the folders estimates, answers and running. Run it again
     to add what is new: it goes on where it ended, also after it was killed, and each record is one row.
+
+    Needs the extra: pip install 'hatcast[parquet]'.
     """
+    require("pyarrow", "hatcast export")
     from hatcast.agents.export.folder import open_folder
     from hatcast.agents.export.run import export
 

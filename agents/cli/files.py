@@ -39,7 +39,7 @@ def output_option(contents: str, *, has_places: bool = True) -> _Decorator:
         "output",
         type=click.Path(path_type=Path, dir_okay=False),
         callback=check,
-        help=f"Write {contents} to this new file, which ends in {formats}.",
+        help=f"Write {contents} to this new file, which ends in {formats} (Parquet: pip install 'hatcast[parquet]').",
     )
 
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from hatcast.agents.errors.extras import require
 from hatcast.agents.recordings.parquet import PARQUET_MAGIC, is_parquet, parquet_records
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import Format, Recorded
@@ -50,7 +51,7 @@ def _source(path: Path, stack: ExitStack) -> Callable[[], BinaryIO]:
         if stat.S_ISDIR(kind):
             raise RecordingError(str(path), "is a directory", "name the files in it")
         if stat.S_ISREG(kind):
-            return lambda: path.open("rb")
+            return _checked(lambda: path.open("rb"), path)
         copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatcast-"))) / "recording"
         with path.open("rb") as pipe, copy.open("wb") as file:
             shutil.copyfileobj(pipe, file)
@@ -58,7 +59,18 @@ def _source(path: Path, stack: ExitStack) -> Callable[[], BinaryIO]:
         raise RecordingError(str(path), "is missing", "check the path") from None
     except OSError as error:
         raise _unreadable(str(path), error) from None
-    return lambda: copy.open("rb")
+    return _checked(lambda: copy.open("rb"), path)
+
+
+def _checked(reopen: Callable[[], BinaryIO], path: Path) -> Callable[[], BinaryIO]:
+    """Return the function. Raises HatcastError before anything is read if Parquet cannot be read here."""
+    try:
+        with reopen() as file:
+            if is_parquet(file):
+                require("pyarrow", str(path))
+    except OSError as error:
+        raise _unreadable(str(path), error) from None
+    return reopen
 
 
 def _records(name: str, reopen: Callable[[], BinaryIO], feed: Format) -> Iterator[Recorded]:

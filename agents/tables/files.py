@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from hatcast.agents.errors.extras import require
 from hatcast.agents.tables.columns import Layout
 from hatcast.agents.tables.formats import FORMATS, RecordFile, Sink
 from hatcast.stream.errors import HatcastError
@@ -29,6 +30,8 @@ def check_target(path: Path, option: str = "-o", *, has_places: bool = True) -> 
     if suffix not in known:
         reason = "has no known format" if suffix not in EXTENSIONS else "would have no place on a map"
         raise HatcastError(f"{option}: {path} {reason}; name a file that ends in {_listed(known)}")
+    if suffix == ".parquet":
+        require("pyarrow", f"{option}: {path}")
     if path.exists():
         raise HatcastError(f"{option}: {path} exists already; name another file, or remove it")
     if not path.parent.is_dir():
