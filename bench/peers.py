@@ -10,6 +10,7 @@ import click
 
 from bench.figures import Figure, say, show
 from bench.frameworks.environments import EnvironmentAbsent, java_command, python_command
+from bench.ingest import WORKER_OVER_PLAIN, WORKER_OVER_STOCK
 from bench.ingest.harness import PLAIN, STOCK_FAUST, WORKER, Contender, Harness
 from tests.services import open_kafka, open_redis
 
@@ -30,8 +31,6 @@ PEERS: Final = (
     Peer("bytewax", lambda: python_command("bytewax"), is_slow=True, least=3.0),
 )
 _QUIET: Final = {"PYTHONWARNINGS": "ignore"}  # of the frameworks' own dependencies
-WORKER_OVER_PLAIN: Final = 0.6
-WORKER_OVER_STOCK: Final = 8.0
 
 
 @click.command()

@@ -10,7 +10,8 @@ from bench.figures import Figure, middle, say, show
 from bench.ingest.harness import PLAIN, STOCK_FAUST, WORKER, Harness
 from tests.services import open_kafka, open_redis
 
-WORKER_OVER_PLAIN: Final = 0.6
+WORKER_OVER_PLAIN: Final = 0.8
+PLAIN_CPU_OVER_WORKER: Final = 1.0
 WORKER_OVER_STOCK: Final = 8.0
 BYTES_PER_ENTRY: Final = 60.0
 
@@ -34,6 +35,7 @@ def command(as_json: bool, records: int, stock_records: int, rounds: int) -> int
 def _figures(harness: Harness) -> list[Figure]:
     return [
         harness.ratio(PLAIN.name, WORKER_OVER_PLAIN),
+        harness.cpu_ratio(PLAIN.name, PLAIN_CPU_OVER_WORKER),
         harness.ratio(STOCK_FAUST.name, WORKER_OVER_STOCK),
         middle("redis_bytes_per_entry", harness.redis_bytes, "bytes per (user, HAT)", most=BYTES_PER_ENTRY),
         harness.exact(),

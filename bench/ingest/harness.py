@@ -185,12 +185,13 @@ class Harness:
         name = f"{WORKER.name}_over_{other}"
         return Figure(name, medians[0] / medians[1], "times", min(rounds), max(rounds), least=least)
 
-    def cpu_ratio(self, other: str) -> Figure:
+    def cpu_ratio(self, other: str, least: float | None = None) -> Figure:
         """Return another's CPU per record over the worker's; other work on the machine changes it less than rates."""
         ours, theirs = self.runs[WORKER.name], self.runs[other]
         medians = [middle("cpu", [one.cpu_us for one in runs], "").value for runs in (theirs, ours)]
         rounds = [one.cpu_us / two.cpu_us for one, two in zip(theirs, ours, strict=True)]
-        return Figure(f"{other}_cpu_over_{WORKER.name}", medians[0] / medians[1], "times", min(rounds), max(rounds))
+        name = f"{other}_cpu_over_{WORKER.name}"
+        return Figure(name, medians[0] / medians[1], "times", min(rounds), max(rounds), least=least)
 
     def exact(self) -> Figure:
         """Return 1 if every run had the expected result."""

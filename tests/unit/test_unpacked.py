@@ -123,6 +123,12 @@ def test_an_aborted_transaction_is_left_out_and_crossed() -> None:
     assert unpacked(fetch(sent, 0), 10) == ([(0, 1_000, b"t"), (1, 1_001, b"x")], 3)
 
 
+def test_a_producer_counts_again_after_the_marker_of_its_aborted_transaction() -> None:
+    aborted = [Sent([b"t"], producer=7, transactional=True), Sent(producer=7, transactional=True, marker=ABORT)]
+    committed = [Sent([b"u"], producer=7, transactional=True), Sent(producer=7, transactional=True, marker=COMMIT)]
+    assert unpacked(fetch(aborted + committed, 0, [(7, 0)]), 10) == ([(2, 1_002, b"u")], 4)
+
+
 def test_a_batch_with_a_wrong_checksum_is_an_error_and_none_of_its_records_are_returned() -> None:
     log = bytearray(Sent().at(0)[0])
     log[-1] ^= 1
