@@ -1,7 +1,7 @@
 """MkDocs hook for links to files outside docs/.
 
 In the repository such a link opens the file. The site has no source files, so it shows the link's text only.
-CONTRIBUTING.md is the exception: it becomes a page of the site.
+CONTRIBUTING.md and SECURITY.md are the exceptions: they become pages of the site.
 """
 
 import re
@@ -13,15 +13,16 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-CONTRIBUTING: Final = "../CONTRIBUTING.md"  # as seen from docs/
-PAGE: Final = "contributing.md"
+# As seen from docs/ -> pages.
+PAGES: Final = {"../CONTRIBUTING.md": "contributing.md", "../SECURITY.md": "security.md"}
 _LINK: Final = re.compile(r"(?<!!)\[([^\]]+)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add CONTRIBUTING.md to the pages, with its links as seen from docs/."""
-    text = (Path(config.docs_dir) / CONTRIBUTING).read_text(encoding="utf-8")
-    files.append(File.generated(config, PAGE, content=_LINK.sub(_as_in_docs, text)))
+    """Add CONTRIBUTING.md and SECURITY.md to the pages, with their links as seen from docs/."""
+    for source, name in PAGES.items():
+        text = (Path(config.docs_dir) / source).read_text(encoding="utf-8")
+        files.append(File.generated(config, name, content=_LINK.sub(_as_in_docs, text)))
     return files
 
 
@@ -36,8 +37,8 @@ def without_outside_links(markdown: str, folder: str) -> str:
 
     def replaced(link: re.Match[str]) -> str:
         target = normpath(join(folder, link[2]))
-        if target == CONTRIBUTING:
-            return f"[{link[1]}]({relpath(PAGE, folder or '.')}{link[3] or ''})"
+        if (page := PAGES.get(target)) is not None:
+            return f"[{link[1]}]({relpath(page, folder or '.')}{link[3] or ''})"
         return link[1] if target.startswith("../") else link[0]
 
     return _LINK.sub(replaced, markdown)

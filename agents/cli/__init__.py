@@ -37,6 +37,7 @@ COMMANDS: Final[dict[str, str]] = {
     "evaluate": "Compare estimators by simulation; releases nothing.",
     "audit": "Try to break the promise of a policy: measured epsilon beside the claim.",
     "doctor": "Check brokers, topics, Redis, clocks and configuration.",
+    "acls": "Print the least Kafka and Redis privileges of a role.",
     "completion": "Print shell code that completes commands with the Tab key.",
 }
 

@@ -14,6 +14,7 @@ from hatcast.agents.cli.options import (
     metrics_listen_option,
 )
 from hatcast.agents.config.address import Address
+from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.monitoring.logs import configure_logs
 
@@ -52,11 +53,15 @@ def command(**given: Unpack[_Options]) -> None:
         settings = replace(settings, listen=given["metrics_listen"])
     configure_logs(given["log_level"])
     # Imported after the configuration is read, so that its errors are reported at once.
+    from hatcast.agents.kafka.client import wait_for_broker
+    from hatcast.agents.kafka.permissions import check_permissions
     from hatcast.agents.kafka.topics import ensure_topics
     from hatcast.agents.redis.durability import ensure_durable
     from hatcast.agents.worker.drain import check_not_grown, plan_drain
     from hatcast.agents.worker.worker import run_worker
 
+    wait_for_broker(settings)
+    check_permissions(settings, Role.WORKER)
     drain = None
     if given["drain"]:
         partitions, drain = plan_drain(settings, accept_gap=given["accept_gap"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from hatcast.agents.clock import monotonic_s, now_ms
+from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.device.answers import AnswerTally
 from hatcast.agents.device.clusterings import Clusterings, open_clusterings
@@ -20,7 +21,8 @@ from hatcast.agents.device.recorded import RecordedRun
 from hatcast.agents.device.sources import FleetFilter
 from hatcast.agents.device.store import Store, open_store
 from hatcast.agents.device.summary import Summary
-from hatcast.agents.kafka.client import confluent_options
+from hatcast.agents.kafka.client import confluent_options, wait_for_broker
+from hatcast.agents.kafka.permissions import check_permissions
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.sources.pacing import Pace
 from hatcast.agents.sources.progress import ProgressBar
@@ -112,6 +114,8 @@ def open_device(
     rules = Rules(settings.policy, options.most_hats)
     topic = settings.topics.reports
     if partitions is None:
+        wait_for_broker(settings)
+        check_permissions(settings, Role.DEVICE)
         partitions = len(topic_range(settings, topic))
     # Imported here: noise takes seconds to load, and most errors are found before.
     from hatcast.stream.mechanisms.system import SystemNoise

@@ -23,7 +23,7 @@ _REDIS_CODES: Final[Mapping[str, str]] = {
     "NOREPLICAS": "it has too few replicas (NOREPLICAS): start them, or lower min-replicas-to-write",
     "NOAUTH": "it requires a login (NOAUTH): set redis.username and HATCAST_REDIS_PASSWORD",
     "WRONGPASS": "it rejects the login (WRONGPASS): correct redis.username and HATCAST_REDIS_PASSWORD",
-    "NOPERM": "its ACL does not allow a command or a key (NOPERM): docs/redis.md has the ACL that hatcast needs",
+    "NOPERM": "its ACL does not allow a command or a key (NOPERM): see `hatcast acls`",
     "LOADING": "it is loading its data (LOADING)",
     "BUSY": "a script or function blocks it (BUSY)",
     "CLUSTERDOWN": "its cluster misses a node (CLUSTERDOWN)",
@@ -74,10 +74,10 @@ _KAFKA_KINDS: Final[Mapping[str, str]] = {
     "LogDirNotFound": "a broker's disk fails: see the broker's log",
     "NotEnoughReplicasError": _FEW_REPLICAS,
     "NotEnoughReplicasAfterAppendError": _FEW_REPLICAS,
-    "TopicAuthorizationFailedError": "this user may not use a topic: change its ACLs",
-    "GroupAuthorizationFailedError": "this user may not use the consumer group: change its ACLs",
+    "TopicAuthorizationFailedError": "this user may not use a topic: see `hatcast acls`",
+    "GroupAuthorizationFailedError": "this user may not use the consumer group: see `hatcast acls`",
     "ClusterAuthorizationFailedError": "this user lacks a cluster permission: change its ACLs",
-    "TransactionalIdAuthorizationFailed": "this user may not use a transactional id: change its ACLs",
+    "TransactionalIdAuthorizationFailed": "this user may not use a transactional id: see `hatcast acls`",
     "SaslAuthenticationFailed": "the login is rejected: correct kafka.sasl_plain_username or HATCAST_KAFKA_PASSWORD",
     "AuthenticationFailedError": "the login is rejected: correct kafka.sasl_plain_username or HATCAST_KAFKA_PASSWORD",
     "UnknownTopicOrPartitionError": "a topic or partition does not exist",
@@ -178,7 +178,7 @@ def _redis_text(error: BaseException) -> str:
 
 def _command_error(text: str) -> str:
     if _NOT_ALLOWED_IN_SCRIPT.search(text):
-        return "this user may not run a command of a script: change its ACL to that of docs/redis.md"
+        return "this user may not run a command of a script: change its ACL to that of `hatcast acls worker`"
     line = _SCRIPT_LINE.search(text)
     if line is None:
         return "it rejected a command (ERR)"

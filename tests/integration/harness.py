@@ -129,10 +129,14 @@ class Pipeline:
             process.send_signal(signal.SIGKILL)
 
     def start(
-        self, *arguments: object, command: Sequence[str] = HATCAST, env: Mapping[str, str] | None = None
+        self,
+        *arguments: object,
+        command: Sequence[str] = HATCAST,
+        env: Mapping[str, str] | None = None,
+        config: Path | None = None,
     ) -> WorkerProcess:
         """Start a command that goes on in the background; `env`: beside what is set here."""
-        whole = [*command, *map(str, arguments), "--config", str(self.config)]
+        whole = [*command, *map(str, arguments), "--config", str(config or self.config)]
         return self._started(WorkerProcess(whole, self._file("log"), env))
 
     def worker(self, *options: str, wrap: Wrap = plain, config: Path | None = None) -> WorkerProcess:

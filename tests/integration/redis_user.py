@@ -1,21 +1,18 @@
-"""The Redis user that docs/redis.md tells an operator to make: the line is taken from there, so it is kept true."""
+"""The Redis users of `hatcast acls`, as a pipeline of the tests needs them."""
 
-import re
 from typing import Final
 
-from tests.services.data import ROOT
+from hatcast.agents.config.roles import Role
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.redis.grants import redis_acl
 
 PASSWORD: Final = "s3cret"
 
 
-def acl_line(name: str, *, cluster: bool = False) -> list[str]:
-    """The command, for a pipeline of that name."""
-    manual = (ROOT / "docs" / "redis.md").read_text()
-    (line,) = [line for line in manual.splitlines() if line.startswith("ACL SETUSER")]
-    names = {"PASSWORD": PASSWORD, "{surat-speed:": f"{{{name}:", "{telemetry}": f"{{{name}}}"}
-    for written, ours in names.items():
-        assert written in line
-        line = line.replace(written, ours)
-    besides = re.search(r"needs besides: `([^`]*)`", manual)
-    assert besides is not None
-    return line.split() + (besides[1].split() if cluster else [])
+def acl_line(
+    settings: Settings, role: Role = Role.WORKER, user: str = "hatcast", *, cluster: bool = False
+) -> list[str]:
+    """The command that makes the user of a role."""
+    line = redis_acl(settings, role, user, cluster=cluster)
+    assert line is not None
+    return line.replace(">PASSWORD", f">{PASSWORD}").split()

@@ -1,18 +1,14 @@
 """The users of Kafka that the Helm chart makes: with their rights, and no others, the whole pipeline works."""
 
 import json
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from google.transit.gtfs_realtime_pb2 import FeedMessage
 
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.stream.errors import HatcastError
+from tests.integration.agency import agency
 from tests.integration.chart_city import City, open_city
 from tests.integration.health import is_ready
 from tests.services import RedisServer
@@ -36,37 +32,6 @@ def recording(folder: Path) -> Path:
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
-
-
-class Agency(BaseHTTPRequestHandler):
-    """Answers with the position of one vehicle, now."""
-
-    def do_GET(self) -> None:
-        message = FeedMessage()
-        message.header.gtfs_realtime_version = "2.0"
-        vehicle = message.entity.add(id="1").vehicle
-        vehicle.vehicle.id = "v1"
-        vehicle.timestamp = int(time.time())
-        vehicle.position.latitude, vehicle.position.longitude, vehicle.position.speed = 21.2, 72.8, 9.0
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(message.SerializeToString())
-
-    def log_message(self, *_: object) -> None:
-        """Nothing: the test's output is for its own."""
-
-
-@contextmanager
-def agency() -> Iterator[str]:
-    """The address of an agency's positions."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Agency) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/positions.pb"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def test_with_the_rights_of_the_chart_and_no_others_hours_are_published_recovered_and_shown(city: City) -> None:

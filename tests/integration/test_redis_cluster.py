@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hatcast.agents.config.roles import Role
+from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
@@ -31,10 +33,12 @@ def cluster() -> Iterator[RedisClusterServer]:
         absent(str(reason))
 
 
-def permit(node: RedisServer, name: str) -> None:
-    """Make the user of the manual."""
+def permit(node: RedisServer, settings: Settings) -> None:
+    """Make the users of the workers and of the operator."""
     with closing(node.client()) as admin:
-        admin.execute_command(*acl_line(name, cluster=True))  # type: ignore[no-untyped-call] # redis-py leaves it open
+        for role, user in ((Role.WORKER, "hatcast"), (Role.OPERATOR, "operator")):
+            line = acl_line(settings, role, user, cluster=True)
+            admin.execute_command(*line)  # type: ignore[no-untyped-call] # redis-py leaves it open
 
 
 def token(pipeline: Pipeline) -> str:
@@ -58,7 +62,7 @@ def test_after_a_kill_9_and_the_restart_of_a_master_every_hat_has_its_one_true_v
     with open_pipeline(kafka, cluster, tmp_path, "cluster", changes) as pipeline:
         ensure_topics(pipeline.settings)
         for node in cluster.nodes:
-            permit(node, pipeline.name)
+            permit(node, pipeline.settings)
         holders = {cluster.node_of(PartitionKeys(pipeline.name, p).state).url for p in range(PARTITIONS)}
         assert len(holders) > 1, "the state is on several nodes"
         samples, telemetry = traffic(4), pipeline.settings.topics.telemetry
@@ -75,12 +79,13 @@ def test_after_a_kill_9_and_the_restart_of_a_master_every_hat_has_its_one_true_v
         kafka.produce(telemetry, [sample.record() for sample in samples if sample not in early])
         kafka.produce(telemetry, ticks(NOON_MS + 5 * HOUR_MS))
         master.start()
-        permit(master, pipeline.name)  # it keeps its users in memory
+        permit(master, pipeline.settings)  # it keeps its users in memory
         cluster.wait_until_ready()
         pipeline.wait(lambda: pipeline.is_settled() and len(pipeline.published()) == 12, "all releases", other)
         assert token(pipeline) not in (before, "")
         assert pipeline.outcomes() == {"accepted": len(samples)}
         assert_exact_means(pipeline, samples)
-        assert [check for check in examine(pipeline.config) if check.state is not State.OK] == []
+        operator = pipeline.changed({"redis": {"username": "operator"}})
+        assert [check for check in examine(operator) if check.state is not State.OK] == []
         with closing(master.client()) as redis:
             assert redis.hlen(DomainKeys(pipeline.name).releases("2022-01-02", pipeline.settings.policy.name)) == 12

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from tests.services import kafka_jars, kafka_records
@@ -121,11 +122,20 @@ def open_kafka() -> Iterator[KafkaServer]:
 
 
 @contextmanager
-def local_kafka(heap: str = "512m", settings: Mapping[str, str] | None = None) -> Iterator[KafkaServer]:
-    """Kafka from its jars on a free port, data in a temporary folder. Raises ServiceAbsent without Java 17."""
-    java = [kafka_jars.java(), "-cp", f"{kafka_jars.jars()}/*", *_SHORT_LIFE, f"-Dlog4j2.configurationFile={_log4j()}"]
+def local_kafka(
+    heap: str = "512m",
+    settings: Mapping[str, str] | None = None,
+    beside: Mapping[str, int] | None = None,
+    log4j: Path | None = None,
+) -> Iterator[KafkaServer]:
+    """Kafka from its jars on a free port, data in a temporary folder. Raises ServiceAbsent without Java 17.
+
+    beside   name of a further listener -> its port; `settings` say how it is guarded
+    """
+    logs = f"-Dlog4j2.configurationFile={log4j or _log4j()}"
+    java = [kafka_jars.java(), "-cp", f"{kafka_jars.jars()}/*", *_SHORT_LIFE, logs]
     folder = Path(tempfile.mkdtemp(prefix="hatcast-kafka-"))
-    with serving(lambda: _prepare_local(java, folder, heap, settings or {}), folder) as server:
+    with serving(lambda: _prepare_local(java, folder, heap, settings or {}, beside or {}), folder) as server:
         yield server
 
 
@@ -133,12 +143,21 @@ def _log4j() -> Path:
     return kafka_jars.HERE / "log4j2.properties"
 
 
-def _prepare_local(java: list[str], folder: Path, heap: str, settings: Mapping[str, str]) -> KafkaServer:
+def _prepare_local(
+    java: list[str],
+    folder: Path,
+    heap: str,
+    settings: Mapping[str, str],
+    beside: Mapping[str, int] = MappingProxyType({}),
+) -> KafkaServer:
     """Write the properties and format the data folder; the server is not started."""
     with free_ports(2) as (port, controller):
         run = folder / str(port)
         run.mkdir()
         wanted = server_settings("127.0.0.1", port, controller, "127.0.0.1") | {"log.dirs": str(run / "data")}
+        for name, number in beside.items():
+            wanted["listeners"] += f",{name}://127.0.0.1:{number}"
+            wanted["advertised.listeners"] += f",{name}://127.0.0.1:{number}"
         properties = run / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in (wanted | dict(settings)).items()))
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "x")

@@ -32,3 +32,28 @@ def make_certificate(folder: Path) -> Certificate:
     ):
         subprocess.run(command, check=True, capture_output=True, timeout=30)
     return made
+
+
+def make_client_certificate(folder: Path, name: str) -> Certificate:
+    """A client's certificate, CN=name, from the authority of `make_certificate` in the same folder."""
+    openssl = shutil.which("openssl") or ""
+    made = Certificate(folder / "ca.pem", folder / f"{name}.pem", folder / f"{name}.key")
+    request = folder / f"{name}.csr"
+    new = [
+        openssl,
+        "req",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-subj",
+        f"/CN={name}",
+    ]
+    sign = [openssl, "x509", "-req", "-days", "2", "-CAcreateserial", "-CA", str(made.ca_file)]
+    for command in (
+        [*new, "-keyout", str(made.key_file), "-out", str(request)],
+        [*sign, "-CAkey", str(folder / "ca.key"), "-in", str(request), "-out", str(made.cert_file)],
+    ):
+        subprocess.run(command, check=True, capture_output=True, timeout=30)
+    return made

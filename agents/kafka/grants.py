@@ -1,0 +1,151 @@
+"""The Kafka privileges that each role needs, and no other: `hatcast acls` prints them.
+
+`tests/integration/test_access.py` runs every role with exactly these, and compares them with what the broker's
+authorizer was asked for. READ and WRITE imply DESCRIBE in Kafka, so DESCRIBE is listed only where neither is.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from hatcast.agents.config.roles import Role
+from hatcast.agents.config.settings import Settings
+
+
+class Resource(StrEnum):
+    """Kinds of Kafka resources, as options of kafka-acls.sh."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    TRANSACTIONAL_ID = "transactional-id"
+
+
+class Operation(StrEnum):
+    """Operations, as kafka-acls.sh names them."""
+
+    READ = "Read"
+    WRITE = "Write"
+    CREATE = "Create"
+    DESCRIBE = "Describe"
+    DESCRIBE_CONFIGS = "DescribeConfigs"
+
+
+_READ, _WRITE, _CREATE = Operation.READ, Operation.WRITE, Operation.CREATE
+_DESCRIBE, _CONFIGS = Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Operations of one user on one resource, or on all whose name begins with `name`."""
+
+    resource: Resource
+    name: str
+    operations: tuple[Operation, ...]
+    prefixed: bool = False
+
+
+def kafka_grants(settings: Settings, role: Role, groups: Sequence[str] = ()) -> list[Grant]:
+    """Return the privileges of a role under the policy and the topics of `settings`.
+
+    groups   consumer groups of a reader's own programs
+    """
+    return [*_ROLES[role](settings), *(Grant(Resource.GROUP, group, (_READ,)) for group in groups)]
+
+
+def _topic(name: str, *operations: Operation) -> Grant:
+    return Grant(Resource.TOPIC, name, operations)
+
+
+def _internal_group(name: str) -> Grant:
+    """Return what librdkafka asks for a consumer without a group, too: it looks for a coordinator."""
+    return Grant(Resource.GROUP, f"hatcast-{name}", (_DESCRIBE,))
+
+
+def _worker(settings: Settings) -> Iterator[Grant]:
+    """Folds, releases, and recovers what all policies of the telemetry topic published."""
+    topics, policy = settings.topics, settings.policy
+    made = (_CREATE, _CONFIGS)
+    yield _topic(topics.telemetry, _READ, _WRITE, *made)  # WRITE: heartbeat records of silent partitions
+    for name in (topics.means, topics.budget, topics.registry):
+        yield _topic(name, _READ, _WRITE, *made)
+    yield _topic(topics.queries, _READ, *((_WRITE,) if policy.queries else ()), *made)  # ledger recovery reads it
+    yield _topic(topics.estimates, _WRITE, *made)
+    yield _topic(topics.running, _WRITE if policy.running else _DESCRIBE, *made)
+    yield _topic(topics.dead_letters, _WRITE, *made)
+    group = f"hatcast-{policy.name}"
+    yield Grant(Resource.GROUP, group, (_READ,))
+    if policy.takes_reports:
+        yield _topic(topics.reports, _READ, _WRITE, *made)
+        for name in (topics.clusters, topics.cluster_answers):
+            yield _topic(name, _DESCRIBE, *made)
+        yield Grant(Resource.GROUP, f"{group}/reports", (_READ,))
+    for name in ("registry", "recovery", "estimates"):
+        yield _internal_group(name)
+    # Of all policies of the topic: recovery fences the others' producers.
+    yield Grant(Resource.TRANSACTIONAL_ID, f"hatcast/{topics.telemetry}/", (_WRITE,), prefixed=True)
+
+
+def _feed(settings: Settings) -> Iterator[Grant]:
+    """Sends telemetry to a topic that a worker has created."""
+    yield _topic(settings.topics.telemetry, _WRITE, _CONFIGS)
+    yield _topic(settings.topics.registry, _READ)  # the time zone of the policies, for speeds that it derives
+    yield _internal_group("registry")
+
+
+def _display(settings: Settings) -> Iterator[Grant]:
+    """The map reads what is public."""
+    for name in _public(settings):
+        yield _topic(name, _READ)
+
+
+def _reader(settings: Settings) -> Iterator[Grant]:
+    """`hatcast tail`, `hatcast export` and programs of docs/consume.md."""
+    for name in _public(settings):
+        yield _topic(name, _READ)
+    yield _internal_group("export")
+
+
+def _operator(settings: Settings) -> Iterator[Grant]:
+    """`status`, `budget`, `doctor`, `contributions`, `dump` of telemetry, and `query`."""
+    topics, policy = settings.topics, settings.policy
+    yield _topic(topics.telemetry, _READ, _CONFIGS)
+    yield _topic(topics.registry, _READ, *((_WRITE,) if _takes_requests(settings) else ()), _CONFIGS)
+    others = [topics.means, topics.queries, topics.budget, topics.estimates, topics.running, topics.dead_letters]
+    if policy.takes_reports:
+        others += [topics.reports, topics.clusters, topics.cluster_answers]
+    for name in others:
+        yield _topic(name, _DESCRIBE, _CONFIGS)
+    for name in ("registry", "dump", "doctor"):
+        yield _internal_group(name)
+    if _takes_requests(settings):
+        yield Grant(Resource.TRANSACTIONAL_ID, f"hatcast/{topics.telemetry}/registry", (_WRITE,))
+
+
+def _device(settings: Settings) -> Iterator[Grant]:
+    """Sends reports and answers, reads the rounds of clusterings, and sees nothing else."""
+    topics = settings.topics
+    yield _topic(topics.reports, _WRITE)
+    yield _topic(topics.cluster_answers, _WRITE)
+    yield _topic(topics.clusters, _READ)
+    yield _internal_group("device")
+
+
+def _public(settings: Settings) -> list[str]:
+    topics = settings.topics
+    names = [topics.means, topics.budget, topics.estimates, topics.queries, topics.running]
+    return [*names, topics.clusters] if settings.policy.takes_reports else names
+
+
+def _takes_requests(settings: Settings) -> bool:
+    return any(query.on_request for query in settings.policy.queries)
+
+
+_ROLES: Final = {
+    Role.WORKER: _worker,
+    Role.FEED: _feed,
+    Role.DISPLAY: _display,
+    Role.READER: _reader,
+    Role.OPERATOR: _operator,
+    Role.DEVICE: _device,
+}

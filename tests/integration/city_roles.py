@@ -1,0 +1,163 @@
+"""A city with devices on guarded services, in which every role does its work with a user of its own."""
+
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer
+
+from hatcast.agents.clock import now_ms
+from hatcast.agents.config.roles import Role
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.kafka.client import confluent_options
+from tests.devices import recording, two_hours
+from tests.integration.agency import agency
+from tests.integration.guarded import Guarded, Privilege, privileges_of, scram_tables
+from tests.integration.harness import Finished, Pipeline, WorkerProcess, open_pipeline
+from tests.services import Record
+from tests.services.lifecycle import free_ports
+
+PASSWORDS: Final = {role.value: f"s3cret-of-{role}-7Kq" for role in Role}
+USER_KEY: Final = "5e" * 32
+WITH_REDIS: Final = (Role.WORKER, Role.FEED, Role.OPERATOR)
+GROUP: Final = "answers"
+HYBRID: Final = {"policy": {"estimator": {"name": "pwh"}, "running": [{"name": "today", "window": "today"}]}}
+
+
+@dataclass
+class City:
+    """A pipeline with a user for each role, and what they did."""
+
+    guarded: Guarded
+    pipeline: Pipeline
+    configs: dict[Role, Path] = field(default_factory=dict)
+    granted: dict[Role, list[Privilege]] = field(default_factory=dict)
+    command_lines: list[str] = field(default_factory=list)
+
+    def run(self, role: Role, *arguments: object, code: int = 0) -> Finished:
+        """Run a command of a role to its end."""
+        done = self.pipeline.hatcast(*arguments, config=self.configs[role])
+        assert done.code == code, (role, arguments, done.err)
+        return done
+
+    def settings(self, role: Role) -> Settings:
+        return load_settings(self.configs[role], {})
+
+
+@contextmanager
+def open_city(guarded: Guarded, folder: Path) -> Iterator[City]:
+    """A day of the city, in which every role did its work over SASL_SSL, with its own rights only."""
+    with open_pipeline(guarded.kafka, guarded.redis_server, folder, "access", HYBRID) as pipeline:
+        made = City(guarded, pipeline)
+        for role in Role:
+            grant(made, role)
+        worker = pipeline.worker("--log-level", "debug", config=made.configs[Role.WORKER])
+        pipeline.wait_for_partitions(worker)
+        devices_report(made)
+        file = recording(folder / "city.jsonl", two_hours(["a", "b", "c"]))
+        made.run(Role.FEED, "feed", "replay", file, "--format", "jsonl", "--speedup", 0, "--json")
+        topics = pipeline.settings.topics
+        guarded.kafka.produce(topics.telemetry, [Record(b"garbage", b"a", 0)])
+        pipeline.wait(lambda: bool(pipeline.published()) and pipeline.is_settled(), "releases", worker)
+        pipeline.wait(lambda: bool(guarded.kafka.read(topics.dead_letters)), "dead letter", worker)
+        look(made)
+        heartbeats(made, worker)
+        assert worker.terminate() == 0
+        operate(made)
+        yield made
+
+
+def grant(city: City, role: Role) -> None:
+    """Write the configuration of a role, and apply what `hatcast acls` prints for it."""
+    folder, pipeline = city.pipeline.folder, city.pipeline
+    (folder / f"{role}-password").write_text(PASSWORDS[role] + "\n")
+    made = scram_tables(city.guarded, role, f"{role}-password", redis=role in WITH_REDIS)
+    if role in (Role.WORKER, Role.OPERATOR):  # doctor compares the key
+        (folder / "user-key").write_text(USER_KEY)
+        made["worker"] = {"user_key_file": "user-key"}
+    city.configs[role] = pipeline.changed(made, f"{role}.toml")
+    groups = ("--group", GROUP) if role is Role.READER else ()
+    printed = pipeline.hatcast("acls", role, "--user", role, *groups)
+    assert (printed.code, printed.err) == (0, "")
+    city.guarded.apply(printed.out.splitlines(), PASSWORDS[role])
+    city.granted[role] = [
+        each for line in printed.out.splitlines() if line.startswith("kafka-acls.sh") for each in privileges_of(line)
+    ]
+
+
+def devices_report(city: City) -> None:
+    own = recording(city.pipeline.folder / "own.jsonl", two_hours(["d"]))
+    given = ("device", own, "--fleet", 1, "--state", city.pipeline.folder / "state.db", "--speedup", 0, "--json")
+    assert city.run(Role.DEVICE, *given).json["sent"] > 0
+    answering = city.pipeline.start(*given, "--cluster-epsilon", 1, config=city.configs[Role.DEVICE])
+    rounds = city.pipeline.settings.topics.clusters
+    city.pipeline.wait(partial(uses, city, Role.DEVICE, "READ", rounds), "reader of rounds", answering)
+    city.command_lines.append(Path(f"/proc/{answering.pid}/cmdline").read_text())
+    answering.terminate()
+
+
+def uses(city: City, role: Role, operation: str, topic: str) -> bool:
+    asked = {(each.user, each.operation, each.name) for each in city.guarded.decisions()}
+    return (role.value, operation, topic) in asked
+
+
+def look(city: City) -> None:
+    """The display, `tail`, `export`, and a program with a consumer group."""
+    pipeline = city.pipeline
+    with free_ports(1) as (port,):
+        pass
+    display = pipeline.start("display", "--port", port, "--log-level", "debug", config=city.configs[Role.DISPLAY])
+    pipeline.wait(lambda: is_ready(port), "map", display)
+    assert b'"released"' in fetched(port, "/api/v1/latest")
+    city.command_lines.append(Path(f"/proc/{display.pid}/cmdline").read_text())
+    display.terminate()
+    assert city.run(Role.READER, "tail", "--from-beginning", "--for", 1, "--json").out.count('"released"') > 0
+    city.run(Role.READER, "export", "--to", pipeline.folder / "exported")
+    topics = pipeline.settings.topics
+    options = {"group.id": GROUP, "auto.offset.reset": "earliest"}
+    with closing(Consumer(confluent_options(city.settings(Role.READER)) | options)) as consumer:
+        consumer.subscribe([topics.budget, topics.estimates, topics.running, topics.clusters])
+        pipeline.wait(lambda: has_message(consumer), "record for a consumer")
+        consumer.commit(asynchronous=False)
+
+
+def heartbeats(city: City, worker: WorkerProcess) -> None:
+    """A bridge is live, and a device: the worker sends heartbeat records to the partitions without records."""
+    with agency() as address:
+        bridge = ("feed", "gtfs-rt", address, "--every", "1s", "--for", 3, "--derive-speed", "--json")
+        city.run(Role.FEED, *bridge)
+    topics = city.pipeline.settings.topics
+    city.guarded.kafka.produce(topics.reports, [Record(b"", None, 0, now_ms())])
+    for topic in (topics.telemetry, topics.reports):
+        city.pipeline.wait(partial(uses, city, Role.WORKER, "WRITE", topic), "heartbeat records", worker)
+
+
+def operate(city: City) -> None:
+    """What an operator looks at."""
+    for name in ("status", "budget", "contributions", "doctor"):
+        assert city.run(Role.OPERATOR, name, "--json").json is not None
+    telemetry = city.pipeline.settings.topics.telemetry
+    city.run(Role.OPERATOR, "dump", telemetry)
+    city.run(Role.OPERATOR, "doctor", "--topic", telemetry)
+
+
+def is_ready(port: int) -> bool:
+    try:
+        return bool(fetched(port, "/readyz"))
+    except OSError:
+        return False
+
+
+def fetched(port: int, path: str) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        whole: bytes = answer.read()
+    return whole
+
+
+def has_message(consumer: Consumer) -> bool:
+    message = consumer.poll(0.2)
+    return message is not None and message.error() is None

@@ -1,0 +1,103 @@
+"""What `hatcast acls` prints: least for the policy, and the commands of Redis that the code sends."""
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner
+
+from hatcast.agents.cli import COMMANDS, hatcast
+from hatcast.agents.cli.acls import lines
+from hatcast.agents.config.roles import Role
+from hatcast.agents.config.settings import Settings, parse_settings
+from hatcast.agents.kafka.grants import Operation, kafka_grants
+from hatcast.agents.redis.grants import CONNECT, DOCTOR, READ, WRITE, redis_acl
+from hatcast.stream.errors import HatcastError
+from tests.integration.tables import DEFAULTS, merged
+from tests.services.data import ROOT
+
+QUERY: Final = {"name": "today", "kind": "mean_speed", "days": 1, "epsilon": 1.0, "min_n": 1}
+SENT: Final = {"delete": "del", "script_load": "script|load", "config_get": "config|get"}  # redis-py's own names
+
+
+def settings(**policy: Any) -> Settings:
+    return parse_settings(merged(DEFAULTS, {"policy": {"name": "city"} | policy}), Path("/nowhere"), {})
+
+
+def granted(given: Settings, role: Role) -> dict[str, set[Operation]]:
+    return {each.name: {*each.operations} for each in kafka_grants(given, role)}
+
+
+def test_a_worker_may_write_only_what_its_policy_publishes() -> None:
+    plain = granted(settings(), Role.WORKER)
+    topics = settings().topics
+    assert Operation.WRITE in plain[topics.means]
+    for name in (topics.queries, topics.running):
+        assert Operation.WRITE not in plain[name]
+    assert topics.reports not in plain
+    assert Operation.WRITE in granted(settings(query=[QUERY]), Role.WORKER)[topics.queries]
+    assert Operation.WRITE in granted(settings(estimator={"name": "pwh"}), Role.WORKER)[topics.reports]
+
+
+@pytest.mark.parametrize("role", [Role.DISPLAY, Role.READER, Role.DEVICE])
+def test_who_sees_only_what_is_public_reads_no_telemetry_and_no_redis(role: Role) -> None:
+    given = settings(estimator={"name": "pwh"})
+    private = {given.topics.telemetry, given.topics.registry, given.topics.dead_letters}
+    assert not private & granted(given, role).keys()
+    assert Operation.READ not in granted(given, role).get(given.topics.reports, set())
+    assert redis_acl(given, role, "x") is None
+
+
+def test_an_operator_sends_redis_no_command_that_writes() -> None:
+    assert not {*WRITE} & {*CONNECT, *READ, *DOCTOR}
+    line = redis_acl(settings(), Role.OPERATOR, "x")
+    assert line is not None
+    assert not {f"+{command}" for command in WRITE} & {*line.split()}
+
+
+def code() -> str:
+    """The modules and scripts that speak to Redis."""
+    files = [*(ROOT / "agents").rglob("*.py"), *(ROOT / "agents" / "redis").glob("*.lua")]
+    own = ROOT / "agents" / "redis" / "grants.py"
+    return "\n".join(path.read_text() for path in files if path != own and "demo" not in path.parts)
+
+
+def test_the_commands_of_scripts_are_allowed_and_every_allowed_command_is_sent() -> None:
+    scripts = "".join(path.read_text() for path in (ROOT / "agents" / "redis").glob("*.lua"))
+    called = re.findall(r"(?:redis\.p?call|run_read|run)\('([A-Z]+)'", scripts)
+    called += re.findall(r"(?:hash|set|string) = '([A-Z]+)'", scripts)
+    assert len({*called}) > 12
+    assert {command.lower() for command in called} - {*READ, *WRITE, *CONNECT} == set()
+    methods = {SENT.get(name, name) for name in re.findall(r"\.([a-z_]+)\(", code())}
+    implied = {"client|setname", "ping"}  # redis-py's, of client_name and of health checks
+    assert {*READ, *WRITE, *DOCTOR, *CONNECT} - {command.lower() for command in called} - methods - implied == set()
+
+
+def test_a_policy_that_replaces_another_may_read_its_keys_and_one_with_devices_their_state() -> None:
+    line = redis_acl(settings(replaces="old", **{"from": "2026-11-24"}), Role.WORKER, "x")
+    assert line is not None
+    assert " %R~{old:* " in line
+    with_devices = redis_acl(settings(estimator={"name": "pwh"}), Role.WORKER, "x")
+    assert with_devices is not None
+    assert " ~{city:* ~{city/reports:* " in with_devices
+
+
+def test_what_cannot_be_is_one_line() -> None:
+    with pytest.raises(HatcastError, match="takes no reports of devices"):
+        [*lines(settings(), Role.DEVICE, "x")]
+    wrong = CliRunner().invoke(hatcast, ["acls", "worker", "--group", "x", "--config", str(ROOT / "hatcast.toml")])
+    assert (wrong.exit_code, "--group is for the role reader" in wrong.output) == (2, True)
+
+
+def test_no_command_takes_a_secret_as_an_option() -> None:
+    options = {
+        option
+        for name in COMMANDS
+        for command in [hatcast.get_command(None, name)]  # type: ignore[arg-type] # the group ignores its context
+        for each in [command, *getattr(command, "commands", {}).values()]
+        for parameter in (each.params if each is not None else [])
+        for option in parameter.opts
+    }
+    assert "--password-file" in options
+    assert not [each for each in options if re.search(r"password|secret|token|^--key$", each) and "file" not in each]
