@@ -138,10 +138,10 @@ def _losses_of(parameters: Parameters, counts: tuple[int, ...], estimate: Estima
     @cache
     def known(shares: tuple[int, ...]) -> Outcomes:
         sums = [count * upper * share // 2 for count, share in zip(counts, shares, strict=True)]
-        return _outcomes(Users(np.array(counts, np.int64), np.array(sums, np.int64)), parameters, estimate)
+        return outcomes_of(Users(np.array(counts, np.int64), np.array(sums, np.int64)), parameters, estimate)
 
     found = [
-        _pair(known(shares), known((*shares[:user], other, *shares[user + 1 :])))
+        pair_losses(known(shares), known((*shares[:user], other, *shares[user + 1 :])))
         for shares in product(range(3), repeat=len(counts))
         if list(shares[2:]) == sorted(shares[2:])  # not every one of the many
         for user in range(len(counts))
@@ -150,7 +150,8 @@ def _losses_of(parameters: Parameters, counts: tuple[int, ...], estimate: Estima
     return Losses(max(selected for selected, _ in found), max(whole for _, whole in found), len(found))
 
 
-def _outcomes(users: Users, parameters: Parameters, estimate: EstimateOf) -> Outcomes:
+def outcomes_of(users: Users, parameters: Parameters, estimate: EstimateOf) -> Outcomes:
+    """Return all outcomes of a release of these users. Raises ValueError for a context of too few digits."""
     found: Outcomes = {}
     intervals: list[object] = []
 
@@ -161,10 +162,13 @@ def _outcomes(users: Users, parameters: Parameters, estimate: EstimateOf) -> Out
     for branch in _branches(run):
         chance, _ = found.get(intervals[-1], (Decimal(0), None))
         found[intervals[-1]] = chance + branch.chance, branch.asked
+    if abs(sum((chance for chance, _ in found.values()), Decimal(-1))) > ROUNDING:
+        raise ValueError("the outcomes of a selection do not have probability 1 together")
     return found
 
 
-def _pair(one: Outcomes, other: Outcomes) -> tuple[Decimal, Decimal]:
+def pair_losses(one: Outcomes, other: Outcomes) -> tuple[Decimal, Decimal]:
+    """Return the largest log ratios of one pair: of a selected interval, and with the noise. Raises Leak."""
     if one.keys() != other.keys():
         raise Leak("an interval has no probability under a neighbour")
     selected = whole = Decimal(0)

@@ -83,11 +83,6 @@ def test_the_search_reaches_the_claim_where_the_proof_says_that_it_is_reached(na
     assert search(MeanFamily(shipped(name)), 10, SeededChances(3), FastNoise()).share > 0.999
 
 
-@pytest.mark.parametrize("name", ["levy", "quantile"])
-def test_selections_of_shipped_policies_hold_exactly(name: str) -> None:
-    assert audit_selection(shipped(name), ESTIMATORS[name].estimate).problem is None
-
-
 def test_noise_as_it_is_claimed_is_not_reported_and_its_bound_is_near_the_claim() -> None:
     found = found_of(ReportFamily(shipped("hybrid")), FastNoise(), samples=SAMPLES)
     assert found.problem is None
@@ -98,11 +93,14 @@ def test_noise_as_it_is_claimed_is_not_reported_and_its_bound_is_near_the_claim(
 # Mutants, at the default number of samples
 
 
-@pytest.mark.parametrize(
-    "family", [ReportFamily(shipped("hybrid")), MeanFamily(shipped("baseline"))], ids=["report", "mean"]
-)
-def test_noise_of_three_quarters_of_its_width_is_found_by_samples(family: Family) -> None:
-    found = found_of(family, FastNoise(width=0.75), samples=SAMPLES)
+def test_noise_of_three_quarters_of_its_width_is_found_by_samples() -> None:
+    found = found_of(ReportFamily(shipped("hybrid")), FastNoise(width=0.75), samples=SAMPLES)
+    assert found.problem is not None
+    assert found.problem.startswith("samples show an epsilon of at least 1.")
+
+
+def test_a_mean_with_narrow_noise_is_found_by_fewer_samples() -> None:
+    found = found_of(MeanFamily(shipped("baseline")), FastNoise(width=0.6), samples=SAMPLES // 4)
     assert found.problem is not None
     assert found.problem.startswith("samples show an epsilon of at least 1.")
 
