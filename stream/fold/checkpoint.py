@@ -83,9 +83,9 @@ def _take_chunks(hat: OpenHat, changes: Changes) -> None:
     """Add the changed chunks of a HAT to the changes."""
     name = _index(hat, changes)
     rows = list(hat.users.items())  # in order of entry, so row i has ordinal i
-    for chunk in hat.changed:
+    for chunk in hat.changed_chunks():
         changes.chunks[hat.slot, name, chunk] = pack([known.row(user) for user, known in _slice(rows, chunk)])
-    hat.changed.clear()
+    hat.changed = 0
 
 
 def _take_day(day: Day, changes: Changes, limit: UserLimit, *, is_over: bool) -> None:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from hatcast.stream.fold.open_slots import CHUNK_USERS, Contribution, OpenHat, contribution_of
+from hatcast.stream.fold.open_slots import Contribution, OpenHat, contribution_of
 from hatcast.stream.fold.packing import FORMATS, Row, packed_columns
 
 _VERSION: Final = 1
@@ -126,7 +126,7 @@ def apply_blocks(journal: Iterable[bytes], hats: MutableMapping[tuple[str, int],
                 known.append(user)
             if ordinal < len(known):
                 _count(known[ordinal], step, value, others)
-                hat.changed.add(ordinal // CHUNK_USERS)
+                hat.change(ordinal)
 
 
 def _count(user: Contribution, step: int, value: int, others: Sequence[int]) -> None:

@@ -79,7 +79,7 @@ class DailyLimit:
 
     def new_user(self, pseudonym: bytes, day: Day) -> UserOfDay:
         """See UserLimit."""
-        return _add(UserOfDay(pseudonym, 0, len(day.users), day))
+        return _add(UserOfDay(pseudonym, 0, len(day.users), day.date), day)
 
     def rejection(self, user: UserOfDay, slot: Slot, cell: int) -> str | None:
         """See UserLimit."""
@@ -103,7 +103,7 @@ class DailyLimit:
     def unpack(self, chunk: bytes, day: Day) -> None:
         """See UserLimit."""
         for ordinal, (pseudonym, entered) in enumerate(unpack_day(chunk), start=len(day.users)):
-            day.users[pseudonym] = UserOfDay(pseudonym, entered, ordinal, day)
+            day.users[pseudonym] = UserOfDay(pseudonym, entered, ordinal, day.date)
 
 
 class HorizonLimit:
@@ -132,7 +132,7 @@ class HorizonLimit:
 
     def new_user(self, pseudonym: bytes, day: Day) -> UserOfHorizon:
         """See UserLimit."""
-        return _add(UserOfHorizon(pseudonym, 0, len(day.users), day))
+        return _add(UserOfHorizon(pseudonym, 0, len(day.users), day.date), day)
 
     def rejection(self, user: UserOfDay, slot: Slot, cell: int) -> str | None:
         """See UserLimit. Slots that the user entered later count as well: readings may arrive out of order."""
@@ -204,6 +204,6 @@ def _packed(user: UserOfDay) -> bytes:
     return user.packed
 
 
-def _add(user: U) -> U:
-    user.day.users[user.pseudonym] = user
+def _add(user: U, day: Day) -> U:
+    day.users[user.pseudonym] = user
     return user

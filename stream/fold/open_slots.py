@@ -68,43 +68,57 @@ def contributions_of(users: ChunkUsers, first: int) -> Iterator[Contribution]:
     return map(ValuesContribution, *fields, map(list, users.others)) if users.others else map(Contribution, *fields)
 
 
-@dataclass(slots=True)
-class OpenHat:
-    """Contributions of one HAT from one partition.
+class OpenHat(msgspec.Struct, gc=False):
+    """Contributions of one HAT from one partition. Untracked by the garbage collector, as contributions are.
 
     slot     `date/slot`
     end_ms   ms UTC: end of the slot
-    changed  indexes of the chunks that have changed since they were last written
-    number   in the journal; set if `changed` is not empty
+    changed  bit i is set if chunk i has changed since it was last written
+    number   in the journal; set if `changed` is not 0
     """
 
     slot: str
     cell: int
     end_ms: int = 0
-    users: dict[bytes, Contribution] = field(default_factory=dict)
-    changed: set[int] = field(default_factory=set)
+    users: dict[bytes, Contribution] = msgspec.field(default_factory=dict)
+    changed: int = 0
     number: int = 0
 
+    def change(self, ordinal: int) -> None:
+        """Mark the chunk of the user with this ordinal as changed."""
+        self.changed |= 1 << ordinal // CHUNK_USERS
 
-@dataclass(slots=True)
-class UserOfDay:
-    """Number of HATs that a user entered on a local date. Retained after their release: K caps the whole day."""
+    def changed_chunks(self) -> Iterator[int]:
+        """Yield the indexes of the changed chunks, ascending."""
+        left = self.changed
+        while left:
+            lowest = left & -left
+            yield lowest.bit_length() - 1
+            left ^= lowest
+
+
+class UserOfDay(msgspec.Struct, gc=False):
+    """Number of HATs that a user entered on a local date. Retained after their release: K caps the whole day.
+
+    Untracked by the garbage collector: so a user has its day's date, not the day, which has the user.
+
+    period   the local date; of a horizon the first one
+    """
 
     pseudonym: bytes
     entered: int
     ordinal: int
-    day: "Day" = field(repr=False)
+    period: str
 
 
-@dataclass(slots=True)
-class UserOfHorizon(UserOfDay):
+class UserOfHorizon(UserOfDay, gc=False):
     """Cells and slots that a user entered in a horizon. Retained until the horizon is over. entered: HATs.
 
     places   H3 cell -> numbers of slots in the horizon, ascending
     packed   its part of a chunk; None: not packed since it has changed
     """
 
-    places: dict[int, list[int]] = field(default_factory=dict)
+    places: dict[int, list[int]] = msgspec.field(default_factory=dict)
     packed: bytes | None = None
 
 

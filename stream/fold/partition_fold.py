@@ -5,8 +5,9 @@ A pure function of the log: `PartitionFold.apply` folds records in offset order.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.journal import AcceptedRow, Entrant, Journal
@@ -30,8 +31,7 @@ _UNDECODABLE, _WRONG = Outcome.UNDECODABLE.value, Outcome.WRONG_PARTITION.value
 _DUPLICATE, _LATE = Outcome.DUPLICATE.value, Outcome.LATE.value
 
 
-@dataclass(slots=True)
-class Vehicle:
+class Vehicle(msgspec.Struct, gc=False):
     """A vehicle id as sent: its canonical form, whether it belongs to this partition, its user on the latest date.
 
     slot, cell, hat, known   the HAT that it entered last, and its user's contribution there. Most readings are in the
@@ -159,7 +159,7 @@ class PartitionFold(ABC, Generic[V]):
         if not hat.changed:
             self._changed.append(hat)
             self.journal.add_hat(hat)
-        hat.changed.add(known.ordinal // CHUNK_USERS)
+        hat.changed |= 1 << known.ordinal // CHUNK_USERS
         self._accepted.append((hat, known, step, value))
         return _ACCEPTED
 
@@ -169,7 +169,7 @@ class PartitionFold(ABC, Generic[V]):
             return _WRONG
         day = slot.day
         user = vehicle.user
-        if user is None or user.day is not day:
+        if user is None or user.period != day.date:
             user = self._user(vehicle, day)
         hat = slot.hats.get(cell)
         known = None if hat is None else hat.users.get(user.pseudonym)
