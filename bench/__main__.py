@@ -14,6 +14,7 @@ NAMES: Final = (
     "release",
     "ledger",
     "soak",
+    "scale",
     "fold",
     "feeds",
     "estimators",

@@ -27,10 +27,9 @@ class Peer:
 
 PEERS: Final = (
     Peer("kafka_streams", java_command, is_slow=False, least=1.5),
-    Peer("quix", lambda: python_command("quix"), is_slow=True, least=2.5),
-    Peer("bytewax", lambda: python_command("bytewax"), is_slow=True, least=3.0),
+    Peer("quix", lambda: python_command("quix"), is_slow=True, least=2.0),
+    Peer("bytewax", lambda: python_command("bytewax"), is_slow=True, least=2.5),
 )
-_QUIET: Final = {"PYTHONWARNINGS": "ignore"}  # of the frameworks' own dependencies
 
 
 @click.command()
@@ -69,5 +68,5 @@ def _contenders() -> Sequence[Contender]:
         except EnvironmentAbsent as error:
             say(f"left out: {peer.name}: {error}")
         else:
-            found.append(Contender(peer.name, command, peer.is_slow, is_foreign=True, environment=_QUIET))
+            found.append(Contender(peer.name, command, peer.is_slow, is_foreign=True))
     return found

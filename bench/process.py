@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -45,16 +45,9 @@ def run(module: str, *arguments: str, timeout: float = 900.0) -> None:
     run_command([sys.executable, "-m", module, *arguments], module, timeout)
 
 
-def run_command(
-    command: Sequence[str], name: str, timeout: float = 900.0, environment: Mapping[str, str] | None = None
-) -> None:
-    """Run a command from the repository to its end. Raises RuntimeError if it fails.
-
-    environment   variables that are added to this process's
-    """
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=2, env={**os.environ, **(environment or {})}
-    )
+def run_command(command: Sequence[str], name: str, timeout: float = 900.0) -> None:
+    """Run a command from the repository to its end. Raises RuntimeError if it fails."""
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=2)
     try:
         if process.wait(timeout) != 0:
             raise RuntimeError(f"{name} ended with exit code {process.returncode}")

@@ -22,6 +22,8 @@ queries = "{topic}.queries"
 budget = "{topic}.budget"
 estimates = "{topic}.estimates"
 dead_letters = "{topic}.dead-letters"
+[worker]
+session_timeout = "{session}"
 [policy]
 name = "{name}"
 upper_bound = 65.0
@@ -54,6 +56,7 @@ _DEFAULTS: Final[dict[str, str | int]] = {
     "limit": 105,
     "estimator": "array_averaging",
     "partitions": PARTITIONS,
+    "session": "10s",
 }
 
 

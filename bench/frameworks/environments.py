@@ -51,18 +51,29 @@ def python_command(framework: str) -> list[str]:
 
 def java_command() -> list[str]:
     """Return the command line of the Kafka Streams program. Raises EnvironmentAbsent."""
-    source, pom = JVM / "Fold.java", JVM / "pom.xml"
+    source, pom, listed = JVM / "Fold.java", JVM / "pom.xml", JVM / "jars.txt"
     java, javac = _found("java"), _found("javac")
-    folder = _folder("kafka_streams", source.read_bytes() + pom.read_bytes())
+    folder = _folder("kafka_streams", source.read_bytes() + pom.read_bytes() + listed.read_bytes())
     if not _is_made(folder):
         maven = _found("mvn")
         _say(f"fetching Kafka Streams from Maven Central into {folder.relative_to(ROOT)} (once)")
         shutil.rmtree(folder, ignore_errors=True)
         jars = ["-DincludeScope=runtime", f"-DoutputDirectory={folder / 'libs'}"]
         _run([maven, "-q", "-B", "-f", str(pom), _COPY_JARS, *jars])
+        _check(folder / "libs", listed)
         _run([javac, "--release", "17", "-cp", f"{folder}/libs/*", "-d", str(folder / "classes"), str(source)])
         _made(folder)
     return [java, "-cp", f"{folder}/classes:{folder}/libs/*", "Fold"]
+
+
+def _check(folder: Path, listed: Path) -> None:
+    """Compare the jars with their list. Raises EnvironmentAbsent for another one, one more or one less."""
+    lines = [line.split() for line in listed.read_text().splitlines() if not line.startswith("#")]
+    wanted = {name: digest for digest, name in lines}
+    found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.iterdir()}
+    if found != wanted:
+        names = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
+        raise EnvironmentAbsent(f"Maven's jars are not those of {listed.name}: {', '.join(names)}")
 
 
 def _folder(name: str, contents: bytes) -> Path:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +31,6 @@ class Contender:
     is_slow       it folds the prefix of the topic
     is_foreign    it reads from the bootstrap servers; one of ours has them in its hatcast.toml
     is_in_redis   outcomes and HATs are what it stored in Redis, not in the file
-    environment   variables of its process
     """
 
     name: str
@@ -39,7 +38,6 @@ class Contender:
     is_slow: bool = False
     is_foreign: bool = False
     is_in_redis: bool = False
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def _ours(module: str) -> tuple[str, ...]:
@@ -147,7 +145,7 @@ class Harness:
         result = self._folder / f"{contender.name}-{number}.json"
         where = self._kafka.bootstrap_servers if contender.is_foreign else str(self._config(contender, number))
         task = [where, expected.topic, str(expected.records), str(result)]
-        run_command([*contender.command, *task], contender.name, environment=contender.environment)
+        run_command([*contender.command, *task], contender.name)
         found: dict[str, Any] = json.loads(result.read_text())
         return found
 

@@ -21,9 +21,9 @@ _LOOK_S: Final = 0.005
 class Clocks:
     """Stored watermarks of all partitions."""
 
-    def __init__(self, redis: RedisServer, name: str) -> None:
+    def __init__(self, redis: RedisServer, name: str, partitions: int = PARTITIONS) -> None:
         self._redis = redis.client()
-        self._keys = [PartitionKeys(name, partition).state for partition in range(PARTITIONS)]
+        self._keys = [PartitionKeys(name, partition).state for partition in range(partitions)]
 
     def wait_for(self, clock_ms: int) -> float:
         """Wait until all stored watermarks have reached `clock_ms`; return the time (monotonic seconds)."""
@@ -85,7 +85,9 @@ class _Status(msgspec.Struct):
     status: str
 
 
-def wait_for_group(kafka: KafkaServer, group: str, members: int, alive: Callable[[], bool]) -> None:
+def wait_for_group(
+    kafka: KafkaServer, group: str, members: int, alive: Callable[[], bool], partitions: int = PARTITIONS
+) -> None:
     """Wait until `members` workers share the partitions. Raises RuntimeError if they are not alive."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     deadline = time.monotonic() + PATIENCE_S
@@ -96,7 +98,7 @@ def wait_for_group(kafka: KafkaServer, group: str, members: int, alive: Callable
             found = None
         owned = [] if found is None else [len(each.assignment.topic_partitions) for each in found.members]
         stable = found is not None and found.state == ConsumerGroupState.STABLE
-        if stable and len(owned) == members and sum(owned) == PARTITIONS:
+        if stable and len(owned) == members and sum(owned) == partitions:
             return
         if not alive():
             raise RuntimeError("a worker has ended")
