@@ -15,6 +15,7 @@ NAMES: Final = (
     "ledger",
     "soak",
     "scale",
+    "start",
     "fold",
     "feeds",
     "estimators",
