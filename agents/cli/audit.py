@@ -37,7 +37,7 @@ PAIRS: Final = 2_000
     type=click.IntRange(1, 100_000_000),
     default=PAIRS,
     show_default=True,
-    help="Neighbours of each part whose requests of noise are compared.",
+    help="Neighbours of each part whose requests of noise are compared; a tenth of it for whole days.",
 )
 @json_option
 @click.option("--markdown", is_flag=True, help="Print the table as Markdown.")

@@ -17,6 +17,7 @@ from hatcast.stream.audit.transcript import Integers, Recorder, Request, Terms
 from hatcast.stream.mechanisms import Distances, Noise
 
 _MOST_TERMS: Final = 3  # requests of different terms whose noise is sampled
+_OF_PAIRS: Final = 10  # neighbours of a whole day: one of so many, since a day has up to a hundred HATs
 _OF_SAMPLES: Final = 3  # samples of the noise: one of so many of a release
 _FEWEST: Final = 400  # below, no bin of the noise has enough
 
@@ -66,7 +67,8 @@ def audit_family(
 
     noise   what the releases draw from: the system's, or a mutant
     """
-    found = search(family, effort.pairs, chances, noise) if family.replays else None
+    pairs = effort.pairs if family.samples else -(-effort.pairs // _OF_PAIRS)
+    found = search(family, pairs, chances, noise) if family.replays else None
     neighbours = family.worst()[0] if found is None else found.neighbours
     problem = None if found is None else found.leak
     loss = None if found is None or found.leak else found.share * family.claim.epsilon

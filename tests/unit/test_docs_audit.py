@@ -1,0 +1,53 @@
+"""docs/audit.md: its table has every part of every shipped policy, with the claim of the policy's file."""
+
+import re
+from pathlib import Path
+
+from hatcast.agents.config.settings import load_settings
+from hatcast.agents.research.audit.run import SELECTION
+from hatcast.agents.research.audit.show import HEADINGS, short
+from hatcast.stream.audit.laws import has_selections
+from hatcast.stream.audit.policies import families_of
+from tests.auditing import ROOT, SHIPPED
+
+PAGE = (ROOT / "docs" / "audit.md").read_text()
+ROWS = [
+    tuple(cell.strip() for cell in line.strip("|").split("|"))
+    for line in PAGE.splitlines()
+    if line.startswith("| `") and line.count("|") == len(HEADINGS) + 1
+]
+
+
+def claims_of(path: Path) -> list[tuple[str, str, str]]:
+    """File, part and claim of each part of a policy, in the order of the table."""
+    policy, name = load_settings(path).policy, f"`{short(path.relative_to(ROOT))}`"
+    found = [(name, SELECTION, f"{policy.epsilon:g}")] if has_selections(policy) else []
+    for family in families_of(policy):
+        claim = family.claim
+        found.append((name, family.name, f"{claim.epsilon:g}" + (f", {claim.delta:g}" if claim.delta else "")))
+    return found
+
+
+def test_the_table_has_every_part_of_every_shipped_policy_with_its_claim() -> None:
+    assert [row[:3] for row in ROWS] == [claims for path in SHIPPED for claims in claims_of(path)]
+    assert "| " + " | ".join(HEADINGS) + " |" in PAGE
+
+
+def test_every_claim_in_the_table_holds_with_its_margin() -> None:
+    sampled = 0
+    for *_, claim, loss, _, bound, margin, verdict in ROWS:
+        epsilon = float(claim.partition(",")[0])
+        assert verdict == "holds"
+        assert loss == "-" or float(loss) <= epsilon + 5e-4
+        if bound != "-":
+            sampled += 1
+            assert abs(float(bound) + float(margin) - epsilon) < 2e-3
+    assert sampled > 20
+
+
+def test_the_nightly_script_audits_the_same_files() -> None:
+    script = (ROOT / "scripts" / "nightly").read_text()
+    globs = re.search(r"for file in (.*?); do ", script)
+    assert globs is not None
+    files = [path for each in globs[1].split() for path in sorted(ROOT.glob(each))]
+    assert files == SHIPPED
