@@ -10,6 +10,7 @@ import structlog
 
 from hatcast.agents.cli.options import METRICS_LISTEN, config_option, metrics_listen_option
 from hatcast.agents.config.address import Address
+from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.monitoring.logs import configure_logs
 
@@ -38,6 +39,8 @@ def command(config: Path, host: str | None, port: int | None, metrics_listen: Ad
 
 
 async def _serve(settings: Settings, listen: Address, metrics_listen: Address | None) -> None:
+    from hatcast.agents.kafka.client import wait_for_broker
+    from hatcast.agents.kafka.permissions import check_permissions
     from hatcast.agents.map.server import Display
     from hatcast.agents.monitoring.kinds import Process
     from hatcast.agents.monitoring.server import OperatorServer
@@ -53,6 +56,8 @@ async def _serve(settings: Settings, listen: Address, metrics_listen: Address | 
             stack.push_async_callback(operators.stop)
             await operators.start()
         stack.push_async_callback(display.stop)
+        await asyncio.to_thread(wait_for_broker, settings)
+        await asyncio.to_thread(check_permissions, settings, Role.DISPLAY)
         address = await display.start()
         log.info("map served", url=f"http://{address}/")
         tasks = [asyncio.create_task(display.wait()), asyncio.create_task(stopping.wait())]

@@ -63,6 +63,8 @@ def _allowed(future: Any) -> set[str] | None:
         operations = future.result(REQUEST_SECONDS).authorized_operations
     except KafkaException as error:
         return set() if error.args[0].code() in denied else None
+    except TimeoutError:
+        return None
     return {_name(each.name) for each in operations} if operations else None
 
 

@@ -6,10 +6,8 @@ from typing import Self
 import structlog
 from aiokafka import TopicPartition
 
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import REQUEST_SECONDS, broker_name, confluent_options, wait_for_broker
-from hatcast.agents.kafka.permissions import check_permissions
 from hatcast.agents.map.event_id import Position, log_id
 from hatcast.stream.errors import HatcastError
 
@@ -86,7 +84,6 @@ def find_topics(settings: Settings) -> Topics:
     Raises HatcastError if no broker answers or another topic is missing.
     """
     wait_for_broker(settings)
-    check_permissions(settings, Role.DISPLAY)
     found = Topics.find(settings)
     for name, size in (found.means, found.budget):
         if not size:
