@@ -55,13 +55,14 @@ def measure(
             sender.send(started.settings.topics.telemetry, record)
         sender.flush()
         started.wait_until_stable()
+        ends = started.ends()
         time.sleep(_SETTLE_S)
         idle_cpu = started.cpu_s()
         time.sleep(_IDLE_S)
         before, begun = started.cpu_s(), time.monotonic()
         idle = (before - idle_cpu) / _IDLE_S
         sender.commit()
-        started.wait_until_stored(started.ends())
+        started.wait_until_stored(ends)
         seconds, used = time.monotonic() - begun, started.cpu_s() - before
         run = Run(
             rate=len(records) / seconds,

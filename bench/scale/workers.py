@@ -77,9 +77,16 @@ class Group:
             time.sleep(_LOOK_S)
 
     def ends(self) -> list[int]:
-        """Return the end of the log of each partition."""
+        """Return the end of the log of each partition, with records of open transactions."""
         topic = self.settings.topics.telemetry
-        consumer = Consumer({"bootstrap.servers": self._kafka.bootstrap_servers, "group.id": "bench-scale"})
+        # Brokers write the markers of a transaction after its commit returns: until then it is open.
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._kafka.bootstrap_servers,
+                "group.id": "bench-scale",
+                "isolation.level": "read_uncommitted",
+            }
+        )
         try:
             tps = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
             return [consumer.get_watermark_offsets(tp)[1] for tp in tps]
