@@ -151,6 +151,15 @@ def test_the_extreme_neighbours_keep_within_the_sensitivity(
     )
 
 
+@pytest.mark.parametrize("estimator", [each for each in FOR_REPLACE if selects(each)], ids=attrgetter("name"))
+def test_a_user_in_two_arrays_moves_both_from_one_end_of_the_drawn_interval_to_the_other(estimator: Estimator) -> None:
+    # Three arrays of 4 places: the third user has one place in the second array and two in the third.
+    parameters = replace(chosen(estimator, "wraparound", 4), interval=(Fraction(0), Fraction(UPPER_BOUND, 4)))
+    users = as_users([4, 3, 3, 2], [0, 0, 0, 0])
+    change = estimator.value(moved(users, 2, Fraction(1)), parameters) - estimator.value(users, parameters)
+    assert change == estimator.sensitivity(users.counts, parameters) == Fraction(2 * UPPER_BOUND, 4 * 3)
+
+
 @for_replace
 @pytest.mark.parametrize("grouping", GROUPINGS)
 def test_a_sensitivity_of_nine_tenths_is_found_out(estimator: Estimator, grouping: str) -> None:

@@ -1,0 +1,58 @@
+"""The catalogue of mutants: one TOML file for each part of the product."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+FOLDER: Final = Path(__file__).parent
+ROOT: Final = FOLDER.parents[1]
+
+
+class BadMutant(Exception):
+    """Raised for a mutant that does not fit the code any more; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change of one file, and what it breaks.
+
+    name     unique, in the field's words
+    breaks   the promise that it breaks, as a sentence
+    file     path from the root
+    before   text that occurs once in the file
+    after    text in its place
+    tests    tests of pytest (`path::name`, without parameters); at least one has to fail
+    """
+
+    name: str
+    breaks: str
+    file: str
+    before: str
+    after: str
+    tests: tuple[str, ...]
+
+    def applied(self, source: str) -> str:
+        """Return the mutated source. Raises BadMutant unless the text to replace occurs exactly once."""
+        found = source.count(self.before)
+        if found != 1 or self.before == self.after:
+            raise BadMutant(f"{self.name}: its text occurs {found} times in {self.file}, and once is wanted")
+        return source.replace(self.before, self.after)
+
+
+def load_catalogue() -> dict[str, list[Mutant]]:
+    """Return the mutants by part, in the order of the files. Raises BadMutant for a name that is used twice."""
+    parts: dict[str, list[Mutant]] = {}
+    names: set[str] = set()
+    for path in sorted(FOLDER.glob("*.toml")):
+        read = tomllib.loads(path.read_text())
+        parts[str(read["part"])] = [_mutant(each) for each in read["mutant"]]
+        for mutant in parts[str(read["part"])]:
+            if mutant.name in names:
+                raise BadMutant(f"{mutant.name}: two mutants have this name")
+            names.add(mutant.name)
+    return parts
+
+
+def _mutant(table: dict[str, Any]) -> Mutant:
+    return Mutant(**{**table, "tests": tuple(table["tests"])})
