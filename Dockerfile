@@ -1,12 +1,19 @@
-# The hatcast command. Built in two steps, so that the image has no build tools in it.
-# Everything that is installed is in uv.lock or ops/uv.txt, with hashes. The base image is pinned by version, and by digest with
-#   docker build --build-arg PYTHON=python:3.12.12-slim-bookworm@sha256:... .
-# where `docker buildx imagetools inspect python:3.12.12-slim-bookworm` prints the digest: SECURITY.md.
-ARG PYTHON=python:3.12.12-slim-bookworm
-FROM ${PYTHON} AS build
+# The hatcast command on Debian's own Python: without a shell, without a package manager. Built in two steps, so that the image
+# has no build tools in it. All Python packages that are installed are in uv.lock or ops/uv.txt, with hashes.
+# Both bases are of one Debian, and so have one Python. They are pinned by release, and by digest with
+#   docker build --build-arg DEBIAN=debian:13.7-slim@sha256:... --build-arg PYTHON=gcr.io/distroless/python3-debian13:nonroot@sha256:... .
+# where `docker buildx imagetools inspect NAME` prints the digest: SECURITY.md.
+ARG DEBIAN=debian:13.7-slim
+ARG PYTHON=gcr.io/distroless/python3-debian13:nonroot
+FROM ${DEBIAN} AS build
+# Signed by Debian, as the packages of both bases are. Nothing of these gets into the image.
+RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends binutils ca-certificates python3 python3-venv
 COPY ops/uv.txt /tmp/uv.txt
+RUN python3 -m venv /opt/uv
+ENV PATH=/opt/uv/bin:$PATH
 RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary :all: --requirement /tmp/uv.txt
-ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never
+# The environment links to the Python at this path, which the image has too.
+ENV UV_PYTHON=/usr/bin/python3.13 UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy PYTHONDONTWRITEBYTECODE=1
 WORKDIR /app
 COPY pyproject.toml uv.lock ./
 # Extras, separated by spaces: docker build --build-arg EXTRAS="parquet" .
@@ -25,14 +32,22 @@ RUN UV_PROJECT_ENVIRONMENT=/build uv sync --frozen --only-group build --no-insta
 # What scripts/sbom writes and checks.
 RUN set --; for extra in ${EXTRAS}; do set -- "$@" --extra "${extra}"; done; \
     uv export --frozen --no-dev --quiet --preview-features sbom-export --format cyclonedx1.5 --output-file sbom.cdx.json "$@"
-# Tests of libraries, 16 MB of them NumPy's. A draw shows that nothing else is missing.
-RUN find .venv -type d -name tests -prune -exec rm -rf {} + \
-    && .venv/bin/python -c "from hatcast.stream.mechanisms.system import SystemNoise as N; N().laplace(1, 1, 1.0)"
+# 48 MB of OpenDP's library are a table of symbols, which is never loaded. No other library: NumPy's OpenBLAS breaks.
+# And tests of libraries, 16 MB of them NumPy's.
+RUN strip --strip-unneeded .venv/lib/python3.*/site-packages/opendp/lib/*.so \
+    && find .venv -type d -name tests -prune -exec rm -rf {} +
+RUN useradd --system --uid 10001 --user-group --create-home hatcast
 
 FROM ${PYTHON}
-RUN useradd --system --uid 10001 --user-group --create-home hatcast
+USER 0:0
+COPY --from=build /etc/passwd /etc/group /etc/
+COPY --from=build --chown=10001:10001 /home/hatcast /home/hatcast
 COPY --from=build /app/.venv /app/.venv
 COPY --from=build /app/sbom.cdx.json /app/sbom.cdx.json
+COPY tools/bytecode.py /app/bytecode.py
+# In the image itself and not in the step before, so that a Python or a library that does not fit ends the build. And a draw.
+RUN ["/app/.venv/bin/python", "/app/bytecode.py"]
+RUN ["/app/.venv/bin/python", "-c", "from hatcast.stream.mechanisms.system import SystemNoise as N; N().laplace(1, 1, 1.0)"]
 # The root file system may be read-only: what libraries write for themselves goes to /tmp.
 ENV PATH=/app/.venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MPLCONFIGDIR=/tmp
 USER 10001:10001
