@@ -56,6 +56,7 @@ async def _serve(settings: Settings, listen: Address, metrics_listen: Address | 
             stack.push_async_callback(operators.stop)
             await operators.start()
         stack.push_async_callback(display.stop)
+        await display.read_files()
         await asyncio.to_thread(wait_for_broker, settings)
         await asyncio.to_thread(check_permissions, settings, Role.DISPLAY)
         address = await display.start()

@@ -50,9 +50,14 @@ class Display:
         self._listen = listen
         self._check_crcs = check_crcs
         self._option = option
+        self._surroundings: Surroundings | None = None
         self._feed: Feed | None = None
         self._runner: web.AppRunner | None = None
         self._tasks: list[asyncio.Task[None]] = []
+
+    async def read_files(self) -> None:
+        """Read the files of [display]: before a broker is waited for. Raises HatcastError if one is damaged."""
+        self._surroundings = await asyncio.to_thread(read_surroundings, self._settings.display)
 
     async def start(self) -> Address:
         """Start listening and reading; return the bound address.
@@ -60,11 +65,12 @@ class Display:
         Raises HatcastError if the broker, a topic or the address is not available, or a file of [display] is damaged.
         """
         table = self._settings.display
-        surroundings = await asyncio.to_thread(read_surroundings, table)
+        if self._surroundings is None:
+            await self.read_files()
         topics = await asyncio.to_thread(find_topics, self._settings)
         self._feed = feed = Feed(table.keep_ms, Hub(), topics.start(), self._settings.policy.name)
         access = Access(table.allow_origins, table.allow_framing)
-        app = application(feed, table.title, AwaitedReleases(self._settings), surroundings, access)
+        app = application(feed, table.title, AwaitedReleases(self._settings), self._surroundings, access)
         self._runner = await _start_server(app, self._listen, self._option)
         self._stopping = asyncio.Event()
         self._reading = asyncio.create_task(

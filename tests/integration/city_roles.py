@@ -120,9 +120,12 @@ def look(city: City) -> None:
     topics = pipeline.settings.topics
     options = {"group.id": GROUP, "auto.offset.reset": "earliest"}
     with closing(Consumer(confluent_options(city.settings(Role.READER)) | options)) as consumer:
-        consumer.subscribe([topics.budget, topics.estimates, topics.running, topics.clusters])
+        read = (topics.budget, topics.estimates, topics.running, topics.clusters)
+        consumer.subscribe([*read])
         pipeline.wait(lambda: has_message(consumer), "record for a consumer")
         consumer.commit(asynchronous=False)
+        for topic in read:  # the consumer goes on in a thread of its own
+            pipeline.wait(partial(uses, city, Role.READER, "READ", topic), f"reader of {topic}")
 
 
 def heartbeats(city: City, worker: WorkerProcess) -> None:

@@ -179,9 +179,13 @@ def test_what_is_printed_wrongly_in_the_papers_is_only_for_evaluate() -> None:
         assert users_of(f"hatcast.stream.estimators.array_length.{name}", lambda each: each.startswith(own)) == []
 
 
-def test_random_numbers_are_drawn_in_two_files_of_simulations() -> None:
+def test_random_numbers_are_drawn_in_three_files_of_simulations() -> None:
     marked = [
         path.relative_to(ROOT).as_posix() for path in modules("stream", "agents") if SIMULATION in path.read_text()
     ]
-    assert marked == ["agents/research/evaluate/simulation.py", "agents/sources/synthetic.py"]
+    assert marked == [
+        "agents/research/audit/chances.py",
+        "agents/research/evaluate/simulation.py",
+        "agents/sources/synthetic.py",
+    ]
     assert GRID.step == Decimal("0.001")
