@@ -193,7 +193,8 @@ def test_batch_publishes_means_in_the_values_unit(tmp_path: Path) -> None:
     assert release["status"] == "released"
     assert (release["value"], release["unit"]) == ("delay", "s")
     assert release["mean"] == release["raw"] == pytest.approx(-26.25, abs=0.05)
-    assert release["interval95"][0] <= -26.25 <= release["interval95"][1]
+    low, high = release["interval95"]  # of 20 it may miss the value once; it never misses the published mean
+    assert -26.35 < low < release["mean"] < high < -26.15
     assert release["counts"]["users"] == 4
     shown = batch(
         *(tmp_path / "some.jsonl", "--format", "jsonl", "--config", tmp_path / "hatcast.toml"),
