@@ -3,8 +3,8 @@
 A distribution here belongs to a pair of distributions that dominates the mechanism: it never understates a delta. dp-
 accounting computes the same, with SciPy, whose import takes two seconds and 120 MB; the tests compare both.
 
-Both mechanisms have a symmetric pair: the chance of the loss -x is exp(-x) times the chance of x. So one half of the
-grid determines the other, and removing a user costs as much as adding one.
+Both mechanisms have a symmetric pair: the probability of the loss -x is exp(-x) times the probability of x. So one half
+of the grid determines the other, and removing a user costs as much as adding one.
 """
 
 import math
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 _TRUNCATED: Final = 1e-15  # mass that may be outside of the retained losses; it is counted as an infinite loss
 _ORDERS: Final = range(1, 21)  # of the Chernoff bound, divided by the number of losses
 
-Chances = NDArray[np.float64]
+Probabilities = NDArray[np.float64]
 """[n] probabilities of n neighbouring multiples of the interval"""
 
 
@@ -25,15 +25,15 @@ Chances = NDArray[np.float64]
 class LossDistribution:
     """Distribution of a privacy loss.
 
-    interval   grid step of the losses
-    first      smallest loss, in intervals
-    chances    probabilities of the losses `first`, `first` + 1, ..., in intervals
-    infinite   probability of an infinite loss
+    interval       grid step of the losses
+    first          smallest loss, in intervals
+    probabilities  of the losses `first`, `first` + 1, ..., in intervals
+    infinite       probability of an infinite loss
     """
 
     interval: float
     first: int
-    chances: Chances
+    probabilities: Probabilities
     infinite: float = 0.0
 
     @classmethod
@@ -43,19 +43,19 @@ class LossDistribution:
         epsilon is rounded up to a multiple of the interval.
         """
         steps = _steps(epsilon, interval)
-        chances = np.zeros(2 * steps + 1)
-        chances[-1] = 1 / (1 + math.exp(-steps * interval))
-        chances[0] = 1 - chances[-1]
-        return cls(interval, -steps, chances)
+        probabilities = np.zeros(2 * steps + 1)
+        probabilities[-1] = 1 / (1 + math.exp(-steps * interval))
+        probabilities[0] = 1 - probabilities[-1]
+        return cls(interval, -steps, probabilities)
 
     @classmethod
     def laplace(cls, epsilon: float, interval: float) -> Self:
         """Return the tightest distribution on the grid that dominates Laplace noise of scale distance / epsilon.
 
         It has the noise's delta(x) = 1 - exp((x - epsilon) / 2) at each multiple of the interval, and straight lines in
-        exp(x) between them ["connect the dots": Doroshenko et al. 2022, Algorithm 1]. For equal steps h the chance of x
-        is then exp((x - epsilon) / 2) tanh(h / 4); at the largest loss it is delta(x - h) / (1 - exp(-h)). The loss
-        beside the largest takes what is missing to 1.
+        exp(x) between them ["connect the dots": Doroshenko et al. 2022, Algorithm 1]. For equal steps h the probability
+        of x is then exp((x - epsilon) / 2) tanh(h / 4); at the largest loss it is delta(x - h) / (1 - exp(-h)). The
+        loss beside the largest takes what is missing to 1.
         """
         steps = _steps(epsilon, interval)
         losses: NDArray[np.float64] = interval * np.arange(steps + 1, dtype=np.float64)
@@ -70,19 +70,19 @@ class LossDistribution:
         if number == 1:
             return self
         low, high = self._bounds(number)
-        size = _transform_size(max(high - low + 1, len(self.chances)))
-        spectrum = np.fft.rfft(self.chances, size)
+        size = _transform_size(max(high - low + 1, len(self.probabilities)))
+        spectrum = np.fft.rfft(self.probabilities, size)
         # The transform wraps around: what is outside of the bounds is added to what is within, at most _TRUNCATED.
         wrapped = np.fft.irfft(spectrum**number, size)
-        chances = np.roll(wrapped, -low)[: high - low + 1]
+        probabilities = np.roll(wrapped, -low)[: high - low + 1]
         infinite = _TRUNCATED - math.expm1(number * math.log1p(-self.infinite))
-        return type(self)(self.interval, self.first * number + low, chances, infinite)
+        return type(self)(self.interval, self.first * number + low, probabilities, infinite)
 
     def composed(self, other: Self) -> Self:
         """Return the composition with a mechanism of another distribution on the same grid."""
-        length = len(self.chances) + len(other.chances) - 1
+        length = len(self.probabilities) + len(other.probabilities) - 1
         size = _transform_size(length)
-        spectrum = np.fft.rfft(self.chances, size) * np.fft.rfft(other.chances, size)
+        spectrum = np.fft.rfft(self.probabilities, size) * np.fft.rfft(other.probabilities, size)
         infinite = self.infinite + other.infinite
         return type(self)(self.interval, self.first + other.first, np.fft.irfft(spectrum, size)[:length], infinite)
 
@@ -90,8 +90,8 @@ class LossDistribution:
         """Return the smallest epsilon, at least 0, whose delta is at most `delta`; inf if there is none."""
         if self.infinite > delta:
             return math.inf
-        lowest = max(0, -self.first)  # of the chances whose loss is 0 or more
-        low, high = lowest - 1, len(self.chances) - 1  # the delta at `high` is `infinite`: small enough
+        lowest = max(0, -self.first)  # of the probabilities whose loss is 0 or more
+        low, high = lowest - 1, len(self.probabilities) - 1  # the delta at `high` is `infinite`: small enough
         while high - low > 1:
             middle = (low + high) // 2
             if self._delta_at(middle) <= delta:
@@ -101,9 +101,9 @@ class LossDistribution:
         if high == lowest and self._delta_at_zero() <= delta:
             return 0.0
         # Between the losses of `high` - 1 and `high`, the delta is upper - exp(x - loss of `high`) lower.
-        chances = self.chances[high:]
-        upper = self.infinite + float(chances.sum())
-        lower = float(chances @ np.exp(-self.interval * np.arange(len(chances))))
+        probabilities = self.probabilities[high:]
+        upper = self.infinite + float(probabilities.sum())
+        lower = float(probabilities @ np.exp(-self.interval * np.arange(len(probabilities))))
         return max(0.0, self._loss(high) + math.log((upper - delta) / lower))
 
     def _loss(self, index: int) -> float:
@@ -111,23 +111,23 @@ class LossDistribution:
 
     def _delta_at(self, index: int) -> float:
         """Return the delta at the loss with this index, as epsilon."""
-        above = self.chances[index + 1 :]
+        above = self.probabilities[index + 1 :]
         return self.infinite - float(above @ np.expm1(-self.interval * np.arange(1, len(above) + 1)))
 
     def _delta_at_zero(self) -> float:
-        losses = self.interval * (self.first + np.arange(len(self.chances)))
+        losses = self.interval * (self.first + np.arange(len(self.probabilities)))
         above = losses > 0
-        return self.infinite - float(self.chances[above] @ np.expm1(-losses[above]))
+        return self.infinite - float(self.probabilities[above] @ np.expm1(-losses[above]))
 
     def _bounds(self, number: int) -> tuple[int, int]:
         """Return the first and last index of `number` draws' sum, without tails of mass _TRUNCATED [Chernoff]."""
-        length = len(self.chances)
+        length = len(self.probabilities)
         low, high = 0, (length - 1) * number
         margin = math.log(2 / _TRUNCATED)
         for order in (each / length for each in _ORDERS):
             falling = np.exp(-order * np.arange(length))
-            up = order * (length - 1) + math.log(self.chances @ falling[::-1])
-            down = math.log(self.chances @ falling)
+            up = order * (length - 1) + math.log(self.probabilities @ falling[::-1])
+            down = math.log(self.probabilities @ falling)
             high = min(high, math.ceil((number * up + margin) / order))
             low = max(low, math.floor(-(number * down + margin) / order))
         return low, high
@@ -139,8 +139,8 @@ def _steps(epsilon: float, interval: float) -> int:
     return steps if steps * interval >= epsilon else steps + 1
 
 
-def _mirrored(half: Chances, losses: NDArray[np.float64]) -> Chances:
-    """Return the chances of all losses, from those of 0 and above."""
+def _mirrored(half: Probabilities, losses: NDArray[np.float64]) -> Probabilities:
+    """Return the probabilities of all losses, from those of 0 and above."""
     return np.concatenate(((half * np.exp(-losses))[:0:-1], half))
 
 

@@ -21,9 +21,9 @@ steps = st.integers(1, 300)
 
 
 def delta_of(found: LossDistribution, epsilon: float) -> float:
-    losses = found.interval * (found.first + np.arange(len(found.chances)))
+    losses = found.interval * (found.first + np.arange(len(found.probabilities)))
     above = losses > epsilon
-    return found.infinite + float(found.chances[above] @ -np.expm1(epsilon - losses[above]))
+    return found.infinite + float(found.probabilities[above] @ -np.expm1(epsilon - losses[above]))
 
 
 @given(epsilon=epsilons, fraction=st.floats(0.3, 400.0))
@@ -32,9 +32,9 @@ def test_laplace_noise_has_its_exact_delta_on_the_grid_and_no_smaller_one_betwee
 ) -> None:
     interval = epsilon / fraction
     found = LossDistribution.laplace(epsilon, interval)
-    assert found.chances.min() >= 0
-    assert found.chances.sum() == pytest.approx(1, abs=1e-12)
-    for index in range(len(found.chances)):
+    assert found.probabilities.min() >= 0
+    assert found.probabilities.sum() == pytest.approx(1, abs=1e-12)
+    for index in range(len(found.probabilities)):
         x = (found.first + index) * interval
         exact = 0.0 if x >= epsilon else -math.expm1((x - epsilon) / 2) if x > -epsilon else -math.expm1(x)
         assert delta_of(found, x) == pytest.approx(exact, abs=1e-9)
@@ -46,18 +46,18 @@ def test_laplace_noise_has_its_exact_delta_on_the_grid_and_no_smaller_one_betwee
 def test_removing_a_user_costs_as_much_as_adding_one(epsilon: float, intervals: int) -> None:
     for make in (LossDistribution.pure, LossDistribution.laplace):
         found = make(epsilon, epsilon / intervals)
-        losses = found.interval * (found.first + np.arange(len(found.chances)))
-        assert found.chances[::-1] == pytest.approx(found.chances * np.exp(-losses), rel=1e-6, abs=1e-12)
+        losses = found.interval * (found.first + np.arange(len(found.probabilities)))
+        assert found.probabilities[::-1] == pytest.approx(found.probabilities * np.exp(-losses), rel=1e-6, abs=1e-12)
 
 
 def convolved(parts: Mapping[tuple[bool, float], int], interval: float) -> LossDistribution:
-    """The composition without transforms: sums of products of chances, none of which is rounded down to nothing."""
-    chances, first = np.ones(1), 0
+    """The composition by sums of products, without transforms: no probability is rounded down to nothing."""
+    probabilities, first = np.ones(1), 0
     for (laplace, epsilon), number in parts.items():
         one = (LossDistribution.laplace if laplace else LossDistribution.pure)(epsilon, interval)
         for _ in range(number):
-            chances, first = np.convolve(chances, one.chances), first + one.first
-    return LossDistribution(interval, first, chances)
+            probabilities, first = np.convolve(probabilities, one.probabilities), first + one.first
+    return LossDistribution(interval, first, probabilities)
 
 
 @settings(deadline=None, max_examples=40)
