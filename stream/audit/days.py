@@ -11,9 +11,9 @@ from typing import Final
 
 import h3.api.basic_int as h3
 
-from hatcast.stream.audit.families import Chances, Claim, Neighbours, Run
+from hatcast.stream.audit.families import Claim, Neighbours, RandomNumbers, Run
 from hatcast.stream.audit.hats import CELL, NOW_MS
-from hatcast.stream.audit.made_up import chunks_of
+from hatcast.stream.audit.inputs import chunks_of, random_share
 from hatcast.stream.audit.running_sums import VALUED
 from hatcast.stream.fold.contributions import ReadingFold
 from hatcast.stream.fold.hats import Calendar, Slot
@@ -82,18 +82,18 @@ class DayFamily:
             found += [Trip(hats, one, None if hidden else other) for one, other in (ends, ends[::-1])]
         return [self._neighbours(trip) for trip in found]
 
-    def drawn(self, chances: Chances) -> Neighbours:
+    def drawn(self, random: RandomNumbers) -> Neighbours:
         """See `Family`."""
-        hats = [hat for hat in self._hats if chances.random() < 0.8] or [self._hats[0]]
-        shares = [tuple(_share(chances) for _ in hats) for _ in range(2)]
+        hats = [hat for hat in self._hats if random.random() < 0.8] or [self._hats[0]]
+        shares = [tuple(random_share(random) for _ in hats) for _ in range(2)]
         hidden = self._policy.relation is Relation.ADD_REMOVE
         return self._neighbours(Trip(tuple(hats), shares[0], None if hidden else shares[1]))
 
-    def varied(self, neighbours: Neighbours, chances: Chances) -> Neighbours:
+    def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: one share."""
         trip: Trip = neighbours.data
         one = list(trip.one)
-        one[chances.integers(0, len(one))] = _share(chances)
+        one[random.integers(0, len(one))] = random_share(random)
         return self._neighbours(replace(trip, one=tuple(one)))
 
     def _neighbours(self, trip: Trip) -> Neighbours:
@@ -129,7 +129,7 @@ class DayFamily:
         return records
 
     def _folded(self, hats: Sequence[tuple[Slot, int]], shares: Sequence[float] | None) -> Chunks:
-        """Return what the fold lets in: of the bus, and of the buses beside it, which are in every HAT they may."""
+        """Fold the readings of the bus and of the buses beside it; return the chunks of each HAT."""
         users = FoldUsers(Pseudonyms(bytes(KEY_BYTES)))
         fold = ReadingFold[Reading](self._fold_policy, self._calendar, users, lambda reading: reading, None)
         upper = self._policy.upper_bound / 1000
@@ -169,7 +169,3 @@ class DayFamily:
 
 def _cell_of(policy: Policy) -> str:
     return str(h3.int_to_str(h3.latlng_to_cell(*h3.cell_to_latlng(h3.str_to_int(CELL)), policy.h3_resolution)))
-
-
-def _share(chances: Chances) -> float:
-    return (0.0, 1.0, chances.random())[chances.integers(0, 3)]

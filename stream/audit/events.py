@@ -1,4 +1,4 @@
-"""The event that tells two neighbours apart best, chosen by one half of the samples, and counted in the other half.
+"""The event that best separates two neighbours: half of the samples choose it, the other half count it.
 
 An event is {score >= t}. Scores are each published number, up and down (thresholds); for each number the log ratio of
 the frequencies in its bin of a histogram; and the sum of these over all numbers, the likelihood ratio if they were

@@ -10,7 +10,7 @@ Run = Callable[[Noise], list[bytes]]
 """Releases one input with this noise, and returns the bytes of all that is published, in order."""
 
 
-class Chances(Protocol):
+class RandomNumbers(Protocol):
     """Random numbers that choose neighbours and sides. They protect nothing, so they may have a seed."""
 
     def integers(self, low: int, high: int) -> int:
@@ -24,7 +24,7 @@ class Chances(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What is promised of two neighbours: p <= exp(epsilon) q + delta for any set of outputs."""
+    """The (epsilon, delta) promised for two neighbours: p <= exp(epsilon) q + delta for any set of outputs."""
 
     epsilon: float
     delta: float = 0.0
@@ -63,10 +63,10 @@ class Family(Protocol):
         """Return the neighbours that the proofs name: ends of the range, the busiest and the least busy user, ..."""
         ...
 
-    def drawn(self, chances: Chances) -> Neighbours:
+    def drawn(self, random: RandomNumbers) -> Neighbours:
         """Return random neighbours."""
         ...
 
-    def varied(self, neighbours: Neighbours, chances: Chances) -> Neighbours:
+    def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """Return neighbours that differ a little from the given ones."""
         ...

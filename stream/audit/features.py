@@ -52,7 +52,7 @@ def _fields(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _distinct(columns: list[NDArray[np.float64]], rows: int) -> Table:
-    """Return the columns without those whose order is that of another: what they say would count twice.
+    """Drop each column that ranks the samples almost as another one does: it would count twice.
 
     Of two the one with more different numbers stays: `raw`, and not `mean`, which is clipped.
     """

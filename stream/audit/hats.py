@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from hatcast.stream.audit.families import Chances, Claim, Neighbours, Run
-from hatcast.stream.audit.made_up import chunks_of
+from hatcast.stream.audit.families import Claim, Neighbours, RandomNumbers, Run
+from hatcast.stream.audit.inputs import chunks_of
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.hybrid import HybridParameters, delta_per_hat, report_bound
 from hatcast.stream.mechanisms import Noise
@@ -77,36 +77,36 @@ class MeanFamily:
                     found.append(self._neighbours(Hat(counts, tuple(shares), user, high)))
         return found if self.policy.relation is Relation.REPLACE else [self._removed(each.data) for each in found]
 
-    def drawn(self, chances: Chances) -> Neighbours:
+    def drawn(self, random: RandomNumbers) -> Neighbours:
         """See `Family`."""
-        users = chances.integers(self._least, max(self._least + 1, _MOST_USERS))
-        most = 2 if chances.random() < 0.3 else _MOST_COUNT
-        counts = tuple(chances.integers(1, most + 1) for _ in range(users))
-        shares = tuple(self._point(chances) for _ in counts)
-        hat = Hat(counts, shares, chances.integers(0, users), self._point(chances))
+        users = random.integers(self._least, max(self._least + 1, _MOST_USERS))
+        most = 2 if random.random() < 0.3 else _MOST_COUNT
+        counts = tuple(random.integers(1, most + 1) for _ in range(users))
+        shares = tuple(self._point(random) for _ in counts)
+        hat = Hat(counts, shares, random.integers(0, users), self._point(random))
         return self._neighbours(hat) if self.policy.relation is Relation.REPLACE else self._removed(hat)
 
-    def varied(self, neighbours: Neighbours, chances: Chances) -> Neighbours:
+    def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: one count, one share, or the user."""
         hat: Hat = neighbours.data
-        at, way = chances.integers(0, len(hat.counts)), chances.random()
+        at, way = random.integers(0, len(hat.counts)), random.random()
         if way < 0.3:
             counts = list(hat.counts)
-            counts[at] = max(1, counts[at] + chances.integers(-2, 3))
+            counts[at] = max(1, counts[at] + random.integers(-2, 3))
             hat = replace(hat, counts=tuple(counts))
         elif way < 0.7:
             shares = list(hat.shares)
-            shares[at] = self._point(chances)
+            shares[at] = self._point(random)
             hat = replace(hat, shares=tuple(shares))
         elif way < 0.9 and hat.other is not None:
-            hat = replace(hat, other=self._point(chances))
+            hat = replace(hat, other=self._point(random))
         else:
             hat = replace(hat, user=at)
         return self._neighbours(hat)
 
-    def _point(self, chances: Chances) -> tuple[float, ...]:
+    def _point(self, random: RandomNumbers) -> tuple[float, ...]:
         def share() -> float:
-            return chances.random() if chances.random() < 0.3 else _ENDS[chances.integers(0, len(_ENDS))]
+            return random.random() if random.random() < 0.3 else _ENDS[random.integers(0, len(_ENDS))]
 
         return tuple(share() for _ in self._widths)
 

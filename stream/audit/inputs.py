@@ -1,8 +1,9 @@
-"""Made-up users: packed contributions, as the fold stores them."""
+"""Parts of made-up inputs: packed contributions, as the fold stores them, and random means of a user."""
 
 from collections.abc import Sequence
 from typing import Final
 
+from hatcast.stream.audit.families import RandomNumbers
 from hatcast.stream.fold.packing import Row, pack, strip
 
 _CHUNK: Final = 64
@@ -26,6 +27,11 @@ def chunks_of(users: Sequence[tuple[int, int, int]], others: Sequence[tuple[int,
         for at, (pseudonym, count, total) in enumerate(users)
     ]
     return [pack(rows[at : at + _CHUNK]) for at in range(0, len(rows), _CHUNK)]
+
+
+def random_share(random: RandomNumbers) -> float:
+    """Return a user's mean as a share of the range: an end of the range in two of three cases."""
+    return (0.0, 1.0, random.random())[random.integers(0, 3)]
 
 
 def stripped(chunks: Sequence[bytes]) -> list[bytes]:

@@ -39,19 +39,19 @@ class Branch:
 
     path: list[int]
     options: list[int] = field(default_factory=list)
-    chance: Decimal = Decimal(1)
+    probability: Decimal = Decimal(1)
     asked: tuple[int, int, float] = (0, 0, 0.0)
 
     def choose(self, weights: Integers, costs: Integers, rate: Fraction) -> int:
         """See `Noise.choose`."""
-        chances = _chances_of(tuple(weights.tolist()), tuple(costs.tolist()), rate)
-        chosen = [*chances][self._next(len(chances))]
-        self.chance *= chances[chosen]
+        probabilities = _probabilities_of(tuple(weights.tolist()), tuple(costs.tolist()), rate)
+        chosen = [*probabilities][self._next(len(probabilities))]
+        self.probability *= probabilities[chosen]
         return chosen
 
     def uniform(self, number: int) -> int:
         """See `Noise.uniform`."""
-        self.chance /= number
+        self.probability /= number
         return self._next(number)
 
     def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
@@ -80,7 +80,7 @@ class Branch:
 
 
 @cache
-def _chances_of(weights: tuple[int, ...], costs: tuple[int, ...], rate: Fraction) -> dict[int, Decimal]:
+def _probabilities_of(weights: tuple[int, ...], costs: tuple[int, ...], rate: Fraction) -> dict[int, Decimal]:
     """Return the probability of each candidate that has one."""
     exponent = -Decimal(rate.numerator) / Decimal(rate.denominator)
     terms = [w * (exponent * c).exp() for w, c in zip(weights, costs, strict=True)]
@@ -160,9 +160,9 @@ def outcomes_of(users: Users, parameters: Parameters, estimate: EstimateOf) -> O
         intervals.append(None if released is None else released.interval)
 
     for branch in _branches(run):
-        chance, _ = found.get(intervals[-1], (Decimal(0), None))
-        found[intervals[-1]] = chance + branch.chance, branch.asked
-    if abs(sum((chance for chance, _ in found.values()), Decimal(-1))) > ROUNDING:
+        probability, _ = found.get(intervals[-1], (Decimal(0), None))
+        found[intervals[-1]] = probability + branch.probability, branch.asked
+    if abs(sum((probability for probability, _ in found.values()), Decimal(-1))) > ROUNDING:
         raise ValueError("the outcomes of a selection do not have probability 1 together")
     return found
 
@@ -172,11 +172,11 @@ def pair_losses(one: Outcomes, other: Outcomes) -> tuple[Decimal, Decimal]:
     if one.keys() != other.keys():
         raise Leak("an interval has no probability under a neighbour")
     selected = whole = Decimal(0)
-    for interval, (chance, (value, distance, epsilon)) in one.items():
-        chance_then, (value_then, *same) = other[interval]
+    for interval, (probability, (value, distance, epsilon)) in one.items():
+        probability_then, (value_then, *same) = other[interval]
         if same != [distance, epsilon]:
             raise Leak("the noise depends on more than the interval")
-        loss = abs((chance / chance_then).ln())
+        loss = abs((probability / probability_then).ln())
         apart = abs(value - value_then)
         if apart and not distance:
             raise Leak("a number without noise depends on data")

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final
 
-from hatcast.stream.audit.families import Chances, Claim, Neighbours, Run
+from hatcast.stream.audit.families import Claim, Neighbours, RandomNumbers, Run
 from hatcast.stream.audit.hats import CELL, NOW_MS
-from hatcast.stream.audit.made_up import chunks_of, stripped
+from hatcast.stream.audit.inputs import chunks_of, stripped
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
@@ -65,27 +65,27 @@ class QueryFamily:
                 found.append(self._neighbours(Days(tuple(map(tuple, users)), at, 1.0)))
         return found
 
-    def drawn(self, chances: Chances) -> Neighbours:
+    def drawn(self, random: RandomNumbers) -> Neighbours:
         """See `Family`."""
-        number = self._least + chances.integers(0, _MORE_USERS)
+        number = self._least + random.integers(0, _MORE_USERS)
         users = tuple(
-            tuple((chances.integers(1, _COUNTS + 1), self._share(chances)) for _ in range(number))
+            tuple((random.integers(1, _COUNTS + 1), self._share(random)) for _ in range(number))
             for _ in range(self._dates)
         )
-        at = chances.integers(0, self._dates), chances.integers(0, number)
-        return self._neighbours(Days(users, at, self._share(chances)))
+        at = random.integers(0, self._dates), random.integers(0, number)
+        return self._neighbours(Days(users, at, self._share(random)))
 
-    def varied(self, neighbours: Neighbours, chances: Chances) -> Neighbours:
+    def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: the user-day, or its share."""
         days: Days = neighbours.data
-        if chances.random() < 0.5:
-            return self._neighbours(replace(days, other=self._share(chances)))
-        day = chances.integers(0, self._dates)
-        return self._neighbours(replace(days, at=(day, chances.integers(0, len(days.users[day])))))
+        if random.random() < 0.5:
+            return self._neighbours(replace(days, other=self._share(random)))
+        day = random.integers(0, self._dates)
+        return self._neighbours(replace(days, at=(day, random.integers(0, len(days.users[day])))))
 
-    def _share(self, chances: Chances) -> float:
-        ends = (0.0, 1.0, self._border, min(1.0, self._border + 1e-3), chances.random())
-        return ends[chances.integers(0, len(ends))]
+    def _share(self, random: RandomNumbers) -> float:
+        ends = (0.0, 1.0, self._border, min(1.0, self._border + 1e-3), random.random())
+        return ends[random.integers(0, len(ends))]
 
     def _neighbours(self, days: Days) -> Neighbours:
         day, position = days.at

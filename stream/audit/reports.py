@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import Final
 
-from hatcast.stream.audit.families import Chances, Claim, Neighbours, Run
+from hatcast.stream.audit.families import Claim, Neighbours, RandomNumbers, Run
 from hatcast.stream.hybrid import HybridParameters, report
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy
@@ -33,17 +33,15 @@ class ReportFamily:
         pairs = ((0, 1), (-beyond, beyond), (half_step, 1 - half_step))
         return [self._neighbours(Fraction(one), Fraction(other)) for one, other in pairs]
 
-    def drawn(self, chances: Chances) -> Neighbours:
+    def drawn(self, random: RandomNumbers) -> Neighbours:
         """See `Family`."""
-        return self._neighbours(_share(chances), _share(chances))
+        return self._neighbours(_share(random), _share(random))
 
-    def varied(self, neighbours: Neighbours, chances: Chances) -> Neighbours:
+    def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: one of the two means."""
         one, other = neighbours.data
         return (
-            self._neighbours(one, _share(chances))
-            if chances.random() < 0.5
-            else self._neighbours(_share(chances), other)
+            self._neighbours(one, _share(random)) if random.random() < 0.5 else self._neighbours(_share(random), other)
         )
 
     def _neighbours(self, one: Fraction, other: Fraction) -> Neighbours:
@@ -60,7 +58,7 @@ class ReportFamily:
         return run
 
 
-def _share(chances: Chances) -> Fraction:
-    if chances.random() < 0.5:
-        return _ENDS[chances.integers(0, len(_ENDS))]
-    return Fraction(chances.random()).limit_denominator(10**6)
+def _share(random: RandomNumbers) -> Fraction:
+    if random.random() < 0.5:
+        return _ENDS[random.integers(0, len(_ENDS))]
+    return Fraction(random.random()).limit_denominator(10**6)

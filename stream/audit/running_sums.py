@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final
 
-from hatcast.stream.audit.families import Chances, Claim, Neighbours, Run
+from hatcast.stream.audit.families import Claim, Neighbours, RandomNumbers, Run
 from hatcast.stream.audit.hats import CELL, NOW_MS
-from hatcast.stream.audit.made_up import chunks_of
+from hatcast.stream.audit.inputs import chunks_of, random_share
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.horizons import SlotIndex, horizon_of
 from hatcast.stream.mechanisms import Noise
@@ -59,23 +59,23 @@ class RunningSumFamily:
         zero, one = (0.0,) * number, (1.0,) * number
         return [self._neighbours(Stay(slots, zero, one)) for slots in (near, last)]
 
-    def drawn(self, chances: Chances) -> Neighbours:
+    def drawn(self, random: RandomNumbers) -> Neighbours:
         """See `Family`."""
-        step, at, slots = self._keys.min_separation, chances.integers(0, 3), list[int]()
+        step, at, slots = self._keys.min_separation, random.integers(0, 3), list[int]()
         while at < len(self._slots) and len(slots) < self._most:
             slots.append(at)
-            at += step + chances.integers(0, 3)
-        shares = [tuple(_share(chances) for _ in slots) for _ in range(2)]
+            at += step + random.integers(0, 3)
+        shares = [tuple(random_share(random) for _ in slots) for _ in range(2)]
         return self._neighbours(Stay(tuple(slots), shares[0], shares[1]))
 
-    def varied(self, neighbours: Neighbours, chances: Chances) -> Neighbours:
+    def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: one share of one of the two."""
         stay: Stay = neighbours.data
-        at = chances.integers(0, len(stay.slots))
-        changed = [*stay.one] if chances.random() < 0.5 else [*stay.other]
-        is_one = changed == [*stay.one]
-        changed[at] = _share(chances)
-        return self._neighbours(replace(stay, one=tuple(changed)) if is_one else replace(stay, other=tuple(changed)))
+        at = random.integers(0, len(stay.slots))
+        share = random_share(random)
+        if random.random() < 0.5:
+            return self._neighbours(replace(stay, one=_with(stay.one, at, share)))
+        return self._neighbours(replace(stay, other=_with(stay.other, at, share)))
 
     def _neighbours(self, stay: Stay) -> Neighbours:
         name = f"a user in {len(stay.slots)} slots of {len(self._slots)}"
@@ -105,5 +105,5 @@ class RunningSumFamily:
         return sorted(slots, key=lambda slot: indexes.of(slot.date, slot.name))
 
 
-def _share(chances: Chances) -> float:
-    return (0.0, 1.0, chances.random())[chances.integers(0, 3)]
+def _with(shares: tuple[float, ...], at: int, share: float) -> tuple[float, ...]:
+    return (*shares[:at], share, *shares[at + 1 :])

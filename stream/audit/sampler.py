@@ -58,12 +58,12 @@ class _Law:
         cumulative = np.cumsum(terms / terms.sum())
         return np.asarray(cumulative[np.clip(x + furthest, 0, 2 * furthest)], np.float64)
 
-    def near(self, chance: Floats) -> Integers:
+    def near(self, probability: Floats) -> Integers:
         """Return integers near the quantiles of the continuous distribution."""
         if self.is_gaussian:
-            return np.asarray(np.rint(self.scale * ndtri(chance)), np.int64)
-        tails = np.minimum(chance, 1 - chance)
-        return np.asarray(np.rint(np.where(chance < 0.5, 1, -1) * self.scale * np.log(2 * tails)), np.int64)
+            return np.asarray(np.rint(self.scale * ndtri(probability)), np.int64)
+        tails = np.minimum(probability, 1 - probability)
+        return np.asarray(np.rint(np.where(probability < 0.5, 1, -1) * self.scale * np.log(2 * tails)), np.int64)
 
 
 def fit_of(outputs: Integers, value: int, terms: Terms, scale: float) -> Fit:
@@ -77,18 +77,18 @@ def fit_of(outputs: Integers, value: int, terms: Terms, scale: float) -> Fit:
 
 def _bins(noise: Integers, law: _Law) -> float:
     ends = np.unique(law.near(np.arange(1, _BINS) / _BINS))
-    chances = np.diff([0.0, *law.below(ends).tolist(), 1.0])
+    probabilities = np.diff([0.0, *law.below(ends).tolist(), 1.0])
     observed = np.bincount(np.searchsorted(ends, noise, side="left"), minlength=len(ends) + 1)
-    return _chi_square(observed, chances * len(noise))
+    return _chi_square(observed, probabilities * len(noise))
 
 
 def _tails(noise: Integers, law: _Law) -> float:
     """Return the p-value of the number of draws in the tails, too many or too few."""
     border = max(1, int(law.near(np.array([1 - _TAIL]))[0]))
     below, above = law.below(np.array([-border, border - 1]))
-    outside, chance = int((np.abs(noise) >= border).sum()), float(below + 1 - above)
-    more = float(bdtrc(outside - 1, len(noise), chance)) if outside else 1.0
-    return min(1.0, 2 * min(more, float(bdtr(outside, len(noise), chance))))
+    outside, probability = int((np.abs(noise) >= border).sum()), float(below + 1 - above)
+    more = float(bdtrc(outside - 1, len(noise), probability)) if outside else 1.0
+    return min(1.0, 2 * min(more, float(bdtr(outside, len(noise), probability))))
 
 
 def _residues(outputs: Integers) -> float:

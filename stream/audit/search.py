@@ -5,7 +5,7 @@ The loss is that of `transcript.replayed`: exact in what the noise is asked for,
 
 from dataclasses import dataclass
 
-from hatcast.stream.audit.families import Chances, Family, Neighbours
+from hatcast.stream.audit.families import Family, Neighbours, RandomNumbers
 from hatcast.stream.audit.transcript import Leak, replayed
 from hatcast.stream.mechanisms import Noise
 
@@ -24,7 +24,7 @@ class Found:
     pairs: int
 
 
-def search(family: Family, pairs: int, chances: Chances, noise: Noise) -> Found:
+def search(family: Family, pairs: int, random: RandomNumbers, noise: Noise) -> Found:
     """Compare this many neighbours, or those of the proofs if these are more. Stops at a leak, or above the claim.
 
     Every second pair is a small change of the best so far, the others are random.
@@ -35,9 +35,9 @@ def search(family: Family, pairs: int, chances: Chances, noise: Noise) -> Found:
         if number < len(worst):
             neighbours = worst[number]
         elif number % 2 and best is not None:
-            neighbours = family.varied(best.neighbours, chances)
+            neighbours = family.varied(best.neighbours, random)
         else:
-            neighbours = family.drawn(chances)
+            neighbours = family.drawn(random)
         found = _compared(family, neighbours, noise, number + 1)
         if best is None or found.leak is not None or found.share > best.share:
             best = found

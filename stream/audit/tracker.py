@@ -6,8 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.stream.audit.families import Chances, Claim, Neighbours, Run
+from hatcast.stream.audit.families import Claim, Neighbours, RandomNumbers, Run
 from hatcast.stream.audit.hats import CELL, NOW_MS
+from hatcast.stream.audit.inputs import random_share
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy
@@ -58,24 +59,24 @@ class TrackerFamily:
                 found.append(self._neighbours(Day((((hat,) * cells),) * slots, (1.0,) * slots * cells)))
         return found
 
-    def drawn(self, chances: Chances) -> Neighbours:
+    def drawn(self, random: RandomNumbers) -> Neighbours:
         """See `Family`."""
         slots = tuple(
-            tuple(self._hat(chances) for _ in range(chances.integers(1, len(_CELLS) + 1)))
-            for _ in range(chances.integers(1, len(self._slots) + 1))
+            tuple(self._hat(random) for _ in range(random.integers(1, len(_CELLS) + 1)))
+            for _ in range(random.integers(1, len(self._slots) + 1))
         )
-        return self._neighbours(Day(slots, tuple(_share(chances) for slot in slots for _ in slot)))
+        return self._neighbours(Day(slots, tuple(random_share(random) for slot in slots for _ in slot)))
 
-    def varied(self, neighbours: Neighbours, chances: Chances) -> Neighbours:
+    def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: the bus's speed in one HAT."""
         day: Day = neighbours.data
         other = list(day.other)
-        other[chances.integers(0, len(other))] = _share(chances)
+        other[random.integers(0, len(other))] = random_share(random)
         return self._neighbours(replace(day, other=tuple(other)))
 
-    def _hat(self, chances: Chances) -> Rows:
-        users = self._users + chances.integers(0, _MORE_USERS)
-        return tuple((chances.integers(1, _MOST_COUNT), _share(chances)) for _ in range(users))
+    def _hat(self, random: RandomNumbers) -> Rows:
+        users = self._users + random.integers(0, _MORE_USERS)
+        return tuple((random.integers(1, _MOST_COUNT), random_share(random)) for _ in range(users))
 
     def _neighbours(self, day: Day) -> Neighbours:
         shares = iter(day.other)
@@ -106,7 +107,3 @@ def _hat_users(cell: str, rows: Rows, upper: int) -> HatUsers:
     counts = np.array([count for count, _ in rows], np.int64)
     sums = np.array([int(count * share * upper) for count, share in rows], np.int64)
     return HatUsers(cell, np.arange(1, len(rows) + 1, dtype=np.uint64), counts, sums)
-
-
-def _share(chances: Chances) -> float:
-    return (0.0, 1.0, chances.random())[chances.integers(0, 3)]

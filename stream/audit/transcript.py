@@ -1,4 +1,4 @@
-"""What a release asks of its noise, recorded for one input and replayed for its neighbour.    [Cebere et al. 2026]
+"""Record the noise that one input requests, and replay it for its neighbour.    [Cebere et al., arXiv 2602.17454]
 
 The neighbour gets the outputs of the first run. If then all that is published is the same, byte for byte, nothing but
 these outputs depends on data. The privacy loss is that of the requests: how far apart the numbers are that the noise is
@@ -23,7 +23,7 @@ _BATCH: Final = "many"
 
 
 class Leak(Exception):
-    """Neighbours differ in more than what the noise is added to. reason: in what, without a number of it"""
+    """Raised if neighbours differ elsewhere than in the numbers that get noise. reason: where, without a number."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -32,7 +32,7 @@ class Leak(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a request of noise names beside its values: the same for neighbours.
+    """Arguments of a request for noise, without its values: equal for neighbours.
 
     kind       `laplace`, `gaussian`; with `many`, requests with the same terms are one vector
     l1, l2_squared   distances in steps; l2_squared is 0 for Laplace noise
@@ -70,7 +70,7 @@ class Selection:
 
 @dataclass
 class Recorder:
-    """Noise that keeps what it was asked for, and what it answered."""
+    """Noise that records each request and its answer."""
 
     noise: Noise
     entries: list[Request | Selection] = field(default_factory=list)
@@ -126,12 +126,12 @@ class Recorder:
 
 @dataclass
 class Replay:
-    """Noise that answers what a recorder has recorded, and keeps the differences."""
+    """Noise that repeats recorded answers, and keeps the differences of the requested values."""
 
     entries: Sequence[Request | Selection]
     at: int = 0
     moved: dict[tuple[Terms, int], list[Integers]] = field(default_factory=dict)
-    chances: float = 0.0
+    log_ratio: float = 0.0
     rest: tuple[int, int] | None = None
 
     def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
@@ -163,8 +163,8 @@ class Replay:
         ends = np.cumsum(weights)
         index = int(np.searchsorted(ends, found.position, side="right"))
         before = int(np.searchsorted(np.cumsum(found.weights), found.position, side="right"))
-        self.chances += float(rate) * float(costs[index] - found.costs[before])
-        self.chances += _log_total(weights, costs, rate) - _log_total(found.weights, found.costs, rate)
+        self.log_ratio += float(rate) * float(costs[index] - found.costs[before])
+        self.log_ratio += _log_total(weights, costs, rate) - _log_total(found.weights, found.costs, rate)
         self.rest = found.position - int(ends[index] - weights[index]), int(weights[index])
         return index
 
@@ -193,7 +193,7 @@ class Replay:
             if terms.l2_squared:
                 share = max(share, math.sqrt(squared / terms.l2_squared))
             used += share * terms.epsilon
-        return used + abs(self.chances)
+        return used + abs(self.log_ratio)
 
     def _answer(self, terms: Terms, values: Sequence[int] | Integers) -> Request:
         found = self._next()
@@ -219,7 +219,7 @@ def _log_total(weights: Integers, costs: Integers, rate: Fraction) -> float:
 
 
 def replayed(neighbours: Neighbours, noise: Noise) -> float:
-    """Return the privacy loss of two neighbours, of what they ask of the noise. Raises Leak.
+    """Return the privacy loss between two neighbours, from their requests for noise. Raises Leak.
 
     noise   answers the first run
     """

@@ -12,8 +12,8 @@ from scipy.stats import binom
 
 from hatcast.agents.cli.audit import SAMPLES
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.research.audit.chances import SeededChances
 from hatcast.agents.research.audit.family import Effort, Finding, audit_family
+from hatcast.agents.research.audit.random_numbers import SeededNumbers
 from hatcast.agents.research.audit.run import FALSE_ALARM, audit_selection
 from hatcast.stream.audit.bounds import Counts, epsilon_lower_bound, lower_bound, upper_bound
 from hatcast.stream.audit.days import DayFamily
@@ -39,7 +39,7 @@ every_part = pytest.mark.parametrize(("path", "at"), ALL, ids=[f"{path.stem}-{at
 
 
 def found_of(family: Family, noise: Noise, samples: int = 100, pairs: int = 40) -> Finding:
-    return audit_family(family, Effort(samples, pairs, ERROR), SeededChances(5), noise)
+    return audit_family(family, Effort(samples, pairs, ERROR), SeededNumbers(5), noise)
 
 
 # Bounds
@@ -73,14 +73,14 @@ def test_a_bound_needs_both_sides_and_delta_lowers_it() -> None:
 def test_no_neighbours_of_a_shipped_policy_ask_for_less_noise_than_the_claim_needs(path: Path, at: int) -> None:
     family = families_of(load_settings(path).policy)[at]
     if family.replays:
-        found = search(family, 24 if family.samples else 5, SeededChances(3), FastNoise())
+        found = search(family, 24 if family.samples else 5, SeededNumbers(3), FastNoise())
         assert found.leak is None, found.neighbours.name
         assert found.share <= 1 + 1e-9, found.neighbours.name
 
 
 @pytest.mark.parametrize("name", ["baseline", "array-wraparound", "weighted-mean", "clipped-sum", "add-remove"])
 def test_the_search_reaches_the_claim_where_the_proof_says_that_it_is_reached(name: str) -> None:
-    assert search(MeanFamily(shipped(name)), 10, SeededChances(3), FastNoise()).share > 0.999
+    assert search(MeanFamily(shipped(name)), 10, SeededNumbers(3), FastNoise()).share > 0.999
 
 
 def test_noise_as_it_is_claimed_is_not_reported_and_its_bound_is_near_the_claim() -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hatcast.agents import cli
 from hatcast.agents.cli import hatcast
 from hatcast.agents.research.audit import family, run
-from hatcast.agents.research.audit.chances import SeededChances
+from hatcast.agents.research.audit.random_numbers import SeededNumbers
 from tests.auditing import ROOT, FastNoise
 
 BASELINE = str(ROOT / "examples" / "audit" / "baseline.toml")
@@ -55,9 +55,9 @@ def test_a_violated_claim_is_one_line_and_exit_code_1(
 ) -> None:
     whole = family.audit_family
 
-    def with_narrow_noise(part: Any, effort: Any, chances: SeededChances, noise: Any) -> family.Finding:
+    def with_narrow_noise(part: Any, effort: Any, random: SeededNumbers, noise: Any) -> family.Finding:
         del noise
-        return whole(part, effort, chances, FastNoise(width=0.2))
+        return whole(part, effort, random, FastNoise(width=0.2))
 
     monkeypatch.setattr(run, "audit_family", with_narrow_noise)
     monkeypatch.setattr("sys.argv", ["hatcast", "audit", "--policy", BASELINE, "--samples", "2000", "--pairs", "9"])

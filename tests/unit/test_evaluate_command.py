@@ -184,7 +184,7 @@ def test_random_numbers_are_drawn_in_three_files_of_simulations() -> None:
         path.relative_to(ROOT).as_posix() for path in modules("stream", "agents") if SIMULATION in path.read_text()
     ]
     assert marked == [
-        "agents/research/audit/chances.py",
+        "agents/research/audit/random_numbers.py",
         "agents/research/evaluate/simulation.py",
         "agents/sources/synthetic.py",
     ]

@@ -1,1 +1,1 @@
-"""`hatcast audit`: neighbours through the code of releases, in processes, and what was found as a table."""
+"""`hatcast audit`: release neighbouring inputs in several processes, and show the findings as a table."""

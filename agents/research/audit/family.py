@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from hatcast.agents.research.audit.chances import SeededChances
+from hatcast.agents.research.audit.random_numbers import SeededNumbers
 from hatcast.stream.audit.events import bound_of
 from hatcast.stream.audit.families import Family, Neighbours
 from hatcast.stream.audit.features import table_of
@@ -23,7 +23,7 @@ _FEWEST: Final = 400  # below, no bin of the noise has enough
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What an audit found of one part of a policy.
+    """Findings about one part of a policy.
 
     part        such as `mean`
     epsilon, delta   of the claim
@@ -53,7 +53,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is tried. error: probability of a false alarm, of one family"""
+    """Numbers of samples and pairs for one family. error: probability of a false alarm, at most."""
 
     samples: int
     pairs: int
@@ -61,14 +61,14 @@ class Effort:
 
 
 def audit_family(
-    family: Family, effort: Effort, chances: SeededChances, noise: Noise, progress: Callable[[int], None] | None = None
+    family: Family, effort: Effort, random: SeededNumbers, noise: Noise, progress: Callable[[int], None] | None = None
 ) -> Finding:
     """Audit one family. The verdict is a false alarm with probability `effort.error` at most.
 
     noise   what the releases draw from: the system's, or a mutant
     """
     pairs = effort.pairs if family.samples else -(-effort.pairs // _OF_PAIRS)
-    found = search(family, pairs, chances, noise) if family.replays else None
+    found = search(family, pairs, random, noise) if family.replays else None
     neighbours = family.worst()[0] if found is None else found.neighbours
     problem = None if found is None else found.leak
     loss = None if found is None or found.leak else found.share * family.claim.epsilon
@@ -76,7 +76,7 @@ def audit_family(
         problem = f"requests of noise lose {loss:.6g}, above the claim {family.claim.epsilon:g}"
     bound = None
     if problem is None and family.samples:
-        bound = _bound(neighbours, family, effort, chances, noise)
+        bound = _bound(neighbours, family, effort, random, noise)
         if bound > family.claim.epsilon:
             problem = f"samples show an epsilon of at least {bound:.4g}, above the claim {family.claim.epsilon:g}"
         problem = problem or _noise_problem(neighbours, effort, noise)
@@ -95,15 +95,15 @@ def audit_family(
     )
 
 
-def _bound(neighbours: Neighbours, family: Family, effort: Effort, chances: SeededChances, noise: Noise) -> float:
+def _bound(neighbours: Neighbours, family: Family, effort: Effort, random: SeededNumbers, noise: Noise) -> float:
     """Release one or the other, by the flip of a coin, and return the lower bound of epsilon."""
-    sides = chances.coins(effort.samples)
+    sides = random.coins(effort.samples)
     samples = [(neighbours.one if side else neighbours.other)(noise) for side in sides.tolist()]
     return bound_of(table_of(samples), sides, family.claim.delta, effort.error / 2)
 
 
 def _noise_problem(neighbours: Neighbours, effort: Effort, noise: Noise) -> str | None:
-    """Draw the noise alone, for what the release asks of it, and return why it does not fit; None if it does."""
+    """Draw the noise alone, as the release requests it; return why its distribution is wrong, None if it is right."""
     recorder = Recorder(noise)
     neighbours.one(recorder)
     requests = {each.terms: each for each in recorder.entries if isinstance(each, Request) and each.terms.l1}

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class SeededChances:
-    """Random numbers, with a seed or without: see `hatcast.stream.audit.families.Chances`."""
+class SeededNumbers:
+    """Random numbers, with a seed or without: see `hatcast.stream.audit.families.RandomNumbers`."""
 
     def __init__(self, seed: int | None) -> None:
         self._generator = np.random.default_rng(seed)  # simulation: never noise of a release

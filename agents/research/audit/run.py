@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.research.audit.chances import SeededChances
 from hatcast.agents.research.audit.family import Effort, Finding, audit_family
+from hatcast.agents.research.audit.random_numbers import SeededNumbers
 from hatcast.agents.research.processes import in_processes
 from hatcast.stream.audit.laws import COUNTS, ROUNDING, EstimateOf, has_selections, losses_of, small
 from hatcast.stream.audit.policies import families_of
@@ -77,7 +77,7 @@ def _audited(task: _Task) -> Finding:
     policy = load_settings(task.path).policy
     if task.number < 0:
         return audit_selection(policy, ESTIMATORS[policy.estimator].estimate)
-    return audit_family(families_of(policy)[task.number], task.effort, SeededChances(task.seed), SystemNoise())
+    return audit_family(families_of(policy)[task.number], task.effort, SeededNumbers(task.seed), SystemNoise())
 
 
 def audit_selection(policy: Policy, estimate: EstimateOf) -> Finding:
