@@ -15,7 +15,7 @@ class Horizons:
         self._policy = policy
 
     def states(self, horizon: str, cells: Sequence[str]) -> list[bytes | None]:
-        """Return the state of each cell in a horizon (first local date); None: it has had no slot."""
+        """Return the state of each cell in a horizon (first local date); None before its first slot."""
         run, found = self._database.execute, list[bytes | None]()
         for cell in cells:
             row = run(
@@ -33,7 +33,7 @@ class Horizons:
         return None if row is None else Status(row[0])
 
     def store(self, release: ContinualRelease, closes: Status | None) -> None:
-        """Store what a release changes, in the transaction that commits its record.
+        """Store the state after a release, in the transaction that commits its record.
 
         closes   the status with which its horizon ends; None: it goes on
         """

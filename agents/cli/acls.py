@@ -62,5 +62,5 @@ def lines(
 
 
 def _rights(grant: Grant) -> tuple[str, bool, tuple[str, ...]]:
-    """What grants of one command share: kafka-acls.sh checks the operations against each kind of resource."""
+    """Return the key by which grants share a command: kafka-acls.sh checks operations against the kind of resource."""
     return grant.resource, grant.prefixed, grant.operations

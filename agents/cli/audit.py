@@ -1,4 +1,4 @@
-"""`hatcast audit`: release made-up neighbours with the code of releases, and compare what comes out with the claim."""
+"""`hatcast audit`: release made-up neighbours, and compare the releases with the claimed epsilon."""
 
 from pathlib import Path
 from typing import Final
@@ -42,7 +42,7 @@ PAIRS: Final = 2_000
 @json_option
 @click.option("--markdown", is_flag=True, help="Print the table as Markdown.")
 def command(paths: tuple[Path, ...], samples: int, pairs: int, as_json: bool, markdown: bool) -> None:
-    """Try to break the promise of a policy: epsilon of its releases, measured, beside the one that it claims.
+    """Audit a policy: measure the epsilon of its releases, and compare it with the one that it claims.
 
     Made-up neighbours, inputs that differ in one user, go through the code that releases, with the system's noise.
     Nothing is read but the file, and nothing is published. Minutes for each policy.

@@ -1,4 +1,4 @@
-"""What `hatcast batch` infers from releases: estimates and running means."""
+"""Estimates and running means, which `hatcast batch` infers from its releases."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path

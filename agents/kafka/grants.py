@@ -94,7 +94,7 @@ def _feed(settings: Settings) -> Iterator[Grant]:
 
 
 def _display(settings: Settings) -> Iterator[Grant]:
-    """The map reads what is public."""
+    """Yield the privileges of the map: it reads the public topics."""
     for name in _public(settings):
         yield _topic(name, _READ)
 

@@ -30,7 +30,7 @@ def check_permissions(settings: Settings, role: Role) -> None:
 
 
 def _missing(settings: Settings, grants: list[Grant]) -> Iterator[str]:
-    """Yield what is missing on each resource, in words."""
+    """Yield, in words, the missing operations on each resource."""
     for grant, future in _described(settings, grants):
         allowed = _allowed(future)
         if allowed is None:

@@ -19,7 +19,7 @@ _SECONDS: Final = 900.0
 
 
 class EnvironmentAbsent(Exception):
-    """An environment that cannot be made here. Its text is one line: what is missing."""
+    """Raised if an environment cannot be made here; the message is one line that names the missing tool."""
 
 
 def python_command(framework: str) -> list[str]:

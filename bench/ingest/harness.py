@@ -61,7 +61,7 @@ class Expected:
 
     @classmethod
     def of(cls, topic: str, records: int, reference: Reference) -> "Expected":
-        """Return what a reference that has folded `records` expects."""
+        """Return the expected result of a reference that has folded `records`."""
         return cls(topic, records, reference.entries, dict(reference.outcomes), reference.totals())
 
     def equals(self, outcomes: Mapping[str, int], hats: Mapping[str, Sequence[int]]) -> bool:

@@ -54,7 +54,7 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         self._fine_cell_at = None if policy.fine is None else policy.fine.cell_at
         self._interval = policy.min_interval_ms
         self._times: dict[str | int | float, int] = {}
-        self._values: dict[str, dict[float | str, int]] = {}
+        self._values: dict[str, dict[float | str, int]] = {}  # by unit: the few of UNITS, or the policy's own
         self._minutes: dict[int, OpenSlot] = {}
 
     def _fold(self, timestamp: int, watermark: int, value: V) -> str:

@@ -59,7 +59,7 @@ class RunningSums:
         return KINDS[self._keys.kind](setting_of(self._policy))
 
     def slot(self, key: str) -> Slot:
-        """Return the slot with the key `date/slot`. Raises HatcastError if the policy has no such slot."""
+        """Return the slot with the key `date/slot`. Raises HatcastError for one that the policy does not release."""
         return self._calendar.stored_slot(key)
 
     def horizon(self, date: str) -> Horizon:

@@ -159,7 +159,7 @@ def release_of(policy: Policy, calendar: Calendar, slot: str, cell: str, chunks:
 
 
 def drawn_release(policy: Policy, calendar: Calendar, slot: str, cell: str, drawn: Drawn) -> Release:
-    """Return the release of a HAT with what was drawn: suppressed without an estimate."""
+    """Return the release of a HAT from its drawn estimate; without one it is suppressed."""
     status = Status.SUPPRESSED if drawn[0] is None else Status.RELEASED
     return _release(policy, calendar, slot, cell, status, drawn)
 

@@ -22,7 +22,7 @@ class RecordMaker:
         self._end = calendar.local(at.end_ms).isoformat()
 
     def empty(self, cell: str) -> RunningRecord:
-        """Return the record of a cell with no slot in its window: it has no mean."""
+        """Return the record of a cell without a slot in its window, and so without a mean."""
         return self._record(cell, 0, None)
 
     def record(self, cell: str, slots: int, mean: float, sd: float, half_width: float) -> RunningRecord:

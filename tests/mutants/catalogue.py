@@ -15,7 +15,7 @@ class BadMutant(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change of one file, and what it breaks.
+    """One change of one file, which breaks a promise.
 
     name     unique, in the field's words
     breaks   the promise that it breaks, as a sentence

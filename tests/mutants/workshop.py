@@ -24,7 +24,7 @@ _PASSED: Final = 0
 
 
 class Verdict(StrEnum):
-    """What became of a mutant."""
+    """Result of a mutant's tests."""
 
     CAUGHT = "caught"
     SURVIVED = "SURVIVED"

@@ -28,7 +28,7 @@ class Chunk(NamedTuple):
 
 
 class Unpacker:
-    """Unpacks what was fetched of one partition, for a consumer of committed records that checks checksums."""
+    """Unpacker of the record batches fetched from one partition. It omits aborted records and checks checksums."""
 
     def __init__(self, fetched: Any) -> None:
         """Args: `fetched`, an untouched `PartitionRecords` of aiokafka. Its `next_fetch_offset` follows each chunk."""
