@@ -35,7 +35,7 @@ COMMANDS: Final[dict[str, str]] = {
     "plan": "Choose the keys of a tracker or of running means, with the errors to expect.",
     "cluster": "Private K-means over recordings, in the central, local or hybrid model.",
     "evaluate": "Compare estimators by simulation; releases nothing.",
-    "audit": "Try to break the promise of a policy: measured epsilon beside the claim.",
+    "audit": "Audit a policy: compare the measured epsilon of its releases with the claim.",
     "doctor": "Check brokers, topics, Redis, clocks and configuration.",
     "acls": "Print the least Kafka and Redis privileges of a role.",
     "completion": "Print shell code that completes commands with the Tab key.",
