@@ -11,6 +11,7 @@ from typing import Final
 MAGIC: Final = b"SQLite format 3\0"
 """The first bytes of every file"""
 
+_TYPES: Final = {"TEXT": "text", "INTEGER": "integer", "BLOB": "blob"}  # of a column -> of its values
 _held: Final = Counter[tuple[int, int]]()  # device and inode of the files that threads of this process have locked
 _reading: Final = Lock()
 
@@ -24,8 +25,9 @@ def open_locked(path: Path, *pragmas: str, wait_s: float = 0.0) -> Iterator[sqli
     with suppress(OSError):  # SQLite reports what is wrong with the path
         path.touch(mode=0o600, exist_ok=False)
     with _counted(path), closing(sqlite3.connect(path, timeout=wait_s, isolation_level=None)) as database:
-        for pragma in ("locking_mode = EXCLUSIVE", *pragmas):
-            database.execute(f"PRAGMA {pragma}")
+        with _decoded_errors():
+            for pragma in ("locking_mode = EXCLUSIVE", *pragmas):
+                database.execute(f"PRAGMA {pragma}")
         yield database
 
 
@@ -66,9 +68,10 @@ def _inode(path: Path) -> tuple[int, int]:
 
 def identity(database: sqlite3.Connection) -> tuple[int, int] | None:
     """Return (application_id, user_version) of a file; None if it is new."""
-    (application,) = database.execute("PRAGMA application_id").fetchone()
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    with _decoded_errors():
+        (application,) = database.execute("PRAGMA application_id").fetchone()
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     return (application, version) if application or version or tables else None
 
 
@@ -91,6 +94,94 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
             database.execute("ROLLBACK")
 
 
+def check_structure(database: sqlite3.Connection) -> None:
+    """Raise sqlite3.DatabaseError if the file's structure is damaged. It reads the whole file."""
+    with _decoded_errors():
+        ((answer,), *_) = database.execute("PRAGMA quick_check(1)").fetchall()
+    if answer != "ok":
+        raise damaged()
+
+
+def check_schema(database: sqlite3.Connection, required: str, optional: str = "") -> None:
+    """Raise sqlite3.DatabaseError unless tables and indexes are as these statements create them.
+
+    A schema is text, which `check_structure` does not check: damage may rename a column, or drop a key.
+    optional   creates what a file of this version may lack; what neither creates may be there too
+    """
+    wanted, more = _definitions_of(required), _definitions_of(optional)
+    found = _definitions(database)
+    if wanted.items() - found.items() or any(found.get(name, sql) != sql for name, sql in more.items()):
+        raise damaged()
+
+
+def _definitions_of(statements: str) -> dict[str, str]:
+    with closing(sqlite3.connect(":memory:")) as database:
+        execute_all(database, statements)
+        return _definitions(database)
+
+
+def _definitions(database: sqlite3.Connection) -> dict[str, str]:
+    """Return name -> statement of all tables and indexes, except those that SQLite makes itself."""
+    with _decoded_errors():
+        rows = database.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    if any(not isinstance(text, str) for row in rows for text in row):  # damage may turn a text into bytes or a number
+        raise damaged()
+    return {name: " ".join(sql.split()) for name, sql in rows}
+
+
+def check_types(database: sqlite3.Connection) -> None:
+    """Raise sqlite3.DatabaseError if a value has another type than its column. It reads the whole file."""
+    with _decoded_errors():
+        tables = [str(name) for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        if any(database.execute(_wrong_types(database, table)).fetchone() for table in tables):
+            raise damaged()
+
+
+def _wrong_types(database: sqlite3.Connection, table: str) -> str:
+    """Return the selection of a row of a table with a value of another type than its column's."""
+    columns = database.execute("SELECT name, type, [notnull] FROM pragma_table_info(?)", (table,)).fetchall()
+    wrong = [
+        f"typeof({_quoted(name)}) NOT IN ('{_TYPES.get(kind)}', '{_TYPES.get(kind) if required else 'null'}')"
+        for name, kind, required in columns
+    ]
+    return f"SELECT 1 FROM {_quoted(table)} WHERE {' OR '.join(wrong) or 'true'} LIMIT 1"  # noqa: S608 - quoted
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextmanager
+def _decoded_errors() -> Iterator[None]:
+    """Raise sqlite3.DatabaseError in place of an error whose text quotes bytes of the file that are not UTF-8."""
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise damaged() from None
+
+
+def damaged() -> sqlite3.DatabaseError:
+    """Return the error for a file that is damaged."""
+    error = sqlite3.DatabaseError("the file is damaged")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
 def is_locked(error: sqlite3.Error) -> bool:
     """Return whether another process has locked the file."""
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)  # the primary code
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_foreign(error: sqlite3.Error) -> bool:
+    """Return whether the file is not a SQLite file."""
+    return _code(error) == sqlite3.SQLITE_NOTADB
+
+
+def is_damaged(error: sqlite3.Error) -> bool:
+    """Return whether the file is damaged: its structure, its schema, or what a statement reads from it."""
+    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Return an error's primary code. Python's own errors have none: a text is not UTF-8, and they quote it."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF

@@ -1,4 +1,4 @@
-"""CPU of 10^4 devices in one process: their readings, their slots' ends, and the share of a core at real pace."""
+"""CPU of 10^4 devices in one process: readings, slots' ends, the share of a core at real pace, and signatures."""
 
 import tempfile
 import threading
@@ -14,6 +14,7 @@ import h3.api.basic_int as h3
 
 from bench.figures import Figure, middle, say, show
 from bench.settings import PARTITIONS, write_settings
+from bench.signed_reports import signed_costs
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.device.fold import OwnHat, OwnMeans, Rules
 from hatcast.agents.device.outbox import Outbox
@@ -32,6 +33,8 @@ from tests.services import RedisServer, open_kafka
 
 SLOT_END_S: Final = 60.0  # of CPU, for 10^4 devices
 CORE_SHARE: Final = 0.25
+CHECK_FIRST_US: Final = 300.0  # a signature and a certificate
+CHECK_US: Final = 150.0
 READINGS_AN_HOUR: Final = 360  # of a bus that sends one every 10 s
 MORNING: Final = 1_641_096_000_000  # 2022-01-02 09:30 in Surat
 FAR: Final = 1 << 60
@@ -59,6 +62,7 @@ def command(as_json: bool, devices: int, hats: int, readings: int, rounds: int) 
             topic = kafka.create_topic(f"reports-{number}", PARTITIONS, None)
             bench = Round(settings, topic, Path(folder) / f"state-{number}")
             found.append((bench.fold_ns(devices, readings), *bench.slot_end_s(devices, hats)))
+        signed = [signed_costs(settings.policy, devices, MORNING) for _ in range(rounds)]
     fold_ns, slot_end_s, wall_s, file_bytes = zip(*found, strict=True)
     to_scale = [seconds * 10_000 / devices for seconds in slot_end_s]
     share = [
@@ -72,6 +76,10 @@ def command(as_json: bool, devices: int, hats: int, readings: int, rounds: int) 
         middle("report_us", [seconds / devices / hats * 1e6 for seconds in slot_end_s], "us of CPU"),
         middle("slot_end_wall_s", wall_s, "s"),
         middle("state_bytes_per_report", [size / devices / hats for size in file_bytes], "bytes"),
+        middle("sign_us", [each.sign for each in signed], "us of a device's CPU"),
+        middle("worker_report_us", [each.fold for each in signed], "us of a worker's CPU"),
+        middle("check_first_us", [each.first for each in signed], "us of a worker's CPU", most=CHECK_FIRST_US),
+        middle("check_us", [each.further for each in signed], "us of a worker's CPU", most=CHECK_US),
     ]
     return show(f"device: {devices:,} devices, {hats} HATs each, {rounds} rounds", figures, as_json=as_json)
 

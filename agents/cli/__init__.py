@@ -21,6 +21,7 @@ COMMANDS: Final[dict[str, str]] = {
     "worker": "Fold telemetry and release private means, against your Kafka and Redis.",
     "feed": "Send telemetry: MQTT, GTFS-RT, SIRI, AMQP, a recording or a synthetic city.",
     "device": "Run a device that does not trust the operator, or a fleet of them.",
+    "keys": "Make and certify the keys of devices' signed reports.",
     "batch": "Fold and release recordings, in one process without services.",
     "tail": "Follow the releases.",
     "display": "Serve a live map and its JSON API.",

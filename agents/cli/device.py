@@ -84,6 +84,7 @@ def _own_id(_: click.Context, __: click.Parameter, text: str | None) -> str | No
     metavar="E",
     help="Answer `hatcast cluster --live`: all clusterings of a day cost at most this.  [default: answer none]",
 )
+@click.option("--sign", is_flag=True, help="Sign reports with the keys in the state file: `hatcast keys`.")
 @config_option
 @json_option
 def command(*, files: tuple[str, ...], config: Path, as_json: bool, **given: Any) -> None:
@@ -145,6 +146,7 @@ def _options(files: tuple[str, ...], given: dict[str, Any]) -> DeviceOptions:
         most_hats=given["max_hats_per_day"],
         with_end=not given["no_end"],
         cluster_epsilon=given["cluster_epsilon"],
+        with_signatures=given["sign"],
     )
 
 

@@ -51,16 +51,18 @@ def command(**given: Unpack[_Options]) -> None:
     settings = load_settings(given["config"])
     if given["metrics_listen"] is not None:
         settings = replace(settings, listen=given["metrics_listen"])
+    if settings.report_keys is not None:
+        from hatcast.agents.worker.folds import report_check
+
+        report_check(settings)  # its errors at once
     configure_logs(given["log_level"])
     # Imported after the configuration is read, so that its errors are reported at once.
-    from hatcast.agents.kafka.client import wait_for_broker
     from hatcast.agents.kafka.permissions import check_permissions
     from hatcast.agents.kafka.topics import ensure_topics
     from hatcast.agents.redis.durability import ensure_durable
     from hatcast.agents.worker.drain import check_not_grown, plan_drain
     from hatcast.agents.worker.worker import run_worker
 
-    wait_for_broker(settings)
     check_permissions(settings, Role.WORKER)
     drain = None
     if given["drain"]:

@@ -131,6 +131,9 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "idle_after": "a live partition gets a heartbeat record after this time without records",
         "user_key_file": "32 bytes in hexadecimal, also from `HATCAST_USER_KEY`; without it a key is created once and "
         "stored in Redis, or in the ledger file of `batch`",
+        "report_keys_file": "public keys of the authorities that certify devices: only reports that a device with a "
+        "certificate has signed are counted ([device.md](device.md#signed-reports)). Without it signatures are not "
+        "checked",
         "listen": '`"127.0.0.1:9464"` serves `/livez`, `/readyz` and `/metrics` ([metrics.md](metrics.md)) there; '
         "without it nothing is served, so that several workers can share one file on one machine. Port 0 takes any "
         "free port and logs it",

@@ -7,6 +7,7 @@ class Role(StrEnum):
     """A part that one user plays.
 
     reader   programs that read what is published, `hatcast tail` and `hatcast export`
+    cluster  `hatcast cluster --live`
     """
 
     WORKER = "worker"
@@ -15,3 +16,4 @@ class Role(StrEnum):
     READER = "reader"
     OPERATOR = "operator"
     DEVICE = "device"
+    CLUSTER = "cluster"

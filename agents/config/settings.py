@@ -16,7 +16,8 @@ from hatcast.agents.config.address import Address, parse_address
 from hatcast.agents.config.display_table import DisplaySettings, DisplayTable, display_settings
 from hatcast.agents.config.policy_table import policy_of_table
 from hatcast.agents.config.topics_table import TopicsTable
-from hatcast.stream.errors import HatcastError, SettingError, name_fix
+from hatcast.stream.errors import UNREADABLE, HatcastError, SettingError, name_fix
+from hatcast.stream.hybrid.report_keys import ReportKeys, parse_report_keys
 from hatcast.stream.policy.key_errors import such_as
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
@@ -66,6 +67,7 @@ class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
     session_timeout: str = "10s"
     idle_after: str = "30s"
     user_key_file: Annotated[str | None, such_as("user-key")] = None
+    report_keys_file: Annotated[str | None, such_as("report-keys")] = None
     listen: Annotated[str | None, such_as("127.0.0.1:9464")] = None
 
 
@@ -84,6 +86,7 @@ class Settings:
 
     retention_ms   retention of telemetry if hatcast creates it; None: unlimited (recordings)
     user_key       32 bytes; None: created once and stored in Redis
+    report_keys    keys that decide which device reports are genuine; None: signatures are not checked
     listen         address of the health endpoints; None: not served, so that several workers can share one machine
     """
 
@@ -99,6 +102,7 @@ class Settings:
     kafka_password: str | None
     redis_password: str | None
     user_key: bytes | None
+    report_keys: ReportKeys | None
     listen: Address | None
     display: DisplaySettings
 
@@ -124,8 +128,8 @@ def load_settings(
         raise HatcastError(f"{path}: no such file; create it with `hatcast init`, or name another file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise HatcastError(f"{path}: cannot be read ({error}); name a readable file") from None
-    except tomllib.TOMLDecodeError as error:
-        raise HatcastError(f"{path}: is not TOML: {error}; correct it there") from None
+    except UNREADABLE as error:
+        raise HatcastError(f"{path}: is not TOML: {_toml_problem(error)}; correct it there") from None
     policy = table.get("policy")
     if transform_policy is not None and isinstance(policy, dict):
         table["policy"] = transform_policy(policy)
@@ -133,6 +137,13 @@ def load_settings(
         return parse_settings(table, path.resolve().parent, environment)
     except SettingError as refusal:
         raise HatcastError(f"{path}: {refusal}") from None
+
+
+def _toml_problem(error: Exception) -> str:
+    """Return what is wrong with a text that tomllib cannot read."""
+    if isinstance(error, tomllib.TOMLDecodeError):
+        return str(error)
+    return "brackets are nested too deeply" if isinstance(error, RecursionError) else "a number has thousands of digits"
 
 
 def parse_settings(table: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> Settings:
@@ -207,6 +218,7 @@ def _settings(
             environment.get("HATCAST_REDIS_PASSWORD"), folder, given.redis.password_file, "redis.password_file"
         ),
         user_key=_user_key(environment.get(USER_KEY_VARIABLE), folder, given.worker.user_key_file),
+        report_keys=_report_keys(folder, given.worker.report_keys_file),
         listen=None if given.worker.listen is None else parse_address(given.worker.listen, "worker.listen"),
         display=display_settings(display, folder),
     )
@@ -272,3 +284,15 @@ def _user_key(value: str | None, folder: Path, name: str | None) -> bytes | None
             "create one with `openssl rand -hex 32`",
         )
     return key
+
+
+def _report_keys(folder: Path, name: str | None) -> ReportKeys | None:
+    if name is None:
+        return None
+    key = "worker.report_keys_file"
+    try:
+        return parse_report_keys(_read(folder, name, key))
+    except ValueError as error:
+        if isinstance(error, SettingError):
+            raise
+        raise SettingError(key, f"{folder / name}: {error}", "write what `hatcast keys authority` printed") from None

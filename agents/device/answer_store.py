@@ -18,7 +18,7 @@ from hatcast.agents.device.stored import Stored, VehicleHat
 from hatcast.stream.hybrid import ID_BYTES
 
 # IF NOT EXISTS: the file of a device may be older than clusterings.
-_SCHEMA: Final = """
+SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS own_sums (
     vehicle TEXT, date TEXT, slot TEXT, cell TEXT, count INTEGER NOT NULL, total INTEGER NOT NULL,
     PRIMARY KEY (vehicle, date, slot, cell)
@@ -50,7 +50,7 @@ class AnswerStore(MessageTable):
     def __init__(self, connection: sqlite3.Connection, transaction: Callable[[], AbstractContextManager[None]]) -> None:
         """Args: as of MessageTable."""
         super().__init__(connection, "answers", transaction)
-        sqlite.execute_all(connection, _SCHEMA)
+        sqlite.execute_all(connection, SCHEMA)
 
     def add_sums(self, hat: VehicleHat, count: int, total: int) -> None:
         """Store the number of readings in a HAT and their sum in milli-units; the first ones of a HAT stay."""

@@ -91,6 +91,9 @@ class LiveRun:
     def _report(self, now: int) -> None:
         due = self._means.due_ms
         if due is not None and due <= now:
+            without_key = self._reporter.tally.uncertified
             reports = self._reporter.draw(self._means.close(now, now), now)
             self._outbox.send(reports)
+            if self._reporter.tally.uncertified > without_key:
+                log.warning("no certified key of this date to sign with: run `hatcast keys request`")
             log.info("slot reported", reports=len(reports))

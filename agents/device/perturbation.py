@@ -1,6 +1,6 @@
 """From a device's means to stored reports: the only module that draws noise, once per HAT."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -10,7 +10,11 @@ from hatcast.agents.device.fold import OwnHat, Rules
 from hatcast.agents.device.store import ReportTimes, Store
 from hatcast.agents.device.stored import Stored, VehicleHat
 from hatcast.stream.hybrid import Report, encode_report, report
+from hatcast.stream.hybrid.report_keys import DayKey
 from hatcast.stream.mechanisms import Noise
+
+Sign = Callable[[bytes, DayKey], bytes]
+"""Returns an encoded report with its signature."""
 
 
 @dataclass(slots=True)
@@ -21,20 +25,28 @@ class Tally:
     reported_before  report drawn before, not again
     over_cap         the day's reports are used up
     forgotten        the day is so old that its reports may have been deleted
+    uncertified      no certified key of the date is left to sign with
     """
 
     reported: int = 0
     reported_before: int = 0
     over_cap: int = 0
     forgotten: int = 0
+    uncertified: int = 0
 
 
 class Reporter:
     """Draws the reports of one device, or of a fleet."""
 
-    def __init__(self, rules: Rules, store: Store, noise: Noise, *, with_sums: bool = False) -> None:
-        """Args: `with_sums`, store the device's own sums too, which answers to clusterings need."""
+    def __init__(
+        self, rules: Rules, store: Store, noise: Noise, *, with_sums: bool = False, sign: Sign | None = None
+    ) -> None:
+        """Args:
+        with_sums:  store the device's own sums too, which answers to clusterings need
+        sign:       None: reports are not signed
+        """
         self._with_sums = with_sums
+        self._sign = sign
         self.tally = Tally()
         self._rules = rules
         self._store = store
@@ -73,7 +85,23 @@ class Reporter:
         if reports >= rules.most_hats or spent_nano + rules.cost_nano > rules.limit_nano:
             self.tally.over_cap += 1
             return None
-        name = store.id_of(hat.vehicle, slot.date)
+        body = self._draw_body(key, hat)
+        if body is None:
+            self.tally.uncertified += 1
+            return None
+        self.tally.reported += 1
+        return store.add(key, rules.cost_nano, *body, ReportTimes(at_ms, rules.closes_ms(slot)))
+
+    def _draw_body(self, key: VehicleHat, hat: OwnHat) -> tuple[str, bytes] | None:
+        """Draw a report; return its id and its bytes, or None if it has to be signed and there is no key."""
+        rules, day_key = self._rules, None
+        if self._sign is None:
+            name = self._store.id_of(key.vehicle, key.date)
+        else:
+            signing = self._store.signing_id_of(key.vehicle, key.date)
+            if signing is None:
+                return None
+            name, day_key = signing
         steps = report(hat.mean, rules.parameters, self._noise)
         body = encode_report(
             Report(
@@ -86,5 +114,5 @@ class Reporter:
                 epsilon=rules.parameters.local_epsilon,
             )
         )
-        self.tally.reported += 1
-        return store.add(key, rules.cost_nano, name, body, ReportTimes(at_ms, rules.closes_ms(slot)))
+        # After the noise: a signature is a function of what is sent and of the key.
+        return name, body if self._sign is None or day_key is None else self._sign(body, day_key)

@@ -16,17 +16,19 @@ from hatcast.agents.device.clusterings import Clusterings, open_clusterings
 from hatcast.agents.device.fold import OwnMeans, Rules
 from hatcast.agents.device.live import Arrived, LiveRun
 from hatcast.agents.device.outbox import Outbox
-from hatcast.agents.device.perturbation import Reporter
+from hatcast.agents.device.perturbation import Reporter, Sign
 from hatcast.agents.device.recorded import RecordedRun
 from hatcast.agents.device.sources import FleetFilter
 from hatcast.agents.device.store import Store, open_store
 from hatcast.agents.device.summary import Summary
-from hatcast.agents.kafka.client import confluent_options, wait_for_broker
+from hatcast.agents.errors.extras import require
+from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.kafka.permissions import check_permissions
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.sources.pacing import Pace
 from hatcast.agents.sources.progress import ProgressBar
 from hatcast.agents.sources.synthetic import CityOptions, default_start_ms, make_city
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Recording
@@ -47,12 +49,14 @@ class DeviceOptions:
     most_hats        most reports a day; None: as many as the policy allows
     with_end         report the last slot too, after the source has ended
     cluster_epsilon  the most that clusterings of one local date may cost; None: answer none
+    with_signatures  sign reports with the certified keys in the state file
     """
 
     state: Path
     most_hats: int | None = None
     with_end: bool = True
     cluster_epsilon: float | None = None
+    with_signatures: bool = False
 
 
 class Device:
@@ -91,6 +95,7 @@ class Device:
             reported_before=tally.reported_before,
             over_cap=tally.over_cap,
             forgotten=tally.forgotten,
+            uncertified=tally.uncertified,
             sent=self.outbox.sent,
             expired=self.outbox.expired,
             unsent=0 if all_sent else len(self.store.unsent()),
@@ -112,9 +117,9 @@ def open_device(
     Raises HatcastError if the policy, the state file, Kafka or a topic is not usable.
     """
     rules = Rules(settings.policy, options.most_hats)
+    sign = _signer() if options.with_signatures else None
     topic = settings.topics.reports
     if partitions is None:
-        wait_for_broker(settings)
         check_permissions(settings, Role.DEVICE)
         partitions = len(topic_range(settings, topic))
     # Imported here: noise takes seconds to load, and most errors are found before.
@@ -123,15 +128,26 @@ def open_device(
     noise, epsilon = SystemNoise(), options.cluster_epsilon
     with ExitStack() as stack:
         store = stack.enter_context(open_store(options.state))
+        if sign is not None and not store.keys.has_certified():
+            raise HatcastError(
+                f"--sign: {options.state} has no certified key: run `hatcast keys request` and `hatcast keys install`"
+            )
         outbox = stack.enter_context(
             Outbox(confluent_options(settings), topic, partitions, store, live=now_ms if live else None)
         )
         clusterings = None
         if epsilon is not None:
             clusterings = stack.enter_context(open_clusterings(settings, rules, store, noise, epsilon))
-        reporter = Reporter(rules, store, noise, with_sums=clusterings is not None)
+        reporter = Reporter(rules, store, noise, with_sums=clusterings is not None, sign=sign)
         outbox.send(store.unsent())
         yield Device(rules, store, outbox, reporter, clusterings)
+
+
+def _signer() -> Sign:
+    require("nacl", "--sign")
+    from hatcast.stream.hybrid.signatures import sign_report
+
+    return sign_report
 
 
 def run_recording(

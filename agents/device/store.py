@@ -15,16 +15,20 @@ from pathlib import Path
 from typing import Final
 
 from hatcast.agents import sqlite
+from hatcast.agents.device import answer_store, day_keys
 from hatcast.agents.device.answer_store import AnswerStore
+from hatcast.agents.device.day_keys import DayKeys
 from hatcast.agents.device.message_table import MessageTable
 from hatcast.agents.device.stored import Stored, VehicleHat
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import ID_BYTES
+from hatcast.stream.hybrid.report_keys import DayKey
 
 RETENTION_DAYS: Final = 3  # before the newest
 _FORMAT: Final = 1
-# Write-ahead log, synced at every commit: a commit that has returned survives a power cut.
-_PRAGMAS: Final = ("journal_mode = WAL", "synchronous = FULL")
+# Write-ahead log, synced at every commit: a commit that has returned survives a power cut. What is deleted is
+# overwritten: ids and keys of past days would link them.
+_PRAGMAS: Final = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON")
 _SCHEMA: Final = """
 CREATE TABLE ids (vehicle TEXT, date TEXT, id TEXT NOT NULL, PRIMARY KEY (vehicle, date)) WITHOUT ROWID;
 CREATE TABLE reports (
@@ -51,25 +55,24 @@ class Store(MessageTable):
     """Open state file, and table of its reports. Only one process can open it at a time.
 
     answers   its answers to clusterings
+    keys      day keys with which its reports are signed
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection, "reports", self.transaction)
         self.answers = AnswerStore(connection, self.transaction)
-        self._forgotten_before = str(connection.execute("SELECT before FROM forgotten").fetchone()[0])
+        self.keys = DayKeys(connection)
+        found = connection.execute("SELECT before FROM forgotten").fetchone()
+        if found is None:
+            raise sqlite.damaged()
+        self._forgotten_before = str(found[0])
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Commit all writes of the block, or none. Raises HatcastError if the disk write fails."""
-        try:
-            with sqlite.transaction(self._sql):
-                yield
-                self.commit()
-        except sqlite3.Error as error:
-            raise HatcastError(
-                f"the state file cannot be written ({' '.join(str(error).split())}): check its disk and start again;"
-                " nothing that is not stored was sent"
-            ) from None
+        with _written(), sqlite.transaction(self._sql):
+            yield
+            self.commit()
 
     def commit(self) -> None:
         """Commit the transaction: from here on the drawn reports are final."""
@@ -99,10 +102,27 @@ class Store(MessageTable):
 
     def id_of(self, vehicle: str, day: str) -> str:
         """Return the vehicle's id of a local date: drawn at random once, then stored."""
+        return self._stored_id(vehicle, day) or self._store_id(vehicle, day, secrets.token_hex(ID_BYTES))
+
+    def signing_id_of(self, vehicle: str, day: str) -> tuple[str, DayKey] | None:
+        """Return the vehicle's id of a local date and the key that it follows from: a certified one, taken once.
+
+        None if no certified key of the date is left, or if the vehicle has reported under a random id on that date.
+        """
+        found = self._stored_id(vehicle, day)
+        if found is None:
+            taken = self.keys.take(day)
+            if taken is None:
+                return None
+            found = self._store_id(vehicle, day, taken)
+        key = self.keys.find(found)
+        return None if key is None else (found, key)
+
+    def _stored_id(self, vehicle: str, day: str) -> str | None:
         row = self._sql.execute("SELECT id FROM ids WHERE vehicle = ? AND date = ?", (vehicle, day)).fetchone()
-        if row is not None:
-            return str(row[0])
-        new = secrets.token_hex(ID_BYTES)
+        return None if row is None else str(row[0])
+
+    def _store_id(self, vehicle: str, day: str, new: str) -> str:
         self._sql.execute("INSERT INTO ids VALUES (?, ?, ?)", (vehicle, day, new))
         return new
 
@@ -127,7 +147,24 @@ class Store(MessageTable):
             self._sql.execute("DELETE FROM reports WHERE date < ?", (before,))
             self._sql.execute("DELETE FROM ids WHERE date < ?", (before,))
             self.answers.forget(before)
+            self.keys.forget(before)
+        with _written():
+            self._sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log has the deleted rows too
         self._forgotten_before = before
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    """Raise HatcastError if the disk write of the block fails."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if sqlite.is_damaged(error):
+            raise  # `open_store` names the file
+        raise HatcastError(
+            f"the state file cannot be written ({' '.join(str(error).split())}): check its disk and start again;"
+            " nothing that is not stored was sent"
+        ) from None
 
 
 def _columns(key: VehicleHat) -> tuple[str, str, str, str]:
@@ -138,7 +175,8 @@ def _columns(key: VehicleHat) -> tuple[str, str, str, str]:
 def open_store(path: Path) -> Iterator[Store]:
     """Open the state file; create it if it is missing, readable by its owner only.
 
-    Raises HatcastError if it is not writable, in use by another process, or not a state file.
+    Raises HatcastError if it is not writable, in use by another process, not a state file, or damaged, also where that
+    is found later.
     """
     with ExitStack() as stack:
         try:
@@ -146,11 +184,17 @@ def open_store(path: Path) -> Iterator[Store]:
             database = stack.enter_context(sqlite.open_locked(path, *_PRAGMAS, wait_s=1.0))
             with sqlite.transaction(database):
                 _create_or_check(database, path)
+            sqlite.check_structure(database)
+            store = Store(database)
+            _check_contents(database)
             for file in (path, path.with_name(f"{path.name}-wal")):  # also if they existed with other permissions
                 file.chmod(0o600)
         except (OSError, sqlite3.DatabaseError) as error:
             raise _open_error(path, error) from None
-        yield Store(database)
+        try:
+            yield store
+        except sqlite3.DatabaseError as error:
+            raise _open_error(path, error) from None
 
 
 def _create_or_check(database: sqlite3.Connection, path: Path) -> None:
@@ -164,9 +208,23 @@ def _create_or_check(database: sqlite3.Connection, path: Path) -> None:
         )
 
 
+def _check_contents(database: sqlite3.Connection) -> None:
+    """Raise sqlite3.DatabaseError if tables or values are not those of a state file."""
+    sqlite.check_schema(database, _SCHEMA + answer_store.SCHEMA + day_keys.SCHEMA)
+    sqlite.check_types(database)
+    for table in ("reports", "clusterings"):
+        if database.execute(f"SELECT 1 FROM {table} WHERE cost_nano < 0 LIMIT 1").fetchone():  # noqa: S608 - constants
+            raise sqlite.damaged()
+
+
 def _open_error(path: Path, error: Exception) -> HatcastError:
     if isinstance(error, sqlite3.Error) and sqlite.is_locked(error):
-        return HatcastError(f"{path} is in use by another device: give each its own file with --state")
-    if isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+        return HatcastError(f"{path} is in use by a running device: stop it, or give each its own file with --state")
+    if isinstance(error, sqlite3.Error) and sqlite.is_foreign(error):
         return HatcastError(f"{path} is not a state file of a device: name another file with --state")
+    if isinstance(error, sqlite3.Error) and sqlite.is_damaged(error):
+        return HatcastError(
+            f"{path} is a damaged state file: name another one with --state once the days that it has reports of are"
+            " over; before, the device would draw for them again (docs/device.md)"
+        )
     return HatcastError(f"{path} cannot be written ({' '.join(str(error).split())}): name another file with --state")

@@ -13,6 +13,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     reported_before  HATs whose report was drawn before
     over_cap         HATs without a report: the day's reports are used up
     forgotten        HATs of days that are too old for the state file
+    uncertified      HATs without a report: no certified key of their date is left to sign with
     sent             reports acknowledged by Kafka, also those of earlier starts
     expired          reports that were too late to be sent
     unsent           reports to send at the next start
@@ -29,6 +30,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     reported_before: int
     over_cap: int
     forgotten: int
+    uncertified: int
     sent: int
     expired: int
     unsent: int
@@ -47,6 +49,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
             (self.reported_before, "HATs were reported before and are not reported again"),
             (self.over_cap, "HATs are not reported: the day's reports are used up"),
             (self.forgotten, "HATs are too old for the state file and may have been reported"),
+            (self.uncertified, "HATs are not reported: the state file has no certified key of their date"),
             (self.expired, "reports were too late to be sent"),
             (self.unsent, "reports are stored and will be sent at the next start"),
             (self.answered, "rounds of clusterings were answered"),

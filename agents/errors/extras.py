@@ -10,6 +10,7 @@ from hatcast.stream.errors import HatcastError
 EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "matplotlib": "research",
+        "nacl": "signed",
         "pandas": "pandas",
         "polars": "research",
         "pyarrow": "parquet",

@@ -1,4 +1,4 @@
-"""Dead letters: place and reason of undecodable records, never their payload or key.
+"""Dead letters: place and reason of records that could not be used, never their payload or key.
 
 Dead letters help operators to find a broken feed. They never block the fold: at most 100 a second are sent, and letters
 that are not sent are counted. The exact numbers are the stored outcomes.
@@ -22,16 +22,22 @@ LETTERS_PER_SECOND: Final = 100
 
 
 class Reason(StrEnum):
-    """`undecodable`: the format cannot decode the record. `bad_record`: it breaks another rule of the topic."""
+    """Why a record was not used.
+
+    undecodable     the format cannot decode the record
+    bad_record      it breaks another rule of the topic
+    bad_signature   a report that no device with a certified key has signed, where `worker.report_keys_file` is set
+    """
 
     UNDECODABLE = "undecodable"
     BAD_RECORD = "bad_record"
+    BAD_SIGNATURE = "bad_signature"
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """Place and reason of an undecodable record, without its payload and key."""
+    """Place and reason of a record that could not be used, without its payload and key."""
 
-    topic: Annotated[str, msgspec.Meta(min_length=1, description="the telemetry topic")]
+    topic: Annotated[str, msgspec.Meta(min_length=1, description="the telemetry topic, or that of reports")]
     partition: Annotated[int, msgspec.Meta(ge=0, description="of the record")]
     offset: Annotated[int, msgspec.Meta(ge=0, description="of the record")]
     reason: Reason

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+import structlog
+
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topic_ids import TopicIdCheck
@@ -19,7 +21,7 @@ from hatcast.agents.release.path import ReleaseContext
 from hatcast.agents.release.requests import RequestedLimits
 from hatcast.agents.worker.connections import Connections
 from hatcast.agents.worker.drain_limits import Drain
-from hatcast.agents.worker.folds import fold_maker, report_fold_maker
+from hatcast.agents.worker.folds import fold_maker, report_check, report_fold_maker
 from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.agents.worker.registration import Registered
 from hatcast.agents.worker.sealing import Change, Sealer
@@ -28,6 +30,8 @@ from hatcast.agents.worker.topic_fold import TopicFold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.mechanisms.system import SystemNoise
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,9 @@ def _sources(connections: Connections, registered: Registered) -> list[Source]:
     group = f"hatcast-{policy.name}"
     sources = [Source(settings.topics.telemetry, group, connections.store.telemetry, make_fold, READINGS)]
     if (reports := connections.store.reports) is not None:
-        make_report_fold = report_fold_maker(policy, calendar, users, partitions)
+        if (keys := settings.report_keys) is not None:  # the same numbers in the log of every worker
+            log.info("only signed reports count", authorities=len(keys.authorities), revoked=len(keys.revoked))
+        make_report_fold = report_fold_maker(policy, calendar, users, partitions, report_check(settings))
         sources.append(Source(settings.topics.reports, f"{group}/reports", reports, make_report_fold, REPORTS))
     return sources
 

@@ -19,9 +19,11 @@ from hatcast.agents.redis.clients import primaries
 from hatcast.agents.redis.connection import connect_redis, redis_error, redis_name
 from hatcast.agents.redis.durability import ACCEPT_OPTION, NO_EVICTION, Durability, Persistence, info, read_durability
 from hatcast.agents.worker.checks import NOTHING_ACCEPTED, Accepted, Check, State
+from hatcast.agents.worker.folds import report_check
 from hatcast.agents.worker.registration import configured_key, own_record
 from hatcast.agents.worker.stored_checks import check_stored
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.hybrid.report_keys import ReportKeys
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import horizon_cost
 from hatcast.stream.units import NANO
@@ -62,6 +64,8 @@ def examine(config: Path, accepted: Accepted = NOTHING_ACCEPTED) -> Iterator[Che
         return
     policy = settings.policy
     yield Check("configuration", State.OK, f"policy {policy.name}: {_summary(policy)}")
+    if settings.report_keys is not None:
+        yield _report_keys_check(settings, settings.report_keys)
     topics: TopicReport | None
     try:
         topics = check_topics(settings, PATIENCE_SECONDS)
@@ -86,6 +90,14 @@ def examine(config: Path, accepted: Accepted = NOTHING_ACCEPTED) -> Iterator[Che
         yield Check("redis", State.PROBLEM, "not usable", str(error))
     except RedisError as error:
         yield Check("redis", State.PROBLEM, "failed", str(redis_error(settings, error)))
+
+
+def _report_keys_check(settings: Settings, keys: ReportKeys) -> Check:
+    try:
+        report_check(settings)
+    except HatcastError as error:
+        return Check("report keys", State.PROBLEM, "not usable", str(error))
+    return Check("report keys", State.OK, f"authorities {len(keys.authorities)}, revoked {len(keys.revoked)}")
 
 
 def _topic_checks(topics: TopicReport) -> Iterator[Check]:

@@ -9,9 +9,11 @@ from typing import Final
 
 import msgspec
 
+from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.records.fields import Cell, Date, DeviceId, PolicyId, Slot
 
 ID_BYTES: Final = 16
+REPORT_BYTES_MAX: Final = 2_048  # an honest report has 180 bytes, a signed one 550
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):
@@ -38,10 +40,12 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def decode_report(raw: bytes) -> Report | None:
-    """Decode a report; return None if undecodable. Never raises."""
+    """Decode a report; return None if undecodable or over `REPORT_BYTES_MAX`. Never raises."""
+    if len(raw) > REPORT_BYTES_MAX:
+        return None
     try:
         return _DECODER.decode(raw)
-    except (ValueError, ArithmeticError, RecursionError):  # RecursionError: JSON nested deeper than Python's stack
+    except (*UNREADABLE, ArithmeticError):
         return None
 
 

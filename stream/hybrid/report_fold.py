@@ -11,8 +11,7 @@ import h3.api.basic_int as h3
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.open_slots import OpenSlot
+from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.fold.partition_fold import PartitionFold
 from hatcast.stream.fold.users import FoldUsers
@@ -23,21 +22,32 @@ from hatcast.stream.readings.reading import Outcome
 
 _UNDECODABLE, _BAD_PLACE, _BAD_VALUE = Outcome.UNDECODABLE.value, Outcome.BAD_PLACE.value, Outcome.BAD_VALUE.value
 _BAD_TIME, _CELLS, _LATE = Outcome.BAD_TIME.value, Outcome.OUTSIDE_CELLS.value, Outcome.LATE.value
-_OTHER: Final = Outcome.OTHER_POLICY.value
+_OTHER, _BAD_SIGNATURE = Outcome.OTHER_POLICY.value, Outcome.BAD_SIGNATURE.value
 _STEP: Final = 0  # one report per device and HAT, so one step of `min_interval`
+
+
+GenuineReport = Callable[[bytes, Report], bool]
+"""Returns whether a record's value is signed by the device of its report."""
 
 
 class ReportFold(PartitionFold[bytes]):
     """The fold of reports. A contribution's sum is the report's steps + `report_bound`, so it is never negative."""
 
     def __init__(
-        self, policy: Policy, calendar: Calendar, users: FoldUsers, belongs: Callable[[bytes], bool] | None
+        self,
+        policy: Policy,
+        calendar: Calendar,
+        users: FoldUsers,
+        belongs: Callable[[bytes], bool] | None,
+        is_genuine: GenuineReport | None = None,
     ) -> None:
         """Create an empty fold.
 
-        belongs   whether a report's id in UTF-8 belongs to this partition; None skips the check
-                  (docs/specification/fold.md, rule 10)
+        belongs      whether a report's id in UTF-8 belongs to this partition; None skips the check
+                     (docs/specification/fold.md, rule 10)
+        is_genuine   None: signatures are not checked
         """
+        self._is_genuine = is_genuine
         self._parameters = HybridParameters.of(policy)
         self._shift = report_bound(self._parameters)
         self._resolutions = {policy.h3_resolution, *(() if policy.fine is None else policy.fine.resolutions)}
@@ -60,10 +70,17 @@ class ReportFold(PartitionFold[bytes]):
             return slot
         if not self._is_listed(cell):
             return _CELLS
+        # Last, since it costs most; and before the report opens a slot or takes a place of its device.
+        if self._is_genuine is not None and not self._is_genuine(value, report):
+            return _BAD_SIGNATURE
+        return self._enter_report(report, slot, cell)
+
+    def _enter_report(self, report: Report, slot: Slot, cell: int) -> str:
         device = self._vehicles.get(report.id) or self._add_vehicle(report.id)
         if device is None:
             return _UNDECODABLE
-        return self._enter(device, slot, cell, _STEP, steps_of(report.value, self._parameters) + self._shift)
+        steps = steps_of(report.value, self._parameters) + self._shift
+        return self._enter(device, self.slot_named(slot.key), cell, _STEP, steps)
 
     def _is_listed(self, cell: int) -> bool:
         fine, cells = self.policy.fine, self.policy.cells
@@ -71,8 +88,8 @@ class ReportFold(PartitionFold[bytes]):
             return cell in fine.cells
         return cells is None or cell in cells
 
-    def _slot_or_outcome(self, report: Report, timestamp: int, watermark: int) -> OpenSlot | str:
-        """Return the open slot of a report, or the outcome that rejects it. Opens slots of accepted reports only."""
+    def _slot_or_outcome(self, report: Report, timestamp: int, watermark: int) -> Slot | str:
+        """Return the slot of a report, or the outcome that rejects it."""
         slot = self.calendar.slot_named(report.date, report.slot)
         if slot is None or slot.end_ms > timestamp + self._max_ahead:  # devices report a slot only after its end
             return _BAD_TIME
@@ -80,7 +97,7 @@ class ReportFold(PartitionFold[bytes]):
             return slot.outside
         if watermark >= closes_at(slot, self.policy):
             return _LATE
-        return self.slot_named(slot.key)
+        return slot
 
 
 def reports_of(chunks: Iterable[bytes], parameters: HybridParameters) -> NDArray[np.int64]:

@@ -15,7 +15,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from hatcast.agents.cli import keys
 from hatcast.agents.clock import now_ms
 from hatcast.agents.device.fold import OwnMeans
 from hatcast.agents.device.live import Arrived, LiveRun
@@ -24,6 +26,8 @@ from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.device.sources import SingleVehicleFilter
 from hatcast.agents.device.store import open_store
 from hatcast.stream.hybrid import Report, accepts, decode_report
+from hatcast.stream.hybrid.report_keys import parse_report_keys
+from hatcast.stream.hybrid.signatures import ReportVerifier
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.reading import Reading
 from tests.devices import EXACT, HOUR, NOON, PRIVACY, line, recording, rules_of, two_hours
@@ -166,6 +170,39 @@ def test_a_fleet_killed_anywhere_sends_one_value_of_a_hat_ever(
     found = values(reports)
     assert Counter(map(len, found.values())) == {1: 12}
     assert drawn <= {each.value for each, _ in reports}
+
+
+def test_a_fleet_that_signs_sends_genuine_reports_and_after_a_kill_the_bytes_that_it_stored(
+    devices: Callable[..., Devices], tmp_path: Path
+) -> None:
+    fleet, path = devices(), recording(tmp_path / "two.jsonl", two_hours(FLEET))
+    secret, arguments = tmp_path / "authority.key", (path, "--speedup", 0, "--fleet", 3, "--sign", "--json")
+    assert fleet.run(*arguments) == 1
+    assert "has no certified key" in fleet.said
+    requested = keys_command("request", "--state", fleet.state, "--from", "2022-01-02", "--days", 1, "--devices", 3)
+    line = keys_command("authority", secret)
+    certificates = keys_command("sign", "--authority", secret, given=requested)
+    keys_command("install", "--state", fleet.state, given=certificates)
+    assert fleet.run(*arguments, wrap=partial(die_after, "committed", 1)) == -signal.SIGKILL
+    with open_store(fleet.state) as store:
+        drawn = {stored.body for stored in store.unsent()}
+    assert len(drawn) == 6
+    assert fleet.run(*arguments) == 0, fleet.said
+    reports, _ = fleet.records()
+    verifier = ReportVerifier(parse_report_keys(line))
+    assert len(reports) == 12
+    assert drawn <= {each.value for each, _ in reports}
+    assert len({report.id for _, report in reports}) == 3
+    for each, report in reports:
+        assert verifier.is_genuine(each.value or b"", report)
+        assert each.key == report.id.encode()
+
+
+def keys_command(*arguments: object, given: str = "") -> str:
+    """`hatcast keys`, in this process."""
+    done = CliRunner().invoke(keys.command, [str(each) for each in arguments], input=given)
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 def test_a_live_device_reports_its_slot_by_its_clock_and_ticks_nobody(

@@ -11,8 +11,10 @@ import pytest
 
 from hatcast.agents.config.settings import load_settings
 from hatcast.stream.hybrid import Report, encode_report
+from hatcast.stream.hybrid.signatures import public_key
 from tests.batching import CONFIG, USERS, batch, dump_of, refusal, releases, telemetry
 from tests.folding import BUS, HOUR, NOON
+from tests.signing import AUTHORITY, Device, report_of, seed_of
 
 OVER = NOON + HOUR
 END = NOON + 30 * HOUR
@@ -104,6 +106,23 @@ def test_a_day_that_has_lost_reports_is_incomplete(tmp_path: Path, config: Path)
     reports = devices(tmp_path, [(OVER, a_report(config, 1)), (END, b"")], start=5)
     (made,) = releases(run(tmp_path, config, reports, "--ledger", tmp_path / "ledger"))
     assert made["status"] == "incomplete"
+
+
+def test_only_signed_reports_count_where_the_configuration_has_report_keys(tmp_path: Path, config: Path) -> None:
+    policy_id = load_settings(config, {}).policy.policy_id
+    genuine = [each.sign(report_of(each, policy_id, CELL, epsilon=1.0)) for each in map(Device, range(3))]
+    stranger = Device(9, authority=seed_of("stranger"))
+    forged = [a_report(config, 1), stranger.sign(report_of(stranger, policy_id, CELL, epsilon=1.0))]
+    reports = devices(tmp_path, [*((OVER, value) for value in [*forged, *genuine, *genuine]), (END, b"")])
+    config.write_text(config.read_text() + '[worker]\nreport_keys_file = "keys"\n')
+    (tmp_path / "keys").write_text(f"authority {public_key(AUTHORITY).hex()}\n")
+    found = json.loads(run(tmp_path, config, reports).stdout)["outcomes"]
+    assert {name: found[name] for name in found if name.startswith("reports.")} == {
+        "reports.accepted": 3,
+        "reports.bad_signature": 2,
+        "reports.duplicate": 3,
+        "reports.tick": 1,
+    }
 
 
 def test_a_dump_of_telemetry_is_not_taken_for_one_of_reports(tmp_path: Path, config: Path) -> None:

@@ -178,7 +178,7 @@ def test_a_state_file_is_its_owners_only_and_one_process_has_it(tmp_path: Path) 
     path = tmp_path / "deep" / "state"
     with open_store(path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        with pytest.raises(HatcastError, match="another device"), open_store(path):
+        with pytest.raises(HatcastError, match="in use by a running device"), open_store(path):
             pass
 
 

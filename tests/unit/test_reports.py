@@ -26,6 +26,7 @@ from hatcast.stream.hybrid.report_fold import ReportFold, reports_of
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.readings.partitioner import by_murmur2
 from tests.folding import HOUR, MINUTE, NOON, NOW, PSEUDONYMS
+from tests.signing import Device, report_of
 
 CELL = h3.latlng_to_cell(21.2, 72.8, 7)
 OTHER_CELL = h3.latlng_to_cell(21.3, 72.8, 7)
@@ -179,6 +180,34 @@ def test_a_report_in_a_wrong_partition_is_told_and_not_counted() -> None:
     ours = [number for number in range(8) if by_murmur2(device(number).encode(), 4) == 1]
     found = outcomes([(OVER, sent(number)) for number in range(8)], fold_of(partition=1, partitions=4))
     assert found == {"accepted": len(ours), "wrong_partition": 8 - len(ours)}
+
+
+def test_a_report_of_more_than_2_kib_is_not_decoded() -> None:
+    padded = [sent(1, x="0" * size) for size in (2_048 - len(sent(1, x="")), 2_049 - len(sent(1, x="")))]
+    assert [len(each) for each in padded] == [2_048, 2_049]
+    assert outcomes([(OVER, each) for each in padded]) == {"accepted": 1, "undecodable": 1}
+
+
+def test_a_report_that_is_not_genuine_takes_nothing_from_its_device_and_opens_nothing() -> None:
+    """Of one id: three forged reports that would fill the cap, and then the two that the device has signed."""
+    genuine = [sent(1, value=20.5), sent(1, value=30.5, cell=OTHER_CELL)]
+    fold = ReportFold(POLICY, Calendar(POLICY), FoldUsers(PSEUDONYMS), None, lambda raw, _: raw in genuine)
+    forged = [sent(1, value=64.5), sent(1, cell=OTHER_CELL), sent(1, cell=h3.latlng_to_cell(21.4, 72.8, 7))]
+    letters = fold.apply(NOW, [OVER] * 3, forged)
+    assert letters == dict.fromkeys(range(3), "bad_signature")
+    assert (fold.slots, fold.days) == ({}, {})
+    assert fold.apply(NOW, [OVER] * 3, [*genuine, genuine[0]]) == {}
+    assert {name: count for name, count in fold.outcomes.items() if count} == {
+        "bad_signature": 3,
+        "accepted": 2,
+        "duplicate": 1,
+    }
+
+
+def test_where_signatures_are_not_checked_a_signed_report_counts_as_any_other() -> None:
+    device = Device(1)
+    unsigned = report_of(device, POLICY.policy_id, CELL)
+    assert outcomes([(OVER, device.sign(unsigned)), (OVER, sent(2))]) == {"accepted": 2}
 
 
 @given(

@@ -1,0 +1,73 @@
+"""Keys of signed reports: those that workers read from `worker.report_keys_file`, and those of devices.
+
+Signing and checking: hatcast.stream.hybrid.signatures. How the keys are used: docs/device.md.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Final
+
+from hatcast.stream.hybrid.records import ID_BYTES
+
+KEY_BYTES: Final = 32  # Ed25519, secret and public
+_KINDS: Final = ("authority", "revoked")
+_PERSONALIZATION: Final = b"hatcast-report"
+
+
+@dataclass(frozen=True, slots=True)
+class DayKey:
+    """Key pair of a device for one local date, with its certificate.
+
+    seed          32 random bytes, secret
+    certificate   signature of the authority
+    """
+
+    seed: bytes = field(repr=False)
+    certificate: bytes
+
+
+def device_id(key: bytes) -> str:
+    """Return the id of the device that signs with a public day key: its BLAKE2b-128, in hexadecimal."""
+    return hashlib.blake2b(key, digest_size=ID_BYTES, person=_PERSONALIZATION).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ReportKeys:
+    """Keys that decide which reports are genuine.
+
+    authorities   public keys that certify the day keys of devices
+    revoked       public day keys whose reports are rejected, certified or not
+    """
+
+    authorities: frozenset[bytes]
+    revoked: frozenset[bytes] = frozenset()
+
+
+def parse_report_keys(text: str) -> ReportKeys:
+    """Parse lines `authority KEY` and `revoked KEY`, keys in hexadecimal; `#` starts a comment.
+
+    Raises ValueError, which names the line, if a line is neither, no authority is listed, or a revoked one.
+    """
+    found: dict[str, set[bytes]] = {kind: set() for kind in _KINDS}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        key = parse_key(words[1]) if len(words) == 2 else None
+        if words[0] not in found or key is None:
+            raise ValueError(f"line {number} is not `authority KEY` or `revoked KEY`, KEY being 64 hexadecimal digits")
+        found[words[0]].add(key)
+    if not found["authority"]:
+        raise ValueError("no line names an authority")
+    if found["authority"] & found["revoked"]:
+        raise ValueError("an authority is revoked too: remove its line `authority` to end it")
+    return ReportKeys(frozenset(found["authority"]), frozenset(found["revoked"]))
+
+
+def parse_key(text: str) -> bytes | None:
+    """Return a key of 64 lower-case hexadecimal digits; None if the text is not one."""
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        return None
+    return key if len(key) == KEY_BYTES and key.hex() == text else None
