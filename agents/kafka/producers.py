@@ -13,7 +13,7 @@ import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import IllegalOperation, ProducerFenced
 
-from hatcast.agents.kafka.transactional import start_producer, stop_producer
+from hatcast.agents.kafka.transactional import Transaction, start_producer, stop_producer
 from hatcast.agents.monitoring.declarations import FENCED, PUBLISH_SECONDS
 from hatcast.agents.monitoring.meters import METERS
 
@@ -60,14 +60,14 @@ class TransactionalProducers:
         worker could send releases whose noise another worker, which has fenced it meanwhile, has drawn again.
         Raises ProducerGone if another worker, also one of another policy, has taken over, and KafkaError: then nothing
         or everything was published. After an error the producer is closed, and the messages must be read from the
-        ledger again.
+        ledger again. Transactions of several release partitions may run at once, of one they may not.
         """
         producer = self._producers.get(release_partition)
         if producer is None:
             raise ProducerGone
         try:
             with METERS.timed(PUBLISH_SECONDS):
-                self.sent += await _send(producer, messages)
+                number = await _send(producer, messages)
         except (ProducerFenced, IllegalOperation):  # IllegalOperation: fenced between two sends
             METERS.count(FENCED)
             await self._drop(release_partition)
@@ -75,6 +75,7 @@ class TransactionalProducers:
         except BaseException:
             await self._drop(release_partition)
             raise
+        self.sent += number  # not around the await: transactions of other partitions end meanwhile
 
     async def start_missing(self, release_partitions: frozenset[int]) -> None:
         """Start the missing producers; this fences the producers of other workers for these partitions.
@@ -141,7 +142,7 @@ class TransactionalProducers:
 
 async def _send(producer: AIOKafkaProducer, messages: Iterable[Message]) -> int:
     """Send the messages in one transaction; return their number."""
-    async with producer.transaction():
+    async with Transaction(producer):
         sent = []
         for m in messages:
             future = await producer.send(

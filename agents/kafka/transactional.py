@@ -1,16 +1,41 @@
-"""Start and stop a transactional producer. Its start fences the older producers with the same `transactional.id`."""
+"""Start and stop a transactional producer, and its transactions.
+
+A start fences the older producers with the same `transactional.id`.
+"""
 
 import asyncio
 from contextlib import suppress
+from types import TracebackType
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.producer.producer import TransactionContext
 
 from hatcast.agents.kafka.backoff import back_off_reconnects
 from hatcast.agents.kafka.unread_errors import ignore_unread_kafka_errors
 
 _STOP_S: Final = 5.0  # stopping a fenced producer may hang
+_ABORT_S: Final = 5.0  # aiokafka's abort waits until a broker answers: a worker could not stop while Kafka is away
+
+
+class Transaction(TransactionContext):  # type: ignore[misc] # aiokafka has no types
+    """A transaction that is committed at the end of the block, or aborted after an error.
+
+    After a cancellation the abort takes at most 5 seconds. A transaction that is then still open is aborted by the
+    start of the next producer with its `transactional.id`.
+    """
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Commit or abort. Raises KafkaError."""
+        if kind is not asyncio.CancelledError:
+            await super().__aexit__(kind, error, traceback)
+            return
+        with suppress(TimeoutError):  # only here: after a commit it would hide that the end is unknown
+            async with asyncio.timeout(_ABORT_S):
+                await super().__aexit__(kind, error, traceback)
 
 
 async def start_producer(transactional_id: str, client: dict[str, Any], **options: Any) -> AIOKafkaProducer:

@@ -1,15 +1,20 @@
 """Due releases of any kind, and batches of them: few enough for memory and for one transaction."""
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, TypeVar
+from functools import lru_cache
+from itertools import groupby, islice
+from typing import ClassVar, Final, Generic, TypeVar
 
+from hatcast.agents.redis.proposals import Committed
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.partitioner import by_murmur2
 
 TRACKER_PARTITION: Final = 0  # the owner of this release partition makes a tracker's queries
 _OF_HAT: Final = 2  # slashes in the release_id of a HAT, or of a query of a tracker; an answer to a query has more
 MAX_BATCH: Final = 500  # releases committed together; a transaction has at most so many, of one release partition
+MAX_TOGETHER: Final = 4  # batches that are published together
+_CONCURRENT_SENDS: Final = 16  # transactions at once: a worker may own hundreds of release partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,20 @@ class Due:
 
 
 D = TypeVar("D", bound=Due)
+P = TypeVar("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn(Generic[D, P]):
+    """A batch before its commit: the records that are stored already, and the proposals of other items, in order.
+
+    What cannot be loaded now is in neither.
+    """
+
+    items: Sequence[D]
+    stored: Mapping[D, Committed]
+    proposals: Mapping[D, P]
 
 
 def batches_of(due: Iterable[D]) -> Iterator[list[D]]:
@@ -62,6 +81,32 @@ def batches_of(due: Iterable[D]) -> Iterator[list[D]]:
         yield batch
 
 
+def groups_of(due: Iterable[D]) -> Iterator[list[list[D]]]:
+    """Cut into groups of 1, 2, 4, 4, ... batches of one date, in order: the records of a group are published together.
+
+    The first releases do not wait for others, and many releases need few transactions. Not cut by time: how long an
+    estimate takes may depend on speeds.
+    """
+    most = 1
+    for _, batches in groupby(batches_of(due), lambda batch: batch[0].date):
+        while group := list(islice(batches, most)):
+            yield group
+            most = min(2 * most, MAX_TOGETHER)
+
+
+def sends_of(records: Mapping[int, Sequence[T]]) -> Iterator[dict[int, Sequence[T]]]:
+    """Cut the records of each release partition into transactions; yield those that are sent at once.
+
+    Of one release partition they are in order, one after the other.
+    """
+    partitions = sorted(records)
+    for first in range(0, len(partitions), _CONCURRENT_SENDS):
+        some = partitions[first : first + _CONCURRENT_SENDS]
+        for start in range(0, max(len(records[r]) for r in some), MAX_BATCH):
+            cut = {r: records[r][start : start + MAX_BATCH] for r in some}
+            yield {r: part for r, part in cut.items() if part}
+
+
 def release_partition_of(policy: Policy, release_id: str, cell: str, partitions: int) -> int:
     """Return the release partition of a record: its owner commits and sends the record.
 
@@ -72,4 +117,9 @@ def release_partition_of(policy: Policy, release_id: str, cell: str, partitions:
     if policy.tracker is not None and release_id.count("/") == _OF_HAT:
         return TRACKER_PARTITION
     by_cell = policy.relation is Relation.ADD_REMOVE or policy.continual is not None
-    return by_murmur2((cell if by_cell else release_id).encode(), partitions)
+    return _partition_of(cell if by_cell else release_id, partitions)
+
+
+@lru_cache(maxsize=16_384)  # each step of a release asks again
+def _partition_of(key: str, partitions: int) -> int:
+    return by_murmur2(key.encode(), partitions)

@@ -1,10 +1,14 @@
 """Budget records: one for each policy and day, each with a greater `seq` than the last."""
 
+import asyncio
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from hatcast.agents.config.settings import Settings
 from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.agents.kafka.cloud_events import cloud_event
 from hatcast.agents.kafka.producers import Message
+from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.stream.accounting.ledger import DaySummary
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.hats import Spent, budget_record
@@ -34,3 +38,20 @@ def budget_message(
         headers=cloud_event("budget", f"{key}/{summary.sequence}", topics.telemetry),
         timestamp_ms=timestamp_ms,
     )
+
+
+async def budget_messages(
+    settings: Settings,
+    ledger: LedgerStore,
+    dates: Iterable[str],
+    timestamp_ms: int | None,
+    spent: Callable[[str], Spent | None],
+) -> list[Message]:
+    """Return the budget records of local dates, as the ledger is now. The arguments are those of `budget_message`."""
+    messages = []
+    for date in dates:
+        summary, of_users = await ledger.summary(date), spent(date)
+        # In a thread: composing a new number of charges takes up to a second of computing.
+        args = settings.topics, settings.policy, date, summary, timestamp_ms, of_users
+        messages.append(await asyncio.to_thread(budget_message, *args))
+    return messages

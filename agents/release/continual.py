@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from datetime import date as local_date
 from datetime import timedelta
 from itertools import groupby
+from typing import Final
 
 import structlog
 
@@ -29,6 +30,8 @@ from hatcast.stream.release.continual_records import ContinualRelease
 from hatcast.stream.release.hats import HatChunks, Status
 
 log = structlog.get_logger()
+
+_UNUSABLE: Final = "a stored state of a running sum cannot be used"
 
 
 class ContinualReleaser(HatReleaser):
@@ -51,7 +54,7 @@ class ContinualReleaser(HatReleaser):
             if stopping.is_set():
                 break
             due = list(of_slot)
-            if not await self.release(due, _at_once):
+            if not await self.release_together(due, _at_once):
                 return done
             done += len(due)
         await self._drop_finished()
@@ -66,9 +69,7 @@ class ContinualReleaser(HatReleaser):
         hats = [
             CellHat(due.cell, chunks, state) for due, chunks, state in zip(batch, loaded, stored.states, strict=True)
         ]
-        closed = None if stored.closed is None else Status(stored.closed)
-        if closed is None and await self._has_lost(horizon.first):
-            closed = Status.INCOMPLETE
+        closed = await self._closed_by(stored, horizon.first)
         if closed is None:
             releases, closed = await asyncio.to_thread(self._advanced, slot, hats)
         else:
@@ -88,6 +89,15 @@ class ContinualReleaser(HatReleaser):
         with self._failures.attempt("read the states of running sums"):
             return await self._horizons.read(horizon, [due.cell for due in batch])
 
+    async def _closed_by(self, stored: StoredStates, first_date: str) -> Status | None:
+        """Return the status with which a horizon has ended, or ends now; None: it goes on."""
+        if stored.closed is not None:
+            return stored.closed
+        if stored.damaged:
+            log.warning(_UNUSABLE, horizon=first_date)
+            return Status.INCOMPLETE
+        return Status.INCOMPLETE if await self._has_lost(first_date) else None
+
     async def _has_lost(self, first_date: str) -> bool:
         """Return True if records since a horizon's first date were deleted unread.
 
@@ -101,7 +111,7 @@ class ContinualReleaser(HatReleaser):
         try:
             return self._sums.advance(slot, hats, self._noise), None
         except ValueError:  # BadState, or what the fold never lets in
-            log.warning("a stored state of a running sum cannot be used", horizon=self._sums.horizon(slot.date).first)
+            log.warning(_UNUSABLE, horizon=self._sums.horizon(slot.date).first)
             return self._sums.closed(slot, hats, Status.INCOMPLETE), Status.INCOMPLETE
 
     def _proposal(self, due: DueRelease, release: ContinualRelease, closed: Status | None) -> Proposal:

@@ -12,7 +12,7 @@ from hatcast.agents.redis.horizons import StateChange
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import FinalHat
 from hatcast.agents.redis.proposals import Committed, Proposal
-from hatcast.agents.release.batches import MAX_BATCH, Due, batches_of
+from hatcast.agents.release.batches import MAX_BATCH, Due
 from hatcast.agents.release.counters import ClosingDelays
 from hatcast.agents.release.path import ReleaseContext, ReleasePath
 from hatcast.stream.fold.watermark import min_watermark
@@ -135,12 +135,7 @@ class HatReleaser(HatPath):
 
     async def round(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
         """Release the final HATs of these release partitions. Return their number."""
-        done = 0
-        for batch in batches_of(await self.due_releases(owned)):
-            if stopping.is_set():
-                break
-            done += len(batch) if await self.release(batch) else 0
-        return done
+        return await self.release(await self.due_releases(owned), stopping)
 
     async def due_releases(self, owned: frozenset[int]) -> list[DueRelease]:
         """Return the final HATs of these release partitions, by slot, then cell: the order in which budget is spent."""

@@ -60,7 +60,8 @@ class ReleaseLoop:
     async def run(self, stopping: asyncio.Event) -> None:
         """Run rounds until `stopping` is set. A failed round is repeated from what Redis stores."""
         failures = self._failures
-        while await pause(max(ROUND_S, failures.wait_s), stopping):
+        going_on = not stopping.is_set()
+        while going_on:
             try:
                 await self.round(stopping)
             except (ProducerGone, Behind):  # in a rebalance or recovery: this worker may take it over again
@@ -69,6 +70,7 @@ class ReleaseLoop:
                 failures.failed(error)
             else:
                 failures.clear()
+            going_on = await pause(max(ROUND_S, failures.wait_s), stopping)
 
     async def round(self, stopping: asyncio.Event) -> int:
         """Release all due items of this worker's release partitions once. Return the number of HATs released."""

@@ -17,10 +17,14 @@ Before the commit, before the send and after the mark the path confirms that Red
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from itertools import groupby
-from typing import ClassVar, Generic, TypeVar
+from itertools import chain, groupby
+from typing import ClassVar, Final, Generic, TypeVar
+
+from aiokafka.errors import KafkaError
+from redis.exceptions import RedisError
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.cloud_events import release_event
@@ -30,11 +34,13 @@ from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.errors import Unrecovered
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.proposals import Committed
-from hatcast.agents.release.batches import MAX_BATCH, Due, batches_of, release_partition_of
-from hatcast.agents.release.budget_records import budget_message
+from hatcast.agents.release.ahead import one_ahead
+from hatcast.agents.release.batches import Drawn, Due, batches_of, groups_of, release_partition_of, sends_of
+from hatcast.agents.release.budget_records import budget_messages
 from hatcast.agents.release.counters import count_published
 from hatcast.agents.release.requests import RequestedLimits
 from hatcast.stream.fold.hats import Calendar
@@ -45,6 +51,8 @@ from hatcast.stream.release.hats import Spent
 D = TypeVar("D", bound=Due)
 L = TypeVar("L")
 P = TypeVar("P")
+
+_SENT_AGAIN: Final = (RedisError, KafkaError, Unrecovered, ProducerGone)  # errors of a send that the next round repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,35 +120,57 @@ class ReleasePath(ABC, Generic[D, L, P]):
         """Return the release partition of a due item."""
         return release_partition_of(self._policy, due.release_id, due.cell, self._store.partitions)
 
-    async def release(self, due: Sequence[D], may_send: Callable[[], Awaitable[bool]] | None = None) -> bool:
-        """Release due items, in order. Return False if some are left: not loadable now, or not to be sent yet.
+    async def release(self, due: Iterable[D], stopping: asyncio.Event | None = None) -> int:
+        """Release due items, in order, group by group. Return the number released; others cannot be loaded now.
 
-        may_send   asked once all items have records, and nothing is sent before it returns True; None: the records of
-                   each batch are sent once they are committed
+        A batch is drawn while the one before is committed, sent and deleted. What is committed is sent also if a later
+        batch fails.
+
+        stopping   ends it after a group
         """
-        # What is due of a sealed day was folded or retained again: all of it is published.
-        sealed = [each for each in due if each.date <= self._recovery.sealed_through]
+        done, groups = 0, list(groups_of(due))
+        async with aclosing(one_ahead(self._draw_missing, chain.from_iterable(groups))) as drawn:
+            for group in groups:
+                if stopping is not None and stopping.is_set():
+                    break
+                records: dict[D, Committed] = {}
+                try:
+                    for _ in group:
+                        records |= await self.commit_drawn(await anext(drawn))
+                except Exception:
+                    with suppress(*_SENT_AGAIN):  # then the next round sends them: the first error is raised
+                        await self.publish(records)
+                    raise
+                await self.publish(records)
+                done += await self._delete_released([*chain.from_iterable(group)], records)
+        return done
+
+    async def release_together(self, due: Sequence[D], may_send: Callable[[], Awaitable[bool]]) -> bool:
+        """Release due items of a date, in order: commit all, then send all. Return False if some are left.
+
+        may_send   asked once all items have records; nothing is sent before it returns True
+        """
         records: dict[D, Committed] = {}
-        for batch in batches_of(each for each in due if each.date > self._recovery.sealed_through):
-            committed = await self.records(batch)
-            records |= committed
-            if may_send is None:
-                await self.publish(committed)
-        complete = len(sealed) + len(records) == len(due)
-        if may_send is not None:
-            if not complete or not await may_send():
-                return False
-            await self.publish(records)
-        if released := [*sealed, *records]:
-            with self._failures.attempt("delete contributions"):
-                await self.delete(released)
-        return complete
+        for batch in batches_of(due):
+            records |= await self.records(batch)
+        sealed = sum(map(self._is_sealed, due))
+        if sealed + len(records) < len(due) or not await may_send():
+            return False
+        await self.publish(records)
+        await self._delete_released(due, records)
+        return True
 
     async def records(self, batch: Sequence[D]) -> dict[D, Committed]:
-        """Return the one record of each item of a date; commit those that are missing.
+        """Return the one record of each item of a date; draw and commit those that are missing.
 
         Omits what is loaded together with an item that cannot be loaded now: a partition is folded again.
         """
+        return await self.commit_drawn(await self._draw_missing(batch))
+
+    async def _draw_missing(self, batch: Sequence[D]) -> Drawn[D, P]:
+        """Find the stored records of a batch, and draw the others: no draw leaves the process before its commit."""
+        if self._is_sealed(batch[0]):
+            return Drawn(batch, {}, {})
         stored = await self._ledger.find(batch[0].date, [due.release_id for due in batch])
         records = {due: record for due, record in zip(batch, stored, strict=True) if record is not None}
         drawn: dict[D, P] = {}
@@ -154,31 +184,48 @@ class ReleasePath(ABC, Generic[D, L, P]):
                     records = {due: record for due, record in records.items() if due not in together}
                 else:
                     drawn.update(zip(missing, await self.draw(missing, loaded), strict=True))
-        if drawn:
-            records.update(zip(drawn, await self.commit(list(drawn.values())), strict=True))
-        return {due: records[due] for due in batch if due in records}
+        return Drawn(batch, records, drawn)
+
+    async def commit_drawn(self, batch: Drawn[D, P]) -> dict[D, Committed]:
+        """Commit the proposals of a batch; return the one record of each item, in order."""
+        records = dict(batch.stored)
+        if batch.proposals:
+            records.update(zip(batch.proposals, await self.commit([*batch.proposals.values()]), strict=True))
+        return {due: records[due] for due in batch.items if due in records}
+
+    async def _delete_released(self, due: Sequence[D], records: Mapping[D, Committed]) -> int:
+        """Delete the input of items of a date that are published; return their number."""
+        if released := [each for each in due if each in records or self._is_sealed(each)]:
+            with self._failures.attempt("delete contributions"):
+                await self.delete(released)
+        return len(released)
+
+    def _is_sealed(self, due: D) -> bool:
+        """Return True if an item of a sealed day was folded or retained again: all of that day is published."""
+        return due.date <= self._recovery.sealed_through
 
     async def publish(self, records: Mapping[D, Committed]) -> None:
-        """Send the unpublished records of a date, in order, by release partition, and mark them.
+        """Send the unpublished records of a date, all release partitions at once, and mark them.
 
-        Raises ProducerGone if another worker has taken over a release partition, after the others are published:
-        otherwise two policies would take turns for each.
+        Raises the error of a send after the others are published; ProducerGone, if another worker has taken over a
+        release partition, after everything else is: otherwise two policies would take turns for each.
         """
         by_partition: dict[int, list[tuple[D, Committed]]] = {}
         for due, record in records.items():
             if not record.published:
                 by_partition.setdefault(self.release_partition(due), []).append((due, record))
         taken_over: ProducerGone | None = None
-        for release_partition, pending in sorted(by_partition.items()):
-            try:
-                for start in range(0, len(pending), MAX_BATCH):
-                    sent = pending[start : start + MAX_BATCH]
-                    await self.send(release_partition, sent)
-                    with self._failures.attempt(f"mark {self.noun} as published"):
-                        await self.mark([due for due, _ in sent])
-                    await self._recovery.confirm()
-                    self.count(sent)
-            except ProducerGone as error:
+        for pending in sends_of(by_partition):
+            failed = await self.send(pending)
+            if published := [each for r, part in pending.items() if r not in failed for each in part]:
+                with self._failures.attempt(f"mark {self.noun} as published"):
+                    await self.mark([due for due, _ in published])
+                await self._recovery.confirm()
+                self.count(published)
+            for error in failed.values():
+                if not isinstance(error, ProducerGone):
+                    with self._failures.name_operation(f"publish {self.noun}"):
+                        raise error
                 taken_over = error
         if taken_over is not None:
             raise taken_over
@@ -212,30 +259,36 @@ class ReleasePath(ABC, Generic[D, L, P]):
             self._failures.succeeded(operation)
         return committed
 
-    async def send(self, release_partition: int, pending: Sequence[tuple[D, Committed]]) -> None:
-        """Send the stored bytes and the budget records of their days in one transaction (steps sent and acked)."""
-        topics = self._settings.topics
-        messages = [
-            Message(
-                topic=self._topic,
-                partition=by_murmur2(due.cell.encode(), self._store.partitions),
-                key=due.release_id.encode(),
-                value=record.record,
-                headers=release_event(self.event, due.release_id, topics.telemetry, record.record),
-                timestamp_ms=due.released_at_ms,
-            )
-            for due, record in pending
-        ]
-        public_ms = pending[-1][0].released_at_ms
-        for date in sorted({date for due, _ in pending for date in due.dates}):
-            summary = await self._ledger.summary(date)
-            # In a thread: composing a new number of charges takes up to a second of computing.
-            spent = self.spent(date)
-            message = await asyncio.to_thread(budget_message, topics, self._policy, date, summary, public_ms, spent)
-            messages.append(message)
-        with self._failures.attempt(f"publish {self.noun}"):
-            await self._recovery.confirm()
-            await self._recovery.publishers.publish(release_partition, messages)
+    async def send(self, pending: Mapping[int, Sequence[tuple[D, Committed]]]) -> dict[int, BaseException]:
+        """Send stored bytes and the budget records of their days, each release partition's in one transaction.
+
+        The transactions run at once: each has its own producer (steps sent and acked). Return the error of each that
+        is not known to be committed, by release partition.
+        """
+        operation = f"publish {self.noun}"
+        with self._failures.name_operation(operation):
+            sent = [due for part in pending.values() for due, _ in part]
+            dates, public_ms = sorted({date for due in sent for date in due.dates}), sent[-1].released_at_ms
+            budgets = await budget_messages(self._settings, self._ledger, dates, public_ms, self.spent)
+            messages = [[*map(self._message, part), *budgets] for part in pending.values()]
+            await self._recovery.confirm(pending)
+            publish = self._recovery.publishers.publish
+            ended = await asyncio.gather(*map(publish, pending, messages), return_exceptions=True)
+        failed = {r: error for r, error in zip(pending, ended, strict=True) if error is not None}
+        if not failed:
+            self._failures.succeeded(operation)
+        return failed
+
+    def _message(self, unpublished: tuple[D, Committed]) -> Message:
+        due, record = unpublished
+        return Message(
+            topic=self._topic,
+            partition=by_murmur2(due.cell.encode(), self._store.partitions),
+            key=due.release_id.encode(),
+            value=record.record,
+            headers=release_event(self.event, due.release_id, self._settings.topics.telemetry, record.record),
+            timestamp_ms=due.released_at_ms,
+        )
 
     async def mark(self, batch: Sequence[D]) -> None:
         """Mark releases of a date as published in Redis (step marked)."""

@@ -126,9 +126,11 @@ class QueryReleaser(ReleasePath[DueAnswer, Retained, AnswerProposal]):
                 answer = DueAnswer(name, cell, date, users.get(cell, 0), public_ms, period, first_ms)
                 if self.release_partition(answer) in owned:
                     due.append(answer)
-        # Batches depend on user counts, which are private under `add_remove`: there everything is sent at once,
+        if not self._by_cell:
+            return await self.release(due) == len(due)
+        # Groups depend on user counts, which are private under `add_remove`: there everything is sent at once,
         # together with the cost of the days after the answers of all workers.
-        return await self.release(due, partial(self._all_committed, periods) if self._by_cell else None)
+        return await self.release_together(due, partial(self._all_committed, periods))
 
     async def _users(self, period: QueryPeriod) -> dict[str, int]:
         return await self._retained.cells([slot.key for slot in period.slots])

@@ -113,7 +113,7 @@ class SlotReleaser(HatPath):
             return await self._wait_for_all(Mark.COMMITTED, slot, stopping)
 
         due = await self._listed(slot, owned)
-        if not (await self.release(due, all_committed) and await self._answer_at(slot, due, owned)):
+        if not (await self.release_together(due, all_committed) and await self._answer_at(slot, due, owned)):
             return 0
         await progress.advance(Mark.PUBLISHED, owned, slot.end_ms, token)
         return len(due)

@@ -13,7 +13,7 @@ state and the stored records of the date. [hatcast.stream.release.tracker]
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date as local_date
 from datetime import timedelta
 from itertools import groupby
@@ -27,6 +27,7 @@ from hatcast.agents.redis.errors import Behind
 from hatcast.agents.redis.partition_state import FinalHat
 from hatcast.agents.redis.proposals import Committed, Proposal
 from hatcast.agents.release.batches import MAX_BATCH, TRACKER_PARTITION, batches_of
+from hatcast.agents.release.batches import Drawn as DrawnBatch
 from hatcast.agents.release.counters import count_published
 from hatcast.agents.release.hats import DueRelease, HatPath, Published, final_slots, proposal_of
 from hatcast.agents.release.path import ReleaseContext
@@ -209,18 +210,19 @@ class TrackerReleaser(HatPath):
             name, hat = each.release_id, FinalHat(each.slot.key, each.cell, 0)
             self._drawn[name] = Drawn(proposal_of(each, at_ms, TRACKER_PARTITION), work.has_stored(each))
             due.append(DueRelease(name, each.cell, each.date, 0, None, hat))
-        is_complete = await self.release(due)
+        is_complete = await self.release(due) == len(due)
         work.known = self._commits()
         return is_complete
 
-    async def publish(self, records: Mapping[DueRelease, Committed]) -> None:
-        """Publish the records, unless a query was drawn from a number that another worker's record replaced.
+    async def commit_drawn(self, batch: DrawnBatch[DueRelease, Proposal]) -> dict[DueRelease, Committed]:
+        """Commit the drawn releases of a batch; return the one record of each.
 
-        Raises Behind if another worker has committed a release that this one has drawn.
+        Raises Behind if another worker's record has replaced a draw: the next batch was drawn from the number it had.
         """
+        records = await super().commit_drawn(batch)
         if any(not record.new and not self._drawn[due.release_id].is_stored for due, record in records.items()):
             raise Behind
-        await super().publish(records)
+        return records
 
     async def load(self, batch: Sequence[DueRelease]) -> list[HatChunks]:
         """Return no chunks: HATs are loaded by slots."""

@@ -7,6 +7,7 @@ from redis.asyncio import Redis
 from bench.release.state import SLOT, cells_of
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.stored_values import with_checksum
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.horizons import horizon_of
 from hatcast.stream.fold.packing import Row, pack
@@ -32,7 +33,8 @@ async def fill_states(redis: Redis, settings: Settings, hats: int) -> int:
     if state is None:
         raise ValueError(f"{SLOT} is the first slot of its horizon")
     keys, first = DomainKeys(domain), horizon.dates[0]
-    states = dict.fromkeys(cells_of(hats), state)
-    await redis.hset(keys.states(policy.name, first), mapping=states)  # type: ignore[arg-type]  # bytes are a value
+    key = keys.states(policy.name, first)
+    states = {cell: with_checksum(f"{key}/{cell}", state) for cell in cells_of(hats)}
+    await redis.hset(key, mapping=states)  # type: ignore[arg-type]  # bytes are a value
     await redis.hset(keys.horizons(policy.name), f"cells:{first}", str(hats))
     return len(state)

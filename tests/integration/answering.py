@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from typing import Any, Final
 
@@ -42,9 +42,11 @@ async def crash_at(step: str, pipeline: Pipeline, stores: Stores) -> None:
                 releaser._publishers.__class__ = TransactionalProducers
                 wrapped = queries.send
 
-                async def send(release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
+                async def send(
+                    pending: Mapping[int, Sequence[tuple[DueAnswer, Committed]]],
+                ) -> dict[int, BaseException]:
                     releaser._publishers.__class__ = CrashingPublishers
-                    await wrapped(release_partition, waiting)
+                    return await wrapped(pending)
 
                 setattr(queries, "send", send)  # noqa: B010 - a step, wrapped from outside
             crash_after(queries, step)

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from hatcast.agents.release import hats
+from hatcast.agents.release import hats, queries
 from hatcast.agents.worker import parts
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.mechanisms import Distances, Noisy, NoisyVector
 from hatcast.stream.release.batches import releases_of
+from hatcast.stream.release.continual import RunningSums
+from hatcast.stream.release.queries import query_release_of
 
 DRAWN = 7  # distances from 0: more than the threshold of a weight
 
@@ -62,5 +64,20 @@ def deafen(path: Path) -> None:
             found += releases_of(policy, calendar, [hat], given)
         return found
 
+    advance = RunningSums.advance
+
+    def cell_by_cell(self: RunningSums, slot: Any, cells: Any, given: Any) -> Any:
+        found = []
+        for cell in cells:
+            noise.hat = f"{slot.key}/{cell.cell}"
+            found += advance(self, slot, [cell], given)
+        return found
+
+    def named(period: Any, calendar: Any, cell: str, days: Any, given: Any) -> Any:
+        noise.hat = f"{period.query.name}/{period.closing.key}/{cell}"
+        return query_release_of(period, calendar, cell, days, given)
+
     setattr(hats, "releases_of", one_by_one)  # noqa: B010 - the product has no switch for it
+    setattr(queries, "query_release_of", named)  # noqa: B010 - likewise
+    setattr(RunningSums, "advance", cell_by_cell)  # noqa: B010 - likewise
     setattr(parts, "SystemNoise", lambda: noise)  # noqa: B010 - mypy: it is no SystemNoise

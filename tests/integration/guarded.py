@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka import admin as admin_module
 
+from tests.integration.redis_commands import CommandLog, logged_commands
 from tests.services import KafkaServer, RedisServer, local_kafka, local_redis
 from tests.services.kafka_jars import HERE
 from tests.services.lifecycle import ServerProcess, free_ports
@@ -105,6 +106,7 @@ class Guarded:
     scram_port: int
     mutual_port: int
     redis_port: int
+    redis_log: CommandLog = field(repr=False)
     admin: Any = field(repr=False)
 
     def scram_users(self, passwords: dict[str, str]) -> None:
@@ -215,7 +217,8 @@ def open_guarded(folder: Path) -> Iterator[Guarded]:
         kafka = stack.enter_context(local_kafka("256m", guards, {"SCRAM": scram, "MUTUAL": mutual}, log4j))
         redis_server = stack.enter_context(local_redis(*tls))
         admin = admin_api.AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        yield Guarded(kafka, redis_server, certificate, folder, scram, mutual, redis_port, admin)
+        log = stack.enter_context(logged_commands(redis_server))
+        yield Guarded(kafka, redis_server, certificate, folder, scram, mutual, redis_port, log, admin)
 
 
 def scram_tables(guarded: Guarded, user: str, password_file: str, *, redis: bool) -> dict[str, Any]:
@@ -234,7 +237,7 @@ def scram_tables(guarded: Guarded, user: str, password_file: str, *, redis: bool
     }
     if redis:
         made["redis"] = {
-            "url": f"rediss://127.0.0.1:{guarded.redis_port}/0",
+            "url": f"rediss://127.0.0.1:{guarded.redis_port}/0?client_name={user}",  # for the log of commands
             "username": user,
             "password_file": password_file,
             "ssl_ca_certs": str(guarded.certificate.ca_file),

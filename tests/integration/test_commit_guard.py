@@ -153,6 +153,28 @@ def test_a_commit_writes_nothing_once_our_own_commits_are_lost(redis_server: Red
         asyncio.run(attempt(redis_server, went_back))
 
 
+def test_a_release_that_is_drawn_again_keeps_its_first_bytes_and_costs_once(redis_server: RedisServer) -> None:
+    async def twice() -> None:
+        async with opened(redis_server) as ledger:
+            store = LedgerStore(ledger.redis, ledger.name, policy_of(name=ledger.name))
+            before = (await store.summary(DATE)).epsilon_user_day
+            first, again = [
+                (await store.commit([drawn_as(ledger, mean)], ledger.guard))[0] for mean in (b"20.1", b"31.7")
+            ]
+            assert (first.new, again.new) == (True, False)
+            assert first.record == again.record
+            assert b"20.1" in first.record
+            assert (await store.summary(DATE)).epsilon_user_day == before + 10**9
+
+    asyncio.run(twice())
+
+
+def drawn_as(ledger: Ledger, mean: bytes) -> Proposal:
+    """A release of one HAT with this mean."""
+    parts = (b'{"mean":' + mean + b',"seq":', b"}"), (b"{", b"}")
+    return Proposal(f"{ledger.name}/{DATE}T10:00/c", DATE, "c/10:00", 10**9, *parts, release_partition=0)
+
+
 @pytest.mark.parametrize(("event", "why", "comparison"), CASES)
 def test_a_commit_without_one_of_its_comparisons_writes_all_the_same(
     event: Callable[[Ledger], Awaitable[None]],

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ from aiokafka.errors import KafkaError
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import Message, ProducerGone, TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.monitoring.failures import back_off_s
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.services import KafkaServer, RedisServer
+
+WAIT_S = 30
 
 
 @pytest.fixture
@@ -45,3 +49,48 @@ def test_a_publisher_that_was_fenced_fails_once_publishes_nothing_and_leaves_no_
     asyncio.run(fence())
     assert [record for record in caplog.records if record.name == "asyncio"] == []
     assert pipeline.published(committed=False) == {}
+
+
+async def start(sends: TransactionalProducers) -> None:
+    """Until it succeeds, as the release loop does: the abort of an older producer may be in its way."""
+    while True:
+        with suppress(KafkaError):
+            return await sends.start_missing(frozenset([0]))
+        await asyncio.sleep(back_off_s(0))
+
+
+def test_a_send_that_is_cancelled_while_kafka_does_not_answer_ends_and_is_not_published(
+    pipeline: Pipeline, kafka: KafkaServer
+) -> None:
+    """Else a worker could not stop before Kafka answers again."""
+
+    async def cancel() -> None:
+        sends = TransactionalProducers(pipeline.name, "p", aiokafka_options(pipeline.settings))
+        topic, sent = pipeline.settings.topics.means, asyncio.Event()
+        try:
+            await sends.start_missing(frozenset([0]))
+            sender = sends._producers[0]._sender
+            produce = sender._send_produce_req
+
+            async def pause(*arguments: object) -> None:
+                if not sent.is_set():
+                    kafka.pause()
+                    sent.set()
+                await produce(*arguments)
+
+            sender._send_produce_req = pause
+            sending = asyncio.create_task(sends.publish(0, [Message(topic, 0, b"cancelled", b"value")]))
+            await asyncio.wait_for(sent.wait(), WAIT_S)
+            sending.cancel()
+            ended, _ = await asyncio.wait([sending], timeout=WAIT_S)
+            kafka.resume()
+            assert ended == {sending}
+            assert sending.cancelled()
+            await asyncio.wait_for(start(sends), WAIT_S)  # which ends what is still open
+            await sends.publish(0, [Message(topic, 0, b"next", b"value")])
+        finally:
+            kafka.resume()
+            await sends.stop()
+
+    asyncio.run(cancel())
+    assert pipeline.published().keys() == {"next"}

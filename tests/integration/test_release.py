@@ -5,8 +5,9 @@ The steps are those of agents/release/path.py.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -228,9 +229,9 @@ def test_record_and_charge_are_in_redis_before_a_byte_is_on_the_topic(pipeline: 
     async def release() -> None:
         async with open_stores(pipeline) as stores:
 
-            async def look(_: int, waiting: Sequence[tuple[DueRelease, Committed]]) -> None:
+            async def look(pending: Mapping[int, Sequence[tuple[DueRelease, Committed]]]) -> None:
                 on_topic = await asyncio.to_thread(pipeline.published, committed=False)
-                for due, committed in waiting:
+                for due, committed in chain.from_iterable(pending.values()):
                     record = await stores.ledger.find(DATE, [due.release_id])
                     assert record[0] is not None
                     assert record[0].record == committed.record
