@@ -43,7 +43,7 @@ def fold_of(policy: Policy, partition: int = 0, partitions: int = 1, partitioner
 
 def apply(fold: Fold, records: Sequence[tuple[int, bytes | None]], now: int = NOW) -> list[int]:
     """(arrival, value) in order; the indexes of the undecodable ones."""
-    return fold.apply(now, [arrival for arrival, _ in records], [value for _, value in records])
+    return [*fold.apply(now, [arrival for arrival, _ in records], [value for _, value in records])]
 
 
 def occurring(fold: Fold) -> dict[str, int]:

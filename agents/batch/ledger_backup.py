@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from hatcast.agents import sqlite
+from hatcast.agents.batch.ledger_checks import check_contents
 from hatcast.agents.batch.ledger_database import check_readable, damaged_error, unusable_error
 from hatcast.stream.errors import HatcastError
 
@@ -47,6 +48,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         # Not read-only: after a crash SQLite has to roll back what was not committed.
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, timeout=0.0)) as database:
             check_readable(database, path)
+            check_contents(database)
             yield database
     except sqlite3.OperationalError as error:
         raise unusable_error(path, error) from None

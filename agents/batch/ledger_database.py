@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS running_sums (policy TEXT, horizon TEXT, cell TEXT, s
 CREATE TABLE IF NOT EXISTS closed_horizons (policy TEXT, horizon TEXT, status TEXT NOT NULL,
                                             PRIMARY KEY (policy, horizon)) WITHOUT ROWID;
 """
-_SCHEMA: Final = """
+SCHEMA: Final = """
 CREATE TABLE policies (name TEXT PRIMARY KEY, policy_id TEXT NOT NULL, canonical BLOB NOT NULL);
 CREATE TABLE successors (name TEXT PRIMARY KEY, from_date TEXT NOT NULL, successor TEXT NOT NULL);
 CREATE TABLE releases (release_id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
@@ -45,7 +45,8 @@ CREATE TABLE reservations (date TEXT, policy TEXT, query TEXT, places INTEGER NO
 CREATE TABLE total (spent INTEGER NOT NULL, total_limit INTEGER);
 INSERT INTO total VALUES (0, NULL);
 """
-
+ADDED: Final = _USERS + _TRACKER + _RUNNING
+"""Tables that an older file lacks until `create_or_check` adds them."""
 
 PRAGMAS: Final = ("synchronous = EXTRA",)  # FULL, and a deleted journal does not return after a power cut
 
@@ -60,7 +61,7 @@ def create_or_check(database: sqlite3.Connection, path: Path) -> None:
         if application != _APPLICATION_ID:
             raise HatcastError(f"{path}: is not a ledger of hatcast; name another file as the ledger")
         if version is None:
-            sqlite.execute_all(database, _SCHEMA + _USERS)
+            sqlite.execute_all(database, SCHEMA + _USERS)
         elif version == _WITHOUT_USERS:
             sqlite.execute_all(database, _USERS)
             database.execute("INSERT INTO unknown_users SELECT DISTINCT date, policy FROM spent WHERE commits > 0")
@@ -108,6 +109,8 @@ def damaged_error(path: Path) -> HatcastError:
 
 def unusable_error(path: Path, error: sqlite3.OperationalError) -> HatcastError:
     """Return the error for a file that SQLite cannot use."""
+    if sqlite.is_damaged(error):  # such as "no such column", where the schema is damaged
+        return damaged_error(path)
     if sqlite.is_locked(error):
         return HatcastError(f"{path}: is in use by another `hatcast batch`; wait until it has ended")
     return HatcastError(f"{path}: cannot be used as a ledger ({error}); name a file in a folder that you may write to")

@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
+from hatcast.agents.batch.ledger_checks import check_contents
 from hatcast.agents.batch.ledger_database import check_readable, damaged_error, unusable_error
 from hatcast.stream.accounting.ledger import DayLedger, DaySummary, PolicyDay, Reserved, Total
 from hatcast.stream.errors import HatcastError
@@ -109,6 +110,7 @@ def _open_readable(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=0.0)) as database:
             check_readable(database, path)
+            check_contents(database)
             yield database
     except sqlite3.OperationalError as error:
         raise unusable_error(path, error) from None

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from hatcast.agents.batch.horizons import Horizons
+from hatcast.agents.batch.ledger_checks import check_contents
 from hatcast.agents.batch.ledger_database import PRAGMAS, create_or_check, damaged_error, transaction, unusable_error
 from hatcast.agents.batch.ledger_days import LedgerDays
 from hatcast.agents.batch.ledger_policies import claim_policy
@@ -230,6 +231,7 @@ def open_ledger(path: Path, policy: Policy, user_key: bytes | None = None) -> It
     try:
         with open_locked(path, *PRAGMAS) as database:
             create_or_check(database, path)
+            check_contents(database)
             with transaction(database, path):
                 claim_policy(database, path, policy)
                 pseudonyms = claim_user_key(database, path, user_key)

@@ -15,7 +15,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
-from hatcast.agents.worker.folds import fold_maker, report_fold_maker
+from hatcast.agents.worker.folds import fold_maker, report_check, report_fold_maker
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
@@ -158,6 +158,7 @@ def open_released(run: Run, path: Path, days: "Days | None" = None) -> Iterator[
 
 def _fold(run: Run, retention: Retention, ledger: "LedgerFile | None") -> FoldResult:
     settings, started_ms = run.settings, now_ms()
+    is_genuine = None if run.reports is None else report_check(settings)
     own_key = settings.user_key or secrets.token_bytes(KEY_BYTES)
     pseudonyms = Pseudonyms(own_key) if ledger is None else ledger.users.pseudonyms
     calendar = Calendar(settings.policy)
@@ -182,5 +183,5 @@ def _fold(run: Run, retention: Retention, ledger: "LedgerFile | None") -> FoldRe
             raise HatcastError(
                 f"{run.reports} is a dump of telemetry: reports are the output of `hatcast dump reports`"
             )
-        make_reports = report_fold_maker(settings.policy, calendar, devices, dump.head.partitions)
+        make_reports = report_fold_maker(settings.policy, calendar, devices, dump.head.partitions, is_genuine)
         return folded.merged_with(fold_dump(dump, job(devices, start(len(recording))), make_reports))

@@ -11,9 +11,10 @@ from hatcast.agents.batch.retention import in_unit
 from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.redis.connection import connect_redis_async
+from hatcast.agents.redis.identity import started_partitions
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.stream.errors import HatcastError
+from hatcast.stream.fold.checkpoint import Stored
 
 Totals = tuple[int, int, int, int]
 
@@ -40,15 +41,13 @@ async def read_contributions(settings: Settings) -> tuple[dict[str, int], dict[s
     redis = await connect_redis_async(settings)
     name = settings.policy.name
     try:
-        count = await redis.hget(DomainKeys(settings.topics.telemetry).policy(name), "partitions")
-        if count is None:
-            raise HatcastError(
-                f"no worker has started policy {name!r} on this Redis yet: start one, or check redis.url"
-            )
-        store = PartitionStore(redis, name, int(count))
+        store = PartitionStore(
+            redis, name, await started_partitions(redis, DomainKeys(settings.topics.telemetry), name)
+        )
         hats: dict[str, Totals] = {}
-        for partition in range(int(count)):
-            for (slot, cell), hat in (await store.read(partition)).open_hats().items():
+        for partition in range(store.partitions):
+            _, found = await store.read_until(partition, await store.read(partition), Stored.open_hats)
+            for (slot, cell), hat in found.items():
                 key = f"{h3.int_to_str(cell)}/{slot}"
                 users, readings, total, maximum = hats.get(key, (0, 0, 0, 0))
                 for user in hat.users.values():

@@ -20,7 +20,7 @@ from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.identity import partition_count_error
+from hatcast.agents.redis.identity import partition_count_error, started_partitions
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
@@ -79,12 +79,8 @@ async def read_status(settings: Settings) -> dict[str, Any]:
     policy = settings.policy
     redis = await connect_redis_async(settings)
     try:
-        partitions = await redis.hget(DomainKeys(settings.topics.telemetry).policy(policy.name), "partitions")
-        if partitions is None:
-            raise HatcastError(
-                f"no worker has started policy {policy.name!r} on this Redis yet: start one, or check redis.url"
-            )
-        store = HatStore.of(redis, policy, int(partitions))
+        partitions = await started_partitions(redis, DomainKeys(settings.topics.telemetry), policy.name)
+        store = HatStore.of(redis, policy, partitions)
         ledger = LedgerStore(redis, settings.topics.telemetry, policy)
         watermarks = await store.watermarks()
         topics = {"": await _read_topic(store.telemetry)}
@@ -96,7 +92,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         unpublished = {date: n for date in await ledger.unsealed_dates() if (n := await ledger.count_unpublished(date))}
         progress = await ledger.progress.read()
         next_policy = await ledger.next_policy()
-        retained = RetainedStore(redis, policy.name, int(partitions))
+        retained = RetainedStore(redis, policy.name, partitions)
         tracker = {} if policy.tracker is None else {"tracker": await read_tracker(store, ledger, policy)}
         horizons = {} if policy.continual is None else {"horizons": await read_horizons(ledger, policy.continual)}
         queries = {}

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import msgspec
 import structlog
 
 from hatcast.agents.recovery.outputs import Record
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.adoption import Answered, Published, Span
+from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.records import BUDGET, BudgetRecord
 from hatcast.stream.release.spending import Fineness
 
@@ -70,6 +70,6 @@ def decode_contents(
                 contents.add_budget(record.offset, BUDGET.decode(record.value))
             else:
                 contents.add_release(record.offset, published_of(record.value, policy_id, fineness))
-        except (msgspec.DecodeError, ValueError):
+        except UNREADABLE:
             log.warning("unreadable record on an output topic", topic=topic)
     return contents

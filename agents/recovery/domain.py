@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
-import msgspec
-
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.registry import Facts
+from hatcast.agents.kafka.registry import Facts, decode_record
 from hatcast.agents.redis.adoption import OutputPartition, Position
 from hatcast.agents.redis.policy_transition import NextPolicy
 from hatcast.agents.redis.sealed_days import DAY_KEY, SEALED_KEY, Sealed, SealedDay
@@ -57,7 +55,11 @@ class Domain:
     @classmethod
     def of(cls, facts: Facts, settings: Settings, partitions: int) -> "Domain":
         """Return the domain from the registry, with this worker's policy, which may not be registered yet."""
-        sealed = {name: msgspec.json.decode(value, type=Sealed) for name, value in facts.of_kind(SEALED_KEY).items()}
+        registry = settings.topics.registry
+        sealed = {
+            name: decode_record(registry, f"{SEALED_KEY}{name}", value, Sealed)
+            for name, value in facts.of_kind(SEALED_KEY).items()
+        }
         ended = frozenset(
             record.replaces
             for record in facts.policies.values()
@@ -72,7 +74,10 @@ class Domain:
             | {name: record.partitions for name, record in facts.policies.items()},
             ended=ended,
             sealed=sealed,
-            days=tuple(msgspec.json.decode(value, type=SealedDay) for value in facts.of_kind(DAY_KEY).values()),
+            days=tuple(
+                decode_record(registry, f"{DAY_KEY}{name}", value, SealedDay)
+                for name, value in facts.of_kind(DAY_KEY).items()
+            ),
             next_policies={
                 record.replaces: NextPolicy(record.first_date, record.policy)
                 for record in facts.policies.values()

@@ -125,12 +125,15 @@ class LedgerRecovery:
             return await self._take_over(wanted)
         return True
 
-    async def confirm(self) -> None:
+    async def confirm(self, sending: Iterable[int] = ()) -> None:
         """Check before a commit, before a send and after it that Redis has not gone back.
 
         A record that is sent must be in the ledger, together with all records that others have sent. Raises Behind if
         Redis went back, after a recovery has begun, or if another worker owns one of our release partitions;
         Unrecovered if the ledger is not recovered.
+
+        sending   release partitions of the records to send. Raises Behind if one was not taken over, or has to be
+                  taken over again after a failed commit: then its sequence shows nothing
         """
         guard = self.guard
         if not guard.token:
@@ -140,6 +143,8 @@ class LedgerRecovery:
             await self._recover(state)
             raise Behind
         if state.token != guard.token or any(state.sequences.get(r, 0) != n for r, n in guard.written.items()):
+            raise Behind
+        if not guard.written.keys() >= set(sending):
             raise Behind
         guard.seen = state.commits
 

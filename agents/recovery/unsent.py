@@ -1,12 +1,12 @@
 """Discard records that were committed and never sent, so that the ledger equals the output topics. [decisions/0029]"""
 
-import msgspec
 import structlog
 
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.attempts import Attempt
 from hatcast.agents.redis.unsent import UnsentStore
+from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.spending import Fineness, fineness_of
 
@@ -33,7 +33,7 @@ class Unsent:
             for record in (await self._store.records(name, date)).values():
                 try:
                     unsent = published_of(record, self._policy_id, self._fineness)
-                except (msgspec.DecodeError, ValueError):  # of another version of hatcast
+                except UNREADABLE:  # of another version of hatcast
                     log.warning("unreadable record in the ledger: it keeps its charge", policy=name, date=date)
                     continue
                 await self._store.discard(attempt, unsent)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import redis
 import redis.asyncio
+from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import (
@@ -34,6 +35,7 @@ from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.causes import ClearError, cause_of, connection_text, is_full
 from hatcast.agents.redis.clients import AnyRedis, AsyncCluster, Cluster, SyncRedis, is_cluster
+from hatcast.agents.redis.packing import packed_by_hiredis
 from hatcast.stream.errors import HatcastError, SettingError
 
 Result = TypeVar("Result")
@@ -47,6 +49,7 @@ BACKOFF_MAX_S: Final = 2.0
 
 _TRANSIENT: Final = (BusyLoadingError, ClusterError)  # it loads its data, or its cluster lacks a node
 _DENIED_COMMAND: Final = re.compile(r"'([a-z|]{1,40})' command")
+_DATABASE: Final = re.compile(r"[0-9]{1,9}")
 _TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")  # keys of [redis], named as redis-py does
 _PING_OPTIONS: Final[dict[str, Any]] = {"socket_timeout": CONNECT_TIMEOUT_S}  # the first INFO is answered at once
 
@@ -75,7 +78,10 @@ async def connect_redis_async(settings: Settings, patience_s: float = CONNECT_SE
         async def connect() -> AnyRedis:
             if is_cluster(await first.info("cluster")):
                 return await AsyncCluster.from_url(url, retry=AsyncRetry(_backoff(), 1), **options).initialize()
-            return redis.asyncio.Redis.from_url(url, retry=AsyncRetry(_backoff(), 1), **options)
+            client = redis.asyncio.Redis.from_url(url, retry=AsyncRetry(_backoff(), 1), **options)
+            pool = client.connection_pool
+            pool.connection_class = packed_by_hiredis(pool.connection_class)
+            return client
 
         return await with_retries(settings, connect, patience_s)
 
@@ -145,6 +151,12 @@ def redis_options(settings: Settings) -> dict[str, Any]:
     return options
 
 
+def database_of(settings: Settings) -> int:
+    """Return the number of the database that `redis.url` names. Raises SettingError as `redis_options`."""
+    _check_url(settings.redis.url)
+    return parse_url(settings.redis.url).get("db", 0)
+
+
 def redis_name(settings: Settings) -> str:
     """Return the name of the Redis for messages, without user and password."""
     url = urlsplit(settings.redis.url)
@@ -168,7 +180,7 @@ def _check_url(text: str) -> None:
         raise SettingError("redis.url", "has no valid port", fix) from None
     if url.scheme not in ("redis", "rediss", "unix"):
         raise SettingError("redis.url", "is not a Redis URL", fix)
-    if port == 0 or (url.scheme != "unix" and url.path.strip("/") and not url.path.strip("/").isdigit()):
+    if port == 0 or (url.scheme != "unix" and url.path.strip("/") and not _DATABASE.fullmatch(url.path.strip("/"))):
         raise SettingError("redis.url", "has no valid port or database number", fix)
 
 

@@ -3,6 +3,7 @@
 -- ARGV     prefix, users in a chunk, bytes of a pseudonym ('' to retain nothing), then for each HAT: slot, cell, the
 --          least watermark (ms UTC) that closes it
 -- A partition whose watermark went back (its Redis was restored) deletes nothing: it folds these records again.
+-- A HAT of which a chunk is missing is damaged; a damaged number of users must not occupy Redis.
 local prefix, watermark = ARGV[1], parse_integer(get(KEYS[1], 'clock') or '-1', KEYS[1])
 local pseudonym, deleted = tonumber(ARGV[3]), {}
 
@@ -23,16 +24,20 @@ for i = 4, #ARGV, 3 do
   if watermark >= tonumber(ARGV[i + 2]) then
     local hats, retained = prefix .. 'hats:' .. slot, {}
     local users = get_number(hats, cell)
+    if users < 1 and get(hats, cell) then reject('damaged', hats) end  -- its chunks would stay, and not be retained
     for chunk = 0, math.ceil(users / tonumber(ARGV[2])) - 1 do
       local key = prefix .. 'c:' .. slot .. '/' .. cell .. '/' .. chunk
-      if pseudonym then
-        local bytes = get_string(key)
-        if bytes then retained[#retained + 1] = strip(bytes, key) end
+      local bytes = pseudonym and get_string(key)
+      if not bytes and (pseudonym or redis.call('EXISTS', key) == 0) then
+        reject('damaged', hats)
+        break
       end
+      if pseudonym then retained[#retained + 1] = strip(bytes, key) end
       remove(key)
     end
     if #retained > 0 then
-      set(prefix .. 'k:' .. slot, cell, table.concat(retained))
+      local key, value = prefix .. 'k:' .. slot, table.concat(retained)
+      set(key, cell, value .. string.sub(redis.sha1hex(key .. '/' .. cell .. value), 1, 8))
       set(prefix .. 'kept', slot, get(prefix .. 'slots', slot) or reject('damaged', prefix .. 'slots'))
     end
     if get(hats, cell) then

@@ -3,7 +3,7 @@
     [decisions/0032, decisions/0049]
 
 It saves reading, nothing else: whoever reads `hats.means` from its beginning has the same model. So a snapshot that is
-lost, or older because Redis went back, is never wrong.
+lost, damaged, or older because Redis went back, is never wrong.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,10 @@ from typing import Any
 import msgspec
 
 from hatcast.agents.redis.clients import AnyRedis
+from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.stored_values import with_checksum, without_checksum
+from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.tracker.smoother_state import VERSION, SmootherState
 
 
@@ -52,12 +55,12 @@ class SnapshotStore:
 
     async def read(self, policy_id: str) -> StoredSnapshot | None:
         """Return the snapshot; None without one of this policy and this version."""
-        stored = await self._redis.get(self._key)
-        if not isinstance(stored, bytes):
+        stored = _whole(self._key, await self._redis.get(self._key))
+        if stored is None:
             return None
         try:
             snapshot = _DECODER.decode(stored)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return None
         same = snapshot.state.version == VERSION and snapshot.state.policy_id == policy_id
         return snapshot if same else None
@@ -68,7 +71,8 @@ class SnapshotStore:
         if not dates:
             return {}
         found: Any = await self._redis.hmget(self._dates_key, dates)
-        return {date: state for date, state in zip(dates, found, strict=True) if isinstance(state, bytes)}
+        states = {date: _whole(self._of_date(date), state) for date, state in zip(dates, found, strict=True)}
+        return {date: state for date, state in states.items() if state is not None}
 
     async def write(self, snapshot: StoredSnapshot, dates: Mapping[str, bytes]) -> None:
         """Replace the snapshot.
@@ -77,9 +81,20 @@ class SnapshotStore:
         """
         # In this order each step leaves a snapshot whose dates are there.
         for date, state in dates.items():
-            await self._redis.hset(self._dates_key, date, state)
-        await self._redis.set(self._key, msgspec.msgpack.encode(snapshot))
+            await self._redis.hset(self._dates_key, date, with_checksum(self._of_date(date), state))
+        await self._redis.set(self._key, with_checksum(self._key, msgspec.msgpack.encode(snapshot)))
         names: Any = await self._redis.hkeys(self._dates_key)  # bytes, but the types allow text
         kept = set() if snapshot.running is None else set(snapshot.running.dates)
         if left := [name for name in names if name.decode() not in kept]:
             await self._redis.hdel(self._dates_key, *left)
+
+    def _of_date(self, date: str) -> str:
+        return f"{self._dates_key}/{date}"
+
+
+def _whole(key: str, stored: object) -> bytes | None:
+    """Return a value without its checksum; None for one that is not there, or damaged."""
+    try:
+        return without_checksum(key, stored)
+    except Damaged:
+        return None

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hatcast.agents.redis.clients import AnyRedis
+from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Argument, Script
+from hatcast.agents.redis.stored_values import number_of, parsing, with_checksum, without_checksum
+from hatcast.stream.release.hats import Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +33,27 @@ class StateChange:
     after: bytes | None
     closes: str | None = None
 
-    @property
-    def arguments(self) -> list[Argument]:
-        """The last arguments of commit.lua."""
-        digest = "" if self.before is None else hashlib.sha1(self.before, usedforsecurity=False).hexdigest()
-        return [self.horizon, self.cell, digest, self.after or b"", self.closes or ""]
+    def arguments(self, keys: DomainKeys, name: str) -> list[Argument]:
+        """Return the last arguments of commit.lua, for a policy of this name."""
+        place, digest = f"{keys.states(name, self.horizon)}/{self.cell}", ""
+        if self.before is not None:
+            digest = hashlib.sha1(with_checksum(place, self.before), usedforsecurity=False).hexdigest()
+        after = b"" if self.after is None else with_checksum(place, self.after)
+        return [self.horizon, self.cell, digest, after, self.closes or ""]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredStates:
     """States of cells in a horizon.
 
-    closed   status with which the horizon has ended; None: it goes on
-    states   of each requested cell, in order; None: the cell has had no slot in the horizon
+    closed    status with which the horizon has ended; None: it goes on
+    states    of each requested cell, in order; None: the cell has had no slot in the horizon, or its state is damaged
+    damaged   whether one of these states is damaged: then nothing more of the horizon may be drawn
     """
 
-    closed: str | None
+    closed: Status | None
     states: Sequence[bytes | None]
+    damaged: bool = False
 
 
 class HorizonStore:
@@ -60,9 +67,18 @@ class HorizonStore:
 
     async def read(self, horizon: str, cells: Sequence[str]) -> StoredStates:
         """Return the states of cells in a horizon."""
-        keys = [self._keys.states(self._name, horizon), self._keys.horizons(self._name)]
-        closed, *states = await self._read(keys=keys, args=[horizon, *cells])
-        return StoredStates(closed.decode() or None, [state or None for state in states])
+        key, index = self._keys.states(self._name, horizon), self._keys.horizons(self._name)
+        closed, *stored = await self._read(keys=[key, index], args=[horizon, *cells])
+        with parsing(index):
+            status = Status(closed.decode()) if closed else None
+        try:
+            states = [
+                None if state is None else without_checksum(f"{key}/{cell}", state)
+                for cell, state in zip(cells, stored, strict=True)
+            ]
+        except Damaged:
+            return StoredStates(status, [None] * len(cells), damaged=True)
+        return StoredStates(status, states)
 
     async def settle(self, horizon: str, cells: Sequence[str]) -> None:
         """Drop the states before the last releases of these cells, which are published now."""
@@ -72,13 +88,15 @@ class HorizonStore:
     async def known(self) -> list[str]:
         """Return the horizons with a stored state, oldest first."""
         fields: Any = await self._redis.hkeys(self._keys.horizons(self._name))  # bytes, but the types allow text
-        names = (field.decode().partition(":") for field in fields)
+        with parsing(self._keys.horizons(self._name)):
+            names = [field.decode().partition(":") for field in fields]
         return sorted({horizon for kind, _, horizon in names if kind in ("cells", "closed")})
 
     async def cells(self, horizon: str) -> int:
         """Return the number of cells with a running sum in a horizon."""
-        stored: Any = await self._redis.hget(self._keys.horizons(self._name), f"cells:{horizon}")
-        return int(stored or 0)
+        key = self._keys.horizons(self._name)
+        stored: Any = await self._redis.hget(key, f"cells:{horizon}")  # bytes, but the types allow text
+        return 0 if stored is None else number_of(key, stored)
 
     async def drop(self, horizon: str) -> None:
         """Delete the states of a horizon of which every day is sealed, or belongs to the next policy."""

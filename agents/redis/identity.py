@@ -2,15 +2,19 @@
 
 import secrets
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from hatcast.agents.redis.clients import AnyRedis
+from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Script
+from hatcast.agents.redis.stored_values import number_of, parsing
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+
+_PARTITIONS_MAX: Final = 1 << 20  # more than a cluster of Kafka can have
 
 
 async def claim_policy(redis: AnyRedis, keys: DomainKeys, policy: Policy, partitions: int) -> None:
@@ -20,8 +24,9 @@ async def claim_policy(redis: AnyRedis, keys: DomainKeys, policy: Policy, partit
     """
     given = _claims(keys, policy, partitions)
     stored = {key: await _claim(redis, key, fields) for key, fields in given.items()}
-    for _, error in _errors(keys, policy, partitions, stored):
-        raise error
+    with parsing(keys.policy(policy.name)):
+        for _, error in _errors(keys, policy, partitions, stored):
+            raise error
 
 
 async def policy_errors(
@@ -33,8 +38,9 @@ async def policy_errors(
     zone, or some keys of the policy differ) or `stored partitions`.
     """
     stored: dict[str, Any] = {key: await redis.hgetall(key) for key in _claims(keys, policy, partitions)}
-    found = {key: {field.decode(): value for field, value in fields.items()} for key, fields in stored.items()}
-    return [*_errors(keys, policy, partitions, found)]
+    with parsing(keys.policy(policy.name)):
+        found = {key: {field.decode(): value for field, value in fields.items()} for key, fields in stored.items()}
+        return [*_errors(keys, policy, partitions, found)]
 
 
 def _claims(keys: DomainKeys, policy: Policy, partitions: int) -> dict[str, Mapping[str, str | bytes]]:
@@ -87,6 +93,18 @@ def _errors(
         yield "stored partitions", partition_count_error(policy.name, int(stored["partitions"]), partitions)
 
 
+async def started_partitions(redis: AnyRedis, keys: DomainKeys, name: str) -> int:
+    """Return the number of partitions with which a policy was started. Raises HatcastError if it was not."""
+    key = keys.policy(name)
+    stored: Any = await redis.hget(key, "partitions")  # bytes, but the types allow text
+    if stored is None:
+        raise HatcastError(f"no worker has started policy {name!r} on this Redis yet: start one, or check redis.url")
+    count = number_of(key, stored)
+    if not 0 < count <= _PARTITIONS_MAX:
+        raise Damaged(key)
+    return count
+
+
 def partition_count_error(name: str, started: int, now: int | None) -> HatcastError:
     """Return the error for a changed partition count: the policy's users would be counted in two partitions."""
     return HatcastError(
@@ -97,7 +115,8 @@ def partition_count_error(name: str, started: int, now: int | None) -> HatcastEr
 
 async def _claim(redis: AnyRedis, key: str, given: Mapping[str, str | bytes]) -> dict[str, bytes]:
     flat = await Script(redis, "claim")(keys=[key], args=[part for pair in given.items() for part in pair])
-    return {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
+    with parsing(key):
+        return {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
 
 
 async def claim_user_key(redis: AnyRedis, keys: DomainKeys, given: bytes | None) -> Pseudonyms:
@@ -110,27 +129,34 @@ async def claim_user_key(redis: AnyRedis, keys: DomainKeys, given: bytes | None)
     fields: dict[str, str | bytes] = {"fingerprint": pseudonyms.fingerprint}
     if given is None:
         fields["key"] = key
-    return _chosen_key(await _claim(redis, keys.user_key, fields), given)
+    return _chosen_key(keys.user_key, await _claim(redis, keys.user_key, fields), given)
 
 
 async def check_user_key(redis: AnyRedis, keys: DomainKeys, given: bytes | None) -> None:
     """Check that `claim_user_key` would succeed, without storing anything. Raises HatcastError as it does."""
     found: Any = await redis.hgetall(keys.user_key)
     if found:
-        _chosen_key({field.decode(): value for field, value in found.items()}, given)
+        _chosen_key(keys.user_key, {field.decode(errors="replace"): value for field, value in found.items()}, given)
 
 
-def _chosen_key(stored: Mapping[str, bytes], given: bytes | None) -> Pseudonyms:
-    """Return the pseudonyms under the given key, else under the stored one. Raises HatcastError if they differ."""
+def _chosen_key(name: str, stored: Mapping[str, bytes], given: bytes | None) -> Pseudonyms:
+    """Return the pseudonyms under the given key, else under the stored one.
+
+    Raises HatcastError if they differ, and Damaged if the stored one is damaged: each user would count as two.
+    """
     if given is None:
         if "key" not in stored:
             raise HatcastError(
                 "this telemetry topic was started with a user key of your own: give it again"
                 " (worker.user_key_file or HATCAST_USER_KEY)"
             )
-        return Pseudonyms(stored["key"])
+        with parsing(name):
+            pseudonyms = Pseudonyms(stored["key"])
+            if stored["fingerprint"].decode() != pseudonyms.fingerprint:
+                raise ValueError("the fingerprint is that of another key")
+            return pseudonyms
     pseudonyms = Pseudonyms(given)
-    if stored["fingerprint"].decode() != pseudonyms.fingerprint:
+    if stored.get("fingerprint") != pseudonyms.fingerprint.encode():
         raise HatcastError(
             "this telemetry topic was started with another user key (worker.user_key_file or HATCAST_USER_KEY):"
             " restore it, or start on an empty Redis under a new policy.name"

@@ -55,6 +55,10 @@ class PartitionKeys:
         """Hash: number -> block of readings that were accepted since the chunks were written, of open slots."""
         return self.prefix + "journal"
 
+    def journal_block(self, number: int) -> str:
+        """Return the name of a block of the journal, for its checksum."""
+        return f"{self.journal}/{number}"
+
     @property
     def retained(self) -> str:
         """Hash: `date/slot` -> end (ms UTC), of slots with retained contributions."""

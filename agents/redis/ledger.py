@@ -15,6 +15,7 @@ from hatcast.agents.redis.proposals import AnswerProposal, Committed, Proposal
 from hatcast.agents.redis.recovery import sequence_field
 from hatcast.agents.redis.scripts import Argument, Call, Script
 from hatcast.agents.redis.slot_progress import ProgressStore
+from hatcast.agents.redis.stored_values import date_of, parsing, record_of, records_of
 from hatcast.agents.redis.tracker_state import TrackerStore
 from hatcast.stream.accounting.ledger import DaySummary, Total, largest_charges, user_charges
 from hatcast.stream.policy.policy import Policy
@@ -59,9 +60,10 @@ class LedgerStore:
             pipe.hmget(self._keys.releases(date, self._name), list(release_ids))
             pipe.smismember(self._keys.published(date, self._name), list(release_ids))
             records, published = await pipe.execute()
+        key = self._keys.releases(date, self._name)
         return [
-            None if record is None else Committed(record, bool(mark), new=False)
-            for record, mark in zip(records, published, strict=True)
+            None if record is None else Committed(record_of(key, release_id, record), bool(mark), new=False)
+            for release_id, record, mark in zip(release_ids, records, published, strict=True)
         ]
 
     async def records(self, date: str) -> dict[str, bytes]:
@@ -195,7 +197,7 @@ class LedgerStore:
                 *self._sequence(proposal.release_partition, guard),
                 str(guard.seen),
                 *wanted,
-                *([] if change is None else change.arguments),
+                *([] if change is None else change.arguments(self._keys, name)),
             ],
         )
 
@@ -210,23 +212,28 @@ class LedgerStore:
 
     async def dates(self) -> list[str]:
         """Return the local dates with a ledger, oldest first."""
-        dates = await self._redis.smembers(self._keys.dates)
-        return sorted(date.decode() for date in dates if isinstance(date, bytes))
+        dates: Any = await self._redis.smembers(self._keys.dates)  # bytes, but the types allow text
+        return sorted(date_of(self._keys.dates, date) for date in dates)
 
     async def sealed_through(self) -> str:
         """Return the local date through which the policy's days are sealed; "" for none."""
         stored = await self._redis.hget(self._keys.sealed, self._name)
-        return stored.decode() if isinstance(stored, bytes) else ""
+        return date_of(self._keys.sealed, stored) if isinstance(stored, bytes) else ""
 
     async def unsealed_dates(self) -> list[str]:
         """Return the local dates of the policy whose records are in Redis, oldest first."""
-        dates = await self._redis.smembers(self._keys.unsealed(self._name))
-        return sorted(date.decode() for date in dates if isinstance(date, bytes))
+        dates: Any = await self._redis.smembers(self._keys.unsealed(self._name))  # bytes, but the types allow text
+        return sorted(date_of(self._keys.unsealed(self._name), date) for date in dates)
 
     async def summary(self, date: str) -> DaySummary:
         """Return a day's ledger, as published on `hats.budget`."""
         keys = self._keys
         found = await self._summary(keys=[keys.ledger(date), keys.total], args=[keys.levels(date)])
+        with parsing(keys.ledger(date)):
+            return self._summary_of(found)
+
+    def _summary_of(self, found: Sequence[Any]) -> DaySummary:
+        """Return the summary of a reply of summary.lua."""
         day, total = numbers_of(found[0]), numbers_of(found[1])
         queries = queries_of(found[0])
         levels, met = dict[str, Counter[int]](), Counter[int]()
@@ -253,7 +260,8 @@ class LedgerStore:
     async def next_policy(self) -> NextPolicy | None:
         """Return our policy's next policy, or None."""
         stored = await self._redis.hget(self._keys.next_policies, self._name)
-        return NextPolicy.of(stored) if isinstance(stored, bytes) else None
+        with parsing(self._keys.next_policies):
+            return NextPolicy.of(stored) if isinstance(stored, bytes) else None
 
     async def end_date(self) -> str:
         """Return the local date on which the next policy takes over; without one, a date greater than every other."""
@@ -263,7 +271,8 @@ class LedgerStore:
     async def total(self) -> Total:
         """Return the cost of all days for one user."""
         spent, limit = await self._redis.hmget(self._keys.total, ["spent", "limit"])
-        return Total(int(spent or 0), None if limit is None else int(limit))
+        with parsing(self._keys.total):
+            return Total(int(spent or 0), None if limit is None else int(limit))
 
     async def unpublished_records(self, date: str) -> dict[str, bytes]:
         """Return release_id -> record of a day's records that Kafka has not acknowledged."""
@@ -273,7 +282,7 @@ class LedgerStore:
         if not wanted:
             return {}
         records: Any = await self._redis.hmget(self._keys.releases(date, self._name), wanted)
-        return {name.decode(): record for name, record in zip(wanted, records, strict=True) if record is not None}
+        return records_of(self._keys.releases(date, self._name), wanted, records)
 
     async def count_unpublished(self, date: str) -> int:
         """Return how many records of a day Kafka has not acknowledged."""

@@ -1,22 +1,38 @@
 """Fold state of input partitions in Redis: load it, checkpoint changes, and read and delete final HATs."""
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TypeVar
 
-import msgspec
-
+from hatcast.agents.redis.chunks import load_chunks
 from hatcast.agents.redis.clients import AnyRedis
+from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.keys import PartitionKeys
+from hatcast.agents.redis.partition_values import (
+    chunks_of,
+    number_or_none,
+    outcome_of,
+    packed_changes,
+    packed_values,
+)
 from hatcast.agents.redis.scripts import Argument, Call, Script
+from hatcast.agents.redis.stored_values import (
+    cell_of,
+    date_of,
+    number_of,
+    numbers_of_hash,
+    slot_of,
+    users_of,
+    without_checksum,
+)
 from hatcast.agents.redis.user_keys import StoredKey, user_key_mismatch
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import Changes, Stored
 from hatcast.stream.fold.open_slots import CHUNK_USERS
 from hatcast.stream.readings.pseudonyms import PSEUDONYM_BYTES
 
-_LOAD_BATCH: Final = 2_000  # chunks of one round trip: about 5 MB
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +85,7 @@ class PartitionStore:
         if other_key:
             raise user_key_mismatch(self.name, partition, other_key.decode(), key[0])
         self._owners[partition] = owner
-        offset = int(found)
+        offset = number_of(keys.state, found)
         if offset < log_start:
             if not accept_gap:
                 raise deleted_error(self.topic, partition, offset, log_start)
@@ -91,40 +107,49 @@ class PartitionStore:
             pipe.hgetall(keys.days)
             pipe.hgetall(keys.journal)
             (watermark, complete_from, offset, gap), outcomes, slots, days, journal = await pipe.execute()
-            for slot in slots:
-                pipe.hgetall(keys.hats(slot.decode()))
+            names = [slot_of(keys.slots, slot) for slot in slots]
+            for slot in names:
+                pipe.hgetall(keys.hats(slot))
             hats = await pipe.execute() if slots else []
-        wanted = [
-            (
-                (slot.decode(), cell.decode()),
-                [keys.chunk(slot.decode(), cell.decode(), i) for i in range(_chunk_count(users))],
-            )
-            for slot, cells in zip(slots, hats, strict=True)
-            for cell, users in cells.items()
-        ]
-        of_days = [
-            (date.decode(), [keys.day_chunk(date.decode(), i) for i in range(_chunk_count(users))])
-            for date, users in days.items()
-        ]
-        found = await self._get([key for _, chunks in (*wanted, *of_days) for key in chunks])
+        users = {
+            (slot, cell_of(keys.hats(slot), cell)): users_of(keys.hats(slot), number)
+            for slot, cells in zip(names, hats, strict=True)
+            for cell, number in cells.items()
+        }
+        users_of_days = {date_of(keys.days, date): users_of(keys.days, number) for date, number in days.items()}
+        chunks = await load_chunks(self._redis, users, lambda hat, number: keys.chunk(*hat, number))
+        of_days = await load_chunks(self._redis, users_of_days, keys.day_chunk)
+        blocks = {number_of(keys.journal, number): block for number, block in journal.items()}
+        if sorted(blocks) != [*range(len(blocks))]:
+            raise Damaged(keys.journal)
         return Stored(
-            watermark=None if watermark is None else int(watermark),
-            complete_from=None if complete_from is None else int(complete_from),
+            watermark=number_or_none(keys.state, watermark),
+            complete_from=number_or_none(keys.state, complete_from),
             # A first start above offset 0: the records before it were deleted.
             missing=gap is not None or (watermark is None and offset not in (None, b"0")),
-            outcomes={outcome.decode(): int(records) for outcome, records in outcomes.items()},
-            hats={hat: [chunk for key in chunks if (chunk := found.get(key))] for hat, chunks in wanted},
-            days={date: [chunk for key in chunks if (chunk := found.get(key))] for date, chunks in of_days},
-            journal=[journal[number] for number in sorted(journal, key=int)],
+            outcomes=numbers_of_hash(keys.outcomes, outcome_of, outcomes),
+            hats=chunks,
+            days=of_days,
+            journal=[without_checksum(keys.journal_block(number), blocks[number]) for number in sorted(blocks)],
+            users=users,
+            users_of_days=users_of_days,
         )
 
-    async def _get(self, keys: Sequence[str]) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
-        for at in range(0, len(keys), _LOAD_BATCH):
-            batch = keys[at : at + _LOAD_BATCH]
-            values = await self._redis.mget(batch)
-            found.update((key, value) for key, value in zip(batch, values, strict=True) if isinstance(value, bytes))
-        return found
+    async def read_until(self, partition: int, stored: Stored, use: Callable[[Stored], T]) -> tuple[Stored, T]:
+        """Return a partition's state and what `use` makes of it. stored: as it was read; what is returned may be newer.
+
+        A read has several steps. Between them a worker may delete a released HAT, or Redis may lose everything; then
+        users of an index are missing, and `use` raises ValueError. So the state is read until it is twice the same.
+        Raises HatcastError if `use` refuses that too.
+        """
+        while True:
+            try:
+                return stored, use(stored)
+            except ValueError:
+                again = await self.read(partition)
+                if again == stored:
+                    raise unreadable_error(self.topic, partition) from None
+                stored = again
 
     async def checkpoint(self, partition: int, base: int, following: int, changes: Changes) -> bool:
         """Write the changes from folding the records `base` to `following` - 1; False if another state is stored.
@@ -135,17 +160,24 @@ class PartitionStore:
         owner = self._owners.get(partition, "")
         answer = await self._checkpoint(
             keys=[keys.state],
-            args=[keys.prefix, str(base), str(following), owner, _packed(changes), *_values(changes)],
+            args=[
+                keys.prefix,
+                str(base),
+                str(following),
+                owner,
+                packed_changes(changes),
+                *packed_values(changes, keys),
+            ],
         )
         return bool(answer == b"OK")
 
     async def watermarks(self) -> list[int | None]:
         """Return every partition's stored watermark (ms UTC)."""
-        return [None if watermark is None else int(watermark) for watermark in await self._read_field("clock")]
+        return await self._read_numbers("clock")
 
     async def offsets(self) -> list[int | None]:
         """Return every partition's stored offset, which is the next record to read."""
-        return [None if offset is None else int(offset) for offset in await self._read_field("offset")]
+        return await self._read_numbers("offset")
 
     async def outcomes(self) -> dict[str, int]:
         """Return the number of records by outcome, summed over all partitions."""
@@ -154,22 +186,22 @@ class PartitionStore:
                 pipe.hgetall(keys.outcomes)
             found = await pipe.execute()
         totals: dict[str, int] = {}
-        for outcomes in found:
-            for outcome, records in outcomes.items():
-                totals[outcome.decode()] = totals.get(outcome.decode(), 0) + int(records)
+        for keys, outcomes in zip(self._keys, found, strict=True):
+            for outcome, records in numbers_of_hash(keys.outcomes, outcome_of, outcomes).items():
+                totals[outcome] = totals.get(outcome, 0) + records
         return totals
 
     async def complete_from(self) -> int | None:
         """Return the time (ms UTC) before which some partition lacks records; None if none does."""
-        found = [int(instant) for instant in await self._read_field("complete_from") if instant is not None]
+        found = [instant for instant in await self._read_numbers("complete_from") if instant is not None]
         return max(found, default=None)
 
-    async def _read_field(self, field: str) -> list[bytes | None]:
+    async def _read_numbers(self, field: str) -> list[int | None]:
         async with self._redis.pipeline(transaction=False) as pipe:
             for keys in self._keys:
                 pipe.hget(keys.state, field)
             found: list[bytes | None] = await pipe.execute()
-        return found
+        return [number_or_none(keys.state, value) for keys, value in zip(self._keys, found, strict=True)]
 
     async def open_slots(self) -> dict[str, int]:
         """Return `date/slot` -> end (ms UTC) of every slot with contributions in any partition."""
@@ -177,7 +209,10 @@ class PartitionStore:
             for keys in self._keys:
                 pipe.hgetall(keys.slots)
             indexes = await pipe.execute()
-        return {slot.decode(): int(end) for index in indexes for slot, end in index.items()}
+        found: dict[str, int] = {}
+        for keys, index in zip(self._keys, indexes, strict=True):
+            found |= numbers_of_hash(keys.slots, slot_of, index)
+        return found
 
     async def cells(self, slot: str) -> dict[str, int]:
         """Return cell -> number of users, summed over all partitions, of the cells with contributions in a slot."""
@@ -186,26 +221,37 @@ class PartitionStore:
                 pipe.hgetall(keys.hats(slot))
             indexes = await pipe.execute()
         users: dict[str, int] = {}
-        for index in indexes:
-            for cell, count in index.items():
-                users[cell.decode()] = users.get(cell.decode(), 0) + int(count)
+        for keys, index in zip(self._keys, indexes, strict=True):
+            for cell, count in numbers_of_hash(keys.hats(slot), cell_of, index).items():
+                users[cell] = users.get(cell, 0) + count
         return users
 
     async def load(self, hats: Sequence[FinalHat]) -> list[list[bytes]] | None:
         """Return the chunks of each HAT from all partitions; None if a watermark is missing or too small.
 
         One script reads a partition's watermark and contributions, so a watermark that went back is detected.
+        Raises Damaged if a chunk is missing or damaged, or has other users than the index says.
         """
         answers = await self._load.run_each(self._calls(hats))
         if any(answer is None for answer in answers):
             return None
-        return [[chunk for answer in answers for chunk in answer[i] if chunk] for i in range(len(hats))]
+        return [
+            [
+                chunk
+                for keys, answer in zip(self._keys, answers, strict=True)
+                for chunk in chunks_of(keys, hat.slot, hat.cell, answer[i])
+            ]
+            for i, hat in enumerate(hats)
+        ]
 
     async def delete(self, hats: Sequence[FinalHat], *, keep: bool = False) -> None:
         """Delete the contributions of published HATs.
 
-        keep   retain, without pseudonyms, the parts that queries over days read: see retained.py
+        keep   retain, without pseudonyms, the parts that queries over days read: see retained.py. Raises Damaged as
+               `load` does, since what is retained gets a checksum of its own, and would pass for sound
         """
+        if keep:
+            await self.load(hats)
         await self._delete.run_each(self._calls(hats, PSEUDONYM_BYTES if keep else ""))
 
     async def sweep(self, date: str, users_from: str) -> None:
@@ -239,33 +285,9 @@ def beyond_end_error(topic: str, partition: int, offset: int, end: int) -> Hatca
     )
 
 
-def _chunk_count(users: bytes) -> int:
-    return -(-int(users) // CHUNK_USERS)
-
-
-def _packed(changes: Changes) -> bytes:
-    """Pack the changes for checkpoint.lua, every number as text: Lua would print a large one as 1.6e+12."""
-    return msgspec.msgpack.encode(
-        {
-            "clock": None if changes.watermark is None else str(changes.watermark),
-            "complete_from": None if changes.complete_from is None else str(changes.complete_from),
-            "outcomes": _texts(changes.outcomes),
-            "slots": _texts(changes.slots),
-            "hats": {slot: _texts(cells) for slot, cells in changes.hats.items()},
-            "days": _texts(changes.days),
-            "days_over": _texts(changes.days_over),
-            "ends_journal": changes.ends_journal,
-        }
+def unreadable_error(topic: str, partition: int) -> HatcastError:
+    """Return the error for a state that is damaged, or that another version of hatcast wrote."""
+    return HatcastError(
+        f"{topic} partition {partition}: its state in Redis cannot be read: start the version of hatcast that wrote it,"
+        " or restore all of Redis from a copy, or empty it; what is missing then is read again from Kafka"
     )
-
-
-def _values(changes: Changes) -> Iterator[str | bytes]:
-    yield from ("", b"") if changes.block is None else (str(changes.block[0]), changes.block[1])
-    for (slot, cell, chunk), packed in changes.chunks.items():
-        yield from (f"c:{slot}/{cell}/{chunk}", packed)
-    for (date, chunk), packed in changes.day_chunks.items():
-        yield from (f"d:{date}/{chunk}", packed)
-
-
-def _texts(numbers: Mapping[str, int]) -> dict[str, str]:
-    return {name: str(value) for name, value in numbers.items()}

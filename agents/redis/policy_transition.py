@@ -12,6 +12,7 @@ import msgspec
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Script
+from hatcast.agents.redis.stored_values import parsing
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class PolicyTransitionStore:
     async def next_policy(self, name: str) -> NextPolicy | None:
         """Return a policy's next policy, or None."""
         stored = await self._redis.hget(self._keys.next_policies, name)
-        return NextPolicy.of(stored) if isinstance(stored, bytes) else None
+        with parsing(self._keys.next_policies):
+            return NextPolicy.of(stored) if isinstance(stored, bytes) else None
 
     async def claim(self, replaced: str, next_policy: NextPolicy) -> NextPolicy | AlreadyBegun:
         """Store a policy's next policy unless one is stored, and return the stored one.
@@ -84,10 +86,12 @@ class PolicyTransitionStore:
         policy: Any = await self._redis.hmget(self._keys.policy(name), ["canonical", "partitions"])
         canonical, partitions = policy
         if canonical is not None:
-            return StoredPolicy(msgspec.json.decode(canonical).get("from"), int(partitions))
+            with parsing(self._keys.policy(name)):
+                return StoredPolicy(msgspec.json.decode(canonical).get("from"), int(partitions))
         released = await self._redis.hget(self._keys.last, name)
-        stored: Any = await self._redis.hvals(self._keys.next_policies)
-        from_dates = [each.from_date for each in map(NextPolicy.of, stored) if each.name == name]
+        stored: Any = await self._redis.hgetall(self._keys.next_policies)  # bytes, but the types allow for text
+        with parsing(self._keys.next_policies):
+            from_dates = [each.from_date for each in map(NextPolicy.of, stored.values()) if each.name == name]
         if released is None and not from_dates:
             return None
         return StoredPolicy(from_dates[0] if from_dates else None, 0)
@@ -95,7 +99,8 @@ class PolicyTransitionStore:
     async def last_date(self, name: str) -> str | None:
         """Return a policy's last local date with a record, or None."""
         stored = await self._redis.hget(self._keys.last, name)
-        return stored.decode() if isinstance(stored, bytes) else None
+        with parsing(self._keys.last):
+            return stored.decode() if isinstance(stored, bytes) else None
 
     async def domain_of(self, name: str) -> str | None:
         """Return the telemetry topic on which a policy of this name was started, or None."""

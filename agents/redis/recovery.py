@@ -30,6 +30,7 @@ from hatcast.agents.redis.scripts import Script
 from hatcast.agents.redis.sealed_days import Sealed
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.redis.slot_progress import ProgressStore
+from hatcast.agents.redis.stored_values import parsing
 from hatcast.agents.redis.unsent import UnsentStore
 from hatcast.stream.records import BudgetRecord
 from hatcast.stream.units import nano_ceil, nano_floor
@@ -68,8 +69,10 @@ class RecoveryStore:
             keys=[keys.recovery, keys.sequences, keys.sealed],
             args=[self._name, *(sequence_field(self._name, r) for r in wanted)],
         )
-        numbers = dict(zip(wanted, map(int, sequences), strict=True))
-        return RecoveryState(token.decode(), attempt.decode(), sealed.decode(), int(commits), int(generation), numbers)
+        with parsing(keys.recovery):
+            numbers = dict(zip(wanted, map(int, sequences), strict=True))
+            names = token.decode(), attempt.decode(), sealed.decode()
+            return RecoveryState(*names, int(commits), int(generation), numbers)
 
     async def begin(self, replaced: str = "", generation: int = 0) -> Attempt:
         """Begin a recovery, or join the one in progress. No commit succeeds until it is finished.
@@ -111,9 +114,10 @@ class RecoveryStore:
     async def _positions(self, key: str) -> dict[OutputPartition, Position]:
         stored: Any = await self._redis.hgetall(key)  # bytes, but the types allow for text
         found = {}
-        for field, value in stored.items():
-            topic, _, partition = field.decode().rpartition("/")
-            found[OutputPartition(topic, int(partition))] = Position.of(value.decode())
+        with parsing(key):
+            for field, value in stored.items():
+                topic, _, partition = field.decode().rpartition("/")
+                found[OutputPartition(topic, int(partition))] = Position.of(value.decode())
         return found
 
     async def adopt(

@@ -11,6 +11,8 @@ from typing import Final
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.agents.redis.scripts import Script
+from hatcast.agents.redis.stored_values import cell_of, number_of, parsing, slot_of, without_digest
+from hatcast.stream.fold.packing import check_stripped
 
 _DELETE_BATCH: Final = 5_000  # HATs of one script: a call takes about a million arguments, and Redis does nothing else
 
@@ -57,7 +59,7 @@ class RetainedStore:
             for keys in self._keys:
                 pipe.hkeys(keys.retained)
             found = await pipe.execute()
-        return {slot.decode() for slots in found for slot in slots}
+        return {slot_of(keys.retained, slot) for keys, slots in zip(self._keys, found, strict=True) for slot in slots}
 
     async def slot_counts(self) -> tuple[int, ...]:
         """Return each partition's number of slots with retained contributions; cheap for any number of slots."""
@@ -70,9 +72,10 @@ class RetainedStore:
         """Return cell -> number of users, summed over these slots, of the cells with retained contributions."""
         answers = await self._list.run_each([([keys.state], [keys.prefix, *slots]) for keys in self._keys])
         users: dict[str, int] = {}
-        for answer in answers:
-            for cell, of_cell in zip(answer[::2], answer[1::2], strict=True):
-                users[cell.decode()] = users.get(cell.decode(), 0) + int(of_cell)
+        for keys, answer in zip(self._keys, answers, strict=True):
+            for name, of_cell in zip(answer[::2], answer[1::2], strict=True):
+                cell = cell_of(keys.retained, name)
+                users[cell] = users.get(cell, 0) + int(of_cell)
         return users
 
     async def load(self, slots: Sequence[str], closes_ms: int, cells: Sequence[str]) -> Retained | None:
@@ -86,17 +89,17 @@ class RetainedStore:
         if any(answer is None for answer in answers):
             return None
         gaps = [
-            Gap(int(lost_from) if lost_from else None, int(complete_from))
-            for complete_from, lost_from, *_ in answers
+            Gap(number_of(keys.state, lost_from) if lost_from else None, number_of(keys.state, complete_from))
+            for keys, (complete_from, lost_from, *_) in zip(self._keys, answers, strict=True)
             if complete_from
         ]
         data = {slot for _, _, there, *_ in answers for slot, has in zip(slots, there, strict=True) if has}
         parts: dict[tuple[str, str], list[bytes]] = {}
-        for _, _, _, *by_cell in answers:
+        for keys, (_, _, _, *by_cell) in zip(self._keys, answers, strict=True):
             for cell, of_cell in zip(cells, by_cell, strict=True):
                 for slot, part in zip(slots, of_cell, strict=True):
-                    if part:
-                        parts.setdefault((cell, slot), []).append(part)
+                    if part is not None:
+                        parts.setdefault((cell, slot), []).append(_checked(keys.retained_hats(slot), cell, part))
         return Retained(tuple(gaps), frozenset(data), parts)
 
     async def delete(self, hats: Sequence[tuple[str, str]]) -> None:
@@ -104,3 +107,11 @@ class RetainedStore:
         for at in range(0, len(hats), _DELETE_BATCH):
             named = [part for hat in hats[at : at + _DELETE_BATCH] for part in hat]
             await self._delete.run_each([([keys.state], [keys.prefix, *named]) for keys in self._keys])
+
+
+def _checked(key: str, cell: str, stored: bytes) -> bytes:
+    """Return the stripped chunks of a cell without their digest. Raises Damaged."""
+    chunks = without_digest(key, cell, stored)
+    with parsing(key):
+        check_stripped(chunks)
+    return chunks

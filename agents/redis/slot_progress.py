@@ -13,6 +13,7 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.errors import Unrecovered
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Script
+from hatcast.agents.redis.stored_values import parsing
 
 
 class Mark(StrEnum):
@@ -54,18 +55,21 @@ class ProgressStore:
         first = None
         marks = {}
         stored: Any = await self._redis.hgetall(self._key)  # bytes, but the types allow for text
-        for field, value in stored.items():
-            kind, _, partition = field.decode().partition(":")
-            if partition:
-                marks[Mark(kind), int(partition)] = int(value)
-            else:
-                first = int(value)
+        with parsing(self._key):
+            for field, value in stored.items():
+                kind, _, partition = field.decode().partition(":")
+                if partition:
+                    marks[Mark(kind), int(partition)] = int(value)
+                else:
+                    first = int(value)
         return Progress(first, marks)
 
     async def start(self, first_ms: int) -> int:
         """Store the first slot unless one is stored; return the stored one."""
         await self._redis.hsetnx(self._key, "first", str(first_ms))
-        return int(await self._redis.hget(self._key, "first") or first_ms)
+        stored = await self._redis.hget(self._key, "first")
+        with parsing(self._key):
+            return int(stored or first_ms)
 
     async def restore(self, first_ms: int, done_ms: int = 0, release_partitions: Iterable[int] = ()) -> None:
         """Restore lost progress: the first slot, and that all slots that end by `done_ms` are published."""

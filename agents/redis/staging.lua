@@ -3,7 +3,7 @@
 -- hatcast did not write, or a number would not be exact, it writes nothing and returns {word, key} instead.
 -- `write_all` only runs commands that cannot fail: the type of each key was checked, and Redis adds up no number.
 local EXACT = 2^53  -- a double below it is exact
-local SIZES = {hash = 'HLEN', set = 'SCARD', string = 'STRLEN'}  -- each fails on another type
+local SIZES = {hash = 'HLEN', set = 'SCARD'}  -- each fails on another type
 local rejection
 local is_ours, hashes, sets, strings, removed = {}, {}, {}, {}, {}
 local hash_keys, set_keys, string_keys = {}, {}, {}  -- in the order of their first change

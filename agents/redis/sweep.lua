@@ -3,8 +3,12 @@
 -- KEYS[1]  {name:p}:state
 -- ARGV     prefix, users in a chunk, the date, and the first day or horizon whose users are deleted
 local prefix, per_chunk, from, users_from = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+-- Up to the first that is missing: the users after it are in the journal, or their number is damaged.
 local function delete_chunks(key, users)
-  for chunk = 0, math.ceil(users / per_chunk) - 1 do remove(key .. '/' .. chunk) end
+  for chunk = 0, math.ceil(users / per_chunk) - 1 do
+    if redis.call('EXISTS', key .. '/' .. chunk) == 0 then return end
+    remove(key .. '/' .. chunk)
+  end
 end
 for _, slot in ipairs(redis.call('HKEYS', prefix .. 'slots')) do
   if slot >= from then

@@ -6,6 +6,7 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.errors import Unrecovered
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Script
+from hatcast.agents.redis.stored_values import date_of, with_checksum, without_checksum
 
 
 class TrackerStore:
@@ -18,14 +19,16 @@ class TrackerStore:
         self._store = Script(redis, "store_tracker")
 
     async def read(self) -> bytes | None:
-        """Return the state after the last day that was settled; None if there is none."""
-        stored: Any = await self._redis.hget(self._keys[1], "state")  # bytes, but the types allow text
-        return None if stored is None else bytes(stored)
+        """Return the state after the last day that was settled; None if there is none. Raises Damaged."""
+        key = self._keys[1]
+        stored: Any = await self._redis.hmget(key, ["state", "date"])  # bytes, but the types allow text
+        state, day = stored
+        return None if state is None and day is None else without_checksum(f"{key}/{date_of(key, day)}", state)
 
     async def settled(self) -> str:
         """Return the local date through which days are settled; "" if there is none."""
         stored: Any = await self._redis.hget(self._keys[1], "date")  # bytes, but the types allow text
-        return "" if stored is None else bytes(stored).decode()
+        return "" if stored is None else date_of(self._keys[1], stored)
 
     async def store(self, date: str, state: bytes, token: str) -> None:
         """Store the state after a local date, unless a later one is stored.
@@ -33,5 +36,6 @@ class TrackerStore:
         token   of the finished recovery
         Raises Unrecovered if this Redis may have lost data.
         """
-        if not await self._store(keys=self._keys, args=[token, date, state]):
+        checked = with_checksum(f"{self._keys[1]}/{date}", state)
+        if not await self._store(keys=self._keys, args=[token, date, checked]):
             raise Unrecovered

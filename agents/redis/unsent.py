@@ -12,6 +12,7 @@ from hatcast.agents.redis.attempts import Attempt, RecoveryEnded
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Script
+from hatcast.agents.redis.stored_values import date_of, parsing
 from hatcast.stream.policy.query import CELL_SELECTION
 
 _BATCH: Final = 500  # days in one round trip
@@ -29,7 +30,7 @@ class UnsentStore:
     async def dates(self) -> list[str]:
         """Return the local dates with a ledger, oldest first."""
         dates: Any = await self._redis.smembers(self._keys.dates)  # bytes, but the types allow text
-        return sorted(date.decode() for date in dates)
+        return sorted(date_of(self._keys.dates, date) for date in dates)
 
     async def records(self, name: str, date: str) -> Mapping[str, bytes]:
         """Return release_id -> record for the records of a policy and date that are on no output topic."""
@@ -45,7 +46,8 @@ class UnsentStore:
         ids -= set(await self._redis.smembers(self._keys.seen(date, name)))
         wanted = sorted(ids)
         records: Any = await self._redis.hmget(releases, wanted) if wanted else []
-        return {each.decode(): record for each, record in zip(wanted, records, strict=True) if record is not None}
+        with parsing(releases):
+            return {each.decode(): record for each, record in zip(wanted, records, strict=True) if record is not None}
 
     async def discard(self, attempt: Attempt, record: Published) -> None:
         """Discard a record with its charge, unless it was sent. Raises RecoveryEnded if the attempt is over."""

@@ -122,12 +122,12 @@ class Ingest:
             owned.fold.complete_from = max(owned.fold.complete_from or 0, from_ms)
             owned.missing = False
         watermark = owned.fold.watermark
-        undecodable = owned.fold.apply(now, batch.timestamps, batch.values)
+        letters = owned.fold.apply(now, batch.timestamps, batch.values)
         owned.next, owned.epoch = batch.next, batch.epoch
         if owned.fold.watermark != watermark if self._source.arrivals_by_watermark else batch.offsets:
             owned.last_arrival_s = monotonic_s()
-        for index in undecodable:
-            self._dead_letters.add(partition, batch.offsets[index], "undecodable")
+        for index, outcome in letters.items():
+            self._dead_letters.add(partition, batch.offsets[index], outcome)
         owned.early = early
         if early is not None or owned.next - owned.base >= CHECKPOINT_RECORDS:
             await self.checkpoint(partition)  # before it is parked: Kafka then accepts no acknowledgement

@@ -5,6 +5,7 @@ machine's clock allows a record that was dated too far ahead.
 """
 
 import asyncio
+from typing import Any
 
 import structlog
 from aiokafka.errors import ConsumerStoppedError, KafkaError
@@ -19,7 +20,8 @@ from hatcast.agents.worker.early_record import EarlyRecord
 from hatcast.agents.worker.early_records import EarlyRecords
 from hatcast.agents.worker.partition import OwnedPartition
 from hatcast.agents.worker.source import IngestOptions, Source
-from hatcast.stream.fold.checkpoint import restore
+from hatcast.stream.fold.checkpoint import Stored, restore
+from hatcast.stream.fold.partition_fold import PartitionFold
 
 log = structlog.get_logger()
 
@@ -145,8 +147,7 @@ class PartitionLoader:
             _, end = (await self._consumer.log_range([partition]))[partition]
         if offset > end:
             raise beyond_end_error(store.topic, partition, offset, end)
-        fold = self._source.make_fold(partition)
-        restore(fold, stored)
+        stored, fold = await store.read_until(partition, stored, lambda read: self._restored(partition, read))
         if options.drain is not None and options.drain.incomplete_ms is not None:
             await store.mark_gap(partition, offset)
             fold.complete_from = max(fold.complete_from or 0, options.drain.incomplete_ms)
@@ -155,3 +156,9 @@ class PartitionLoader:
                 "earlier records were deleted: unreleased HATs of their days are incomplete", partition=partition
             )
         return OwnedPartition(fold, offset, offset, monotonic_s(), stored.missing, stored.outcomes)
+
+    def _restored(self, partition: int, stored: Stored) -> PartitionFold[Any]:
+        """Return a new fold with a stored state. Raises ValueError if it lacks users, or is of another version."""
+        fold = self._source.make_fold(partition)
+        restore(fold, stored)
+        return fold

@@ -34,7 +34,7 @@ from hatcast.agents.redis.identity import (
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.slot_progress import ProgressStore
 from hatcast.agents.redis.user_keys import StoredKey, restore_made_key, stored_user_keys, user_key_mismatch
-from hatcast.stream.errors import HatcastError
+from hatcast.stream.errors import UNREADABLE, HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.readings.pseudonyms import Pseudonyms
@@ -133,7 +133,7 @@ class Registration:
         if cached is not None and not found:
             try:
                 check_policy_record(PolicyRecord.decoded(cached), self._own(configured_key(self._settings)))
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 pass  # of another version; the registry has it too
             except HatcastError as error:
                 found.append(("registry", error))

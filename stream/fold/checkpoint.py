@@ -114,6 +114,7 @@ class Stored:
     complete_from  ms UTC or None, as in the fold
     journal        blocks in order
     missing        records before the stored offset were deleted unread, and no record after them has been folded
+    users          number of users of a HAT, and of a day, as the store's indexes have them; empty: not known
     """
 
     watermark: int | None
@@ -123,9 +124,14 @@ class Stored:
     complete_from: int | None = None
     missing: bool = False
     journal: Sequence[bytes] = ()
+    users: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    users_of_days: Mapping[str, int] = field(default_factory=dict)
 
     def open_hats(self) -> dict[tuple[str, int], OpenHat]:
-        """Return the stored HATs by slot (`date/slot`) and cell, in the order in which users entered them."""
+        """Return the stored HATs by slot (`date/slot`) and cell, in the order in which users entered them.
+
+        Raises ValueError if users are missing, or for another format version.
+        """
         found: dict[tuple[str, int], OpenHat] = {}
         for (slot, name), chunks in self.hats.items():
             cell = h3.str_to_int(name)
@@ -134,11 +140,17 @@ class Stored:
                 contributions = contributions_of(users, len(hat.users))
                 hat.users.update(zip(users.pseudonyms, contributions, strict=True))
         apply_blocks(self.journal, found)
+        for (slot, name), number in self.users.items():
+            if len(found[slot, h3.str_to_int(name)].users) != number:
+                raise ValueError("a stored HAT lacks users")
         return found
 
 
 def restore(fold: PartitionFold[T], stored: Stored) -> None:
-    """Load a stored state into a new fold, except slots that its watermark has closed: no record can change them."""
+    """Load a stored state into a new fold, except slots that its watermark has closed: no record can change them.
+
+    Raises ValueError if users are missing, or for another format version.
+    """
     fold.watermark = stored.watermark
     fold.complete_from = stored.complete_from
     fold.outcomes.update(stored.outcomes)
@@ -147,6 +159,8 @@ def restore(fold: PartitionFold[T], stored: Stored) -> None:
             day = fold.days[date] = Day(date)
             for chunk in chunks:
                 fold.limit.unpack(chunk, day)
+            if len(day.users) != stored.users_of_days.get(date, len(day.users)):
+                raise ValueError("a stored day lacks users")
     for (key, _), hat in stored.open_hats().items():
         slot = fold.slot_named(key)
         if fold.watermark is None or fold.watermark < slot.closes_ms:

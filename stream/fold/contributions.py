@@ -69,10 +69,11 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         if vehicle is None:
             return _UNDECODABLE
         latitude, longitude = reading.lat, reading.lon
-        if latitude.__class__ is str or longitude.__class__ is str:
+        try:
+            if not (-90.0 <= latitude <= 90.0 and -180.0 <= longitude <= 180.0) or latitude == longitude == 0.0:  # type: ignore[operator]  # a text raises
+                return _BAD_PLACE
+        except TypeError:
             return _BAD_PLACE  # only numbers that are not finite arrive as text
-        if not (-90.0 <= latitude <= 90.0 and -180.0 <= longitude <= 180.0) or latitude == longitude == 0.0:  # type: ignore[operator]  # both are floats: the line above
-            return _BAD_PLACE
         try:
             milli = self._values[reading.unit][reading.speed]
         except KeyError:

@@ -22,7 +22,7 @@ from hatcast.stream.fold.open_slots import Contribution, OpenHat, contribution_o
 from hatcast.stream.fold.packing import FORMATS, Row, packed_columns
 
 _VERSION: Final = 1
-_MOST_ROWS: Final = 8_192  # of a block: with more, most users of a chunk have changed
+MOST_ROWS: Final = 8_192  # of a block: with more, most users of a chunk have changed
 _LEAST_ROWS: Final = 1_024  # of a journal: 10 kB
 _ROWS_PER_USER: Final = 3  # a row takes 7 bytes, a user in a chunk 33
 _FULL: Final = 1 << 62
@@ -55,7 +55,7 @@ class Journal:
 
     def has_room(self, rows: int) -> bool:
         """Return whether a block of so many rows is to be added; otherwise the changed chunks are to be written."""
-        return rows <= _MOST_ROWS and self.rows + rows <= max(_LEAST_ROWS, _ROWS_PER_USER * self.users)
+        return rows <= MOST_ROWS and self.rows + rows <= max(_LEAST_ROWS, _ROWS_PER_USER * self.users)
 
     def take_block(self, rows: Sequence[AcceptedRow], entrants: Sequence["Entrant"]) -> tuple[int, bytes]:
         """Add a block of one row or more, in the order of the readings; return its number and its bytes."""

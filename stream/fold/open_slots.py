@@ -150,3 +150,21 @@ class OpenSlot:
     day: Day
     hats: dict[int, OpenHat] = field(default_factory=dict)
     released: Mapping[int, frozenset[bytes]] = field(default_factory=dict)
+
+
+class Vehicle(msgspec.Struct, gc=False):
+    """A vehicle id as sent: its canonical form, whether it belongs to this partition, its user on the latest date.
+
+    slot, cell, hat, known   the HAT that it entered last, and its user's contribution there. Most readings are in the
+                             HAT of the reading before them, and so need no look-up
+    marked                   mark of the fold when it marked the chunk of `known` as changed; None: not yet
+    """
+
+    canonical: str
+    belongs: bool
+    user: UserOfDay | None = None
+    slot: OpenSlot | None = None
+    cell: int = 0
+    hat: OpenHat | None = None
+    known: Contribution | None = None
+    marked: object = None

@@ -201,6 +201,24 @@ def stripped_columns(chunks: bytes) -> Iterator[tuple[NDArray[np.int64], NDArray
         yield arrays[0], arrays[1], arrays[2]
 
 
+def users_in(chunk: bytes) -> int:
+    """Return the number of users of a chunk. Raises ValueError for another format version."""
+    users, _ = _read_header(chunk)
+    return users
+
+
+def check_stripped(chunks: bytes) -> None:
+    """Raise ValueError unless this is a concatenation of whole stripped chunks."""
+    at = 0
+    while at < len(chunks):
+        if at + _HEADER.size > len(chunks):
+            raise ValueError("retained contributions are cut off")
+        users, widths = _read_header(chunks[at : at + _HEADER.size])
+        at += _HEADER.size + users * sum(widths)
+        if any(width not in FORMATS for width in widths) or at > len(chunks):
+            raise ValueError("retained contributions are cut off, or of another format")
+
+
 def _read_header(chunk: bytes) -> tuple[int, tuple[int, int, int]]:
     version, users, counts, totals, maxima = _HEADER.unpack_from(chunk)
     if version not in (VERSION, VALUES_VERSION):

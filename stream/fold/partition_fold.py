@@ -7,12 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
-import msgspec
-
 from hatcast.stream.fold.hats import Calendar, Slot
-from hatcast.stream.fold.journal import AcceptedRow, Entrant, Journal
+from hatcast.stream.fold.journal import MOST_ROWS, AcceptedRow, Entrant, Journal
 from hatcast.stream.fold.limits import limit_of
-from hatcast.stream.fold.open_slots import CHUNK_USERS, Contribution, Day, OpenHat, OpenSlot, UserOfDay
+from hatcast.stream.fold.open_slots import CHUNK_USERS, Contribution, Day, OpenHat, OpenSlot, UserOfDay, Vehicle
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.policy.policy import Policy
@@ -29,22 +27,7 @@ CACHE_SIZE: Final = 20_000  # times, speeds, minutes
 _ACCEPTED, _HEARTBEAT, _FUTURE = Outcome.ACCEPTED.value, Outcome.HEARTBEAT.value, Outcome.ARRIVED_IN_FUTURE.value
 _UNDECODABLE, _WRONG = Outcome.UNDECODABLE.value, Outcome.WRONG_PARTITION.value
 _DUPLICATE, _LATE = Outcome.DUPLICATE.value, Outcome.LATE.value
-
-
-class Vehicle(msgspec.Struct, gc=False):
-    """A vehicle id as sent: its canonical form, whether it belongs to this partition, its user on the latest date.
-
-    slot, cell, hat, known   the HAT that it entered last, and its user's contribution there. Most readings are in the
-                             HAT of the reading before them, and so need no look-up
-    """
-
-    canonical: str
-    belongs: bool
-    user: UserOfDay | None = None
-    slot: OpenSlot | None = None
-    cell: int = 0
-    hat: OpenHat | None = None
-    known: Contribution | None = None
+_BAD_SIGNATURE: Final = Outcome.BAD_SIGNATURE.value
 
 
 class PartitionFold(ABC, Generic[V]):
@@ -85,6 +68,8 @@ class PartitionFold(ABC, Generic[V]):
         self._changed: list[OpenHat] = []
         self._accepted: list[AcceptedRow] = []
         self._entrants: list[Entrant] = []
+        self._keeps_rows = True  # until there are more than a block of the journal may have
+        self._mark = object()  # until chunks are written: so a chunk is marked as changed once for each of its vehicles
         self._dropped_changed = False
         self._pseudonyms = users.pseudonyms
         self._earlier = users.earlier
@@ -105,8 +90,8 @@ class PartitionFold(ABC, Generic[V]):
             return len(timestamps)
         return next(index for index, timestamp in enumerate(timestamps) if timestamp > latest)
 
-    def apply(self, now_ms: int, timestamps: Iterable[int], values: Iterable[V | None]) -> list[int]:
-        """Fold records and return the indexes of the undecodable ones, for the dead letters.
+    def apply(self, now_ms: int, timestamps: Iterable[int], values: Iterable[V | None]) -> dict[int, str]:
+        """Fold records; return index -> outcome of those that get a dead letter: undecodable or not genuine.
 
         timestamps   arrivals in ms UTC
         values       record values; empty or None: a heartbeat record
@@ -115,8 +100,9 @@ class PartitionFold(ABC, Generic[V]):
         """
         latest = now_ms + self._max_ahead
         watermark = -1 if self.watermark is None else self.watermark
-        outcomes, fold = self.outcomes, self._fold
-        undecodable = []
+        self._keeps_rows = len(self._accepted) <= MOST_ROWS
+        outcomes, fold, accepted = self.outcomes, self._fold, 0
+        letters: dict[int, str] = {}
         for index, (timestamp, value) in enumerate(zip(timestamps, values, strict=True)):
             if timestamp > latest:
                 outcomes[_FUTURE] += 1
@@ -127,13 +113,17 @@ class PartitionFold(ABC, Generic[V]):
                 outcome = _UNDECODABLE
             elif value:
                 outcome = fold(timestamp, watermark, value)
+                if outcome is _ACCEPTED:  # most records
+                    accepted += 1
+                    continue
             else:
                 outcome = _HEARTBEAT
             outcomes[outcome] += 1
-            if outcome is _UNDECODABLE:
-                undecodable.append(index)
+            if outcome is _UNDECODABLE or outcome is _BAD_SIGNATURE:
+                letters[index] = outcome
+        outcomes[_ACCEPTED] += accepted
         self.watermark = None if watermark < 0 else watermark
-        return undecodable
+        return letters
 
     @abstractmethod
     def _fold(self, timestamp: int, watermark: int, value: V) -> str:
@@ -147,21 +137,29 @@ class PartitionFold(ABC, Generic[V]):
             if isinstance(found, str):
                 return found
             hat, known = found
-        seen, bit = known.seen, 1 << step
-        if seen & bit:
+        seen = known.seen
+        with_step = seen | 1 << step
+        if with_step == seen:
             return _DUPLICATE
+        known.seen = with_step
         value = milli if milli < self._value_max else self._value_max
         known.count += 1
         known.total += value
         if value > known.maximum:
             known.maximum = value
-        known.seen = seen | bit
+        if vehicle.marked is not self._mark:
+            self._mark_changed(vehicle, hat, known)
+        if self._keeps_rows:
+            self._accepted.append((hat, known, step, value))
+        return _ACCEPTED
+
+    def _mark_changed(self, vehicle: Vehicle, hat: OpenHat, known: Contribution) -> None:
+        """Mark the chunk of a vehicle's user as changed since chunks were last written."""
         if not hat.changed:
             self._changed.append(hat)
             self.journal.add_hat(hat)
-        hat.changed |= 1 << known.ordinal // CHUNK_USERS
-        self._accepted.append((hat, known, step, value))
-        return _ACCEPTED
+        hat.change(known.ordinal)
+        vehicle.marked = self._mark
 
     def _find(self, vehicle: Vehicle, slot: OpenSlot, cell: int) -> tuple[OpenHat, Contribution] | str:
         """Return a HAT and the contribution of a vehicle's user, which is added if new; the outcome if rejected."""
@@ -178,7 +176,7 @@ class PartitionFold(ABC, Generic[V]):
             if rejection is not None:
                 return rejection
             hat, known = self._add_user(user, slot, cell)
-        vehicle.slot, vehicle.cell, vehicle.hat, vehicle.known = slot, cell, hat, known
+        vehicle.slot, vehicle.cell, vehicle.hat, vehicle.known, vehicle.marked = slot, cell, hat, known, None
         return hat, known
 
     def _count_hat(self, user: UserOfDay, slot: OpenSlot, cell: int) -> str | None:
@@ -257,7 +255,7 @@ class PartitionFold(ABC, Generic[V]):
 
     def take_changed(self) -> list[OpenHat]:
         """Return the HATs with chunks that have changed since the last call. The caller clears their `changed`."""
-        changed, self._changed = self._changed, []
+        changed, self._changed, self._mark = self._changed, [], object()
         self._dropped_changed = False
         self.take_rows()
         return changed

@@ -9,8 +9,8 @@ from typing import Final, Generic, TypeVar
 
 from hatcast.stream.fold.contributions import ReadingFold
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.open_slots import Contribution, OpenSlot, ValuesContribution
-from hatcast.stream.fold.partition_fold import CACHE_SIZE, Vehicle, cache
+from hatcast.stream.fold.open_slots import Contribution, OpenSlot, ValuesContribution, Vehicle
+from hatcast.stream.fold.partition_fold import CACHE_SIZE, cache
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.value_keys import Value
@@ -63,7 +63,8 @@ class ValuesFold(ReadingFold[V], Generic[V]):
             accepted = [max(offset, 0) for offset in self._milli]
             for at, offset in enumerate(accepted):
                 others[at] += offset
-            self._accepted[-1] = (*self._accepted[-1], *accepted)
+            if self._keeps_rows:
+                self._accepted[-1] = (*self._accepted[-1], *accepted)
         return outcome
 
     def _new_contribution(self, ordinal: int) -> Contribution:

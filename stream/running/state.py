@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.policy.running_keys import RunningOf
 from hatcast.stream.running.inputs import Inputs, SlotInputs
 
@@ -74,7 +75,7 @@ def decode_date(state: bytes, number: Callable[[str], int]) -> list[SlotInputs]:
             )
             for slot in date.slots
         ]
-    except (msgspec.DecodeError, IndexError) as error:
+    except (*UNREADABLE, IndexError) as error:
         raise ValueError("the state of a date is damaged") from error
 
 

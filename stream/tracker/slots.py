@@ -6,8 +6,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple, Self
 
-import msgspec
-
+from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import RELEASE, ReleaseRecord
 from hatcast.stream.records.fields import is_settlement
@@ -44,7 +43,7 @@ def read_release(value: bytes, policy: Policy) -> ReleaseRecord | None:
     """Decode a record of `hats.means`; None if it is not of this policy, or is a running sum."""
     try:
         record = RELEASE.decode(value)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
     is_ours = record.policy_id == policy.policy_id and record.release_id.startswith(f"{policy.name}/")
     return record if is_ours and record.running is None else None

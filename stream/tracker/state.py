@@ -9,6 +9,7 @@ from typing import Final, Self
 import msgspec
 import numpy as np
 
+from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.tracker.contributions import Floats
 from hatcast.stream.tracker.model import SHARED
 
@@ -54,7 +55,7 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
             return None
         try:
             state = msgspec.msgpack.decode(stored, type=cls)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return None
         cells = len(state.cells)
         sizes = (

@@ -154,7 +154,7 @@ def check_copy_from_before_a_seal(pipeline: Pipeline, hour: int, first: str) -> 
 
 DRAWS_AGAIN_AFTER_A_LOSS: Mutant = ("horizons", "set(horizons, 'closed:' .. horizon, status)", "")
 STORES_NO_STATE: Mutant = ("horizons", "  set(states, cell, state)\nend", "end")
-KEEPS_THE_STATE_OF_A_DISCARDED_DRAW: Mutant = ("horizons", "set(states, cell, state ~= '' and state)", "")
+KEEPS_THE_STATE_OF_A_DISCARDED_DRAW: Mutant = ("horizons", "set(states, cell, state ~= NONE and state)", "")
 
 
 def check_older_copy(pipeline: Pipeline, hour: int, horizon: str) -> None:
@@ -212,21 +212,47 @@ def test_a_horizon_that_lacks_records_is_incomplete_from_there_on_and_not_the_ne
     assert statuses(of_horizon(pipeline, "2022-03-21")) == {("released",)}
 
 
+def test_a_damaged_state_is_not_drawn_from_its_horizon_ends_and_the_next_one_begins_anew(pipeline: Pipeline) -> None:
+    noise, hour, first = Drawn(), noon_of("2022-03-28"), "2022-03-28"
+    keys, name = DomainKeys(pipeline.settings.topics.telemetry), pipeline.settings.policy.name
+
+    async def run() -> None:
+        async with open_stores(pipeline) as stores:
+            await release(pipeline, stores, noise, hour)
+            states: Any = await stores.redis.hgetall(keys.states(name, first))  # bytes, but the types allow text
+            cell, state = min(states.items())
+            middle = len(state) // 2
+            damaged = state[:middle] + bytes([state[middle] ^ 1]) + state[middle + 1 :]
+            await stores.redis.hset(keys.states(name, first), cell, damaged)
+            await release(pipeline, stores, noise, hour + 1)
+            await stores.redis.hset(keys.states(name, first), cell, state)
+            await release(pipeline, stores, noise, hour + 2)
+            await release(pipeline, stores, noise, hour + WEEK)
+
+    asyncio.run(run())
+    damaged, following = (of_horizon(pipeline, each) for each in (first, "2022-04-04"))
+    assert {each[-1] for each in statuses(damaged)} == {"incomplete"}
+    assert ("released", "incomplete", "incomplete") in statuses(damaged)
+    assert statuses(following) == {("released",)}
+    for cells in (damaged, following):
+        assert_no_noise_left_twice(noise, cells)
+
+
 def test_a_policy_that_was_replaced_leaves_no_state(pipeline: Pipeline) -> None:
     """The last test: nothing of the policy is released from the date on."""
     settings, noise = pipeline.settings, Drawn()
 
     async def run() -> None:
         async with open_stores(pipeline) as stores:
-            await release(pipeline, stores, noise, noon_of("2022-03-28"))
-            assert "2022-03-28" in await stores.ledger.horizons.known()
+            await release(pipeline, stores, noise, noon_of("2022-04-11"))
+            assert "2022-04-11" in await stores.ledger.horizons.known()
             transitions = PolicyTransitionStore(stores.redis, settings.topics.telemetry)
-            await transitions.claim(settings.policy.name, NextPolicy("2022-03-30", "next"))
+            await transitions.claim(settings.policy.name, NextPolicy("2022-04-13", "next"))
             producer: Any = None  # nothing is sent
             async with releasing(pipeline, stores) as releaser:
                 ending = PolicyTransition(settings, stores.redis, stores.ledger, releaser._recovery, producer)
                 await releaser.round(asyncio.Event())
-                await close(stores, pipeline, noon_of("2022-03-31"), has_data=False)
+                await close(stores, pipeline, noon_of("2022-04-14"), has_data=False)
                 await ending.check(releaser)
             assert ending.ended.is_set()
             await ending.sweep(HatStore(stores.partitions))

@@ -2,19 +2,22 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import hatcast.agents.release.batches
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
 from hatcast.agents.monitoring.kinds import Process
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.keys import PartitionKeys
+from hatcast.agents.redis.errors import Behind
+from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
+from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.release.tracker import TrackerReleaser
 from hatcast.agents.release.tracker_day import read_tracker
 from tests.exposed import figures
@@ -25,6 +28,7 @@ from tests.integration.test_release import (
     DATE,
     CrashError,
     CrashingPublishers,
+    before,
     crash_after,
     releasing,
     stored_records,
@@ -294,6 +298,35 @@ def test_workers_that_take_the_tracker_over_from_each_other_make_the_same_querie
     kept = asyncio.run(take_turns())
     assert_published_once(pipeline, kept)
     assert designs(kept) == expected
+
+
+def test_after_a_record_that_replaced_a_draw_nothing_is_committed_that_was_drawn_from_it(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches are committed in groups before they are sent: the check is not left to the send."""
+    monkeypatch.setattr(hatcast.agents.release.batches, "MAX_BATCH", 1)
+
+    async def run() -> tuple[int, int]:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, samples(), NOON_MS + HOUR_MS + LATENESS_MS)
+            async with releasing(pipeline, stores) as releaser:
+                commits = 0
+
+                async def replace(proposals: Sequence[Proposal]) -> None:
+                    nonlocal commits
+                    commits += 1
+                    (ours,) = proposals
+                    if commits == 2:  # of the second group, which has two batches
+                        key = DomainKeys(pipeline.name).releases(ours.date, pipeline.settings.policy.name)
+                        await stores.redis.hset(key, ours.release_id, b"99".join(ours.record))
+
+                before(releaser.hats, "commit", replace)
+                with pytest.raises(Behind):
+                    await releaser.round(asyncio.Event())
+            return commits, len(await stored_records(pipeline, stores))
+
+    assert asyncio.run(run()) == (2, 2)
+    assert len(pipeline.published(committed=False)) == 1
 
 
 def test_a_settled_day_is_sealed_and_stays_so_after_the_loss_of_redis(pipeline: Pipeline) -> None:

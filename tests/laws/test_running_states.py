@@ -54,7 +54,9 @@ class World:
         read = json.loads(record)
         place = f"{read['cell']}/{read['slot']}"
         drawn = read["status"] == "released"
-        return Published(read["id"], self.name, DAY, place, 0, read["seq"], 0, record, horizon=DAY, is_drawn=drawn)
+        return Published(
+            read["release_id"], self.name, DAY, place, 0, read["seq"], 0, record, horizon=DAY, is_drawn=drawn
+        )
 
     async def copy(self) -> None:
         keys: list[Any] = await self.redis.keys(f"{{{self.name}*")
@@ -104,7 +106,7 @@ class World:
             drawn = [*drawn, [slot, next(self.draws)]]
             change, status = StateChange(DAY, cell, state, json.dumps(drawn).encode()), "released"
         name, place = self.id_of(cell, slot), f"{cell}/{slot}"
-        head = {"id": name, "cell": cell, "slot": slot, "status": status, "drawn": drawn}
+        head = {"release_id": name, "cell": cell, "slot": slot, "status": status, "drawn": drawn}
         parts = json.dumps(head).encode()[:-1] + b', "seq": ', b"}"
         proposal = Proposal(name, DAY, place, 0, parts, parts, change=change, release_partition=0)
         (committed,) = await self.ledger.commit([proposal], await guard_of(self.recovery, 1))
@@ -117,7 +119,7 @@ class World:
         """Each release has one value, and the sums of a cell are those of one run."""
         values: dict[str, set[bytes]] = {}
         for record in self.topic:
-            values.setdefault(json.loads(record)["id"], set()).add(record)
+            values.setdefault(json.loads(record)["release_id"], set()).add(record)
         assert {len(found) for found in values.values()} <= {1}, "two values of one release"
         records = [json.loads(*found) for found in values.values()]
         for cell in CELLS:

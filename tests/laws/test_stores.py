@@ -142,3 +142,20 @@ def test_the_users_of_a_horizon_that_the_next_policy_cuts_short_are_deleted(redi
 
     assert asyncio.run(keys_left()) == [2, 0]
     redis_server.delete(f"{{{name}*")
+
+
+def test_a_partition_is_written_by_its_last_opener_alone(redis_server: RedisServer) -> None:
+    name = f"t-laws-{uuid.uuid4().hex[:8]}"
+    fold = folds(policy_of(name=name))[0]
+    apply(fold, [Sample(AT_HOME[0], NOON_MS, 0, 30.0)])
+    changes = take_changes(fold)
+
+    async def written() -> list[bool]:
+        async with Redis.from_url(redis_server.url) as redis:
+            stores = [PartitionStore(redis, name, 1) for _ in range(2)]
+            for store in stores:
+                await store.open(0, 0)
+            return [await store.checkpoint(0, 0, 1, changes) for store in stores]
+
+    assert asyncio.run(written()) == [False, True]
+    redis_server.delete(f"{{{name}*")

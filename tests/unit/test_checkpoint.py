@@ -3,6 +3,7 @@
 import h3.api.basic_int as h3
 
 from hatcast.stream.fold.checkpoint import Stored, restore, take_changes, totals
+from hatcast.stream.fold.journal import MOST_ROWS
 from hatcast.stream.fold.open_slots import CHUNK_USERS
 from hatcast.stream.fold.packing import unpack, unpack_day
 from tests.folding import DAY, HOUR, MINUTE, NOON, apply, contributions, entered, fold_of, record
@@ -36,6 +37,23 @@ def test_the_next_changes_are_the_chunks_that_changed() -> None:
     changes = take_changes(fold)
     assert set(changes.chunks) == {(SLOT, CELL, 1)}
     assert changes.day_chunks == {}  # no user entered one more HAT
+
+
+def test_readings_beyond_a_block_of_the_journal_are_in_chunks_and_the_next_one_in_a_block() -> None:
+    fold, again = fold_of(POLICY), fold_of(POLICY)
+    buses = [f"bus-{number}" for number in range(MOST_ROWS // 3 + 1)]
+    for time in range(NOON, NOON + 4000, 1000):  # rows of the last second are not kept: there are too many for a block
+        apply(fold, [(time, record(vehicle=bus, time=time)) for bus in buses])
+    assert fold.outcomes["accepted"] == 4 * len(buses)
+    written = take_changes(fold, journal=True)
+    assert written.block is None
+    chunks = [written.chunks[SLOT, CELL, chunk] for chunk in range(-(-len(buses) // CHUNK_USERS))]
+    apply(fold, [(NOON + 4000, record(vehicle="bus-70", time=NOON + 4000))])
+    added = take_changes(fold, journal=True)
+    assert added.block is not None
+    assert added.chunks == {}
+    restore(again, Stored(added.watermark, added.outcomes, {(SLOT, CELL): chunks}, {}, journal=[added.block[1]]))
+    assert contributions(again) == contributions(fold)
 
 
 def test_without_records_nothing_changed_but_clock_and_outcomes_are_there() -> None:

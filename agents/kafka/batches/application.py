@@ -1,12 +1,12 @@
 """Faust app for record batches, without the default services that a worker does not need."""
 
 import asyncio
-import tempfile
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
 import faust
 from faust.app.base import BootStrategy
+from faust.tables.manager import TableManager
 from faust.types import AppT, Message, TopicT
 from mode.supervisors import CrashingSupervisor
 
@@ -36,6 +36,15 @@ class ConsumerOnly(BootStrategy):
     enable_web = False
 
 
+class NoTables(TableManager):
+    """Manager of Faust's tables, of which the app has none: it does not wait a second until they are declared."""
+
+    async def on_start(self) -> None:
+        """Start what rebalances go through."""
+        await self._update_channels()
+        await self.recovery.start()
+
+
 class BatchApp(faust.App):
     """Faust app whose agent on `batch_topic` receives record batches.
 
@@ -45,6 +54,9 @@ class BatchApp(faust.App):
     """
 
     BootStrategy = ConsumerOnly
+
+    def _create_directories(self) -> None:
+        """Make no folders: they are for tables. Overrides Faust's, which makes them in the working directory."""
 
     async def start(self) -> None:
         """Start the app. If it crashes during the start, raise the reason, such as KafkaConnectionError."""
@@ -67,10 +79,8 @@ class BatchApp(faust.App):
 
 def batch_app(settings: BatchSettings, make_handler: Callable[[BatchConsumer], Handler]) -> tuple[BatchApp, Handler]:
     """Create the app and its consumer's handler, without starting it. Call this in the event loop that will run it."""
-    folder = tempfile.TemporaryDirectory(prefix="hatcast-faust-")  # Faust's default is the working directory
     app = BatchApp(
         settings.name,
-        datadir=folder.name,
         broker_session_timeout=settings.session_timeout,
         broker_rebalance_timeout=settings.rebalance_timeout,
         broker_commit_interval=settings.commit_interval,
@@ -80,8 +90,8 @@ def batch_app(settings: BatchSettings, make_handler: Callable[[BatchConsumer], H
         agent_supervisor=CrashingSupervisor,
         topic_allow_declare=False,
         topic_disable_leader=True,
+        TableManager=NoTables,
         web_enabled=False,
     )
     app.transport = BatchTransport(app, settings, make_handler)
-    app.add_context(folder)
     return app, cast("Handler", app.batch_consumer.handler)

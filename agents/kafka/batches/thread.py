@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 WAIT_SECONDS: Final = 0.5  # for records; new records end the wait at once
+FIRST_WAIT_SECONDS: Final = 0.1  # the same until brokers have answered for all partitions, for which /readyz waits
 QUEUE_FULL_SECONDS: Final = 0.02  # between checks of a full queue: less than the agent needs to drain it
 FETCH_WAIT_MS: Final = 100  # a fetch of partitions at their end delays the broker's other partitions by this much
 COMMIT_SECONDS: Final = 5.0
@@ -105,7 +106,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
                 return []
             batches = self._drain(fetched, capacity)
             if not batches:
-                await fetched.wait(WAIT_SECONDS)
+                await fetched.wait(WAIT_SECONDS if self._all_answered() else FIRST_WAIT_SECONDS)
                 batches = self._drain(fetched, capacity)
             return batches
 
@@ -125,6 +126,9 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
     def in_group(self) -> bool:
         """Return `Fetched.in_group`. Any thread may call it: it only reads."""
         return self._consumer is not None and Fetched(self._consumer).in_group()
+
+    def _all_answered(self) -> bool:
+        return bool(self._chains) and self._chains.keys() <= self.answered.keys()
 
     def _drain(self, fetched: Fetched, capacity: int) -> list[RecordBatch]:
         batches: list[RecordBatch] = []
