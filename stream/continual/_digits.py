@@ -16,7 +16,6 @@ time until p_(i+1) changes; then they are others. So the nodes in use at t are a
 earlier one.
 """
 
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -53,10 +52,15 @@ class Digits:
         numbers = [np.abs(end - start) for end, start in zip(self._ends, self._starts, strict=True)]
         self.numbers: Integers = np.sum(numbers, axis=0, dtype=np.int64)
         """int64 [slots + 1]: nodes of each prefix"""
-        self.nodes = lru_cache(maxsize=None)(self._nodes)
-        """number of slots -> nodes of this prefix; each is computed once"""
+        self._nodes: dict[int, Nodes] = {}  # lru_cache of a method would keep the arrays until a collection
 
-    def _nodes(self, prefix: int) -> Nodes:
+    def nodes(self, prefix: int) -> Nodes:
+        """Return the nodes of the prefix of this number of slots. Each prefix is computed once."""
+        if prefix not in self._nodes:
+            self._nodes[prefix] = self._computed(prefix)
+        return self._nodes[prefix]
+
+    def _computed(self, prefix: int) -> Nodes:
         keys, signs = [], []
         for level, (ends, starts) in enumerate(zip(self._ends, self._starts, strict=True)):
             end, start = int(ends[prefix]), int(starts[prefix])

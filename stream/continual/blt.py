@@ -100,12 +100,17 @@ class Buffers:
         return found
 
     def decode(self, cells: _Cells, slots: Integers, noisy: Sequence[Integers]) -> None:
-        """Update the totals with the noisy numbers of `encode`."""
+        """Update the totals with the noisy numbers of `encode`.
+
+        Not by `@`: its sums are rounded by the number of cells, so a cell's last digit would follow from other cells.
+        """
         gaps = slots - cells.lasts
         for past, numbers in enumerate(noisy, 1):
             active = np.flatnonzero(gaps >= past)
-            output = numbers - cells.feedback[active] @ self._omegas
-            cells.feedback[active] = cells.feedback[active] * self._thetas + output[:, None]
+            feedback, output = cells.feedback[active], numbers.astype(np.float64)
+            for buffer, omega in zip(feedback.T, self._omegas, strict=True):
+                output -= buffer * omega
+            cells.feedback[active] = feedback * self._thetas + output[:, None]
             cells.totals[active] += output
 
 

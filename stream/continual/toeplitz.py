@@ -141,7 +141,8 @@ class Toeplitz:
         """
         noisy = np.concatenate([np.stack([cell.noisy for _, cell in group]), new], axis=1)
         age = noisy.shape[1] - 1
-        totals = (noisy @ self.decoding.weights[age::-1]) * 0.5**self.noise.shift
+        # Not by `@`: its sums are rounded by the number of cells, so a cell's last digit would follow from other cells.
+        totals = (noisy * self.decoding.weights[age::-1]).sum(axis=1) * 0.5**self.noise.shift
         sd, width = self.decoding.sd(age), self.decoding.width95(age)
         found = []
         for (number, cell), total, row in zip(group, totals.tolist(), noisy, strict=True):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 from hatcast.stream.continual import KINDS, BadState, Mechanism, Step, check
@@ -51,6 +52,19 @@ def test_cells_do_not_mix(kind: ContinualKind, noise: NoiseKind) -> None:
     assert mechanism.advance(steps, Recording()) == alone
     assert mechanism.advance(steps[::-1], Recording()) == alone[::-1]
     assert mechanism.advance([], Recording()) == []
+
+
+@linear
+def test_the_last_digit_of_a_cell_is_the_same_alone_and_beside_any_number_of_others(
+    kind: ContinualKind, noise: NoiseKind
+) -> None:
+    mechanism, chosen = made(kind, noise, slots=48), np.random.default_rng(1)
+    last = mechanism.setting.slots - 1
+    pasts = [{at: chosen.integers(0, 1_000, 3).tolist() for at in range(last)} for _ in range(33)]
+    steps = [Step(run(mechanism, past, Recording())[-1].state, last, entries(7)) for past in pasts]
+    alone = [mechanism.advance([step], Recording())[0] for step in steps]
+    for number in (2, 3, 8, 17, 33):
+        assert mechanism.advance(steps[:number], Recording()) == alone[:number]
 
 
 @valued

@@ -3,6 +3,8 @@
 Each law is broken by a mutant.
 """
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise, product
 from typing import Any, Final
@@ -23,6 +25,19 @@ SHAPES: Final = [(2, 5, False), (3, 1, True), (3, 2, True), (3, 3, True), (3, 5,
 """base, levels, balanced"""
 PARTICIPATIONS: Final = [(1, 1), (2, 1), (3, 1), (11, 1), (2, 2), (3, 3), (6, 2), (3, 5)]
 """max_slots, min_separation"""
+
+
+def test_the_arrays_of_a_tree_that_nobody_uses_are_freed_at_once() -> None:
+    """A cycle of references would keep them until a collection, which arrays do not bring about."""
+    digits = Digits(50, 3, 4, balanced=True)
+    digits.nodes(7)
+    gone = weakref.ref(digits)
+    gc.disable()
+    try:
+        del digits
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def trees(slots: int) -> Iterator[Digits]:
