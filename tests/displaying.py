@@ -8,8 +8,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession
 
+from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.map.access import Access
 from hatcast.agents.map.awaited import AwaitedReleases
@@ -19,6 +20,7 @@ from hatcast.agents.map.record import HatRecord, read_budget, read_estimate, rea
 from hatcast.agents.map.server import application
 from hatcast.agents.map.subscribers import Hub
 from hatcast.agents.map.surroundings import Surroundings
+from hatcast.agents.monitoring.listener import Listener
 from tests.integration.tables import DEFAULTS, merged
 
 CELLS = ("87608b0d2ffffff", "87608b0d6ffffff", "87608b091ffffff", "87608b094ffffff")
@@ -247,19 +249,17 @@ def publish(made: Feed, records: Iterable[bytes]) -> None:
 
 @asynccontextmanager
 async def served(
-    made: Feed, surroundings: Surroundings | None = None, access: Access | None = None
+    made: Feed, surroundings: Surroundings | None = None, access: Access | None = None, *, most: int = 100
 ) -> AsyncIterator[tuple[str, ClientSession]]:
     """The map's address, and a client."""
     app = application(made, "A <city>", AwaitedReleases(SETTINGS), surroundings, access)
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
-    await runner.setup()
+    listener = Listener(app, most, (access or Access()).headers, cancel_handlers=True)
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0][:2]
+        address = await listener.start(Address("127.0.0.1", 0))
         async with ClientSession(auto_decompress=False) as client:
-            yield f"http://{host}:{port}", client
+            yield f"http://{address}", client
     finally:
-        await runner.cleanup()
+        await listener.stop()
 
 
 def values_of(text: bytes) -> Mapping[str, Any]:

@@ -39,7 +39,6 @@ def command(config: Path, host: str | None, port: int | None, metrics_listen: Ad
 
 
 async def _serve(settings: Settings, listen: Address, metrics_listen: Address | None) -> None:
-    from hatcast.agents.kafka.client import wait_for_broker
     from hatcast.agents.kafka.permissions import check_permissions
     from hatcast.agents.map.server import Display
     from hatcast.agents.monitoring.kinds import Process
@@ -57,7 +56,6 @@ async def _serve(settings: Settings, listen: Address, metrics_listen: Address | 
             await operators.start()
         stack.push_async_callback(display.stop)
         await display.read_files()
-        await asyncio.to_thread(wait_for_broker, settings)
         await asyncio.to_thread(check_permissions, settings, Role.DISPLAY)
         address = await display.start()
         log.info("map served", url=f"http://{address}/")

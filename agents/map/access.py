@@ -31,12 +31,15 @@ _PREFLIGHT: Final = {
 
 
 class Access:
-    """Access of pages of other origins. By default none may read the API from a script, or frame the map."""
+    """Access of pages of other origins. By default none may read the API from a script, or frame the map.
+
+    headers   of all responses
+    """
 
     def __init__(self, origins: tuple[str, ...] = (), frames: tuple[str, ...] = ()) -> None:
         """Args: those of `allow_origins` and `allow_framing`, parsed."""
         self._origins = frozenset(origins)
-        self._headers = _with_frames(frames)
+        self.headers = _with_frames(frames)
 
     def add_to(self, app: web.Application) -> None:
         """Add the headers to all responses, and answer preflight requests if an origin is allowed."""
@@ -45,7 +48,7 @@ class Access:
             app.router.add_route("OPTIONS", f"{_API}{{path:.*}}", self._preflight)
 
     async def _prepare(self, request: web.Request, response: web.StreamResponse) -> None:
-        response.headers.update(self._headers)
+        response.headers.update(self.headers)
         if request.secure or request.headers.get("X-Forwarded-Proto", "").lower() == "https":
             response.headers["Strict-Transport-Security"] = _ONLY_TLS
         if not self._origins or not request.path.startswith(_API):

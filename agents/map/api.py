@@ -11,7 +11,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.map import openapi
 from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.event_id import parse_position
-from hatcast.agents.map.event_stream import GZIP_HEADER
+from hatcast.agents.map.event_stream import GZIP_HEADER, Chunk
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.formats import (
     GZIP_LEVEL,
@@ -47,6 +47,7 @@ from hatcast.agents.map.rendering import (
 )
 from hatcast.agents.map.responses import Body, BodyCache, accepts_gzip
 from hatcast.agents.map.running_api import RunningApi
+from hatcast.agents.map.sending import Stream
 from hatcast.agents.map.subscribers import Disconnected, Viewer
 from hatcast.agents.tables.records import ANSWERS, CLUSTERINGS, ESTIMATES, RELEASES
 
@@ -221,22 +222,23 @@ class Api:
             "Vary": "Accept-Encoding",
         }
         response = web.StreamResponse(headers=headers | ({"Content-Encoding": "gzip"} if packed else {}))
-        await response.prepare(request)
+        stream = await Stream.open(response, request)
         with self._feed.hub.viewer(kind) as viewer:
             # No await between registering the viewer and this call: no change is lost in between.
             first, status = self._feed.initial_chunk(name, seen, kind), self._feed.status_chunk()
-            begin = GZIP_HEADER + status.packed + first.packed if packed else status.plain + first.plain
+            begin = GZIP_HEADER + status.packed if packed else status.plain
             try:
-                await self._follow(viewer, response, begin, packed)
+                await viewer.send(stream, begin)
+                await self._follow(viewer, stream, first, packed)
             except Disconnected:
                 if request.transport is not None:
                     request.transport.abort()  # a graceful close would wait for the send buffer
         return response
 
-    async def _follow(self, viewer: Viewer, response: web.StreamResponse, first: bytes, packed: bool) -> None:  # noqa: FBT001 - one caller
-        await viewer.send(response, first)
+    async def _follow(self, viewer: Viewer, stream: Stream, first: Chunk, packed: bool) -> None:  # noqa: FBT001 - one caller
+        await viewer.send(stream, first.packed if packed else first.plain)
         async for chunk in viewer.chunks():
-            await viewer.send(response, chunk.packed if packed else chunk.plain)
+            await viewer.send(stream, chunk.packed if packed else chunk.plain)
 
     def _policy(self, request: web.Request) -> str:
         if not self._feed.caught_up:

@@ -66,14 +66,14 @@ def read_basemap(path: Path) -> Basemap:
                 return file.read(length)
 
             header = _header(path, Reader(read))  # type: ignore[no-untyped-call]  # pmtiles types its other functions
+            size = path.stat().st_size
+            if max(header[f"{part}_offset"] + header[f"{part}_length"] for part in ("metadata", "tile_data")) > size:
+                raise BadBasemap(path, "is cut off", _FETCH)
             content = read(header["metadata_offset"], header["metadata_length"])
-        size = path.stat().st_size
     except FileNotFoundError:
         raise BadBasemap(path, "does not exist", "name a PMTiles archive") from None
     except OSError as error:
         raise BadBasemap(path, f"cannot be read ({error.strerror})", "check the file and its permissions") from None
-    if header["tile_data_offset"] + header["tile_data_length"] > size:
-        raise BadBasemap(path, "is cut off", _FETCH)
     west, south, east, north = (header[f"{name}_e7"] / 1e7 for name in ("min_lon", "min_lat", "max_lon", "max_lat"))
     metadata = _metadata(path, content, header["internal_compression"])
     return Basemap(path, _credits(metadata), (west, south, east, north))

@@ -192,11 +192,13 @@ class Feed:
         Only the last event has an id: a viewer that disconnects before it gets a snapshot next time.
         """
         policy = self.select_policy(name)
+        if seen is not None and not self.position.reaches(seen):
+            seen = None  # of another log: all such viewers share one snapshot
         key = (policy, "" if seen is None else str(seen), str(self.position), kind or "")
         chunk = self._initial_chunks.get(key)
         if chunk is None:
             kinds = tuple(Kind) if kind is None else (kind,)
-            missed = None if seen is None or not self.position.reaches(seen) else self._missed(seen, kinds)
+            missed = None if seen is None else self._missed(seen, kinds)
             events = self._snapshot(policy, kinds) if missed is None else missed
             done = json.dumps({"policy": policy, "anew": missed is None}).encode()
             chunk = Chunk([_RETRY, *events, event("ready", done, str(self.position))])

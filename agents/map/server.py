@@ -1,9 +1,6 @@
 """HTTP server of the map: the page, the API and the health checks, at one public address."""
 
 import asyncio
-import resource
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -19,11 +16,13 @@ from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.formats import JSON
 from hatcast.agents.map.parameters import RequestError
+from hatcast.agents.map.sending import Handler, send_in_pieces
 from hatcast.agents.map.static_files import StaticFiles
-from hatcast.agents.map.subscribers import Hub
+from hatcast.agents.map.subscribers import MAX_VIEWERS, Hub
 from hatcast.agents.map.surroundings import Surroundings, read_surroundings, render_surroundings
 from hatcast.agents.map.topic_reader import Reader
 from hatcast.agents.map.topics import find_topics
+from hatcast.agents.monitoring.listener import Listener, connection_limit
 from hatcast.agents.monitoring.server import READY, os_reason
 from hatcast.stream.errors import HatcastError
 
@@ -31,8 +30,7 @@ log = structlog.get_logger()
 
 _STOP_S: Final = 1.0
 _KEEPALIVE_S: Final = 15.0
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_OTHERS: Final = 6  # of so many connections one is not a viewer's, but a page's that loads, or a health check's
 
 
 class Display:
@@ -52,7 +50,7 @@ class Display:
         self._option = option
         self._surroundings: Surroundings | None = None
         self._feed: Feed | None = None
-        self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def read_files(self) -> None:
@@ -68,17 +66,27 @@ class Display:
         if self._surroundings is None:
             await self.read_files()
         topics = await asyncio.to_thread(find_topics, self._settings)
-        self._feed = feed = Feed(table.keep_ms, Hub(), topics.start(), self._settings.policy.name)
+        most = connection_limit()
+        hub = Hub(min(MAX_VIEWERS, most - most // _OTHERS))
+        self._feed = feed = Feed(table.keep_ms, hub, topics.start(), self._settings.policy.name)
         access = Access(table.allow_origins, table.allow_framing)
         app = application(feed, table.title, AwaitedReleases(self._settings), self._surroundings, access)
-        self._runner = await _start_server(app, self._listen, self._option)
+        self._listener = Listener(app, most, access.headers, cancel_handlers=True)
+        bound = await self._bind(self._listener)
         self._stopping = asyncio.Event()
         self._reading = asyncio.create_task(
             Reader(self._settings, feed, topics, check_crcs=self._check_crcs).run(self._stopping)
         )
         self._tasks = [self._reading, asyncio.create_task(send_keepalives(feed, _KEEPALIVE_S))]
-        host, port = self._runner.addresses[0][:2]
-        return Address(host, port)
+        return bound
+
+    async def _bind(self, listener: Listener) -> Address:
+        try:
+            return await listener.start(self._listen)
+        except OSError as error:
+            raise HatcastError(
+                f"cannot listen on {self._listen} ({os_reason(error)}): name another {self._option} (0: any free port)"
+            ) from None
 
     def parts(self) -> dict[str, str]:
         """Return the readiness of each part: "ok", or the reason that it is not ready."""
@@ -99,8 +107,8 @@ class Display:
                 task.cancel()
         if self._feed is not None:
             self._feed.hub.end()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._listener is not None:
+            await self._listener.stop()
 
 
 def application(
@@ -111,7 +119,7 @@ def application(
     access: Access | None = None,
 ) -> web.Application:
     """Return the web application: its routes, common headers and JSON errors."""
-    app = web.Application(middlewares=[_json_errors])
+    app = web.Application(middlewares=[_json_errors, send_in_pieces])
     (access or Access()).add_to(app)
     app.router.add_get("/livez", _livez)
     app.router.add_get("/readyz", lambda _: _readyz(feed))
@@ -119,28 +127,6 @@ def application(
     (surroundings or render_surroundings()).add_to(app.router)
     StaticFiles(title).add_to(app.router)
     return app
-
-
-async def _start_server(app: web.Application, listen: Address, option: str) -> web.AppRunner:
-    _raise_file_limit()
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_S, handler_cancellation=True)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, listen.host, listen.port, backlog=1_024).start()
-    except OSError as error:
-        await runner.cleanup()
-        raise HatcastError(
-            f"cannot listen on {listen} ({os_reason(error)}): name another {option} (0: any free port)"
-        ) from None
-    return runner
-
-
-def _raise_file_limit() -> None:
-    """Raise the limit of open files: each viewer is one, and the usual soft limit is 1,024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @web.middleware

@@ -1,30 +1,22 @@
 """Viewers of the event stream. A slow viewer is disconnected, not waited for: its page reconnects by itself.
 
-A viewer costs a queue of up to `MAX_QUEUED_CHUNKS` shared chunks and its socket's buffer, which asyncio bounds near
-64 KiB.
+A viewer costs a queue of up to `MAX_QUEUED_CHUNKS` shared chunks, and what its connection buffers: see
+agents/monitoring/listener.py.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Final
 
 from hatcast.agents.map.event_stream import Batch, Chunk
 from hatcast.agents.map.record import Kind
+from hatcast.agents.map.sending import Stream, pieces
 from hatcast.agents.monitoring.declarations import DISPLAY_CLIENTS, DISPLAY_DROPPED, DISPLAY_EVENTS
 from hatcast.agents.monitoring.meters import METERS
 
 MAX_QUEUED_CHUNKS: Final = 32  # six seconds, at one chunk every 200 ms at most
-MAX_VIEWERS: Final = 4_000
-WRITE_TIMEOUT_S: Final = 20.0
-_WRITE_BYTES: Final = 16_384
-
-
-class Socket(Protocol):
-    """The part of an aiohttp response that a viewer writes to."""
-
-    async def write(self, data: bytes) -> None:
-        """Write, and return when the buffer has room for more. Raises ConnectionError if the client is gone."""
+MAX_VIEWERS: Final = 10_000
 
 
 class Disconnected(Exception):
@@ -64,14 +56,13 @@ class Viewer:
         if self._queue.empty():
             self._queue.put_nowait(Chunk([]))
 
-    async def send(self, socket: Socket, data: bytes) -> None:
-        """Write in pieces, so that the socket's buffer stays small. Raises Disconnected."""
-        for begin in range(0, len(data), _WRITE_BYTES):
+    async def send(self, stream: Stream, data: bytes) -> None:
+        """Write in pieces, so that the connection buffers little. Raises Disconnected."""
+        for piece in pieces(data):
             if self._over.is_set():
                 raise Disconnected
             try:
-                async with asyncio.timeout(WRITE_TIMEOUT_S):
-                    await socket.write(data[begin : begin + _WRITE_BYTES])
+                await stream.write(piece)
             except (TimeoutError, ConnectionError):
                 raise Disconnected from None
 
@@ -79,8 +70,10 @@ class Viewer:
 class Hub:
     """The viewers of this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_VIEWERS) -> None:
+        """Args: `most`, viewers at a time."""
         self._viewers: set[Viewer] = set()
+        self._most = most
         METERS.register(DISPLAY_CLIENTS, lambda: {(): len(self._viewers)})
 
     def __len__(self) -> int:
@@ -89,7 +82,7 @@ class Hub:
     @property
     def full(self) -> bool:
         """Return whether the limit of viewers is reached."""
-        return len(self._viewers) >= MAX_VIEWERS
+        return len(self._viewers) >= self._most
 
     @contextmanager
     def viewer(self, kind: Kind | None = None) -> Iterator[Viewer]:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-import msgspec
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
@@ -24,7 +23,7 @@ from hatcast.agents.map.topics import Topics
 from hatcast.agents.monitoring.declarations import DISPLAY_KAFKA_UP, DISPLAY_LAST_RELEASE
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.stream.errors import HatcastError
+from hatcast.stream.errors import UNREADABLE, HatcastError
 
 log = structlog.get_logger()
 
@@ -133,7 +132,7 @@ class Reader:
                     continue
                 try:
                     self._add(changes, record, record.value)
-                except (msgspec.DecodeError, ValueError, RecursionError):  # RecursionError: deeply nested JSON
+                except UNREADABLE:
                     self._skip(record)
 
     def _add(self, changes: Changes, record: "ConsumerRecord[bytes, bytes]", value: bytes) -> None:

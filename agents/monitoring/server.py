@@ -15,13 +15,14 @@ from aiohttp import web
 
 from hatcast.agents.config.address import Address
 from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring.listener import HEADERS, Listener
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.stream.errors import HatcastError
 
 log = structlog.get_logger()
 
 READY: Final = "ok"
-_STOP_S: Final = 1.0
+_MAX_CONNECTIONS: Final = 200
 
 Parts = Callable[[], Mapping[str, str]]
 """Readiness check of a process. Returns part -> `READY`, or the reason why the part is not ready, without data."""
@@ -40,26 +41,25 @@ class OperatorServer:
         application.router.add_get("/livez", self._livez)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_STOP_S)
+        application.on_response_prepare.append(_set_headers)
+        self._listener = Listener(application, _MAX_CONNECTIONS)
 
     async def start(self) -> None:
         """Start to listen. Raises HatcastError if the address cannot be bound."""
         METERS.expose(self._process)
-        await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self._listen.host, self._listen.port).start()
+            bound = await self._listener.start(self._listen)
         except OSError as error:
             await self.stop()
             raise HatcastError(
                 f"{self._key}: cannot listen on {self._listen} ({os_reason(error)}): set another address, or port 0 for"
                 " any free port"
             ) from None
-        host, port = self._runner.addresses[0][:2]
-        log.info("serving metrics and health checks", address=str(Address(host, port)))
+        log.info("serving metrics and health checks", address=str(bound))
 
     async def stop(self) -> None:
         """Stop listening."""
-        await self._runner.cleanup()
+        await self._listener.stop()
 
     async def _livez(self, _: web.Request) -> web.Response:
         return _json(200, {"alive": True})
@@ -72,6 +72,10 @@ class OperatorServer:
     async def _metrics(self, request: web.Request) -> web.Response:
         page, content_type = METERS.render(request.headers.get("Accept", ""))
         return web.Response(body=page, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
+
+
+async def _set_headers(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(HEADERS)
 
 
 def os_reason(error: OSError) -> str:

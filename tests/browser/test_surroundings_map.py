@@ -1,5 +1,9 @@
-"""The map over its surroundings: routes, names of stops and a base map, and where a hexagon is in words."""
+"""The map over its surroundings: routes, names of stops and a base map, and where a hexagon is in words.
 
+Also: a title, names and records with markup in them are text.
+"""
+
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,14 +13,17 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.accessibility import serious_problems
 from tests.browser.conftest import OpenPage, picture
-from tests.browser.day import Day, hexagons, open_day
+from tests.browser.day import TOPICS, Day, hexagons, open_day
 from tests.browser.saved import check_picture, saved
-from tests.displaying import CELLS
-from tests.surroundings import HUB, write_basemap, write_timetable
+from tests.displaying import CELLS, answered, budget, clustered, release
+from tests.surroundings import HUB, tables, write_basemap, write_timetable
 
 PLACE = f"near {HUB}, routes 1, 12, 801"
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 SCRIPT = "protomaps-leaflet.js"
+TAG = '"><img src=x>'  # where a text may have 16 characters only, as a unit
+MARKUP = '"><img src=x onerror="document.title=1">'
+MARKED_STOP, MARKED_CELL = "Sarthana Garden", "87608b72dffffff"  # that stop becomes markup, the only one in there
 READS = "Canvas2D: Multiple readback"  # Chromium's advice to this test, which reads pixels
 # Of a pane's canvases: how many pixels have each colour.
 COLOURS = """(pane) => {
@@ -37,8 +44,10 @@ COLOURS = """(pane) => {
 def mapped_day(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
     assert browser.is_connected()
     folder = tmp_path_factory.mktemp("surroundings")
-    files = {"gtfs": write_timetable(folder / "feed.zip"), "basemap": write_basemap(folder / "city.pmtiles")}
-    with open_day(folder, display={key: path.name for key, path in files.items()}) as running:
+    stops = tables()["stops.txt"].replace(MARKED_STOP, '"' + MARKUP.replace('"', '""') + '"')
+    timetable = write_timetable(folder / "feed.zip", {"stops.txt": stops})
+    files = {"gtfs": timetable, "basemap": write_basemap(folder / "city.pmtiles")}
+    with open_day(folder, display={"title": MARKUP} | {key: path.name for key, path in files.items()}) as running:
         yield running
 
 
@@ -217,3 +226,44 @@ def test_a_saved_picture_has_the_base_map_routes_and_stops(
     wait_for_colour(page, "routes", "#d7263d", 500)
     expect(page.locator(".stop span").first).to_be_visible()
     check_picture(page, saved(page, "#save-png", tmp_path))
+
+
+def marked_records() -> list[tuple[str, bytes]]:
+    """(topic, record) of a policy whose texts are markup wherever the map takes any, and of one with such a name."""
+    noise = {"kind": MARKUP, "scale": 0.5}
+    texts: dict[str, Any] = {"value": MARKUP, "unit": TAG, "estimator": MARKUP, "noise": noise, MARKUP: MARKUP}
+    means = [json.loads(release(23, cell, policy="marked")) | texts for cell in (CELLS[0], MARKED_CELL)]
+    none = json.loads(release(23, CELLS[1], None, policy="marked")) | {"status": MARKUP}
+    answer = answered("08:00", policy="marked", kind=MARKUP, unit=MARKUP)
+    no_room = {"query": MARKUP, "places": 0, "epsilon": 1.0}
+    return [
+        *((TOPICS[0], json.dumps(each).encode()) for each in (*means, none)),
+        (TOPICS[0], release(23, policy=MARKUP)),
+        (TOPICS[1], budget("2022-01-03", policy="marked", queries=[no_room])),
+        (TOPICS[3], answer),
+        (TOPICS[4], clustered(policy="marked", unit=TAG)),
+    ]
+
+
+def test_markup_in_titles_names_and_records_is_text(mapped_day: Day, open_page: OpenPage) -> None:
+    for topic, record in marked_records():
+        mapped_day.publish([record], topic)
+    page = open_page(f"{mapped_day.url}?policy=marked", within=mapped_day.url, foreseen=READS)
+    expect(page).to_have_title(MARKUP)
+    expect(page.locator("h1")).to_have_text(MARKUP)
+    expect(page.locator("#policy option")).to_contain_text([MARKUP])
+    expect(page.locator("#legend-title")).to_have_text(f"Mean {MARKUP}, {TAG}")
+    expect(page.locator("#budget")).to_contain_text(f"left no room for {MARKUP}")
+    expect(page.locator("#answers td").first).to_contain_text(MARKUP)
+    expect(page.locator("#clusters th").first).to_have_text(TAG)
+    hexagon = page.locator(f"path.cell[data-cell='{CELLS[0]}']")
+    hexagon.hover()
+    expect(page.locator(".tip strong")).to_contain_text(TAG)
+    hexagon.click()
+    expect(page.locator("#cell-answers")).to_contain_text(MARKUP)
+    expect(page.locator("#cell-body .record dt").get_by_text(MARKUP, exact=True)).to_have_count(1)
+    page.click("#show-table")
+    expect(page.locator(f"tr:has(button[data-cell='{CELLS[1]}'])")).to_contain_text(MARKUP)
+    expect(page.locator(f"tr:has(button[data-cell='{MARKED_CELL}'])")).to_contain_text(f"near {MARKUP}")
+    assert page.locator("img").count() == 0
+    assert page.locator("[onerror]").count() == 0

@@ -162,20 +162,3 @@ def test_the_policy_allows_no_script_or_style_that_is_not_a_file_of_the_map() ->
     assert directives["script-src"] == directives["style-src"] == "'self'"
     assert HEADERS["X-Content-Type-Options"] == "nosniff"
     assert HEADERS["Referrer-Policy"] == "no-referrer"
-
-
-def test_a_request_that_is_not_http_gets_no_other_answer_than_its_refusal() -> None:
-    async def run() -> bytes:
-        async with served(feed([release(0)])) as (url, _):
-            host, port = url.removeprefix("http://").split(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(b"GARBAGE <script> \x00\r\nCookie: s3cret\r\n\r\n")
-            answer = await asyncio.wait_for(reader.read(), 20)
-            writer.close()
-            return answer
-
-    answer = asyncio.run(run())
-    assert answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
-    assert b"Content-Type: text/plain" in answer
-    assert b"s3cret" not in answer
-    assert b"Set-Cookie" not in answer

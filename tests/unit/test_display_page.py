@@ -8,9 +8,10 @@ import h3
 import pytest
 from aiohttp import ClientSession
 
-from hatcast.agents.map import subscribers as hub_module
+from hatcast.agents.map import sending
 from hatcast.agents.map.access import HEADERS
 from hatcast.agents.map.record import Kind
+from hatcast.agents.map.subscribers import Hub
 from tests.asking import RECORDS, answer, ask, latest
 from tests.displaying import CELLS, budget, estimate, feed, publish, release, running
 from tests.viewing import listening
@@ -109,7 +110,7 @@ def test_a_viewer_gets_a_snapshot_then_the_changes_and_after_a_break_what_it_mis
 
 
 def test_one_who_does_not_read_is_let_go_and_the_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "WRITE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(sending, "PIECE_S", 0.5)
     made = feed([release(0)])
 
     async def asking(url: str, client: ClientSession) -> None:
@@ -133,8 +134,9 @@ def test_one_who_does_not_read_is_let_go_and_the_others_are_served(monkeypatch: 
     ask(made, asking)
 
 
-def test_no_more_viewers_are_taken_in_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "MAX_VIEWERS", 1)
+def test_no_more_viewers_are_taken_in_than_there_is_room_for() -> None:
+    made = feed(RECORDS)
+    made.hub = Hub(1)
 
     async def asking(url: str, client: ClientSession) -> None:
         async with listening(client, url) as first:
@@ -142,4 +144,4 @@ def test_no_more_viewers_are_taken_in_than_there_is_room_for(monkeypatch: pytest
             async with client.get(f"{url}/api/v1/events") as response:
                 assert (response.status, response.headers["Retry-After"]) == (503, "2")
 
-    ask(feed(RECORDS), asking)
+    ask(made, asking)

@@ -1,4 +1,4 @@
-"""What libraries log: not ten times a second. What a test's own process logs: to the stream of that test."""
+"""What libraries log: not ten times a second. Errors: without their texts. A test's own process: to its own stream."""
 
 import io
 import logging
@@ -6,7 +6,8 @@ import logging
 import pytest
 import structlog
 
-from hatcast.agents.monitoring.logs import RepeatFilter, configure_logs
+from hatcast.agents.monitoring.logs import RepeatFilter, configure_logs, redact_errors
+from hatcast.stream.errors import HatcastError
 from tests.services.logs import logs_as_before
 
 
@@ -55,3 +56,14 @@ def test_a_command_in_a_tests_process_leaves_no_closed_stream_to_the_next_test(
     said = "".join(capsys.readouterr())
     assert "the next test's" in said
     assert "Logging error" not in said
+
+
+def test_an_error_in_a_log_line_has_its_type_and_our_own_their_text_too() -> None:
+    written = redact_errors(
+        None,
+        "warning",
+        {"event": "no", "error": ValueError("PLATE7 at 31.5"), "ours": HatcastError("name another file")},
+    )
+    assert "PLATE7" not in str(written)
+    assert "ValueError" in written["error"]
+    assert written["ours"] == "name another file"
