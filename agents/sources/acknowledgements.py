@@ -3,8 +3,12 @@
 MQTT requires acknowledgements in order [MQTT 5.0, 4.6]. In AMQP one acknowledgement can cover all earlier messages.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Final
+
+_POLL_S: Final = 0.01
 
 
 class PendingMessage:
@@ -46,6 +50,11 @@ class AckTracker:
         """Acknowledge the confirmed messages up to the first unconfirmed one."""
         while self._pending and not self._pending[0].unconfirmed:
             self._pending.popleft().acknowledge()
+
+    async def wait_until_empty(self) -> None:
+        """Wait until Kafka has all messages, however long that takes."""
+        while self._pending:
+            await asyncio.sleep(_POLL_S)
 
     def discard(self, pending: PendingMessage) -> None:
         """Stop tracking a message that was not produced completely: the source sends it again."""

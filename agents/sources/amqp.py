@@ -9,7 +9,7 @@ import logging
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
@@ -20,9 +20,11 @@ from aio_pika.exceptions import (
     ChannelPreconditionFailed,
     ProbableAuthenticationError,
 )
+from aio_pika.queue import Queue
 from aiormq.exceptions import ChannelAccessRefused, ConnectionNotAllowed
 
 from hatcast.agents.sources.acknowledgements import AckTracker
+from hatcast.agents.sources.amqp_messages import OVERSIZED, MessageIterator
 from hatcast.agents.sources.connection import SourceConnection
 from hatcast.agents.sources.endpoint import Endpoint, SourceLost, SourceRejection, source_error
 
@@ -128,7 +130,7 @@ class AmqpSource:
         acknowledger: "_Acknowledger",
     ) -> None:
         cancelled = (await channel.get_underlay_channel()).on_consumer_cancel_callbacks
-        messages = queue.iterator()
+        messages = MessageIterator(cast("Queue", queue))
         # A deleted queue sends nothing and leaves the connection open: aio-pika alone would wait for ever. The callback
         # stands before the queue is read, which may be deleted at any time.
         closing: list[asyncio.Future[None]] = []
@@ -136,7 +138,15 @@ class AmqpSource:
         async with messages:  # on exit it returns the prefetched messages to the queue
             connection.mark_connected(self)
             async for message in messages:
-                await connection.forward(acks, message.body, partial(acknowledger.schedule, message))
+                if message.body is OVERSIZED:
+                    connection.drop_oversized(acks, partial(acknowledger.schedule, message))
+                else:
+                    await connection.forward(acks, message.body, partial(acknowledger.schedule, message))
+                messages.release(message)
+                if messages.is_finished:
+                    await acks.wait_until_empty()
+                    await acknowledger.flush()
+                    raise SourceLost("it sent more than 64 MiB of unacknowledged messages")
         raise SourceLost("the queue was closed")
 
 

@@ -26,6 +26,7 @@ from hatcast.stream.errors import HatcastError
 
 log = structlog.get_logger()
 
+MESSAGE_BYTES_MAX: Final = 1 << 20  # of a broker's message: a larger one is dropped and counted, not decoded
 SHUTDOWN_TIMEOUT_S: Final = 10.0  # to deliver the messages that were received before a stop
 _STABLE_S: Final = 10.0  # a connection that lasted this long resets the backoff
 _JITTER_PERCENT: Final = 25  # added to each wait, at most
@@ -144,6 +145,12 @@ class SourceConnection:
         pending.confirm()
         if self.reading_filter.readings > before:
             METERS.set_to_current_time(BRIDGE_LAST_READING)
+
+    def drop_oversized(self, acks: AckTracker, acknowledge: Callable[[], object]) -> None:
+        """Count a message that is too large as undecodable, and acknowledge it after all earlier messages."""
+        self.record_poll()
+        self.reading_filter.count_undecodable()
+        acks.add(acknowledge).confirm()
 
     def record_poll(self) -> None:
         """Record that the source has answered, even if with nothing new."""

@@ -79,6 +79,11 @@ class Filter:
                 yield message
         self._report_counts()
 
+    def count_undecodable(self) -> None:
+        """Count a message that was dropped before it was decoded."""
+        self.undecodable += 1
+        self._report_counts()
+
     def _message(self, record: bytes, arrived_ms: int) -> Message | None:
         """Return the message of one record; None if it is dropped."""
         reading: Reading | None = self._feed.decode(record)

@@ -19,12 +19,11 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from hatcast.agents.sources.acknowledgements import AckTracker
-from hatcast.agents.sources.connection import SourceConnection
+from hatcast.agents.sources.connection import MESSAGE_BYTES_MAX, SourceConnection
 from hatcast.agents.sources.endpoint import Endpoint, SourceLost, SourceRejection, source_error
 
 NAME: Final = "mqtt"
 PROTOCOLS: Final = {"5": ProtocolVersion.V5, "3.1.1": ProtocolVersion.V311}
-PAYLOAD_BYTES_MAX: Final = 1 << 20
 RECEIVE_MAXIMUM: Final = 1_000  # unacknowledged QoS 1 messages that the broker may send (MQTT 5)
 _QUEUE_BYTES_MAX: Final = 64 << 20
 _YIELD_EVERY: Final = 100  # messages between two yields to the event loop
@@ -174,7 +173,11 @@ class MqttSource:
         async for first in client.messages:
             message: Message | None = first
             while message is not None:  # take queued messages directly: aiomqtt would create a task for each
-                await connection.forward(acks, message.payload, _Acknowledge(client, message), message.topic.value)
+                acknowledge = _Acknowledge(client, message)
+                if len(message.payload) > MESSAGE_BYTES_MAX:  # MQTT 3.1.1 has no limit to agree on
+                    connection.drop_oversized(acks, acknowledge)
+                else:
+                    await connection.forward(acks, message.payload, acknowledge, message.topic.value)
                 forwarded += 1
                 if not forwarded % _YIELD_EVERY:
                     await asyncio.sleep(0)
@@ -202,7 +205,7 @@ def _session(subscription: Subscription) -> Properties:
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho leaves it untyped
     properties.SessionExpiryInterval = subscription.session_s
     properties.ReceiveMaximum = RECEIVE_MAXIMUM
-    properties.MaximumPacketSize = PAYLOAD_BYTES_MAX
+    properties.MaximumPacketSize = MESSAGE_BYTES_MAX
     return properties
 
 

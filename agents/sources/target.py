@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.client import admin_client, wait_for_broker
+from hatcast.agents.kafka.client import admin_client
 from hatcast.agents.kafka.permissions import check_permissions
 from hatcast.agents.kafka.topic_rules import TopicState
 from hatcast.agents.kafka.topics import check_replay_target, ensure_telemetry
@@ -45,7 +45,6 @@ def open_target(settings: Settings, first_ms: int | None) -> Target:
     the records or change their times.
     """
     _reject_other_formats(settings)
-    wait_for_broker(settings)
     check_permissions(settings, Role.FEED)
     state = ensure_telemetry(settings) if first_ms is None else check_replay_target(settings, first_ms)
     router = _router(settings, state)
@@ -59,7 +58,6 @@ def live_router(settings: Settings) -> Router:
     Raises HatcastError: Kafka cannot be reached, or the topic has another format.
     """
     _reject_other_formats(settings)
-    wait_for_broker(settings)
     check_permissions(settings, Role.FEED)
     return _router(settings, ensure_telemetry(settings))
 
