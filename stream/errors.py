@@ -9,6 +9,11 @@ An error message contains no telemetry data: no vehicle, no reading, no count.
 """
 
 from collections.abc import Iterable
+from typing import Final
+
+UNREADABLE: Final = (ValueError, RecursionError)
+"""What msgspec raises for bytes that are not such a record: malformed JSON, wrong types and text that is not UTF-8
+(ValueErrors; a UnicodeDecodeError is no MsgspecError), and JSON nested deeper than Python's stack."""
 
 
 class HatcastError(Exception):

@@ -9,7 +9,7 @@ import msgspec
 from hatcast.agents.api.record_files import values_of
 from hatcast.agents.api.records import Answers, BudgetDays, Estimates, Releases, RunningMeans
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.stream.errors import HatcastError, RecordingError, name_fix
+from hatcast.stream.errors import UNREADABLE, HatcastError, RecordingError, name_fix
 
 Source = str | Path | Settings
 AnyRecords = Releases | Answers | Estimates | RunningMeans | BudgetDays
@@ -89,7 +89,7 @@ def _file_values(path: Path, kind: str) -> Iterator[bytes]:
 def _is_published(value: bytes) -> bool:
     try:
         _read_published(value)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return False
     return True
 

@@ -13,7 +13,7 @@ from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.recordings.parquet import PARQUET_MAGIC
 from hatcast.agents.tables.columns import RECORD
-from hatcast.stream.errors import RecordingError
+from hatcast.stream.errors import UNREADABLE, RecordingError
 
 _FIX: Final = "name a file of `hatcast tail --json`, `batch --json` or `export`, a dump, or a ledger"
 
@@ -70,7 +70,7 @@ def _of_lines(path: Path) -> Iterator[bytes]:
 def _is_head(line: bytes) -> bool:
     try:
         _read_head(line)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return False
     return True
 
@@ -86,5 +86,5 @@ def _of_parquet(path: Path) -> Iterator[bytes]:
                 raise RecordingError(str(path), f"has no column {RECORD!r}", _FIX)
             for batch in file.iter_batches(columns=[RECORD], use_threads=False):
                 yield from (record.encode() for record in batch.column(0).to_pylist() if record is not None)
-    except (pa.ArrowException, OSError, ValueError):
+    except (pa.ArrowException, OSError, ValueError, OverflowError):
         raise RecordingError(str(path), "is not a complete Parquet file", "it may be cut off: make it again") from None

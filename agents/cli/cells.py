@@ -7,7 +7,7 @@ from typing import Final, TypedDict, Unpack
 import click
 import msgspec
 
-from hatcast.stream.errors import HatcastError
+from hatcast.stream.errors import UNREADABLE, HatcastError
 
 Box = tuple[float, float, float, float]
 """West, south, east and north, in degrees."""
@@ -109,7 +109,7 @@ def _read_json(path: Path) -> dict[str, object]:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, object])
     except OSError as error:
         raise HatcastError(f"{path} cannot be read ({error.strerror}); name a GeoJSON file") from None
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except UNREADABLE:
         raise HatcastError(f"{path} is not a JSON object; name a GeoJSON file") from None
 
 

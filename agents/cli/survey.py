@@ -1,6 +1,7 @@
 """`hatcast survey`: find a resolution and cells in recordings."""
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,9 +62,10 @@ class _Private:
 
 
 def _users_of(_: click.Context, __: click.Parameter, text: str) -> Fraction:
+    is_number = re.fullmatch(r"[0-9]{1,7}([./][0-9]{1,9})?", text)  # 1e999999999 as a fraction would fill the memory
     try:
-        users = Fraction(text)
-    except (ValueError, ZeroDivisionError):
+        users = Fraction(text) if is_number else Fraction(-1)
+    except ZeroDivisionError:
         users = Fraction(-1)
     if not 0 <= users <= 10**6:
         raise click.BadParameter("write a number of users, such as 10")

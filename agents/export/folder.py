@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from hatcast.agents.tables.arrow import schema_of, table_of_rows
 from hatcast.agents.tables.columns import Row, Table
-from hatcast.stream.errors import HatcastError
+from hatcast.stream.errors import UNREADABLE, HatcastError
 
 STATE: Final = "hatcast-export.json"
 _PART: Final = ".part"
@@ -70,7 +70,7 @@ class ExportFolder:
 
     def _merge_day(self, table: Table, day: date, rows: list[Row]) -> None:
         path = self._path / table.name / f"{day}.parquet"
-        stored = _read(path, table)
+        stored = _read(path, table, day)
         merged = {row[table.key]: row for row in stored}
         for row in rows:
             if table.keeps_last:
@@ -92,7 +92,7 @@ class ExportFolder:
                     f"{self._path} is not empty and has no {STATE}: name a new folder, or that of an earlier export"
                 ) from None
             return _State()
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             state = _State(version=0)
         if state.version != 1:
             raise HatcastError(f"{path} is damaged, or of another version: export to a new folder")
@@ -127,15 +127,23 @@ def open_folder(path: Path) -> Iterator[ExportFolder]:
         os.close(handle)
 
 
-def _read(path: Path, table: Table) -> list[Row]:
-    """Return the rows of a file; none if it does not exist."""
+def _read(path: Path, table: Table, day: date) -> list[Row]:
+    """Return the rows of a date's file; none if it does not exist. Raises HatcastError if it is damaged."""
     if not path.exists():
         return []
     try:
         rows: list[Row] = pq.read_table(path, schema=schema_of(table)).to_pylist()
-    except (pa.ArrowException, ValueError):
-        raise HatcastError(f"{path} is damaged: delete the folder of the export and export again") from None
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:  # OverflowError: beyond the year 9999
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # not of Arrow
+        raise _damaged(path) from None
+    if any(row[table.key] is None or row["date"] != day for row in rows):
+        raise _damaged(path)
     return rows
+
+
+def _damaged(path: Path) -> HatcastError:
+    return HatcastError(f"{path} is damaged: delete the folder of the export and export again")
 
 
 def _replace(path: Path, content: bytes | memoryview) -> None:

@@ -12,6 +12,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import kafka_python_options, translate_kafka_errors
 from hatcast.agents.kafka.cloud_events import is_from_other_domain
 from hatcast.agents.kafka.topics import topic_range
+from hatcast.stream.errors import UNREADABLE
 
 POLL_SECONDS: Final = 0.5
 
@@ -97,7 +98,7 @@ def read_release(value: bytes) -> DisplayedRelease | None:
     """Decode a record; None if it is not a release."""
     try:
         return _decode(value)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
 
 

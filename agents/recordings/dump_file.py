@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from hatcast.agents.kafka.dump import Head, Line
-from hatcast.stream.errors import RecordingError
+from hatcast.stream.errors import UNREADABLE, RecordingError
 from hatcast.stream.readings.formats import Format, Recorded
 from hatcast.stream.readings.recording import Recording
 
@@ -57,7 +57,7 @@ class Dump:
         for number, (_, recorded) in enumerate(self._recording, start=1):
             try:
                 line = _read_line(recorded.raw)
-            except (ValueError, RecursionError):
+            except UNREADABLE:
                 if self._head(recorded.raw, number) != head:
                     raise self._error(number, "is the header of another dump", "give parts of one dump") from None
                 continue
@@ -71,7 +71,7 @@ class Dump:
     def _head(self, raw: bytes, number: int) -> Head:
         try:
             head = _read_head(raw)
-        except (ValueError, RecursionError):
+        except UNREADABLE:
             raise self._error(number, "is not a line of a dump", _FIX) from None
         if head.partitions < 1 or len(head.start_offsets) != head.partitions:
             raise self._error(number, "does not have one start offset for each partition", _FIX)

@@ -106,7 +106,7 @@ def _readable(path: str) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:  # OverflowError: a time beyond 9999
         if isinstance(error, OSError) and error.errno is not None:
             raise  # an error of the disk, not of the file's contents
         raise RecordingError(path, "is not a complete Parquet file", "it may be cut off: fetch it again") from None

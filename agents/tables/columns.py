@@ -12,6 +12,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from hatcast.stream.errors import UNREADABLE
+
 Fields = Mapping[str, Any]
 """A decoded record. A number with a point or an exponent is its text."""
 
@@ -104,7 +106,7 @@ class Table:
         try:
             self.check(record)
             return fields_of(record)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNREADABLE:
             return None
 
 

@@ -69,7 +69,7 @@ def open_timetable(path: Path) -> Iterator["Tables"]:
         raise BadTimetable(path, "does not exist", "name the zip file of a GTFS timetable") from None
     except OSError as error:
         raise BadTimetable(path, f"cannot be read ({error.strerror})", "check the file and its permissions") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError):
+    except (zipfile.BadZipFile, zlib.error, EOFError, UnicodeDecodeError):  # the last: of the names in it
         raise BadTimetable(path, "is not a whole zip file", "fetch it again") from None
     except NotImplementedError:  # a compression that Python's zipfile lacks
         raise BadTimetable(path, "has a compression that cannot be read", "pack it again with deflate") from None

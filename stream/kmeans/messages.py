@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import msgspec
 import numpy as np
 
-from hatcast.stream.errors import SettingError
+from hatcast.stream.errors import UNREADABLE, SettingError
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.kmeans.hat_vectors import slots_of_day, top_of
 from hatcast.stream.kmeans.setting import MAX_ITERATIONS, Setting
@@ -85,7 +85,7 @@ def decode_round(raw: bytes) -> Round | None:
     """Decode a round; return None for anything else, such as a result. Never raises."""
     try:
         return _ROUND.decode(raw)
-    except (ValueError, ArithmeticError, RecursionError):  # RecursionError: JSON nested deeper than Python's stack
+    except (*UNREADABLE, ArithmeticError):
         return None
 
 
@@ -132,7 +132,7 @@ def decode_answer(raw: bytes, setting: Setting, policy: Policy) -> tuple[Answer,
     """
     try:
         answer = _ANSWER.decode(raw)
-    except (ValueError, ArithmeticError, RecursionError):  # RecursionError: JSON nested deeper than Python's stack
+    except (*UNREADABLE, ArithmeticError):
         return None
     if not (0 <= answer.cluster < setting.clusters and 1 <= answer.round <= setting.iterations):
         return None

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
-from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import h3.api.basic_int as h3
@@ -98,11 +97,11 @@ def read_cells_file(text: str, where: str, *resolutions: int) -> CellsFile:
 
 def _selection_cost(cost: dict[str, str], where: str) -> SelectionCost:
     try:
-        epsilon = Decimal(cost["epsilon"])
+        epsilon = float(cost["epsilon"])  # 0.0 for one below all others: it would cost nothing
         first, last = (date.fromisoformat(day.strip()) for day in cost["days"].split(","))
-    except (KeyError, ValueError, InvalidOperation):
-        epsilon, first, last = Decimal(0), date.min, date.min
-    if epsilon.is_nan() or not 0 < epsilon <= _EPSILON_MAX or not first <= last:
+    except (KeyError, ValueError):
+        epsilon, first, last = 0.0, date.min, date.min
+    if not 0 < epsilon <= _EPSILON_MAX or not first <= last:
         raise SettingError(
             where,
             "is private and does not state its privacy cost",
@@ -110,7 +109,7 @@ def _selection_cost(cost: dict[str, str], where: str) -> SelectionCost:
         )
     if (last - first).days >= _DAYS_MAX:
         raise SettingError(where, f"names more than {_DAYS_MAX:,} days", "restore its line days as the survey wrote it")
-    return SelectionCost(float(epsilon), first, last)
+    return SelectionCost(epsilon, first, last)
 
 
 def _index(text: str) -> int:

@@ -12,6 +12,7 @@ from hatcast.stream.policy.key_errors import joined, missing_fix, type_error, un
 T = TypeVar("T", bound=msgspec.Struct)
 
 _PATH: Final = re.compile(r" - at `\$\.?([^`]*)`$")
+_INTEGERS: Final = 1 << 63
 _DURATION: Final = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
 _DURATION_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -22,12 +23,25 @@ def decode_table(table: Mapping[str, Any], into: type[T], where: str) -> T:
     Raises SettingError for an unknown key (naming the most similar known key, or the table that has it), a missing key
     or a wrong type.
     """
+    _check_integers(table, where)
     _check_keys(table, into, where, list(_keys(into, where)))
     try:
         return msgspec.convert(table, into)
     except msgspec.ValidationError as error:
         found = _PATH.search(str(error))
         raise type_error(table, into, where, found[1] if found else "") from None
+
+
+def _check_integers(value: object, where: str) -> None:
+    """Raise SettingError for an integer that is not one of TOML: Python reads larger ones, and cannot print them."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            _check_integers(inner, joined(where, key))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _check_integers(inner, where)
+    elif isinstance(value, int) and not -_INTEGERS <= value < _INTEGERS:
+        raise SettingError(where, "has an integer of more than 64 bits", "write a smaller one")
 
 
 def _check_keys(

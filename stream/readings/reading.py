@@ -51,9 +51,10 @@ class Outcome(StrEnum):
     OVER_CAP = "over_cap"
     OVER_PARTICIPATION = "over_participation"
     OTHER_POLICY = "other_policy"
+    BAD_SIGNATURE = "bad_signature"
 
 
-REPORT_OUTCOMES: Final = frozenset({Outcome.OTHER_POLICY})
+REPORT_OUTCOMES: Final = frozenset({Outcome.OTHER_POLICY, Outcome.BAD_SIGNATURE})
 """Outcomes that only devices' reports have: docs/hybrid.md."""
 HORIZON_OUTCOMES: Final = frozenset({Outcome.OVER_PARTICIPATION})
 """Outcomes that only policies with `[policy.continual]` have."""

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from hatcast.stream.records.fields import Cell, Date, DeviceId, PolicyId, Slot
+from hatcast.stream.records.fields import Cell, Date, DeviceId, PolicyId, Slot, When, text
 
 
 class TelemetryRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +39,12 @@ class TelemetryRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One report on the topic `reports`: a device's mean in one HAT, with noise that the device added."""
+    """One report on the topic `reports`: a device's mean in one HAT, with noise that the device added.
+
+    A signed report has three more fields at its end, which workers check if `worker.report_keys_file` is set.
+    """
+
+    RULES: ClassVar = (When("signature", has=("key", "certificate")),)
 
     id: DeviceId
     policy_id: PolicyId
@@ -50,3 +55,11 @@ class ReportRecord(msgspec.Struct, frozen=True, kw_only=True):
         float, msgspec.Meta(description="in the policy's unit, a multiple of its grid; may be outside of its range")
     ]
     epsilon: Annotated[float, msgspec.Meta(gt=0, description="of the noise in `value`: the policy's local_epsilon")]
+    key: Annotated[str, text("^[0-9a-f]{64}$", "the device's public Ed25519 key of that date")] | UnsetType = UNSET
+    certificate: (
+        Annotated[str, text("^[0-9a-f]{128}$", "signature of an authority under the date and `key`")] | UnsetType
+    ) = UNSET
+    signature: (
+        Annotated[str, text("^ed25519:[0-9a-f]{128}$", "by `key`, of all bytes before this field; the last field")]
+        | UnsetType
+    ) = UNSET

@@ -18,8 +18,7 @@ import h3.api.basic_int as h3
 
 from hatcast.stream.fold.contributions import ReadingFold
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.open_slots import OpenSlot
-from hatcast.stream.fold.partition_fold import Vehicle
+from hatcast.stream.fold.open_slots import OpenSlot, Vehicle
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded

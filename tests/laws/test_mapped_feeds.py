@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -125,10 +126,11 @@ def test_a_record_is_decoded_live_as_in_a_recording(sample: Mapped) -> None:
     assert sample.feed.split(data) == [record.raw for record in records]
 
 
-# A line break ends a record, white space around a name is not part of it, and a name that is a number means a place.
+# A line break ends a record, white space around a name is not part of it, a name that is a number means a place, and a
+# first line with a cell that starts like a number or a time (such as 0/0) is refused as a row.
 names = st.text(
     st.characters(exclude_categories=["C", "Z"], include_characters=" ,;|.=\"'"), min_size=1, max_size=12
-).filter(lambda name: name == name.strip() and not name.replace(".", "").isdigit() and not _is_number(name))
+).filter(lambda name: name == name.strip() and not name.replace(".", "").isdigit() and not _is_data(name))
 ids = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" ,;"), min_size=1, max_size=12)
 degrees = st.floats(-180, 180)
 speeds = st.floats(allow_nan=False, allow_infinity=False)
@@ -147,11 +149,11 @@ TIMES: dict[str | None, Callable[[datetime], str]] = {
 FIELDS = ("vehicle", "time", "lat", "lon", "value")
 
 
-def _is_number(text: str) -> bool:
+def _is_data(text: str) -> bool:
     try:
         float(text)
     except ValueError:
-        return False
+        return re.match(r"[-+]?[0-9]+[.,:/-][0-9]", text) is not None
     return True
 
 

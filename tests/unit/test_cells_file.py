@@ -42,6 +42,7 @@ def test_a_file_is_read_again_with_its_source_and_its_cost_and_without_its_remar
         COST.replace("0.5", "0"),
         COST.replace("0.5", "x"),
         COST.replace("0.5", "nan"),
+        COST.replace("0.5", "1e-999999999"),
         COST.replace(",2022-01-08", ",2021"),
     ],
 )

@@ -159,7 +159,9 @@ def test_columns_by_number_need_no_header() -> None:
     [
         ("vehicle=1,time=2", "has no lat, lon"),
         ("vehicle=1,time=2,lat=3,lon=4", "has no value"),
-        ("vehicle=0,time=2,lat=3,lon=4,value=5", "number 0"),
+        ("vehicle=0,time=2,lat=3,lon=4,value=5", "has a number that no column has; count columns from 1"),
+        ("vehicle=1,time=2,lat=3,lon=10000,value=5", "has a number that no column has; count columns from 1"),
+        (f"vehicle=1,time=2,lat=3,lon={'9' * 5_000},value=5", "has a number that no column has"),
     ],
 )
 def test_columns_by_number_have_to_be_complete(text: str, problem: str) -> None:
@@ -230,6 +232,11 @@ def test_json_fields_without_a_column_have_their_own_names() -> None:
     assert feed.decode(record % b'"value":38') == AS_READ
     assert feed.decode(record % b'"speed":38,"value":39') == AS_READ
     assert feed.decode(record % b'"v":38') is None
+
+
+def test_a_path_into_json_whose_position_has_thousands_of_digits_finds_nothing() -> None:
+    feed = FormatChoice("jsonl", Columns({"lat": f"at.{'9' * 5_000}"}, unit="km/h")).format(ValueUnits(), BERLIN)
+    assert feed.decode(b'{"vehicle":"B 7","time":"2022-01-02T05:29:43Z","at":[52.5],"lon":13.4,"value":38}') is None
 
 
 def test_json_with_none_of_the_columns_is_refused_with_its_keys() -> None:

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hatcast.agents.export.folder import STATE, ExportFolder, Progress, open_folder
-from hatcast.agents.tables.arrow import schema_of
+from hatcast.agents.tables.arrow import schema_of, table_of_rows
 from hatcast.agents.tables.columns import Row
 from hatcast.agents.tables.records import TABLES
 from hatcast.stream.errors import HatcastError
@@ -69,6 +69,16 @@ def test_a_folder_of_something_else_and_a_file_are_refused(tmp_path: Path) -> No
     with pytest.raises(HatcastError, match=r"cannot be used \(File exists\)"), open_folder(tmp_path / "thesis.txt"):
         pass
     assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("damage", [{"estimate_id": None}, {"date": date(2022, 1, 3)}, {"date": None}])
+def test_a_file_with_a_row_that_has_no_key_or_another_date_is_damaged(tmp_path: Path, damage: Row) -> None:
+    with open_folder(tmp_path / "out") as folder:
+        folder.merge(ESTIMATES, [row("a")])
+        table = table_of_rows(ESTIMATES, [row("a") | damage])
+        pq.write_table(table, tmp_path / "out" / "estimates" / "2022-01-02.parquet")
+        with pytest.raises(HatcastError, match=r"2022-01-02.parquet is damaged: delete the folder of the export"):
+            folder.merge(ESTIMATES, [row("b")])
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ REFUSED = [
     ("privacy__delta", 0.0, "1e-6"),
     ("privacy__delta", 1.0, "1e-6"),
     ("privacy__min_users", 0, "1 or more"),
-    ("privacy__min_users", 10**20, "1 or more"),
+    ("privacy__min_users", 10**20, "64 bits"),
     ("estimator__name", "average", "use one of"),
     ("estimator__grouping", "random", "use one of bestfit, wraparound"),
     ("estimator__array_length", "longest", "minimax_sqrt2, minimax_convex, worst_case or an int"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import (
     NOT_FINITE,
     UNITS,
@@ -200,3 +201,10 @@ def test_an_unknown_unit_makes_a_reading_incomplete() -> None:
 def test_the_texts_stand_for_numbers_that_are_not_finite() -> None:
     assert math.isnan(number("nan"))
     assert (number("inf"), number("-inf"), number(2.5)) == (math.inf, -math.inf, 2.5)
+
+
+@pytest.mark.parametrize("date", ["2022-01-02", None])
+def test_pseudonyms_of_two_keys_have_none_in_common(date: str | None) -> None:
+    of_keys = [{Pseudonyms(bytes([key] * KEY_BYTES)).of(f"bus{n}", date) for n in range(100)} for key in range(2)]
+    assert [len(each) for each in of_keys] == [100, 100]
+    assert of_keys[0].isdisjoint(of_keys[1])

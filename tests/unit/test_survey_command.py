@@ -8,10 +8,12 @@ from xml.etree import ElementTree as ET
 
 import h3.api.basic_int as h3
 import pytest
+from click.testing import CliRunner
 
 from hatcast.agents.batch.fold import Job as FoldJob
 from hatcast.agents.batch.fold import fold_recording
 from hatcast.agents.batch.retention import RetainTotals
+from hatcast.agents.cli.survey import command as survey_command
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.research.survey.cell_map import rings_of
@@ -130,6 +132,13 @@ def test_cells_on_both_sides_of_the_date_line_are_drawn_side_by_side() -> None:
     longitudes = [longitude for ring in rings_of(cells) for longitude, _ in ring]
     assert max(longitudes) - min(longitudes) < 1
     assert rings_of([]) == []
+
+
+@pytest.mark.parametrize("users", ["1e999999999", "-1", "1/0", "9" * 5000, "ten", ""])
+def test_what_is_no_number_of_users_is_refused_at_once(users: str) -> None:
+    refused = CliRunner().invoke(survey_command, ["file.csv", "--format", "capmetro", "--users", users])
+    assert refused.exit_code == 2
+    assert "write a number of users, such as 10" in refused.output
 
 
 # The cells that it writes

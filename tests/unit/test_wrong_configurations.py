@@ -282,6 +282,25 @@ WRONG = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("[" * 500, "is not TOML: brackets are nested too deeply; correct it there"),
+        ("{a=" * 500, "is not TOML: brackets are nested too deeply; correct it there"),
+        ("9" * 5_000, "is not TOML: a number has thousands of digits; correct it there"),
+        ("9" * 4_000, "policy.upper_bound: has an integer of more than 64 bits; write a smaller one"),
+        ("0x" + "f" * 5_000, "policy.upper_bound: has an integer of more than 64 bits; write a smaller one"),
+    ],
+    ids=["arrays", "tables", "digits", "integer", "hexadecimal"],
+)
+def test_a_value_that_python_cannot_read_or_print_is_one_line(tmp_path: Path, value: str, problem: str) -> None:
+    path = tmp_path / "hatcast.toml"
+    path.write_text(CORRECT.replace("upper_bound = 65.0", f"upper_bound = {value}"))
+    with pytest.raises(HatcastError) as refused:
+        load_settings(path, {})
+    assert str(refused.value) == f"{path}: {problem}"
+
+
 @pytest.mark.parametrize(("written", "instead", "line"), WRONG, ids=[instead or "none" for _, instead, _ in WRONG])
 def test_a_wrong_configuration_is_one_line_with_the_key_and_an_example(
     written: str, instead: str, line: str, tmp_path: Path

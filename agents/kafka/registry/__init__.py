@@ -3,7 +3,15 @@
 `records` has the record types, `topic` reads and writes the topic, `checks` compares it with a worker's settings.
 """
 
-from hatcast.agents.kafka.registry.records import Facts, OutputTopics, PolicyRecord, Topics, UserKey, policy_key
+from hatcast.agents.kafka.registry.records import (
+    Facts,
+    OutputTopics,
+    PolicyRecord,
+    Topics,
+    UserKey,
+    decode_record,
+    policy_key,
+)
 from hatcast.agents.kafka.registry.topic import Registry, read_registry
 
 __all__ = [
@@ -13,6 +21,7 @@ __all__ = [
     "Registry",
     "Topics",
     "UserKey",
+    "decode_record",
     "policy_key",
     "read_registry",
 ]

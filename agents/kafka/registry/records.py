@@ -5,13 +5,15 @@ Keys are `KIND/NAME`; a reader ignores unknown kinds.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import msgspec
 
-from hatcast.stream.errors import HatcastError
+from hatcast.stream.errors import UNREADABLE, HatcastError
 
 _POLICY: Final = "policy/"
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Topics(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,13 +109,7 @@ class Facts:
         policies = {}
         for key, value in values.items():
             if key.startswith(_POLICY):
-                try:
-                    policies[key.removeprefix(_POLICY)] = PolicyRecord.decoded(value)
-                except msgspec.DecodeError:
-                    raise HatcastError(
-                        f"topic {topic}: the record {key!r} cannot be read: a newer hatcast or another program wrote"
-                        " it; start the newer version, or stop the other program and send the older value again"
-                    ) from None
+                policies[key.removeprefix(_POLICY)] = decode_record(topic, key, value, PolicyRecord)
         return cls(values, policies)
 
     def of_kind(self, prefix: str) -> dict[str, bytes]:
@@ -131,3 +127,18 @@ class Facts:
 def policy_key(name: str) -> str:
     """Return the key of a policy's record."""
     return _POLICY + name
+
+
+def decode_record(topic: str, key: str, value: bytes, kind: type[T]) -> T:
+    """Decode a record of the registry. Raises HatcastError."""
+    try:
+        return msgspec.json.decode(value, type=kind)
+    except UNREADABLE:
+        raise _unreadable(topic, key) from None
+
+
+def _unreadable(topic: str, key: str) -> HatcastError:
+    return HatcastError(
+        f"topic {topic}: the record {key!r} cannot be read: a newer hatcast or another program wrote it; start the"
+        " newer version, or stop the other program and send the older value again"
+    )

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from hatcast.stream.errors import HatcastError
+from hatcast.stream.errors import UNREADABLE, HatcastError
 from hatcast.stream.records.fields import Instant
 
 _REQUEST: Final = "request/"
@@ -42,7 +42,7 @@ def read_request(values: Mapping[str, bytes], key: str) -> LimitRequest | None:
         return None
     try:
         return msgspec.json.decode(value, type=LimitRequest)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         raise HatcastError(
             f"the registry's record {key!r} cannot be read: a newer hatcast or another program wrote it; start the"
             " newer version"

@@ -1,5 +1,6 @@
 """Contenders of a comparison: an estimator with settings, or its variant with the papers' printed constants."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -34,6 +35,7 @@ DEFAULT: Final = (
 PRINTED: Final = "printed"  # the papers' own constants for WRAPAROUND
 GRID: Final = Grid(Decimal("0.001"))
 _RULES: Final = {**RULES, **PRINTED_RULES}
+_LENGTH: Final = re.compile(r"[1-9][0-9]{0,8}")
 _DEFAULT_LENGTH: Final = "median"  # for estimators whose policy needs a number: as if that had been chosen well
 _HAS_ARRAYS: Final = ("array_averaging", "opt_array_averaging", "levy", "quantile")
 
@@ -144,7 +146,7 @@ _SETTINGS: Final[tuple[tuple[str, Callable[[str], bool], Callable[[Contender, st
     ("array_length", _RULES.__contains__, lambda contender, text: replace(contender, array_length=text)),
     (
         "array_length",
-        lambda text: text.isascii() and text.isdigit() and 1 <= int(text) <= 10**9,
+        lambda text: _LENGTH.fullmatch(text) is not None,
         lambda contender, text: replace(contender, array_length=int(text)),
     ),
     ("quantiles", QUANTILES.__contains__, lambda contender, text: replace(contender, quantiles=text)),

@@ -9,7 +9,7 @@ import numpy as np
 
 from hatcast.agents.research.evaluate.comparison import Hat
 from hatcast.agents.research.evaluate.values import VALUES, Readings, recorded, vectors
-from hatcast.stream.errors import HatcastError, RecordingError
+from hatcast.stream.errors import UNREADABLE, HatcastError, RecordingError
 from hatcast.stream.estimators import Users
 from hatcast.stream.estimators.grouping import Counts
 from hatcast.stream.policy.policy import Policy
@@ -32,7 +32,7 @@ def hat_of_counts(path: Path, values: str, scaling: Scaling | None, dimensions: 
         given = msgspec.json.decode(path.read_bytes(), type=list[int] | _Published)
     except OSError as error:
         raise RecordingError(str(path), f"cannot be read ({error.strerror})", "check the path") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         raise RecordingError(str(path), "has no counts", 'write [12, 7] or {"counts": [12, 7]}') from None
     counts, readings = (given, Readings()) if isinstance(given, list) else (given.counts, given)
     if not counts or min(counts) < 1 or sum(counts) >= _READINGS_MAX:

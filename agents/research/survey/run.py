@@ -19,7 +19,7 @@ from hatcast.stream.readings.formats import Format, Recorded
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.survey.figures import Resolution
 from hatcast.stream.survey.rows import RowCollector, slots_of
-from hatcast.stream.survey.selection import busy_cells, noisy_counts
+from hatcast.stream.survey.selection import Counts, busy_cells, noisy_counts
 
 SURVEYED: Final = (5, 6, 7, 8, 9)
 _DEFAULT_LIMITS: Final = MemoryLimits()
@@ -131,9 +131,20 @@ def select_privately(job: Job, days: Days, candidates: Sequence[int], epsilon: f
     with open_spill(resolutions, job.limits.part_rows) as spill:
         _read(job, rows, spill)
         counts = capped_counts(spill, spill.dates(), candidates, slots, policy.max_hats_per_day)
-    noisy = noisy_counts(counts, policy.max_hats_per_day, _number(days), epsilon, noise)
-    selected = busy_cells(candidates, noisy.counts, job.users, _number(days))
-    return Selection(len(candidates), selected, noisy.scale)
+    return select_from(counts, candidates, policy.max_hats_per_day, (job.users, _number(days)), epsilon, noise)
+
+
+def select_from(
+    counts: Counts, candidates: Sequence[int], cap: int, above: tuple[Fraction, int], epsilon: float, noise: Noise
+) -> Selection:
+    """Select candidates by their counts with noise. Raises UnsafeNoise.
+
+    counts   [candidates, slots], of user-days capped at `cap` pairs: private
+    above    (N, D): a selected cell's mean over D days is above N
+    """
+    users, number = above
+    noisy = noisy_counts(counts, cap, number, epsilon, noise)
+    return Selection(len(candidates), busy_cells(candidates, noisy.counts, users, number), noisy.scale)
 
 
 def _read(job: Job, rows: RowCollector, spill: Spill) -> None:

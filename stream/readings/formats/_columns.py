@@ -33,6 +33,7 @@ _UNIT_NAMES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("kn", "kt", "kts", "knot", "knots"), "kn"),
 }
 _SPEED_WITH_UNIT: Final = re.compile(rf"(?:speed|velocity|spd)({'|'.join(_UNIT_NAMES)})")
+_NUMBER: Final = re.compile(r"0{0,3}[1-9][0-9]{0,3}")  # a row is as wide as the largest
 _SIGNS: Final = re.compile(r"[\W_]+")
 
 
@@ -76,7 +77,7 @@ class Columns:
         """
         names: dict[str, str] = {}
         for part in (text,) if isinstance(text, str) else text:
-            for entry in next(csv.reader((part,), skipinitialspace=True), ()):
+            for entry in _entries(part):
                 name, equals, column = (each.strip() for each in entry.partition("="))
                 if not (name and equals and column):
                     raise SettingError(
@@ -114,7 +115,7 @@ class Columns:
         return self
 
     def check_complete(self, fields: Iterable[str]) -> None:
-        """Raise SettingError if a field lacks a column, or a column's number is 0."""
+        """Raise SettingError if a field lacks a column, or a column's number is not 1 to 9999."""
         missing = [name for name in fields if name not in self.names]
         if missing:
             raise SettingError(
@@ -122,8 +123,8 @@ class Columns:
                 f"has no {', '.join(missing)}",
                 f"add {_example(missing)}: a header is needed to find it by name",
             )
-        if any(int(column) == 0 for column in self.names.values()):
-            raise SettingError("columns", "has the number 0", "count columns from 1")
+        if not all(_NUMBER.fullmatch(column) for column in self.names.values()):
+            raise SettingError("columns", "has a number that no column has", "count columns from 1, to 9999 at most")
 
     def completed(self, header: Sequence[str], required: Iterable[str], value: str, path: str) -> "Columns":
         """Return the columns with a name for every required field, and for other fields if the header shows them.
@@ -198,6 +199,16 @@ def _is_plainly(name: str, column: str, value: str) -> bool:
 def _plain(column: str) -> str:
     """Return a column's name in lower case, without spaces and signs; of a path, its last part."""
     return _SIGNS.sub("", column.rpartition(".")[2]).lower()
+
+
+def _entries(text: str) -> list[str]:
+    """Return the entries of a text, in which commas separate them. Raises SettingError."""
+    try:
+        return next(csv.reader((text,), skipinitialspace=True), [])
+    except csv.Error:  # such as a line break
+        raise SettingError(
+            "columns", "is not a list of FIELD=COLUMN", "write it on one line, such as vehicle=plate,time=ts"
+        ) from None
 
 
 def _unit_of(unit: str) -> str:

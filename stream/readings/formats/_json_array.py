@@ -6,8 +6,8 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats._recorded import UNREADABLE, WHITE_SPACE
+from hatcast.stream.errors import UNREADABLE, RecordingError
+from hatcast.stream.readings.formats._recorded import WHITE_SPACE
 
 CHUNK_BYTES: Final = 1 << 20
 _CUTS_TRIED: Final = 8  # a "}" may end an inner object: then an earlier one ends an element

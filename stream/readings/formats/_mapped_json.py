@@ -1,21 +1,23 @@
 """JSON objects of any names, one a line or in an array. A column may be a path into them, such as `position.lat`."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import RecordingError
+from hatcast.stream.errors import UNREADABLE, RecordingError
 from hatcast.stream.readings.formats._columns import ARRIVAL, REQUIRED, VALUE, Columns, listed
 from hatcast.stream.readings.formats._json_array import elements
 from hatcast.stream.readings.formats._mapped import Cells, Wanted, cells_reader, recorded
-from hatcast.stream.readings.formats._recorded import UNREADABLE, first_byte, lines, split_json, wrong_format
+from hatcast.stream.readings.formats._recorded import first_byte, lines, split_json, wrong_format
 from hatcast.stream.readings.formats.interface import Format, Recorded
 from hatcast.stream.readings.reading import Reading
 
 NAME: Final = "jsonl"
 _LOOKED_AT: Final = 100  # first records, whose keys an error lists
+_POSITION: Final = re.compile(r"[0-9]{1,9}")  # in an array
 _DEPTH: Final = 4  # of these keys
 
 _Object = Mapping[str, Any]
@@ -121,7 +123,7 @@ def _getter(column: str) -> Callable[[_Object], Any]:
         for part in path:
             if isinstance(member, dict):
                 member = member.get(part)
-            elif isinstance(member, list) and part.isascii() and part.isdigit() and int(part) < len(member):
+            elif isinstance(member, list) and _POSITION.fullmatch(part) and int(part) < len(member):
                 member = member[int(part)]
             else:
                 return None

@@ -7,17 +7,13 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import RecordingError
+from hatcast.stream.errors import UNREADABLE, RecordingError
 from hatcast.stream.readings.formats.interface import Recorded
 from hatcast.stream.readings.reading import Reading, parse_time
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 WHITE_SPACE: Final = b" \t\r\n"
 _INT64: Final = 1 << 63  # Kafka timestamps are int64: an arrival outside is unreadable
-
-# All errors of msgspec for bytes that are not such a record: malformed JSON, wrong types and bad UTF-8 (ValueErrors),
-# and JSON nested deeper than Python's stack.
-UNREADABLE: Final = (ValueError, RecursionError)
 
 _elements: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _value: Final = msgspec.json.Decoder(msgspec.Raw).decode

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hatcast.stream.readings.formats._recorded import UNREADABLE
+from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.readings.formats._speed import speed_of
 from hatcast.stream.readings.reading import Reading, ValueReading, has_numbers
 

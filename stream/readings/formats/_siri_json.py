@@ -14,7 +14,8 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.readings.formats._recorded import BYTE_ORDER_MARK, UNREADABLE, WHITE_SPACE, lines
+from hatcast.stream.errors import UNREADABLE
+from hatcast.stream.readings.formats._recorded import BYTE_ORDER_MARK, WHITE_SPACE, lines
 from hatcast.stream.readings.formats._siri_xml import NO_DELIVERY, REJECTED_DELIVERY, NotSiriError, SiriRecord
 
 DELIVERY_BYTES_MAX: Final = 64 << 20  # of one delivery, or of a file without a delivery a line: to bound memory

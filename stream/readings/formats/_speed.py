@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from hatcast.stream.readings.formats._recorded import UNREADABLE
+from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.readings.reading import NOT_FINITE
 
 _read: Final = msgspec.json.Decoder(str).decode

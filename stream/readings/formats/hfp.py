@@ -15,8 +15,9 @@ from typing import BinaryIO, Final, Generic, TypeVar
 
 import msgspec
 
+from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.readings.formats._delays import DELAY, DELAY_UNIT, check_delays, check_single_delay
-from hatcast.stream.readings.formats._recorded import UNREADABLE, Decode, decode_all, lines, split_lines, wrong_format
+from hatcast.stream.readings.formats._recorded import Decode, decode_all, lines, split_lines, wrong_format
 from hatcast.stream.readings.formats._speed import speed_of
 from hatcast.stream.readings.formats._values import with_decoder, with_values
 from hatcast.stream.readings.formats.interface import Format, Recorded

@@ -15,8 +15,8 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import SettingError
-from hatcast.stream.readings.formats._recorded import UNREADABLE, Decode, decode_all, lines, split_json, wrong_format
+from hatcast.stream.errors import UNREADABLE, SettingError
+from hatcast.stream.readings.formats._recorded import Decode, decode_all, lines, split_json, wrong_format
 from hatcast.stream.readings.formats._single_value import VALUE, single_value_decoder
 from hatcast.stream.readings.formats._speed import speed_of
 from hatcast.stream.readings.formats._values import Extract, with_decoder, with_values

@@ -20,12 +20,11 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import RecordingError
+from hatcast.stream.errors import UNREADABLE, RecordingError
 from hatcast.stream.readings.formats._csv import parse_number, parse_speed
 from hatcast.stream.readings.formats._delays import DELAY, DELAY_UNIT, check_delays, check_single_delay
 from hatcast.stream.readings.formats._recorded import (
     BYTE_ORDER_MARK,
-    UNREADABLE,
     WHITE_SPACE,
     Decode,
     arrival_ms,

@@ -12,7 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from hatcast.agents.clock import now_ms
+from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.permissions import check_permissions
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.research.cluster.live.charge import charge_in_file, charge_in_redis
 from hatcast.agents.research.cluster.live.exchange import answer_ends, open_answers, publish
@@ -100,6 +102,7 @@ def _trusted(
     plan = state.plan
     if not state.is_charged:
         if options.ledger is None:
+            check_permissions(settings, Role.CLUSTER)  # a result that cannot be published would have been paid for
             charge_in_redis(settings, plan)
         else:
             charge_in_file(options.ledger, settings, plan)

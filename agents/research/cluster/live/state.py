@@ -4,13 +4,13 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from hatcast.agents import sqlite
 from hatcast.agents.research.cluster.live.plan import Chosen, Plan
-from hatcast.stream.errors import HatcastError
+from hatcast.stream.errors import UNREADABLE, HatcastError
 
 _APPLICATION_ID: Final = 0x6863636C  # "hccl": distinguishes the file from other databases
 _FORMAT: Final = 1
@@ -36,6 +36,8 @@ class RoundNumbers(msgspec.Struct, frozen=True, kw_only=True):
     central: int
     devices: int
 
+
+T = TypeVar("T")
 
 _PLAN: Final = msgspec.json.Decoder(Plan)
 _NUMBERS: Final = msgspec.json.Decoder(RoundNumbers)
@@ -84,7 +86,7 @@ class State:
     def numbers(self, number: int) -> RoundNumbers | None:
         """Return the noisy numbers of a round; None until it has ended."""
         row = self._sql.execute("SELECT numbers FROM rounds WHERE number = ?", (number,)).fetchone()
-        return None if row is None or row[0] is None else _NUMBERS.decode(row[0])
+        return None if row is None or row[0] is None else _decoded(_NUMBERS, row[0])
 
     def end_round(self, number: int, numbers: RoundNumbers) -> None:
         """Store the noisy numbers of a round, once."""
@@ -105,7 +107,7 @@ class State:
 def open_state(path: Path, chosen: Chosen, make: Callable[[], Plan]) -> Iterator[State]:
     """Open the state file of a clustering; create it with the plan that `make` returns if it is missing.
 
-    Raises HatcastError if it is not a state file, in use, or of a clustering with other parameters.
+    Raises HatcastError if it is not a state file, damaged, in use, or of a clustering with other parameters.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -116,9 +118,19 @@ def open_state(path: Path, chosen: Chosen, make: Callable[[], Plan]) -> Iterator
     except sqlite3.OperationalError as error:
         if sqlite.is_locked(error):
             raise HatcastError(f"{path} is in use by another `hatcast cluster`: wait until it has ended") from None
+        if sqlite.is_damaged(error):
+            raise _damaged_error(path) from None
         raise HatcastError(f"{path} cannot be used ({error}): name another file with --state") from None
-    except sqlite3.DatabaseError:
+    except sqlite3.DatabaseError as error:
+        if sqlite.is_damaged(error):
+            raise _damaged_error(path) from None
         raise HatcastError(f"{path} is not the state file of a clustering: name another file with --state") from None
+
+
+def _damaged_error(path: Path) -> HatcastError:
+    return HatcastError(
+        f"{path} is a damaged state file: start a new clustering with another --state, which costs its epsilon again"
+    )
 
 
 def _plan(database: sqlite3.Connection, path: Path, chosen: Chosen, make: Callable[[], Plan]) -> Plan:
@@ -133,13 +145,26 @@ def _plan(database: sqlite3.Connection, path: Path, chosen: Chosen, make: Callab
         return plan
     if found != (_APPLICATION_ID, _FORMAT):
         raise HatcastError(f"{path} is not the state file of a clustering: name another file with --state")
-    plan = _PLAN.decode(database.execute("SELECT body FROM plan").fetchone()[0])
+    sqlite.check_structure(database)
+    sqlite.check_schema(database, _SCHEMA)
+    sqlite.check_types(database)
+    row = database.execute("SELECT body FROM plan").fetchone()
+    if row is None:
+        raise sqlite.damaged()
+    plan = _decoded(_PLAN, row[0])
     if plan.chosen != chosen:
         raise HatcastError(
             f"{path} is the state file of another clustering ({_differences(plan.chosen, chosen)}): give the same"
             " options to go on with it, or another --state for a new one, which costs its epsilon again"
         )
     return plan
+
+
+def _decoded(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
+    try:
+        return decoder.decode(body)
+    except UNREADABLE:
+        raise sqlite.damaged() from None
 
 
 def _differences(stored: Chosen, given: Chosen) -> str:
