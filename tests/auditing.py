@@ -20,6 +20,8 @@ SHIPPED: Final = [
     *sorted((ROOT / "examples" / "audit").glob("*.toml")),
 ]
 """The policies that scripts/nightly audits."""
+CLUSTERED: Final = ROOT / "examples" / "audit" / "baseline.toml"
+"""The one under which it audits clusterings."""
 
 
 def shipped(name: str) -> Policy:

@@ -11,7 +11,7 @@ from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.config.settings import DEFAULT_FILE
 from hatcast.stream.errors import HatcastError
 
-SAMPLES: Final = 24_000
+SAMPLES: Final = 20_000
 PAIRS: Final = 2_000
 
 
@@ -26,11 +26,18 @@ PAIRS: Final = 2_000
     help="A configuration file; several: write the option several times.",
 )
 @click.option(
+    "--clusterings",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A configuration file under which clusterings are audited: `hatcast cluster`. Several: as --policy.",
+)
+@click.option(
     "--samples",
     type=click.IntRange(100, 10_000_000),
     default=SAMPLES,
     show_default=True,
-    help="Releases of each part: half of them choose an event, the others count it.",
+    help="Releases of each part: half of them choose an event, the others count it. A quarter as many of trackers, "
+    "running sums and clusterings.",
 )
 @click.option(
     "--pairs",
@@ -41,7 +48,9 @@ PAIRS: Final = 2_000
 )
 @json_option
 @click.option("--markdown", is_flag=True, help="Print the table as Markdown.")
-def command(paths: tuple[Path, ...], samples: int, pairs: int, as_json: bool, markdown: bool) -> None:
+def command(
+    paths: tuple[Path, ...], clusterings: tuple[Path, ...], samples: int, pairs: int, as_json: bool, markdown: bool
+) -> None:
     """Audit a policy: measure the epsilon of its releases, and compare it with the one that it claims.
 
     Made-up neighbours, inputs that differ in one user, go through the code that releases, with the system's noise.
@@ -53,8 +62,9 @@ def command(paths: tuple[Path, ...], samples: int, pairs: int, as_json: bool, ma
         raise click.UsageError("--json and --markdown exclude each other")
     from hatcast.agents.research.audit import run, show
 
+    subjects = [*map(run.Subject, paths), *(run.Subject(path, clusterings=True) for path in clusterings)]
     with progress_bars() as add_bar:
-        found = run.audit(paths, samples, pairs, add_bar("auditing", run.number_of_parts(paths)))
+        found = run.audit(subjects, samples, pairs, add_bar("auditing", run.number_of_parts(subjects)))
     if as_json:
         settings = {"samples": samples, "pairs": pairs, "false_alarm": run.FALSE_ALARM}
         click.echo(show.as_json(found, settings))

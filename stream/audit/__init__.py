@@ -2,6 +2,7 @@
 
 - families: neighbouring inputs of one part of a policy, and what is claimed of their releases
 - transcript: what a release asks of its noise, recorded for one input and replayed for its neighbour
+- shifts: the same where noise is requested alone and added later
 - events, bounds: a lower bound of epsilon from samples
 - laws: all outputs of private selections on small inputs, with their exact probabilities
 - search: neighbours that use as much of the claim as possible

@@ -14,7 +14,7 @@ import h3.api.basic_int as h3
 from hatcast.stream.audit.families import Claim, Neighbours, RandomNumbers, Run
 from hatcast.stream.audit.hats import CELL, NOW_MS
 from hatcast.stream.audit.inputs import chunks_of, random_share
-from hatcast.stream.audit.running_sums import VALUED
+from hatcast.stream.audit.running_sums import ALONE
 from hatcast.stream.fold.contributions import ReadingFold
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.users import FoldUsers
@@ -53,7 +53,7 @@ class Trip:
 class DayFamily:
     """A day of a policy of HATs, or a horizon of one of running sums. See `Family`."""
 
-    samples = False
+    sample_divisor = 0
 
     def __init__(self, policy: Policy, fold_policy: Policy | None = None) -> None:
         """Args: `fold_policy`, of the fold under audit; None: the same policy."""
@@ -62,7 +62,7 @@ class DayFamily:
         periods = policy.most_hats if keys is None else keys.max_cells
         epsilon = policy.epsilon if keys is not None else policy.epsilon_nano / 1e9
         self.claim = Claim(periods * epsilon, 0.0 if policy.is_pure else policy.delta)
-        self.replays = keys is None or keys.kind in VALUED
+        self.is_alone = keys is not None and keys.kind in ALONE
         self._policy, self._fold_policy = policy, fold_policy or policy
         self._calendar = Calendar(policy)
         self._sums = None if keys is None else RunningSums(policy)
@@ -84,7 +84,8 @@ class DayFamily:
 
     def drawn(self, random: RandomNumbers) -> Neighbours:
         """See `Family`."""
-        hats = [hat for hat in self._hats if random.random() < 0.8] or [self._hats[0]]
+        most = 0.8 if self._sums is None else random.random()  # so that the first slots are not always the bus's
+        hats = [hat for hat in self._hats if random.random() < most] or [self._hats[0]]
         shares = [tuple(random_share(random) for _ in hats) for _ in range(2)]
         hidden = self._policy.relation is Relation.ADD_REMOVE
         return self._neighbours(Trip(tuple(hats), shares[0], None if hidden else shares[1]))
@@ -136,10 +137,15 @@ class DayFamily:
         least = _LEAST if self._policy.drop_zero else 0.0  # that a reading was 0 is public then
         step = max(self._policy.min_interval_ms, 1)
         readings = []
+        if self._sums is not None:  # every running sum goes on in every slot: each bus beside is in one HAT
+            for (slot, cell), n in product(self._hats, range(self._users)):
+                lat, lon = h3.cell_to_latlng(cell)
+                readings.append(Reading(f"{slot.key} {cell} {n}", slot.start_ms, lat, lon, upper / 2))
         for at, (slot, cell) in enumerate(hats):
             lat, lon = h3.cell_to_latlng(cell)
             time = slot.start_ms + at
-            readings += [Reading(f"beside {n}", time, lat, lon, upper / 2) for n in range(self._users)]
+            if self._sums is None:
+                readings += [Reading(f"beside {n}", time, lat, lon, upper / 2) for n in range(self._users)]
             if shares is not None:
                 speed = max(shares[at] * upper, least)
                 readings += [Reading("bus", time + n * step, lat, lon, speed) for n in range(self._readings)]

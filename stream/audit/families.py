@@ -49,15 +49,17 @@ class Family(Protocol):
 
     name      such as `mean`
     claim     read from the policy, not from the code under audit
-    replays   whether `transcript.replayed` applies: all that depends on data is a value that the noise is added to.
-              Not so for kinds that ask for noise alone and add it later
-    samples   whether releases are drawn too. Not of whole days: a bound is never above the logarithm of the samples
+    is_alone  whether noise is requested alone and added later, so that `shifts` compares requests. Otherwise all that
+              depends on data is a value that the noise is requested for, and `transcript.replayed` does
+    sample_divisor   releases are drawn for one of so many samples; 0: for none, as of whole days, since a bound is
+              never above the logarithm of the samples. 4 where a release has many noisy numbers: it takes longer, and
+              each number shows little
     """
 
     name: str
     claim: Claim
-    replays: bool
-    samples: bool
+    is_alone: bool
+    sample_divisor: int
 
     def worst(self) -> Sequence[Neighbours]:
         """Return the neighbours that the proofs name: ends of the range, the busiest and the least busy user, ..."""

@@ -48,8 +48,8 @@ class MeanFamily:
     """Means of a HAT under one policy. See `Family`."""
 
     name = "mean"
-    replays = True
-    samples = True
+    is_alone = False
+    sample_divisor = 1
 
     def __init__(self, policy: Policy, release: ReleasesOf = releases_of) -> None:
         """Args: `release`, the code under audit."""

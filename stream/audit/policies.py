@@ -22,6 +22,5 @@ def families_of(policy: Policy) -> list[Family]:
     if policy.takes_reports:
         found.append(ReportFamily(policy))
     if policy.tracker is None and policy.value is None and not policy.values and policy.fine is None:
-        day = DayFamily(policy)
-        found += [day] if day.replays else []
+        found.append(DayFamily(policy))
     return found + [QueryFamily(policy, query) for query in policy.queries]

@@ -36,8 +36,8 @@ class Days:
 class QueryFamily:
     """Answers to one query of a policy. See `Family`."""
 
-    replays = True
-    samples = True
+    is_alone = False
+    sample_divisor = 1
 
     def __init__(self, policy: Policy, query: Query) -> None:
         """Args: `query`, of this policy."""

@@ -16,8 +16,8 @@ class ReportFamily:
     """Reports of a device under a hybrid policy. See `Family`."""
 
     name = "report"
-    replays = True
-    samples = True
+    is_alone = False
+    sample_divisor = 1
 
     def __init__(self, policy: Policy) -> None:
         """Args: `policy`, with devices."""

@@ -17,8 +17,8 @@ from hatcast.stream.release.continual import CellHat, RunningSums, setting_of
 from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import HatChunks
 
-VALUED: Final = {ContinualKind.LAPLACE, ContinualKind.GAUSSIAN, ContinualKind.TOEPLITZ, ContinualKind.BLT}
-"""kinds that ask for noisy values; the others ask for noise alone, so that a replay says nothing of them"""
+ALONE: Final = {ContinualKind.TREE, ContinualKind.KARY, ContinualKind.WITHHOLD_RELEASE}
+"""kinds that request noise alone; the others request noisy values"""
 _MOST_SLOTS: Final = 8  # of the user, at least 2: more take too long, and the bound is lower with them
 
 
@@ -35,7 +35,7 @@ class RunningSumFamily:
     """Running sums of one cell of a policy. See `Family`."""
 
     name = "running sum"
-    samples = True
+    sample_divisor = 4
 
     def __init__(self, policy: Policy) -> None:
         """Args: `policy`, with `[policy.continual]`."""
@@ -43,7 +43,7 @@ class RunningSumFamily:
         if keys is None:
             raise ValueError(f"{policy.name} has no running sums")
         self.claim = Claim(policy.epsilon, setting_of(policy).delta)
-        self.replays = keys.kind in VALUED
+        self.is_alone = keys.kind in ALONE
         self._policy, self._keys, self._sums = policy, keys, RunningSums(policy)
         self._slots = self._slots_of_horizon(keys)
         apart = -(-len(self._slots) // keys.min_separation)

@@ -1,11 +1,14 @@
 """Search for the neighbours that use most of a claim: those of the proofs, random ones, then small changes of the best.
 
-The loss is that of `transcript.replayed`: exact in what the noise is asked for, whatever the noise then draws.
+The loss is that of `transcript.replayed` or of `shifts`: exact in what the noise is asked for, whatever it then draws.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from hatcast.stream.audit.families import Family, Neighbours, RandomNumbers
+from hatcast.stream.audit.families import Claim, Family, Neighbours, RandomNumbers
+from hatcast.stream.audit.shifts import Shifts
 from hatcast.stream.audit.transcript import Leak, replayed
 from hatcast.stream.mechanisms import Noise
 
@@ -30,6 +33,7 @@ def search(family: Family, pairs: int, random: RandomNumbers, noise: Noise) -> F
     Every second pair is a small change of the best so far, the others are random.
     """
     best: Found | None = None
+    compare = Shifts().loss if family.is_alone else replayed
     worst = family.worst()
     for number in range(max(pairs, len(worst))):
         if number < len(worst):
@@ -38,7 +42,7 @@ def search(family: Family, pairs: int, random: RandomNumbers, noise: Noise) -> F
             neighbours = family.varied(best.neighbours, random)
         else:
             neighbours = family.drawn(random)
-        found = _compared(family, neighbours, noise, number + 1)
+        found = _compared(family.claim, neighbours, partial(compare, noise=noise), number + 1)
         if best is None or found.leak is not None or found.share > best.share:
             best = found
         if best.leak is not None or best.share > 1 + TOLERANCE:
@@ -52,8 +56,8 @@ TOLERANCE = 1e-9
 """relative; of sums of floats in `transcript`"""
 
 
-def _compared(family: Family, neighbours: Neighbours, noise: Noise, number: int) -> Found:
+def _compared(claim: Claim, neighbours: Neighbours, loss_of: Callable[[Neighbours], float], number: int) -> Found:
     try:
-        return Found(neighbours, replayed(neighbours, noise) / family.claim.epsilon, None, number)
+        return Found(neighbours, loss_of(neighbours) / claim.epsilon, None, number)
     except Leak as leak:
         return Found(neighbours, float("inf"), leak.reason, number)

@@ -37,8 +37,8 @@ class TrackerFamily:
     """The queries of a day under a tracker policy, its settlement included. See `Family`."""
 
     name = "tracker day"
-    replays = True
-    samples = True
+    is_alone = False
+    sample_divisor = 4
 
     def __init__(self, policy: Policy) -> None:
         """Args: `policy`, with a tracker."""

@@ -8,7 +8,7 @@ epsilon shows data that nothing has paid for.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
@@ -126,12 +126,20 @@ class Recorder:
 
 @dataclass
 class Replay:
-    """Noise that repeats recorded answers, and keeps the differences of the requested values."""
+    """Noise that repeats recorded answers, and keeps how far the noise is moved for that.
+
+    shift     [numbers] is added to the answers, in the order of the requests; None: 0 everywhere
+    numbers   answered so far
+    selected  sum of the largest log ratios of selections whose candidates have the same weights
+    """
 
     entries: Sequence[Request | Selection]
+    shift: Integers | None = None
     at: int = 0
+    numbers: int = 0
     moved: dict[tuple[Terms, int], list[Integers]] = field(default_factory=dict)
     log_ratio: float = 0.0
+    selected: float = 0.0
     rest: tuple[int, int] | None = None
 
     def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
@@ -163,8 +171,12 @@ class Replay:
         ends = np.cumsum(weights)
         index = int(np.searchsorted(ends, found.position, side="right"))
         before = int(np.searchsorted(np.cumsum(found.weights), found.position, side="right"))
-        self.log_ratio += float(rate) * float(costs[index] - found.costs[before])
-        self.log_ratio += _log_total(weights, costs, rate) - _log_total(found.weights, found.costs, rate)
+        totals = _log_total(weights, costs, rate) - _log_total(found.weights, found.costs, rate)
+        if np.array_equal(weights, found.weights):
+            ratios = float(rate) * (costs - found.costs)[weights > 0] + totals
+            self.selected += float(np.abs(ratios).max())
+        else:
+            self.log_ratio += float(rate) * float(costs[index] - found.costs[before]) + totals
         self.rest = found.position - int(ends[index] - weights[index]), int(weights[index])
         return index
 
@@ -177,8 +189,9 @@ class Replay:
 
     @property
     def loss(self) -> float:
-        """The largest log ratio of probabilities, over the outputs of all noise; of selections at the one recorded.
+        """The largest log ratio of probabilities, over the outputs of all noise.
 
+        Of selections whose candidates have other weights for the neighbour it is the log ratio of the recorded one.
         Gaussian noise has no largest one: then it is epsilon times the part of the distance that is used.
         """
         used = 0.0
@@ -193,14 +206,19 @@ class Replay:
             if terms.l2_squared:
                 share = max(share, math.sqrt(squared / terms.l2_squared))
             used += share * terms.epsilon
-        return used + abs(self.log_ratio)
+        return used + self.selected + abs(self.log_ratio)
 
     def _answer(self, terms: Terms, values: Sequence[int] | Integers) -> Request:
         found = self._next()
         if not isinstance(found, Request) or found.terms != terms or len(found.values) != len(values):
             raise Leak("a request of noise has another distance, epsilon or number of values")
         group = 0 if _BATCH in terms.kind else self.at
-        self.moved.setdefault((terms, group), []).append(np.array(values, np.int64) - found.values)
+        moved = np.array(values, np.int64) - found.values
+        if self.shift is not None:
+            shift = self.shift[self.numbers : self.numbers + len(moved)]
+            found, moved = replace(found, drawn=found.drawn + shift), moved - shift
+        self.numbers += len(moved)
+        self.moved.setdefault((terms, group), []).append(moved)
         return found
 
     def _next(self) -> Request | Selection:

@@ -12,9 +12,10 @@ from scipy.stats import binom
 
 from hatcast.agents.cli.audit import SAMPLES
 from hatcast.agents.config.settings import load_settings
+from hatcast.agents.research.audit.exact import audit_selection
 from hatcast.agents.research.audit.family import Effort, Finding, audit_family
 from hatcast.agents.research.audit.random_numbers import SeededNumbers
-from hatcast.agents.research.audit.run import FALSE_ALARM, audit_selection
+from hatcast.agents.research.audit.run import FALSE_ALARM
 from hatcast.stream.audit.bounds import Counts, epsilon_lower_bound, lower_bound, upper_bound
 from hatcast.stream.audit.days import DayFamily
 from hatcast.stream.audit.families import Family
@@ -72,10 +73,10 @@ def test_a_bound_needs_both_sides_and_delta_lowers_it() -> None:
 @every_part
 def test_no_neighbours_of_a_shipped_policy_ask_for_less_noise_than_the_claim_needs(path: Path, at: int) -> None:
     family = families_of(load_settings(path).policy)[at]
-    if family.replays:
-        found = search(family, 24 if family.samples else 5, SeededNumbers(3), FastNoise())
-        assert found.leak is None, found.neighbours.name
-        assert found.share <= 1 + 1e-9, found.neighbours.name
+    pairs = 24 if family.sample_divisor else 1 if family.is_alone else 5  # and at least those of the proofs
+    found = search(family, pairs, SeededNumbers(3), FastNoise())
+    assert found.leak is None, found.neighbours.name
+    assert found.share <= 1 + 1e-9, found.neighbours.name
 
 
 @pytest.mark.parametrize("name", ["baseline", "array-wraparound", "weighted-mean", "clipped-sum", "add-remove"])

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from hatcast.agents import cli
 from hatcast.agents.cli import hatcast
-from hatcast.agents.research.audit import family, run
+from hatcast.agents.research.audit import family, parts
 from hatcast.agents.research.audit.random_numbers import SeededNumbers
 from tests.auditing import ROOT, FastNoise
 
@@ -59,7 +59,7 @@ def test_a_violated_claim_is_one_line_and_exit_code_1(
         del noise
         return whole(part, effort, random, FastNoise(width=0.2))
 
-    monkeypatch.setattr(run, "audit_family", with_narrow_noise)
+    monkeypatch.setattr(parts, "audit_family", with_narrow_noise)
     monkeypatch.setattr("sys.argv", ["hatcast", "audit", "--policy", BASELINE, "--samples", "2000", "--pairs", "9"])
     with pytest.raises(SystemExit) as ended:
         cli.main()

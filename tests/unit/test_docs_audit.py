@@ -1,14 +1,10 @@
 """docs/audit.md: its table has every part of every shipped policy, with the claim of the policy's file."""
 
 import re
-from pathlib import Path
 
-from hatcast.agents.config.settings import load_settings
-from hatcast.agents.research.audit.run import SELECTION
+from hatcast.agents.research.audit.run import Subject
 from hatcast.agents.research.audit.show import HEADINGS, short
-from hatcast.stream.audit.laws import has_selections
-from hatcast.stream.audit.policies import families_of
-from tests.auditing import ROOT, SHIPPED
+from tests.auditing import CLUSTERED, ROOT, SHIPPED
 
 PAGE = (ROOT / "docs" / "audit.md").read_text()
 ROWS = [
@@ -18,18 +14,18 @@ ROWS = [
 ]
 
 
-def claims_of(path: Path) -> list[tuple[str, str, str]]:
+def claims_of(subject: Subject) -> list[tuple[str, str, str]]:
     """File, part and claim of each part of a policy, in the order of the table."""
-    policy, name = load_settings(path).policy, f"`{short(path.relative_to(ROOT))}`"
-    found = [(name, SELECTION, f"{policy.epsilon:g}")] if has_selections(policy) else []
-    for family in families_of(policy):
-        claim = family.claim
-        found.append((name, family.name, f"{claim.epsilon:g}" + (f", {claim.delta:g}" if claim.delta else "")))
-    return found
+    name = f"`{short(subject.path.relative_to(ROOT))}`"
+    return [
+        (name, part.name, f"{part.claim.epsilon:g}" + (f", {part.claim.delta:g}" if part.claim.delta else ""))
+        for part in subject.parts()
+    ]
 
 
 def test_the_table_has_every_part_of_every_shipped_policy_with_its_claim() -> None:
-    assert [row[:3] for row in ROWS] == [claims for path in SHIPPED for claims in claims_of(path)]
+    subjects = [*map(Subject, SHIPPED), Subject(CLUSTERED, clusterings=True)]
+    assert [row[:3] for row in ROWS] == [claims for subject in subjects for claims in claims_of(subject)]
     assert "| " + " | ".join(HEADINGS) + " |" in PAGE
 
 
@@ -51,3 +47,4 @@ def test_the_nightly_script_audits_the_same_files() -> None:
     assert globs is not None
     files = [path for each in globs[1].split() for path in sorted(ROOT.glob(each))]
     assert files == SHIPPED
+    assert f"--clusterings {CLUSTERED.relative_to(ROOT)}" in script

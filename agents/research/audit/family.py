@@ -1,7 +1,7 @@
 """Audit of one family with a given noise: search, then samples of the worst neighbours, then the noise alone."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -18,6 +18,7 @@ from hatcast.stream.mechanisms import Distances, Noise
 
 _MOST_TERMS: Final = 3  # requests of different terms whose noise is sampled
 _OF_PAIRS: Final = 10  # neighbours of a whole day: one of so many, since a day has up to a hundred HATs
+_OF_SHIFTS: Final = 40  # and of a horizon where each noisy number is shifted by itself
 _OF_SAMPLES: Final = 3  # samples of the noise: one of so many of a release
 _FEWEST: Final = 400  # below, no bin of the noise has enough
 
@@ -29,7 +30,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     epsilon, delta   of the claim
     neighbours  the worst found, in words
     pairs       neighbours compared, in the search or exactly
-    loss        the largest loss of what is asked of the noise, or the exact one; None: neither applies
+    loss        the largest loss of what is asked of the noise, or the exact one; None: neighbours differ elsewhere
     samples     releases drawn
     bound       lower bound of epsilon by samples; None: none were drawn
     problem     why the claim does not hold; None: no reason was found
@@ -67,16 +68,17 @@ def audit_family(
 
     noise   what the releases draw from: the system's, or a mutant
     """
-    pairs = effort.pairs if family.samples else -(-effort.pairs // _OF_PAIRS)
-    found = search(family, pairs, random, noise) if family.replays else None
-    neighbours = family.worst()[0] if found is None else found.neighbours
-    problem = None if found is None else found.leak
-    loss = None if found is None or found.leak else found.share * family.claim.epsilon
-    if problem is None and found is not None and found.share > 1 + TOLERANCE:
+    share = 1 if family.sample_divisor else _OF_SHIFTS if family.is_alone else _OF_PAIRS
+    pairs = -(-effort.pairs // share)
+    found = search(family, pairs, random, noise)
+    neighbours, problem = found.neighbours, found.leak
+    loss = None if found.leak else found.share * family.claim.epsilon
+    if problem is None and found.share > 1 + TOLERANCE:
         problem = f"requests of noise lose {loss:.6g}, above the claim {family.claim.epsilon:g}"
-    bound = None
-    if problem is None and family.samples:
-        bound = _bound(neighbours, family, effort, random, noise)
+    bound, samples = None, 0
+    if problem is None and family.sample_divisor:
+        samples = -(-effort.samples // family.sample_divisor)
+        bound = _bound(neighbours, family, replace(effort, samples=samples), random, noise)
         if bound > family.claim.epsilon:
             problem = f"samples show an epsilon of at least {bound:.4g}, above the claim {family.claim.epsilon:g}"
         problem = problem or _noise_problem(neighbours, effort, noise)
@@ -87,9 +89,9 @@ def audit_family(
         epsilon=family.claim.epsilon,
         delta=family.claim.delta,
         neighbours=neighbours.name,
-        pairs=0 if found is None else found.pairs,
+        pairs=found.pairs,
         loss=loss,
-        samples=0 if bound is None else effort.samples,
+        samples=samples,
         bound=bound,
         problem=problem,
     )

@@ -17,7 +17,7 @@ HEADINGS: Final = ("policy", "part", "claim", "loss of requests", "pairs", "boun
 def table_of(found: Sequence[Audited], samples: int) -> Table:
     """Return a table: a row for each part of each policy."""
     table = Table(
-        title=f"{samples:,} samples of each part; a false alarm at most once in {round(1 / FALSE_ALARM):,} runs",
+        title=f"at most {samples:,} samples of a part; a false alarm at most once in {round(1 / FALSE_ALARM):,} runs",
         title_justify="left",
         caption="claim: epsilon (and delta) of the policy. loss of requests: the largest, over pairs of neighbours, of "
         "what is asked of the noise. bound: epsilon is at least this, by samples. margin: claim less bound.",
