@@ -18,7 +18,9 @@ _ROLES: Final = {
     Role.READER: "`hatcast tail`, `hatcast export`, [programs of your own](consume.md), whose groups `--group` names",
     Role.OPERATOR: "`status`, `budget`, `doctor`, `contributions`, `dump` of the telemetry, `query`: sees raw data",
     Role.DEVICE: "`hatcast device`, under a [policy with devices](hybrid.md)",
+    Role.CLUSTER: "`hatcast cluster --live`, under such a policy: sees raw data, and charges the ledger",
 }
+_HYBRID: Final = (Role.DEVICE, Role.CLUSTER)  # under a policy with devices only
 _HEAD: Final = """\
 # Access: a user for each role
 
@@ -32,8 +34,8 @@ hatcast acls worker --config hatcast.toml --user hatcast-worker
 It connects to nothing and changes nothing. It prints commands of `kafka-acls.sh`, and for roles that use Redis a line
 for `redis-cli`, in which you write the user's password in place of `PASSWORD`. `--user` is the name of the login, or
 with client certificates the certificate's name, such as `CN=hatcast-worker`. `--redis-cluster` adds what a cluster
-needs; run the line on every node. What a role needs depends on the topics and the policy, so print it again when they
-change: a policy with `[[policy.query]]`, a tracker, running means or devices needs more.
+needs; run the line on every node. What a role needs depends on the topics, the policy and the database in `redis.url`,
+so print it again when they change: a policy with `[[policy.query]]`, a tracker, running means or devices needs more.
 
 | role | what it runs |
 |---|---|
@@ -47,9 +49,12 @@ Secrets come from files (`password_file`, `sasl_plain_password_file`, `user_key_
 environment, never from options, so no process list has them; no log and no error has them either. Do not write a
 password into `redis.url`: it would be in the configuration.
 
+Nobody but workers needs to read `reports`: whoever sees an id there early in the day could send under it. Kafka does
+not tell workers which user has sent a record, so ACLs cannot bind ids to devices; [signed
+reports](device.md#signed-reports) do.
+
 Feeds can read the keys `{POLICY:N}:state` of Redis, and there the user key if hatcast made it: set
-`worker.user_key_file`. `hatcast cluster --live` writes to the ledger and is no role: give it a user with the rights of
-a worker, and `Read` on `cluster-answers`, `Write` on `hats.clusters` and `Describe` on the group `hatcast-cluster`.
+`worker.user_key_file`.
 
 What each role could learn if its user is stolen is in [SECURITY.md](../SECURITY.md).
 
@@ -65,7 +70,7 @@ def render_page() -> str:
     """Return the page."""
     settings = load_settings(_ROOT / "hatcast.toml", {})
     rows = "".join(f"| `{role}` | {text} |\n" for role, text in _ROLES.items())
-    printed = "".join(_block(settings, role) for role in _ROLES if role is not Role.DEVICE)
+    printed = "".join(_block(settings, role) for role in _ROLES if role not in _HYBRID)
     privacy = {"epsilon": 1.0, "max_hats_per_day": 5, "daily_limit": 5.0}
     policy = {
         "name": "surat-speed",
@@ -75,7 +80,8 @@ def render_page() -> str:
         "privacy": privacy,
     }
     hybrid = parse_settings({"policy": policy | {"estimator": {"name": "pwh"}}}, _ROOT, {})
-    return f"{_HEAD}{rows}{_MIDDLE}{printed}{_DEVICES}{_block(hybrid, Role.WORKER)}{_block(hybrid, Role.DEVICE)}"
+    hybrids = "".join(_block(hybrid, role) for role in (Role.WORKER, *_HYBRID))
+    return f"{_HEAD}{rows}{_MIDDLE}{printed}{_DEVICES}{hybrids}"
 
 
 def _block(settings: Settings, role: Role) -> str:

@@ -2,7 +2,8 @@
 
 The chart is linted and rendered with each file of values in `examples/helm`, by Helm's own library. Every object is
 compared with Kubernetes' JSON schemas, of the oldest and the newest version, in which an unknown field is an error.
-Objects of Strimzi, KEDA and the Prometheus Operator are compared with the schemas in `tools/crds`.
+Objects of Strimzi, KEDA and the Prometheus Operator are compared with the schemas in `tools/crds`, and the rights of
+Kafka's users with those that `hatcast acls` prints.
 """
 
 import functools
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 import yaml
 
+from tools.chart_grants import grant_problems
 from tools.helm import HelmAbsent, HelmError, lint, template
 
 ROOT: Final = Path(__file__).parents[1]
@@ -103,7 +105,10 @@ def check() -> list[str]:
     found = []
     for values in examples():
         try:
-            found += [f"{values.name}: {problem}" for made in render(values) for problem in problems(made)]
+            made = render(values)
+            found += [f"{values.name}: {problem}" for each in made for problem in problems(each)]
+            with tempfile.TemporaryDirectory(prefix="hatcast-chart-") as folder:
+                found += [f"{values.name}: {problem}" for problem in grant_problems(made, Path(folder))]
         except (HelmError, yaml.YAMLError) as error:
             found.append(f"{values.name}: {error}")
     return found

@@ -19,6 +19,7 @@ OUTCOMES: Final[dict[str, str]] = {
     Outcome.OVER_CAP: "over a bus's daily limit",
     Outcome.OVER_PARTICIPATION: "over a bus's part of the horizon",
     Outcome.OTHER_POLICY: "reports made for another policy",
+    Outcome.BAD_SIGNATURE: "reports without a valid signature",
     Outcome.LATE: "too late",
     Outcome.OUTSIDE_DATES: "of another policy's day",
     Outcome.OUTSIDE_HOURS: "outside hours",

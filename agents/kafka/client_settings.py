@@ -4,6 +4,7 @@ The keys of `[kafka]` are kafka-python's names; they are translated for the othe
 """
 
 import logging
+import re
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ BACKOFF_MAX_MS: Final = 2_000
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _DEFAULT_PORT: Final = 9092
+_PORT: Final = re.compile(r"[0-9]{1,5}")
 
 # hatcast's own errors have the clients' reasons; the clients' log lines would repeat them.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
@@ -111,7 +113,7 @@ def servers(settings: Settings) -> list[str]:
     for text in filter(None, (part.strip() for part in settings.kafka.bootstrap_servers.split(","))):
         host, colon, port = text.rpartition(":")
         bare = not colon or text.endswith("]")  # an IPv6 address without a port ends in a bracket
-        if not bare and not (host and port.isdigit() and 0 < int(port) < 65536):
+        if not bare and not (host and _PORT.fullmatch(port) and 0 < int(port) < 65536):
             raise SettingError(
                 "kafka.bootstrap_servers", f"{text!r} is not host:port", 'write "host:port", comma-separated'
             )

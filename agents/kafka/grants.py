@@ -131,6 +131,20 @@ def _device(settings: Settings) -> Iterator[Grant]:
     yield _internal_group("device")
 
 
+def _cluster(settings: Settings) -> Iterator[Grant]:
+    """`cluster --live` charges the ledger, reads telemetry and answers, and publishes; it checks every topic."""
+    topics = settings.topics
+    yield _topic(topics.telemetry, _READ, _CONFIGS)
+    yield _topic(topics.cluster_answers, _READ, _CONFIGS)
+    yield _topic(topics.clusters, _READ, _WRITE, _CONFIGS)
+    yield _topic(topics.budget, _WRITE, _CONFIGS)
+    others = [topics.means, topics.queries, topics.estimates, topics.dead_letters, topics.registry, topics.reports]
+    for name in [*others, topics.running]:
+        yield _topic(name, _DESCRIBE, _CONFIGS)
+    for name in ("cluster", "dump"):
+        yield _internal_group(name)
+
+
 def _public(settings: Settings) -> list[str]:
     topics = settings.topics
     names = [topics.means, topics.budget, topics.estimates, topics.queries, topics.running]
@@ -148,4 +162,5 @@ _ROLES: Final = {
     Role.READER: _reader,
     Role.OPERATOR: _operator,
     Role.DEVICE: _device,
+    Role.CLUSTER: _cluster,
 }

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.client import REQUEST_SECONDS, broker_name, confluent_options
+from hatcast.agents.kafka.client import REQUEST_SECONDS, broker_name, confluent_options, wait_for_broker
 from hatcast.agents.kafka.grants import Grant, Operation, Resource, kafka_grants
 from hatcast.stream.errors import HatcastError
 
@@ -18,10 +18,12 @@ _CHECKED: Final = (Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operatio
 
 
 def check_permissions(settings: Settings, role: Role) -> None:
-    """Raise HatcastError if the user lacks a privilege of the role on a topic that exists, or on a group.
+    """Wait for a broker; raise HatcastError if the user lacks a privilege of the role on an existing topic or a group.
 
-    The text names all that is missing. What brokers do not tell is left to the first use. Blocks.
+    The text names all that is missing. What brokers do not tell is left to the first use. Blocks. Raises as
+    `wait_for_broker` does.
     """
+    wait_for_broker(settings)
     missing = "; ".join(_missing(settings, kafka_grants(settings, role)))
     if missing:
         raise HatcastError(
@@ -44,8 +46,8 @@ def _described(settings: Settings, grants: list[Grant]) -> Iterator[tuple[Grant,
     from confluent_kafka import TopicCollection
     from confluent_kafka.admin import AdminClient
 
-    admin, told = AdminClient(confluent_options(settings)), {"include_authorized_operations": True}
-    options: dict[str, Any] = told | {"request_timeout": REQUEST_SECONDS}
+    admin = AdminClient(confluent_options(settings))
+    options: dict[str, Any] = {"include_authorized_operations": True, "request_timeout": REQUEST_SECONDS}
     names = {kind: [each.name for each in grants if each.resource is kind] for kind in Resource}
     topics = admin.describe_topics(TopicCollection(names[Resource.TOPIC]), **options)
     groups = admin.describe_consumer_groups(names[Resource.GROUP], **options) if names[Resource.GROUP] else {}

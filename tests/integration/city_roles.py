@@ -1,5 +1,6 @@
 """A city with devices on guarded services, in which every role does its work with a user of its own."""
 
+import tomllib
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,16 +15,18 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import confluent_options
-from tests.devices import recording, two_hours
+from tests.devices import NOON, recording, two_hours
 from tests.integration.agency import agency
+from tests.integration.clustering import DATE
 from tests.integration.guarded import Guarded, Privilege, privileges_of, scram_tables
 from tests.integration.harness import Finished, Pipeline, WorkerProcess, open_pipeline
+from tests.integration.tables import merged
 from tests.services import Record
 from tests.services.lifecycle import free_ports
 
 PASSWORDS: Final = {role.value: f"s3cret-of-{role}-7Kq" for role in Role}
 USER_KEY: Final = "5e" * 32
-WITH_REDIS: Final = (Role.WORKER, Role.FEED, Role.OPERATOR)
+WITH_REDIS: Final = (Role.WORKER, Role.FEED, Role.OPERATOR, Role.CLUSTER)
 GROUP: Final = "answers"
 HYBRID: Final = {"policy": {"estimator": {"name": "pwh"}, "running": [{"name": "today", "window": "today"}]}}
 
@@ -36,6 +39,7 @@ class City:
     pipeline: Pipeline
     configs: dict[Role, Path] = field(default_factory=dict)
     granted: dict[Role, list[Privilege]] = field(default_factory=dict)
+    commands: dict[Role, set[str]] = field(default_factory=dict)
     command_lines: list[str] = field(default_factory=list)
 
     def run(self, role: Role, *arguments: object, code: int = 0) -> Finished:
@@ -43,6 +47,12 @@ class City:
         done = self.pipeline.hatcast(*arguments, config=self.configs[role])
         assert done.code == code, (role, arguments, done.err)
         return done
+
+    def cluster(self, state: str, code: int = 0) -> Finished:
+        """Run a clustering of an hour, in one round after the first."""
+        options = ("--epsilon", 1, "--clusters", 1, "--iterations", 1, "--round-seconds", 4, "--seed", 1)
+        given = ("--date", DATE, "--slots", "12:00", *options, "--state", self.pipeline.folder / state, "--json")
+        return self.run(Role.CLUSTER, "cluster", "--live", *given, code=code)
 
     def settings(self, role: Role) -> Settings:
         return load_settings(self.configs[role], {})
@@ -57,14 +67,17 @@ def open_city(guarded: Guarded, folder: Path) -> Iterator[City]:
             grant(made, role)
         worker = pipeline.worker("--log-level", "debug", config=made.configs[Role.WORKER])
         pipeline.wait_for_partitions(worker)
-        devices_report(made)
+        answering = devices_report(made)
         file = recording(folder / "city.jsonl", two_hours(["a", "b", "c"]))
         made.run(Role.FEED, "feed", "replay", file, "--format", "jsonl", "--speedup", 0, "--json")
         topics = pipeline.settings.topics
-        guarded.kafka.produce(topics.telemetry, [Record(b"garbage", b"a", 0)])
+        guarded.kafka.produce(topics.telemetry, [Record(b"garbage", b"a", 0, NOON)])
         pipeline.wait(lambda: bool(pipeline.published()) and pipeline.is_settled(), "releases", worker)
         pipeline.wait(lambda: bool(guarded.kafka.read(topics.dead_letters)), "dead letter", worker)
+        # While the day is open.
+        cluster(made, answering)
         look(made)
+        made.run(Role.OPERATOR, "status", "--json")
         heartbeats(made, worker)
         assert worker.terminate() == 0
         operate(made)
@@ -84,12 +97,15 @@ def grant(city: City, role: Role) -> None:
     printed = pipeline.hatcast("acls", role, "--user", role, *groups)
     assert (printed.code, printed.err) == (0, "")
     city.guarded.apply(printed.out.splitlines(), PASSWORDS[role])
-    city.granted[role] = [
-        each for line in printed.out.splitlines() if line.startswith("kafka-acls.sh") for each in privileges_of(line)
-    ]
+    for line in printed.out.splitlines():
+        if line.startswith("kafka-acls.sh"):
+            city.granted.setdefault(role, []).extend(privileges_of(line))
+        else:
+            city.commands[role] = {word[1:] for word in line.split() if word.startswith("+")}
 
 
-def devices_report(city: City) -> None:
+def devices_report(city: City) -> WorkerProcess:
+    """A device reports its day. Returns the process that goes on to answer clusterings."""
     own = recording(city.pipeline.folder / "own.jsonl", two_hours(["d"]))
     given = ("device", own, "--fleet", 1, "--state", city.pipeline.folder / "state.db", "--speedup", 0, "--json")
     assert city.run(Role.DEVICE, *given).json["sent"] > 0
@@ -97,7 +113,7 @@ def devices_report(city: City) -> None:
     rounds = city.pipeline.settings.topics.clusters
     city.pipeline.wait(partial(uses, city, Role.DEVICE, "READ", rounds), "reader of rounds", answering)
     city.command_lines.append(Path(f"/proc/{answering.pid}/cmdline").read_text())
-    answering.terminate()
+    return answering
 
 
 def uses(city: City, role: Role, operation: str, topic: str) -> bool:
@@ -137,15 +153,37 @@ def heartbeats(city: City, worker: WorkerProcess) -> None:
     city.guarded.kafka.produce(topics.reports, [Record(b"", None, 0, now_ms())])
     for topic in (topics.telemetry, topics.reports):
         city.pipeline.wait(partial(uses, city, Role.WORKER, "WRITE", topic), "heartbeat records", worker)
+    # The days of the recordings are over now.
+    city.pipeline.wait(lambda: "unlink" in city.guarded.redis_log.sent()[Role.WORKER], "a sealed day", worker)
+
+
+def cluster(city: City, answering: WorkerProcess) -> None:
+    """A clustering of the buses and the device, which answers."""
+    city.cluster("cluster.db")
+    answers = city.pipeline.settings.topics.cluster_answers
+    city.pipeline.wait(partial(uses, city, Role.DEVICE, "WRITE", answers), "answer of the device", answering)
+    answering.terminate()
 
 
 def operate(city: City) -> None:
     """What an operator looks at."""
-    for name in ("status", "budget", "contributions", "doctor"):
+    for name in ("budget", "contributions", "doctor"):
         assert city.run(Role.OPERATOR, name, "--json").json is not None
     telemetry = city.pipeline.settings.topics.telemetry
     city.run(Role.OPERATOR, "dump", telemetry)
     city.run(Role.OPERATOR, "doctor", "--topic", telemetry)
+    prepare_successor(city)
+
+
+def prepare_successor(city: City) -> None:
+    """The operator gets the privileges for a policy that is to replace this one, and looks whether it can."""
+    role, pipeline = Role.OPERATOR, city.pipeline
+    policy = {"name": f"{pipeline.name}-2", "replaces": pipeline.name, "from": "2098-01-01"}
+    config = pipeline.write(merged(tomllib.loads(city.configs[role].read_text()), {"policy": policy}), "successor.toml")
+    printed = pipeline.hatcast("acls", role, "--user", role, config=config)
+    city.guarded.apply(printed.out.splitlines(), PASSWORDS[role])
+    checks = pipeline.hatcast("doctor", "--json", config=config).json["checks"]
+    assert [each["state"] for each in checks if each["name"] == "replaced policy"] == ["ok"], checks
 
 
 def is_ready(port: int) -> bool:

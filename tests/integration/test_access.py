@@ -14,7 +14,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.permissions import check_permissions
 from hatcast.stream.errors import HatcastError
 from tests.devices import recording, two_hours
-from tests.integration.city_roles import PASSWORDS, USER_KEY, City, open_city
+from tests.integration.city_roles import PASSWORDS, USER_KEY, WITH_REDIS, City, open_city
 from tests.integration.guarded import Guarded, Privilege, certificate_tables, open_guarded
 from tests.integration.harness import open_pipeline
 from tests.integration.tables import merged
@@ -61,8 +61,21 @@ def test_every_privilege_is_used_so_none_is_too_many(city: City) -> None:
         if not each.is_used_by(decisions)
     }
     assert unused == {
-        ("device", "Write", "T.cluster_answers"),  # only while an operator clusters live
         ("worker", "Read", "T.queries"),  # only if a policy of this telemetry has published answers, which it recovers
+    }
+
+
+def test_every_command_that_redis_allows_a_role_is_sent_by_it(city: City) -> None:
+    sent = city.guarded.redis_log.sent()
+    assert {role: sent[role] - city.commands[role] for role in WITH_REDIS} == {role: set() for role in WITH_REDIS}
+    unsent = {(role.value, command) for role in WITH_REDIS for command in city.commands[role] - sent[role]}
+    by_silence = {(role.value, "ping") for role in WITH_REDIS}  # sent only after half a minute of silence
+    assert unsent - by_silence == {
+        ("worker", "hexists"),  # answers to queries over days: test_queries.py
+        ("worker", "mget"),  # a start amid open hours: with these rights in test_redis_cluster.py
+        ("operator", "smismember"),  # `status` while queries over days are due: test_report_pipeline.py
+        ("operator", "script|load"),  # Redis was restarted, and no worker has run the script since
+        ("operator", "config|get"),  # `doctor` on a Redis without an append-only file: test_doctor.py
     }
 
 
@@ -95,6 +108,17 @@ def test_a_user_without_any_privilege_is_told_all_in_one_line(city: City) -> Non
     for name in (topics.means, topics.budget, topics.estimates, topics.queries, topics.running, topics.clusters):
         assert f"Read on topic {name}" in done.err
     assert done.err.count("\n") == 1
+
+
+def test_a_clustering_that_may_not_publish_its_result_charges_nothing(city: City) -> None:
+    clusters = city.pipeline.settings.topics.clusters
+    (write,) = [each for each in city.granted[Role.CLUSTER] if (each.operation, each.name) == ("Write", clusters)]
+    before = city.pipeline.budget_records()
+    with without(city.guarded, [write]):
+        assert refusal(city.settings(Role.CLUSTER), Role.CLUSTER).count(" on topic ") == 1
+        done = city.cluster("refused.db", code=1)
+    assert f"denies this user Write on topic {clusters}: `hatcast acls cluster` prints" in done.err
+    assert city.pipeline.budget_records() == before
 
 
 def test_a_worker_that_may_not_use_its_transactional_ids_says_so(city: City) -> None:

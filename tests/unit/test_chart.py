@@ -128,7 +128,7 @@ def test_probes_ask_the_addresses_on_which_the_program_answers(name: str) -> Non
 
 def test_the_program_answers_what_probes_and_prometheus_ask() -> None:
     server = OperatorServer(Address("127.0.0.1", 0), Process.WORKER, dict)
-    answered = {resource.canonical for resource in server._runner.app.router.resources()}
+    answered = {resource.canonical for resource in server._listener.app.router.resources()}
     probes = {
         probe["httpGet"]["path"]
         for name in NAMES

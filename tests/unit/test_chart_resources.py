@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from hatcast.agents.kafka.topic_rules import output_topics, telemetry_topic
-from tests.charts import NAMES, changed, of_kind, pods, render, rendered, settings_of
+from tests.charts import NAMES, changed, of_kind, pods, render, rendered, settings_of, values
 from tests.services.data import ROOT
 from tools import chart
+from tools.chart_grants import grant_problems
 
 ALERTS: Final = yaml.safe_load((ROOT / "ops" / "prometheus" / "alerts.yaml").read_text())
 every_example = pytest.mark.parametrize("name", NAMES)
@@ -80,25 +81,38 @@ def test_the_topics_of_strimzi_are_those_that_hatcast_would_make(name: str, tmp_
         assert made[topic.name]["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
-def test_each_user_of_kafka_may_do_what_its_role_does_and_no_more(tmp_path: Path) -> None:
-    topics = settings_of("strimzi", "worker", tmp_path).topics
-    granted = {
-        user["metadata"]["name"].rpartition("-")[2]: {
-            (acl["resource"]["type"], acl["resource"]["name"]): set(acl["operations"])
-            for acl in user["spec"]["authorization"]["acls"]
-        }
-        for user in of_kind("strimzi", "KafkaUser")
-    }
-    outputs = (topics.means, topics.estimates, topics.running, topics.queries, topics.budget)
-    assert granted["display"] == {("topic", name): {"Read", "Describe"} for name in outputs}
-    assert granted["feeds"] == {
-        ("topic", topics.telemetry): {"Write", "Describe", "DescribeConfigs"},
-        ("topic", topics.registry): {"Read", "Describe"},
-        ("group", "hatcast-registry"): {"Describe"},
-    }
-    assert granted["worker"]["group", "hatcast-helsinki-speed"] == {"Read", "Describe"}
-    assert granted["worker"]["transactionalId", "hatcast/telemetry/"] == {"Write", "Describe"}
-    assert not any("Create" in operations for of_one in granted.values() for operations in of_one.values())
+SPENT: Final = "daily_limit = 20.0\nepsilon = 1.0\nmax_hats_per_day = 5\n\n[policy.estimator]\n"
+LEVY: Final = SPENT + 'name = "levy"\n'
+TRACKER: Final = 'daily_limit = 5.0\n\n[policy.estimator]\nname = "tracker"\n'
+QUERY: Final = (
+    LEVY
+    + '[[policy.query]]\nname = "week"\nkind = "mean_speed"\ndays = 7\nepsilon = 0.1\nmin_n = 310\n'
+    + 'from = "2022-01-01"\n'
+)
+DEVICES: Final = SPENT + 'name = "pwh"\n'
+RUNNING: Final = '[[policy.running]]\nname = "today"\nwindow = "today"\n'
+
+
+@pytest.mark.parametrize(
+    ("policy", "create"), [(LEVY, False), (QUERY, True), (DEVICES + RUNNING, True), (TRACKER, True)]
+)
+def test_each_user_of_kafka_has_the_rights_that_are_printed_for_its_role_and_no_others(
+    policy: str, *, create: bool, tmp_path: Path
+) -> None:
+    whole = values("strimzi")["config"].partition("daily_limit")[0] + policy
+    objects = render(changed("strimzi", tmp_path, config=whole, strimzi={"topics": {"create": create}}))
+    assert {made["kind"] for made in objects} >= {"KafkaUser"}
+    assert [*grant_problems(objects, tmp_path)] == []
+    users = [made for made in objects if made["kind"] == "KafkaUser"]
+    assert len(users) == 3
+    for user in users:
+        rights = user["spec"]["authorization"]["acls"]
+        removed = rights[0]["operations"].pop()
+        rights[-1]["operations"].append("Alter")
+        name = user["metadata"]["name"]
+        found = [each for each in grant_problems(objects, tmp_path) if name in each]
+        assert found[0].startswith(f"KafkaUser {name} may Alter ")
+        assert found[1].startswith(f"KafkaUser {name} may not {removed} ")
 
 
 def test_workers_are_scaled_by_their_own_groups_lag_up_to_the_partitions(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner
+from redis.commands import CoreCommands
 
 from hatcast.agents.cli import COMMANDS, hatcast
 from hatcast.agents.cli.acls import lines
 from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings, parse_settings
 from hatcast.agents.kafka.grants import Operation, kafka_grants
-from hatcast.agents.redis.grants import CONNECT, DOCTOR, READ, WRITE, redis_acl
+from hatcast.agents.redis.grants import redis_acl
 from hatcast.stream.errors import HatcastError
 from tests.integration.tables import DEFAULTS, merged
 from tests.services.data import ROOT
@@ -50,10 +51,31 @@ def test_who_sees_only_what_is_public_reads_no_telemetry_and_no_redis(role: Role
 
 
 def test_an_operator_sends_redis_no_command_that_writes() -> None:
-    assert not {*WRITE} & {*CONNECT, *READ, *DOCTOR}
-    line = redis_acl(settings(), Role.OPERATOR, "x")
+    writing = {"del", "hdel", "hset", "hsetnx", "sadd", "set", "srem", "unlink"}
+    assert writing < commands(Role.WORKER)
+    assert not writing & commands(Role.OPERATOR)
+
+
+def commands(role: Role) -> set[str]:
+    line = redis_acl(settings(estimator={"name": "pwh"}), role, "x")
+    return set() if line is None else {word[1:] for word in line.split() if word.startswith("+")}
+
+
+@pytest.mark.parametrize(
+    ("url", "is_selected"),
+    [
+        ("redis://localhost:6379", False),
+        ("redis://localhost:6379/0", False),
+        ("redis://localhost:6379/2", True),
+        ("unix:///run/redis.sock?db=3", True),
+    ],
+)
+@pytest.mark.parametrize("role", [Role.WORKER, Role.OPERATOR, Role.FEED, Role.CLUSTER])
+def test_users_of_another_database_than_the_first_may_select_it(role: Role, url: str, is_selected: bool) -> None:  # noqa: FBT001
+    tables = {"policy": {"name": "city", "estimator": {"name": "pwh"}}, "redis": {"url": url}}
+    line = redis_acl(parse_settings(merged(DEFAULTS, tables), Path("/nowhere"), {}), role, "x")
     assert line is not None
-    assert not {f"+{command}" for command in WRITE} & {*line.split()}
+    assert ("+select" in line.split()) is is_selected
 
 
 def code() -> str:
@@ -66,19 +88,29 @@ def code() -> str:
 def test_the_commands_of_scripts_are_allowed_and_every_allowed_command_is_sent() -> None:
     scripts = "".join(path.read_text() for path in (ROOT / "agents" / "redis").glob("*.lua"))
     called = re.findall(r"(?:redis\.p?call|run_read|run)\('([A-Z]+)'", scripts)
-    called += re.findall(r"(?:hash|set|string) = '([A-Z]+)'", scripts)
+    called += re.findall(r"(?:hash|set) = '([A-Z]+)'", scripts)
     assert len({*called}) > 12
-    assert {command.lower() for command in called} - {*READ, *WRITE, *CONNECT} == set()
+    assert {command.lower() for command in called} - commands(Role.WORKER) == set()
     methods = {SENT.get(name, name) for name in re.findall(r"\.([a-z_]+)\(", code())}
     implied = {"client|setname", "ping"}  # redis-py's, of client_name and of health checks
-    assert {*READ, *WRITE, *DOCTOR, *CONNECT} - {command.lower() for command in called} - methods - implied == set()
+    granted_to_any = set().union(*map(commands, Role))
+    assert granted_to_any - {command.lower() for command in called} - methods - implied == set()
 
 
-def test_a_policy_that_replaces_another_may_read_its_keys_and_one_with_devices_their_state() -> None:
-    line = redis_acl(settings(replaces="old", **{"from": "2026-11-24"}), Role.WORKER, "x")
+def test_every_command_that_a_module_sends_is_allowed_and_doctor_alone_sends_more_than_a_worker() -> None:
+    names = {*re.findall(r"\b_?(?:redis|pipe)\.([a-z_]+)\(", code())}
+    sent = {SENT.get(name, name) for name in names - {"execute_command"} if hasattr(CoreCommands, name)}
+    assert len(sent) > 12
+    assert sent - commands(Role.WORKER) == {"config|get", "time"}
+    assert {"config|get", "time"} < commands(Role.OPERATOR)
+
+
+@pytest.mark.parametrize("role", [Role.WORKER, Role.OPERATOR])
+def test_a_policy_that_replaces_another_may_read_its_keys_and_one_with_devices_their_state(role: Role) -> None:
+    line = redis_acl(settings(replaces="old", **{"from": "2026-11-24"}), role, "x")
     assert line is not None
     assert " %R~{old:* " in line
-    with_devices = redis_acl(settings(estimator={"name": "pwh"}), Role.WORKER, "x")
+    with_devices = redis_acl(settings(estimator={"name": "pwh"}), role, "x")
     assert with_devices is not None
     assert " ~{city:* ~{city/reports:* " in with_devices
 
