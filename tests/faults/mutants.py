@@ -6,7 +6,7 @@ nothing fails. `spoiled` adds the one fault that it cannot bear.
 
 import json
 import uuid
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -51,16 +51,19 @@ def noise_drawn_again() -> None:
     """What has to be sent again is drawn again."""
     product = HatPath.send
 
-    async def send(self: HatPath, release_partition: int, pending: Sequence[tuple[DueRelease, Committed]]) -> None:
-        again = [due for due, record in pending if not record.new]
-        loaded = await self.load(again)
+    async def send(
+        self: HatPath, pending: Mapping[int, Sequence[tuple[DueRelease, Committed]]]
+    ) -> dict[int, BaseException]:
+        again = [due for part in pending.values() for due, record in part if not record.new]
+        loaded = await self.load(again) if again else None
         drawn = {each.release_id: each.record for each in await self.draw(again, loaded)} if loaded else {}
-        sent = []
-        for due, record in pending:
-            head, tail = drawn.get(due.release_id, (record.record, b""))
-            number = b"%d" % json.loads(record.record)["seq"] if due.release_id in drawn else b""
-            sent.append((due, replace(record, record=head + number + tail)))
-        await product(self, release_partition, sent)
+        sent: dict[int, list[tuple[DueRelease, Committed]]] = {r: [] for r in pending}
+        for r, part in pending.items():
+            for due, record in part:
+                head, tail = drawn.get(due.release_id, (record.record, b""))
+                number = b"%d" % json.loads(record.record)["seq"] if due.release_id in drawn else b""
+                sent[r].append((due, replace(record, record=head + number + tail)))
+        return await product(self, sent)
 
     HatPath.send = send  # type: ignore[method-assign,assignment]
 
@@ -115,8 +118,8 @@ def no_fencing() -> None:
     def init(self: TransactionalProducers, domain: str, name: str, client: dict[str, Any]) -> None:
         product(self, f"{domain}/{uuid.uuid4()}", name, client)
 
-    async def confirm(self: LedgerRecovery) -> None:
-        del self
+    async def confirm(self: LedgerRecovery, sending: Iterable[int] = ()) -> None:
+        del self, sending
 
     TransactionalProducers.__init__ = init  # type: ignore[method-assign]
     LedgerRecovery.confirm = confirm  # type: ignore[method-assign]

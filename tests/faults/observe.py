@@ -21,6 +21,7 @@ from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealing import SealStore
+from hatcast.agents.redis.stored_values import without_digest
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import stripped_columns
@@ -189,7 +190,7 @@ async def _kept(redis: AnyRedis, name: str) -> dict[str, Totals]:
             cells: Any = await redis.hgetall(key)  # Any: as above
             for cell, kept in cells.items():
                 hat = f"{cell.decode()}/{slot}"
-                for counts, sums, maxima in stripped_columns(kept):
+                for counts, sums, maxima in stripped_columns(without_digest(key.decode(), cell.decode(), kept)):
                     users, readings, total, most = found.get(hat, (0, 0, 0, 0))
                     users, readings, total = users + len(counts), readings + int(counts.sum()), total + int(sums.sum())
                     found[hat] = (users, readings, total, max(most, int(maxima.max())))

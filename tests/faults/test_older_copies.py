@@ -4,7 +4,7 @@ Each of these published a second value or passed a limit before a send was confi
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -74,8 +74,8 @@ def test_without_the_look_before_a_send_the_limit_is_passed(
 ) -> None:
     """The mutant of the test before."""
 
-    async def trust(self: LedgerRecovery) -> None:
-        del self
+    async def trust(self: LedgerRecovery, sending: Iterable[int] = ()) -> None:
+        del self, sending
 
     monkeypatch.setattr(LedgerRecovery, "confirm", trust)
     asyncio.run(two_histories_in_a_round(pipeline, come_back))

@@ -22,7 +22,7 @@ class Mutant:
     file     path from the root
     before   text that occurs once in the file
     after    text in its place
-    tests    tests of pytest (`path::name`, without parameters); at least one has to fail
+    tests    tests of pytest (`path::name`, without parameters; the fastest that see it); at least one has to fail
     """
 
     name: str
@@ -40,17 +40,27 @@ class Mutant:
         return source.replace(self.before, self.after)
 
 
-def load_catalogue() -> dict[str, list[Mutant]]:
-    """Return the mutants by part, in the order of the files. Raises BadMutant for a name that is used twice."""
-    parts: dict[str, list[Mutant]] = {}
-    names: set[str] = set()
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The mutants of one part of the product: its file's name without the ending, its title, and they."""
+
+    name: str
+    title: str
+    mutants: tuple[Mutant, ...]
+
+
+def load_catalogue() -> list[Part]:
+    """Return the parts in the order of their files. Raises BadMutant for a name that is used twice."""
+    parts = list[Part]()
+    names = set[str]()
     for path in sorted(FOLDER.glob("*.toml")):
         read = tomllib.loads(path.read_text())
-        parts[str(read["part"])] = [_mutant(each) for each in read["mutant"]]
-        for mutant in parts[str(read["part"])]:
-            if mutant.name in names:
-                raise BadMutant(f"{mutant.name}: two mutants have this name")
-            names.add(mutant.name)
+        part = Part(path.stem, read["part"], tuple(_mutant(each) for each in read["mutant"]))
+        for name in (part.name, *(mutant.name for mutant in part.mutants)):
+            if name in names:
+                raise BadMutant(f"{name}: two mutants or parts have this name")
+            names.add(name)
+        parts.append(part)
     return parts
 
 

@@ -45,7 +45,7 @@ class Workshop:
     """A copy of all tracked files for each job, deleted at the end."""
 
     def __init__(self, jobs: int) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="hatcast-mutants-"))
+        self._folder = tempfile.TemporaryDirectory(prefix="hatcast-mutants-", ignore_cleanup_errors=True)
         self._copies: queue.SimpleQueue[Path] = queue.SimpleQueue()
         self._jobs = jobs
         self._times = count(1_000_000_000)  # seconds: all of them long ago
@@ -59,7 +59,7 @@ class Workshop:
         )
         names = [name for name in listed.stdout.decode().split("\0") if name and os.path.lexists(ROOT / name)]
         for number in range(self._jobs):
-            copy = self._folder / str(number)
+            copy = Path(self._folder.name) / str(number)
             for name in names:
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
@@ -69,7 +69,7 @@ class Workshop:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.cleanup()
 
     def check_healthy(self, mutants: Sequence[Mutant]) -> str | None:
         """Run all tests of these mutants on the code as it is; return the end of the output if one fails."""
@@ -111,7 +111,8 @@ def _pytest(copy: Path, tests: Sequence[str]) -> tuple[int, str]:
         "PYTHONPYCACHEPREFIX": str(copy / ".pycache"),
         "HYPOTHESIS_STORAGE_DIRECTORY": str(copy / ".hypothesis"),
     }
-    options = ["-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "--durations=0", "--durations-min=60"]
+    shown = "--no-header --tb=line --durations=0 --durations-min=60"
+    options = f"-x -q -p no:cacheprovider --hypothesis-profile=mutants {shown}".split()
     try:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *tests],

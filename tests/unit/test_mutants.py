@@ -7,7 +7,7 @@ import pytest
 from tests.mutants.catalogue import ROOT, BadMutant, Mutant, load_catalogue
 
 CATALOGUE = load_catalogue()
-MUTANTS = [mutant for part in CATALOGUE.values() for mutant in part]
+MUTANTS = [mutant for part in CATALOGUE for mutant in part.mutants]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
@@ -23,11 +23,11 @@ def test_a_mutant_whose_text_is_gone_is_named() -> None:
         mutant.applied("b = 1\n")
 
 
-def test_there_are_at_least_sixty_mutants_and_their_tests_are_there() -> None:
+def test_there_are_at_least_sixty_mutants_and_their_tests_are_named() -> None:
     assert len(MUTANTS) >= 60
     for mutant in MUTANTS:
         assert mutant.tests, mutant.name
         for test in mutant.tests:
             path, _, name = test.partition("::")
-            assert (ROOT / path).exists(), f"{mutant.name}: {path}"
-            assert not name or f"def {name}(" in (ROOT / path).read_text(), f"{mutant.name}: {test}"
+            assert name, f"{mutant.name}: {test} names no test"
+            assert f"def {name}(" in (ROOT / path).read_text(), f"{mutant.name}: {test}"
