@@ -1,6 +1,6 @@
 """Fixtures for every test: see tests/services/fixtures.py. Where tests run: tests/services/side_by_side.py."""
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 pytest_plugins = [
     "tests.services.fixtures",
@@ -11,4 +11,8 @@ pytest_plugins = [
 
 # Time is measured in bench/, not asserted here: on a loaded machine an example may take long for no fault of its own.
 settings.register_profile("hatcast", deadline=None)
+# One failing example is enough for scripts/mutants: no search for a smaller one, nor for another failure.
+settings.register_profile(
+    "mutants", deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate), report_multiple_bugs=False
+)
 settings.load_profile("hatcast")

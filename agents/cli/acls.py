@@ -43,7 +43,7 @@ def lines(
     settings: Settings, role: Role, user: str, groups: tuple[str, ...] = (), *, cluster: bool = False
 ) -> Iterator[str]:
     """Yield the commands."""
-    if role is Role.DEVICE and not settings.policy.takes_reports:
+    if role in (Role.DEVICE, Role.CLUSTER) and not settings.policy.takes_reports:
         raise HatcastError(
             "the policy takes no reports of devices: name an estimator of docs/hybrid.md, or another role"
         )

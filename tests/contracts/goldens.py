@@ -36,6 +36,7 @@ from hatcast.stream.tracker.smoother import estimates_of
 from tests.contracts.clustering_goldens import cluster_answers, clusterings
 from tests.contracts.continual_goldens import running_sums
 from tests.contracts.running_goldens import running_means
+from tests.signing import Device, report_of
 from tests.support import Scripted
 from tools.schemas.golden import Golden
 
@@ -312,6 +313,10 @@ def goldens() -> dict[str, bytes]:
     for case, reading in readings():
         keep("telemetry", case, reading.vehicle, canonical_value(Recorded(b"", reading, NOW_MS)), [])
     keep("report", "replace", REPORT.id, msgspec.json.encode(REPORT), [])
+    device = Device(1, certified=DATE)
+    keep(
+        "report", "signed", device.id, device.sign(report_of(device, REPORT.policy_id, CELL, date=DATE, slot=SLOT)), []
+    )
     made: list[tuple[str, int, Iterator[tuple[str, Any]]]] = [
         ("release", NOW_MS, releases()),
         ("query", NEXT_MS, answers()),

@@ -172,8 +172,8 @@ def test_a_field_a_word_or_a_record_without_a_golden_is_found(folder: Path) -> N
                 "BudgetRecord.total",
                 "BudgetRecord.total_limit",
                 *(f"ContinualRecord.kind={kind}" for kind in ("blt", "kary", "toeplitz", "tree", "withhold_release")),
-                *(f"DeadLetter.{field}" for field in ("offset", "partition", "reason", "reason=bad_record")),
-                "DeadLetter.reason=undecodable",
+                *(f"DeadLetter.{field}" for field in ("offset", "partition", "reason")),
+                *(f"DeadLetter.reason={reason}" for reason in ("bad_record", "bad_signature", "undecodable")),
                 "DeadLetter.topic",
                 "ReleaseRecord.status=incomplete",
             )

@@ -5,7 +5,7 @@ import uuid
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
@@ -118,6 +118,8 @@ steps = st.lists(
 
 @slow
 @given(steps=steps)
+@example(steps=[("old", FROM, 9), ("old", DATES[0], 9), ("follow",), ("forget",), ("new", FROM, 9)])
+@example(steps=[("old", DATES[0], 9), ("follow",), ("old", FROM, 9), ("new", FROM, 10), ("old", DATES[0], 10)])
 def test_no_day_has_releases_of_two_policies_of_which_one_follows_the_other(
     redis_server: RedisServer, steps: list[tuple[str, ...]]
 ) -> None:

@@ -17,6 +17,7 @@ WAITING: Final = (
     "tests/faults",
     "tests/integration",
     "tests/invariants",
+    "tests/leaks/test_whole_system.py",
     "tests/laws/test_ledgers.py",
     "tests/laws/test_query_ledgers.py",
     "tests/laws/test_stores.py",

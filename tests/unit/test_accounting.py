@@ -120,6 +120,20 @@ def test_a_refused_charge_leaves_day_and_total_as_they_were() -> None:
     assert (ledger, total) == before
 
 
+def test_days_that_have_room_each_do_not_pass_the_limit_of_all_days_together() -> None:
+    days, total, own = [DayLedger(), DayLedger()], Total(), policy(total=8e-9)
+    assert days[0].charge(own, "a", 5, total)
+    assert not days[1].charge(own, "a", 4, total)
+    assert days[1].charge(own, "a", 3, total)
+
+
+def test_a_policy_with_a_larger_limit_does_not_raise_the_days() -> None:
+    ledger, total = DayLedger(), Total()
+    assert ledger.charge(policy("small", limit=6e-9), "a", 5, total)
+    assert not ledger.charge(policy("large", limit=20e-9), "b", 2, total)
+    assert ledger.charge(policy("large", limit=20e-9), "b", 1, total)
+
+
 def test_two_charges_on_one_place_are_one_larger_cost() -> None:
     ledger, total = DayLedger(), Total()
     assert all(ledger.charge(policy(cap=1, limit=6e-9), place, 3, total) for place in ("a", "b", "c", "a"))

@@ -87,6 +87,8 @@ def test_tls_checks_the_name_of_the_broker_unless_told_otherwise() -> None:
         ({"bootstrap_servers": " , "}, "kafka.bootstrap_servers"),
         ({"bootstrap_servers": "host:port"}, "kafka.bootstrap_servers"),
         ({"bootstrap_servers": "host:0"}, "kafka.bootstrap_servers"),
+        ({"bootstrap_servers": "host:²"}, "kafka.bootstrap_servers"),
+        ({"bootstrap_servers": "host:" + "9" * 5_000}, "kafka.bootstrap_servers"),
         ({"bootstrap_servers": ":9092"}, "kafka.bootstrap_servers"),
     ],
 )
@@ -109,6 +111,8 @@ def test_a_login_without_a_password_is_refused() -> None:
         ({"url": "http://localhost:6379"}, "redis.url"),
         ({"url": f"redis://:{PASSWORD}@host:port/0"}, "redis.url"),
         ({"url": f"redis://:{PASSWORD}@host:1/zero"}, "redis.url"),
+        ({"url": f"redis://:{PASSWORD}@host:1/²"}, "redis.url"),
+        ({"url": f"redis://:{PASSWORD}@host:1/{'9' * 5_000}"}, "redis.url"),
         ({"url": "redis://host", "ssl_ca_certs": "ca.pem"}, "redis.ssl_ca_certs"),
         ({"url": "rediss://host", "ssl_ca_certs": "absent.pem"}, "redis.ssl_ca_certs"),
         ({"url": "rediss://host", "ssl_keyfile": "absent.pem"}, "redis.ssl_keyfile"),
