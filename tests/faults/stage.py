@@ -30,7 +30,8 @@ _POLL_S: Final = 0.1
 _REFUSED_S: Final = 60.0  # how long a start may take until it is refused
 # What a worker may say that ends by itself: what to do, and a supervisor does it by starting another.
 NEW_KEY: Final = "another worker has generated a new one since: start again"
-NOT_THERE: Final = ("hatcast: Kafka at ", "hatcast: Redis at ")  # only where it has not started yet
+# Only where it has not started yet: its first checks need both servers, and a wire may be cut between two of them.
+NOT_THERE: Final = ("hatcast: Kafka at ", "hatcast: the connection to Kafka at ", "hatcast: Redis at ")
 
 
 @dataclass
