@@ -22,8 +22,8 @@ _ABORT_S: Final = 5.0  # aiokafka's abort waits until a broker answers: a worker
 class Transaction(TransactionContext):  # type: ignore[misc] # aiokafka has no types
     """A transaction that is committed at the end of the block, or aborted after an error.
 
-    After a cancellation the abort takes at most 5 seconds. A transaction that is then still open is aborted by the
-    start of the next producer with its `transactional.id`.
+    After a cancellation the abort takes at most 5 seconds, and stays a cancellation if it fails. A transaction that is
+    then still open is aborted by the start of the next producer with its `transactional.id`.
     """
 
     async def __aexit__(
@@ -33,7 +33,7 @@ class Transaction(TransactionContext):  # type: ignore[misc] # aiokafka has no t
         if kind is not asyncio.CancelledError:
             await super().__aexit__(kind, error, traceback)
             return
-        with suppress(TimeoutError):  # only here: after a commit it would hide that the end is unknown
+        with suppress(TimeoutError, KafkaError):  # only here: after a commit it would hide that the end is unknown
             async with asyncio.timeout(_ABORT_S):
                 await super().__aexit__(kind, error, traceback)
 

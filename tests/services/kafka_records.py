@@ -5,12 +5,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its stubs do not export it
 
 Headers = list[tuple[str, bytes | None]]
 
 SECONDS: Final = 60.0
+_MARKERS_S: Final = 5.0  # of a transaction that is still open they do not come at all
 SILENT: Final = {"log_level": 0}  # librdkafka writes to standard error while a broker is down, as tests make it be
 
 
@@ -90,7 +91,10 @@ def produce(bootstrap_servers: str, topic: str, records: Iterable[Record]) -> No
 
 
 def read(bootstrap_servers: str, topic: str, *, committed: bool) -> list[Received]:
-    """All records up to the end at the time of reading, ordered by partition and offset."""
+    """All records up to the end at the time of reading, ordered by partition and offset.
+
+    committed   without those of transactions that were aborted, or that stay open for five seconds
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -104,6 +108,8 @@ def read(bootstrap_servers: str, topic: str, *, committed: bool) -> list[Receive
     )
     try:
         partitions = list(consumer.list_topics(topic, timeout=SECONDS).topics[topic].partitions)
+        if committed:
+            _wait_for_markers(bootstrap_servers, [TopicPartition(topic, each) for each in partitions])
         consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
         received: list[Received] = []
         at_end: set[int] = set()
@@ -124,6 +130,25 @@ def read(bootstrap_servers: str, topic: str, *, committed: bool) -> list[Receive
     finally:
         consumer.close()
     return sorted(received, key=lambda each: (each.partition, each.offset))
+
+
+def _wait_for_markers(bootstrap_servers: str, partitions: list[TopicPartition]) -> None:
+    """Return once what is there can be read: a broker answers a commit before it has written the markers."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **SILENT})
+    end = _ends(admin, partitions, IsolationLevel.READ_UNCOMMITTED)
+    deadline = time.monotonic() + _MARKERS_S
+    while time.monotonic() < deadline:
+        stable = _ends(admin, partitions, IsolationLevel.READ_COMMITTED)
+        if all(stable[each] >= end[each] for each in end):
+            return
+        time.sleep(0.02)
+
+
+def _ends(admin: AdminClient, partitions: list[TopicPartition], isolation: IsolationLevel) -> dict[int, int]:
+    """Partition -> the offset after its last record."""
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no types
+    asked = admin.list_offsets(dict.fromkeys(partitions, latest), isolation_level=isolation, request_timeout=SECONDS)
+    return {each.partition: future.result().offset for each, future in asked.items()}
 
 
 def _received(message: Message) -> Received:
