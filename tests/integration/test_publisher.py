@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import Message, ProducerGone, TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.kafka.transactional import Transaction, start_producer, stop_producer
 from hatcast.agents.monitoring.failures import back_off_s
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.services import KafkaServer, RedisServer
@@ -102,3 +103,25 @@ def test_a_send_that_is_cancelled_while_kafka_does_not_answer_ends_and_is_not_pu
 
     asyncio.run(cancel())
     assert pipeline.published().keys() == {"next"}
+
+
+def test_a_send_that_is_cancelled_after_its_producer_was_fenced_stays_cancelled(pipeline: Pipeline) -> None:
+    """Else the stop of a worker would look like a failure of Kafka, and be tried again."""
+    topic, client = pipeline.settings.topics.means, aiokafka_options(pipeline.settings)
+    name = f"{pipeline.name}/fenced"
+
+    async def cancel() -> None:
+        one = await start_producer(name, client)
+        other = None
+        try:
+            async with Transaction(one):
+                await one.send_and_wait(topic, b"value", b"cancelled", 0)
+                other = await start_producer(name, client)
+                raise asyncio.CancelledError
+        finally:
+            for each in filter(None, (one, other)):
+                await stop_producer(each)
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancel())
+    assert pipeline.published() == {}
