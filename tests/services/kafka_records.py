@@ -145,10 +145,19 @@ def _wait_for_markers(bootstrap_servers: str, partitions: list[TopicPartition]) 
 
 
 def _ends(admin: AdminClient, partitions: list[TopicPartition], isolation: IsolationLevel) -> dict[int, int]:
-    """Partition -> the offset after its last record."""
+    """Partition -> the offset after its last record. Waits until partitions that were just made have a leader."""
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no types
-    asked = admin.list_offsets(dict.fromkeys(partitions, latest), isolation_level=isolation, request_timeout=SECONDS)
-    return {each.partition: future.result().offset for each, future in asked.items()}
+    deadline = time.monotonic() + SECONDS
+    while True:
+        asked = admin.list_offsets(
+            dict.fromkeys(partitions, latest), isolation_level=isolation, request_timeout=SECONDS
+        )
+        try:
+            return {each.partition: future.result().offset for each, future in asked.items()}
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
 
 
 def _received(message: Message) -> Received:
