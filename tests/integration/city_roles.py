@@ -194,7 +194,7 @@ def is_ready(port: int) -> bool:
 
 
 def fetched(port: int, path: str) -> bytes:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
         whole: bytes = answer.read()
     return whole
 

@@ -63,7 +63,7 @@ class WorkerProcess(ServerProcess):
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
 
-    def terminate(self, timeout: float = 20.0) -> int:
+    def terminate(self, timeout: float = 35.0) -> int:
         """SIGTERM; the exit code, or TimeoutExpired."""
         self.ask_to_end()
         return self.wait(timeout)

@@ -25,7 +25,7 @@ def asked(worker: WorkerProcess, path: str) -> tuple[int, dict[str, Any]]:
     if where is None:
         return 0, {}
     try:
-        with urllib.request.urlopen(f"http://{where}{path}", timeout=5.0) as answer:
+        with urllib.request.urlopen(f"http://{where}{path}", timeout=30.0) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         with error:

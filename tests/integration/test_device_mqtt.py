@@ -33,7 +33,7 @@ def speed_after_publishing(mosquitto: Mosquitto, arrived: "queue.Queue[Arrived]"
             assert each[1].vehicle == "bus"
             if each[1].speed == speed:
                 return speed
-            each = arrived.get(timeout=10)
+            each = arrived.get(timeout=60)
     raise AssertionError("the reading did not come")
 
 
@@ -44,5 +44,5 @@ def test_a_device_reads_its_own_topic_and_comes_back_to_a_broker_that_was_away(m
         mosquitto.stop()
         mosquitto.start()
         assert speed_after_publishing(mosquitto, arrived, 30.0) == 30.0
-    while arrived.get(timeout=10) is not None:  # the end of the block is the end of the source
+    while arrived.get(timeout=60) is not None:  # the end of the block is the end of the source
         pass

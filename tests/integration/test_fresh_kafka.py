@@ -39,7 +39,7 @@ def test_the_first_group_of_a_fresh_kafka_is_joined_without_errors_in_the_log(ca
 
 def test_a_kafka_that_is_away_is_left_to_the_consumer_which_reports_it() -> None:
     async def waited(port: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await wait_for_group(GROUP, {"bootstrap_servers": f"127.0.0.1:{port}"})
 
     with free_ports(1) as (port,):

@@ -242,7 +242,7 @@ def test_a_position_that_the_log_has_deleted_is_lost_and_not_jumped_over(
 
 def test_workers_that_stop_together_leave_their_group_at_once(kafka: KafkaServer, make_topic: MakeTopic) -> None:
     topic, store = make_topic(partitions=4), Store()
-    wanted = settings(kafka, topic, session_timeout=20.0)
+    wanted = settings(kafka, topic, session_timeout=90.0)
 
     async def run() -> None:
         async with running(wanted, store) as first, running(wanted, store) as second:
@@ -252,10 +252,10 @@ def test_workers_that_stop_together_leave_their_group_at_once(kafka: KafkaServer
             assert await first.consumer.start_partition(0, 0) is None
             await until(lambda: len(second.revocations) > before)
             second.consumer.close()  # as Faust does where a rebalance meets a stop
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await second.app.stop()
         async with running(wanted, store) as third:
-            await until(lambda: third.consumer.assigned() == frozenset(range(4)), 10)
+            await until(lambda: third.consumer.assigned() == frozenset(range(4)), 45)
 
     asyncio.run(run())
 

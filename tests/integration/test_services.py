@@ -81,7 +81,7 @@ def test_a_paused_redis_answers_nothing_until_it_is_resumed(breakable_redis: Red
     with pytest.raises(ServerDidNotStart):
         breakable_redis.wait_until_ready(timeout=0.3)
     breakable_redis.resume()
-    breakable_redis.wait_until_ready(timeout=10)
+    breakable_redis.wait_until_ready(timeout=60)
 
 
 def test_a_flushed_redis_is_empty(breakable_redis: RedisServer, unique_name: str) -> None:

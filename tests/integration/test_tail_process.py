@@ -122,7 +122,7 @@ def test_tail_follows_from_now_on_and_a_signal_ends_it_cleanly(pipeline: Pipelin
             send(pipeline, RELEASED)
             time.sleep(0.3)
         process.send_signal(number)
-        assert json.loads(first.result(timeout=10)) == RELEASED
+        assert json.loads(first.result(timeout=60)) == RELEASED
         _, err = process.communicate(timeout=30)
         assert (process.returncode, err) == (0, b"")
 

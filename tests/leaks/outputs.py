@@ -130,7 +130,7 @@ def _fetched(url: str, name: str) -> Output:
     """The answer with its headers, also if it is an error."""
     request = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})
     try:
-        answer = urllib.request.urlopen(request, timeout=10.0)
+        answer = urllib.request.urlopen(request, timeout=60.0)
     except urllib.error.HTTPError as error:
         answer = error
     with closing(answer):
