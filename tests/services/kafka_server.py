@@ -56,6 +56,8 @@ def server_settings(host: str, port: int, controller: int, bind: str) -> dict[st
         "broker.session.timeout.ms": "3000",  # after kill -9 the node waits for the end of its own old session
         "broker.heartbeat.interval.ms": "500",
         "log.retention.ms": "-1",  # else records of a recording, with an old CreateTime, are deleted
+        # Else records with old times are compacted within seconds: a marker, which has the time of now, ends a segment.
+        "log.cleaner.enable": "false",
     }
 
 
