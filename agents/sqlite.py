@@ -178,7 +178,7 @@ def is_foreign(error: sqlite3.Error) -> bool:
 
 
 def is_damaged(error: sqlite3.Error) -> bool:
-    """Return whether the file is damaged: its structure, its schema, or what a statement reads from it."""
+    """Return whether structure, schema or values of the file are damaged."""
     return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH)
 
 

@@ -140,7 +140,7 @@ def load_settings(
 
 
 def _toml_problem(error: Exception) -> str:
-    """Return what is wrong with a text that tomllib cannot read."""
+    """Describe an error of tomllib in one line."""
     if isinstance(error, tomllib.TOMLDecodeError):
         return str(error)
     return "brackets are nested too deeply" if isinstance(error, RecursionError) else "a number has thousands of digits"

@@ -93,7 +93,7 @@ class Reporter:
         return store.add(key, rules.cost_nano, *body, ReportTimes(at_ms, rules.closes_ms(slot)))
 
     def _draw_body(self, key: VehicleHat, hat: OwnHat) -> tuple[str, bytes] | None:
-        """Draw a report; return its id and its bytes, or None if it has to be signed and there is no key."""
+        """Draw a report and return (id, bytes); None without the key that has to sign it."""
         rules, day_key = self._rules, None
         if self._sign is None:
             name = self._store.id_of(key.vehicle, key.date)

@@ -136,7 +136,9 @@ class PartitionStore:
         )
 
     async def read_until(self, partition: int, stored: Stored, use: Callable[[Stored], T]) -> tuple[Stored, T]:
-        """Return a partition's state and what `use` makes of it. stored: as it was read; what is returned may be newer.
+        """Return a partition's state and `use(state)`; read it again if it changed between the steps of the read.
+
+        stored   the state as it was read; the returned one may be newer
 
         A read has several steps. Between them a worker may delete a released HAT, or Redis may lose everything; then
         users of an index are missing, and `use` raises ValueError. So the state is read until it is twice the same.
