@@ -78,7 +78,7 @@ class Listener:
         accept = partial(self._accept, cast("web.Server", self._runner.server))
         self._server = await loop.create_server(accept, listen.host, listen.port, backlog=_BACKLOG)
         for each in self._server.sockets:
-            _bound(each)
+            _limit_socket(each)
         host, port = self._server.sockets[0].getsockname()[:2]
         return Address(host, port)
 
@@ -94,7 +94,7 @@ class Listener:
         return _Connection(manager, self._open, self._headers)
 
 
-def _bound(listening: socket.socket) -> None:
+def _limit_socket(listening: socket.socket) -> None:
     """Set time-outs and buffer sizes of a listening socket, which accepted sockets inherit on Linux."""
     for name, value in (("TCP_USER_TIMEOUT", round(STALL_S * 1000)), ("TCP_NOTSENT_LOWAT", _UNSENT_BYTES)):
         if hasattr(socket, name):
