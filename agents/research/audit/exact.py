@@ -36,17 +36,7 @@ def audit_selection(policy: Policy, estimate: EstimateOf) -> Finding:
             problem = f"a selection loses {float(found.selected):.6g}, above its share {allowed:g}"
     if problem is None and whole > policy.epsilon * (1 + _ROUNDING):
         problem = f"a release loses {whole:.6g}, above the claim {policy.epsilon:g}"
-    return Finding(
-        part=SELECTION,
-        epsilon=policy.epsilon,
-        delta=0.0,
-        neighbours="all neighbours of small HATs, exactly",
-        pairs=pairs,
-        loss=whole,
-        samples=0,
-        bound=None,
-        problem=problem,
-    )
+    return _finding(SELECTION, policy.epsilon, "small HATs", pairs, whole, problem)
 
 
 def audit_lists(policy: Policy, cost: SelectionCost, select_from: SelectFrom) -> Finding:
@@ -62,11 +52,16 @@ def audit_lists(policy: Policy, cost: SelectionCost, select_from: SelectFrom) ->
         problem = leak.reason
     if loss is not None and loss > cost.epsilon * (1 + _ROUNDING):
         problem = f"a list loses {loss:.6g}, above the claim {cost.epsilon:g}"
+    return _finding(LISTS, cost.epsilon, "small counts", pairs, loss, problem)
+
+
+def _finding(part: str, epsilon: float, inputs: str, pairs: int, loss: float | None, problem: str | None) -> Finding:
+    """Return the finding of exact laws: no samples were drawn, so there is no bound by them."""
     return Finding(
-        part=LISTS,
-        epsilon=cost.epsilon,
+        part=part,
+        epsilon=epsilon,
         delta=0.0,
-        neighbours="all neighbours of small counts, exactly",
+        neighbours=f"all neighbours of {inputs}, exactly",
         pairs=pairs,
         loss=loss,
         samples=0,
