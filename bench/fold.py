@@ -15,7 +15,7 @@ from bench.figures import Figure, middle, show
 from bench.settings import PARTITIONS, write_settings
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.worker.folds import fold_maker
-from hatcast.stream.fold.checkpoint import Changes, Stored, restore, take_changes
+from hatcast.stream.fold.checkpoint import Changes, restore, take_changes
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import columns, unpack
@@ -25,6 +25,7 @@ from hatcast.stream.readings.formats import itms
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.release.hats import HatChunks, release_of
+from tests.folding import stored_of
 from tests.services import KafkaServer, RedisServer
 
 FOLD_OVER_DECODE: Final = 6.0
@@ -101,7 +102,7 @@ def _round(settings: Settings, batches: Batches, records: int) -> dict[str, floa
             chunks.append(chunk)
             hats.setdefault((slot, name), []).append(chunk)
     parts["unpack_ns_per_user"] = _time(lambda: [list(unpack(chunk)) for chunk in chunks], entries)
-    stored, loaded = list(map(_stored, taken)), list(map(make, range(PARTITIONS)))
+    stored, loaded = list(map(stored_of, taken)), list(map(make, range(PARTITIONS)))
     parts["load_ns_per_user"] = _time(lambda: list(map(restore, loaded, stored)), entries)
     parts["columns_ns_per_user"] = _time(lambda: [columns(chunk) for chunk in chunks], entries)
     noise = SystemNoise()
@@ -113,17 +114,6 @@ def _round(settings: Settings, batches: Batches, records: int) -> dict[str, floa
     )
     parts["bytes_per_user"] = sum(map(len, chunks)) / entries
     return parts
-
-
-def _stored(changes: Changes) -> Stored:
-    """Return the state that a worker reads after the first checkpoint of a partition."""
-    hats: dict[tuple[str, str], list[bytes]] = {}
-    for (slot, cell, _), chunk in sorted(changes.chunks.items()):
-        hats.setdefault((slot, cell), []).append(chunk)
-    days: dict[str, list[bytes]] = {}
-    for (date, _), chunk in sorted(changes.day_chunks.items()):
-        days.setdefault(date, []).append(chunk)
-    return Stored(changes.watermark, changes.outcomes, hats, days)
 
 
 def _live(settings: Settings, batches: Batches) -> dict[str, float]:

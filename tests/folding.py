@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+from hatcast.stream.fold.checkpoint import Changes, Stored
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
@@ -74,3 +75,14 @@ def other_totals(fold: Fold) -> dict[tuple[str, int, bytes], tuple[int, ...]]:
 def entered(fold: Fold) -> dict[tuple[str, bytes], int]:
     """(date, pseudonym) -> HATs entered that day."""
     return {(date, user.pseudonym): user.entered for date, day in fold.days.items() for user in day.users.values()}
+
+
+def stored_of(changes: Changes) -> Stored:
+    """The state that a worker reads after the first checkpoint of a partition."""
+    hats: dict[tuple[str, str], list[bytes]] = {}
+    for (slot, cell, _), chunk in sorted(changes.chunks.items()):
+        hats.setdefault((slot, cell), []).append(chunk)
+    days: dict[str, list[bytes]] = {}
+    for (date, _), chunk in sorted(changes.day_chunks.items()):
+        days.setdefault(date, []).append(chunk)
+    return Stored(changes.watermark, changes.outcomes, hats, days)

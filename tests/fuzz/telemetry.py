@@ -10,7 +10,7 @@ import h3.api.basic_str as h3
 
 from hatcast.agents.sources.filter import VALUE_BYTES_MAX, Filter
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.checkpoint import Stored, restore, take_changes, totals
+from hatcast.stream.fold.checkpoint import restore, take_changes, totals
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.partition_fold import PartitionFold
@@ -31,7 +31,7 @@ from hatcast.stream.readings.reading import (
     to_milli,
 )
 from hatcast.stream.replay.heartbeats import Router
-from tests.folding import HOUR, NOON, NOW, PSEUDONYMS, record
+from tests.folding import HOUR, NOON, NOW, PSEUDONYMS, record, stored_of
 from tests.fuzz.target import Finding, Target
 from tests.laws.test_mapped_feeds import MAPPED
 from tests.replayed import policy_of
@@ -130,15 +130,9 @@ def _check_state(fold: PartitionFold[Any], most: int, make: Callable[[], Partiti
     for users, count, total, maximum in found.values():
         if not (0 < users <= count and 0 <= maximum <= most and maximum <= total <= count * most):
             raise Finding("a contribution is out of its bounds")
-    changes = take_changes(fold)
-    hats: dict[tuple[str, str], list[bytes]] = {}
-    for (slot, cell, _), chunk in sorted(changes.chunks.items()):
-        hats.setdefault((slot, cell), []).append(chunk)
-    days: dict[str, list[bytes]] = {}
-    for (date, _), chunk in sorted(changes.day_chunks.items()):
-        days.setdefault(date, []).append(chunk)
+    stored = stored_of(take_changes(fold))
     again = make()
-    restore(again, Stored(changes.watermark, changes.outcomes, hats, days))
+    restore(again, stored)
     if totals(again.slots.values()) != found:
         raise Finding("a stored contribution is another one")
 
