@@ -19,10 +19,10 @@ import h3
 from confluent_kafka import Producer
 
 from hatcast.agents.demo.embedded import Services
-from tests.browser.demo import free_port
 from tests.displaying import CELLS, budget, release
 from tests.integration.tables import DEFAULTS, merged, toml
 from tests.services.data import ROOT
+from tests.services.lifecycle import free_ports
 
 TOPICS: Final = ("hats.means", "hats.budget", "hats.estimates", "hats.queries", "hats.clusters", "hats.running")
 HOURS: Final = 24
@@ -76,7 +76,8 @@ class Day:
         self._kafka = kafka
         self._display = display
         self.configure("city")
-        self._port = free_port()
+        with free_ports(1) as (self._port,):
+            pass
         self._log = folder / "display.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"http://127.0.0.1:{self._port}/"
@@ -98,7 +99,7 @@ class Day:
         """Start the map, and wait until it is ready."""
         options = ["--config", str(self._config), "--port", str(self._port)]
         command = [sys.executable, "-m", "hatcast.agents.cli", "display", *options]
-        with self._log.open("ab") as log:
+        with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, env=os.environ, stdin=subprocess.DEVNULL, stderr=log)
         deadline = time.monotonic() + _START_S
         while not self._ready():
@@ -126,6 +127,8 @@ class Day:
             return body
 
     def _ready(self) -> bool:
+        if "map served" not in self._log.read_text():  # else another server could have the port, and answer
+            return False
         try:
             return bool(self.get("/readyz"))
         except (urllib.error.URLError, ConnectionError):

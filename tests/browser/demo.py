@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 from hatcast.agents.demo.defaults import SPEEDUP
 from tests.services.data import ROOT
+from tests.services.lifecycle import free_ports
 
 _START_S: Final = 110.0
 _LOOK_S: Final = 0.1
@@ -65,20 +65,21 @@ class Demo:
 
 
 @contextmanager
-def run_demo(*options: str, port: int | None = None) -> Iterator[Demo]:
+def run_demo(*options: str) -> Iterator[Demo]:
     """A demo, with the defaults but for these options, as soon as its map has a mean."""
-    number = free_port() if port is None else port
+    with free_ports(1) as (port,):
+        pass
     with tempfile.TemporaryDirectory(prefix="hatcast-test-", dir="/tmp") as folder:
         printed = Path(folder) / "printed.txt"
         with printed.open("wb") as output:
             process = subprocess.Popen(
-                [ROOT / "scripts" / "demo", "--port", str(number), *options],
+                [ROOT / "scripts" / "demo", "--port", str(port), *options],
                 env=os.environ | {"TMPDIR": folder},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        demo = Demo(f"http://127.0.0.1:{number}/", Path(folder), process, printed)
+        demo = Demo(f"http://127.0.0.1:{port}/", Path(folder), process, printed)
         try:
             wait_for(lambda: _has_mean(demo), demo)
             demo.first_cell_s = cpu_s(demo.folder) + WAITED_S
@@ -116,11 +117,3 @@ def _has_mean(demo: Demo) -> bool:
     except (urllib.error.URLError, ConnectionError):
         return False
     return any(release["status"] == "released" for release in found["releases"])
-
-
-def free_port() -> int:
-    """One that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -24,6 +24,7 @@ from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import confluent_options, wait_for_broker
 from hatcast.agents.kafka.topics import topic_range
 from tests.charts import Object, changed, render
+from tests.integration.acls import grant
 from tests.integration.forked import Forked
 from tests.integration.harness import WorkerProcess
 from tests.integration.health import LISTEN
@@ -224,5 +225,6 @@ def prepare(admin: AdminClient, objects: list[Object]) -> None:
         for acl in made["spec"]["authorization"]["acls"]
         for operation in acl["operations"]
     ]
-    for future in [*admin.create_topics(new).values(), *admin.create_acls(rights).values()]:
+    for future in admin.create_topics(new).values():
         future.result(30)
+    grant(admin, rights)

@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import admin as admin_module
-
+from tests.integration.acls import admin_api, grant, revoke
 from tests.integration.redis_commands import CommandLog, logged_commands
 from tests.services import KafkaServer, RedisServer, local_kafka, local_redis
 from tests.services.kafka_jars import HERE
-from tests.services.lifecycle import ServerProcess, free_ports
+from tests.services.lifecycle import ServerProcess, free_ports, wait_until
 from tests.services.tls import Certificate, make_certificate
 
-admin_api: Any = admin_module  # its types do not name all of it
 MECHANISM: Final = "SCRAM-SHA-512"
 _KINDS: Final = {
     "topic": admin_api.ResourceType.TOPIC,
@@ -110,7 +108,7 @@ class Guarded:
     admin: Any = field(repr=False)
 
     def scram_users(self, passwords: dict[str, str]) -> None:
-        """Make users with passwords."""
+        """Make users with passwords. Returns when the broker knows them: it answers before that."""
         info = admin_api.ScramCredentialInfo(admin_api.ScramMechanism.SCRAM_SHA_512, 4096)
         wanted = [
             admin_api.UserScramCredentialUpsertion(name, info, password.encode())
@@ -118,6 +116,10 @@ class Guarded:
         ]
         for done in self.admin.alter_user_scram_credentials(wanted).values():
             done.result(30)
+        wait_until(lambda: passwords.keys() <= self._users(), None, 30, "users of Kafka")
+
+    def _users(self) -> set[str]:
+        return set(self.admin.describe_user_scram_credentials().result(30))
 
     def apply(self, lines: Iterable[str], password: str) -> None:
         """Do what `hatcast acls` prints: a line of kafka-acls.sh, or of redis-cli."""
@@ -132,13 +134,11 @@ class Guarded:
 
     def give(self, privileges: Iterable[Privilege]) -> None:
         """Grant privileges."""
-        for done in self.admin.create_acls([each.binding for each in privileges]).values():
-            done.result(30)
+        grant(self.admin, [each.binding for each in privileges])
 
     def revoke(self, privileges: Iterable[Privilege]) -> None:
         """Take privileges away."""
-        for done in self.admin.delete_acls([each.filter for each in privileges]).values():
-            assert len(done.result(30)) == 1
+        revoke(self.admin, [each.filter for each in privileges])
 
     def decisions(self) -> set[Decision]:
         """What the authorizer decided since the broker was started."""

@@ -34,10 +34,11 @@ acknowledge_weak_privacy = true
 [policy.estimator]
 name = "baseline"
 """
+SCALE = 0.00001  # the grid has steps of 0.001: a noise that is not 0 has probability 1e-43 an answer
 ASKED = {
-    "mean-speed": {"kind": "mean_speed", "days": 4, "from": DATES[0], "scale": 0.0001, "min_n": 20},
-    "over-40": {"kind": "over_speed_limit", "days": 4, "from": DATES[0], "scale": 0.0001, "speed_limit": LIMIT},
-    "over-40-daily": {"kind": "over_speed_limit", "days": 1, "scale": 0.0001, "speed_limit": LIMIT},
+    "mean-speed": {"kind": "mean_speed", "days": 4, "from": DATES[0], "scale": SCALE, "min_n": 20},
+    "over-40": {"kind": "over_speed_limit", "days": 4, "from": DATES[0], "scale": SCALE, "speed_limit": LIMIT},
+    "over-40-daily": {"kind": "over_speed_limit", "days": 1, "scale": SCALE, "speed_limit": LIMIT},
     "half-missing": {"kind": "mean_speed", "days": 4, "from": "2016-11-22", "epsilon": 1.0, "min_n": 1},
 }
 QUERIES = "".join(query(name=name, **keys) for name, keys in ASKED.items())
