@@ -9,12 +9,13 @@ from types import TracebackType
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from aiokafka.producer.producer import TransactionContext
 
 from hatcast.agents.kafka.backoff import back_off_reconnects
 from hatcast.agents.kafka.unread_errors import ignore_unread_kafka_errors
 
+_START_S: Final = 60.0  # aiokafka asks for the coordinator, and for an id, without end
 _STOP_S: Final = 5.0  # stopping a fenced producer may hang
 _ABORT_S: Final = 5.0  # aiokafka's abort waits until a broker answers: a worker could not stop while Kafka is away
 
@@ -43,13 +44,17 @@ async def start_producer(transactional_id: str, client: dict[str, Any], **option
 
     client    aiokafka's connection options
     options   further options of aiokafka's producer
-    Raises KafkaError, after closing all connections.
+    Raises KafkaError, after closing all connections: KafkaTimeoutError if Kafka gave no producer id within 60 seconds.
     """
     ignore_unread_kafka_errors()
     producer = AIOKafkaProducer(transactional_id=transactional_id, acks="all", **options, **client)
     try:
         back_off_reconnects(producer.client)
-        await producer.start()
+        async with asyncio.timeout(_START_S):
+            await producer.start()
+    except TimeoutError:
+        await stop_producer(producer)
+        raise KafkaTimeoutError("no producer id in time") from None
     except AssertionError:  # raised by aiokafka: the metadata of a broker that has just restarted may be empty
         await stop_producer(producer)
         raise KafkaConnectionError("no broker is known") from None

@@ -1,4 +1,4 @@
-"""Log repeated failures of a loop once for each cause, and once when they clear.
+"""Log repeated failures of a loop: each cause at once and then once a minute, and once when they clear.
 
 A log line names the operation, the service and the cause, never the error's own text: see agents/errors/causes.py.
 """
@@ -17,6 +17,7 @@ from hatcast.agents.monitoring.meters import METERS
 log = structlog.get_logger()
 
 _BACK_OFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_REPEAT_S: Final = 60.0
 _NOTE: Final = "hatcast operation: "
 
 Operation = tuple[str, int | None]
@@ -36,7 +37,7 @@ class FailureLog:
         self._loop = loop
         self._since_s = 0.0
         self._tries = 0
-        self._logged_causes: set[str] = set()
+        self._logged_s: dict[str, float] = {}  # cause -> when it was logged
         self._operations: dict[Operation, bool] = {}  # those that failed -> whether they have succeeded since
         self._skip_clear = False
 
@@ -71,19 +72,22 @@ class FailureLog:
         self._skip_clear = True
 
     def failed(self, error: Exception) -> None:
-        """Log a failed attempt, unless its cause was logged since the last `clear`."""
+        """Log a failed attempt, unless its cause was logged within the last minute and since the last `clear`."""
+        now_s = monotonic_s()
         if not self._tries:
-            self._since_s = monotonic_s()
+            self._since_s = now_s
         self._tries += 1
         METERS.count(FAILURES, loop=self._loop)
         operation, partition = _operation_of(error) or (f"run the loop {self._loop}", None)
         _remove_operation(error)
         self._operations[operation, partition] = False
         cause = cause_of(error)
-        if cause.text in self._logged_causes:
-            return
-        self._logged_causes.add(cause.text)
-        fields = {"loop": self._loop, "operation": operation, "service": cause.service}
+        fields: dict[str, str | int | float] = {"loop": self._loop, "operation": operation, "service": cause.service}
+        if cause.text in self._logged_s:
+            if now_s - self._logged_s[cause.text] < _REPEAT_S:
+                return
+            fields |= {"since_s": round(now_s - self._since_s, 1), "tries": self._tries}
+        self._logged_s[cause.text] = now_s
         if is_full(error):
             log.error(FULL, **fields)
         else:
@@ -104,7 +108,7 @@ class FailureLog:
                     where = {"partitions": partitions} if partitions else {}
                     log.info(event, loop=self._loop, operation=operation, after_s=after_s, tries=self._tries, **where)
         self._tries = 0
-        self._logged_causes.clear()
+        self._logged_s.clear()
         self._operations.clear()
 
     @property

@@ -7,8 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from aiokafka.errors import KafkaError
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 
+from hatcast.agents.kafka import transactional
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import Message, ProducerGone, TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
@@ -67,6 +69,36 @@ async def publish(sends: TransactionalProducers, message: Message) -> None:
         with suppress(KafkaError, ProducerGone):
             return await sends.publish(0, [message])
         await asyncio.sleep(back_off_s(0))
+
+
+def test_a_start_of_a_producer_that_kafka_gives_no_id_ends_and_the_next_one_succeeds(
+    pipeline: Pipeline, breakable_kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """aiokafka asks without end, so a release loop would stand still without a word."""
+    monkeypatch.setattr(transactional, "_START_S", 3.0)
+    lookup = AIOKafkaClient.coordinator_lookup
+
+    async def pause(client: AIOKafkaClient, *arguments: object) -> object:
+        breakable_kafka.pause()  # it had answered until here
+        return await lookup(client, *arguments)
+
+    async def stand() -> None:
+        sends = TransactionalProducers(pipeline.name, "p", aiokafka_options(pipeline.settings))
+        try:
+            with monkeypatch.context() as patched:
+                patched.setattr(AIOKafkaClient, "coordinator_lookup", pause)
+                with pytest.raises(KafkaTimeoutError):
+                    await asyncio.wait_for(sends.start_missing(frozenset([0])), WAIT_S)
+            breakable_kafka.resume()
+            await asyncio.wait_for(
+                publish(sends, Message(pipeline.settings.topics.means, 0, b"next", b"value")), WAIT_S
+            )
+        finally:
+            breakable_kafka.resume()
+            await sends.stop()
+
+    asyncio.run(stand())
+    assert pipeline.published().keys() == {"next"}
 
 
 def test_a_send_that_is_cancelled_while_kafka_does_not_answer_ends_and_is_not_published(

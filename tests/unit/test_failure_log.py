@@ -51,6 +51,22 @@ def test_a_failure_is_logged_once_with_operation_service_and_cause() -> None:
     ]
 
 
+def test_a_failure_that_lasts_is_logged_again_every_minute_with_its_duration(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 100.0
+    monkeypatch.setattr("hatcast.agents.monitoring.failures.monotonic_s", lambda: now_s)
+
+    def story(failures: FailureLog) -> None:
+        nonlocal now_s
+        for _ in range(50):  # 0 to 245 s
+            fails(failures, "recover the ledger", RedisConnectionError("GJ05"))
+            now_s += 5.0
+
+    lines = logged(story)
+    assert len({line["cause"] for line in lines}) == 1
+    durations = [(line.get("since_s"), line.get("tries")) for line in lines]
+    assert durations == [(None, None), (60.0, 13), (120.0, 25), (180.0, 37), (240.0, 49)]
+
+
 def test_the_innermost_name_of_an_operation_counts_and_an_error_that_is_raised_again_gets_its_new_one() -> None:
     error = RedisConnectionError("again")
 
