@@ -13,7 +13,7 @@ import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import IllegalOperation, ProducerFenced
 
-from hatcast.agents.kafka.transactional import Transaction, start_producer, stop_producer
+from hatcast.agents.kafka.transactional import Transaction, start_producer, stop_producer, time_limit
 from hatcast.agents.monitoring.declarations import FENCED, PUBLISH_SECONDS
 from hatcast.agents.monitoring.meters import METERS
 
@@ -142,7 +142,7 @@ class TransactionalProducers:
 
 async def _send(producer: AIOKafkaProducer, messages: Iterable[Message]) -> int:
     """Send the messages in one transaction; return their number."""
-    async with Transaction(producer):
+    async with time_limit(), Transaction(producer):
         sent = []
         for m in messages:
             future = await producer.send(

@@ -4,7 +4,8 @@ A start fences the older producers with the same `transactional.id`.
 """
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Final
 
@@ -15,9 +16,20 @@ from aiokafka.producer.producer import TransactionContext
 from hatcast.agents.kafka.backoff import back_off_reconnects
 from hatcast.agents.kafka.unread_errors import ignore_unread_kafka_errors
 
-_START_S: Final = 60.0  # aiokafka asks for the coordinator, and for an id, without end
+# aiokafka repeats without end what a broker does not do. Kafka itself aborts a transaction after 60 seconds.
+_LIMIT_S: Final = 60.0
 _STOP_S: Final = 5.0  # stopping a fenced producer may hang
 _ABORT_S: Final = 5.0  # aiokafka's abort waits until a broker answers: a worker could not stop while Kafka is away
+
+
+@asynccontextmanager
+async def time_limit() -> AsyncIterator[None]:
+    """Raise aiokafka's KafkaTimeoutError if the block, a start or a transaction, takes longer than 60 seconds."""
+    try:
+        async with asyncio.timeout(_LIMIT_S):
+            yield
+    except TimeoutError:
+        raise KafkaTimeoutError(f"not done in {_LIMIT_S:g} s") from None
 
 
 class Transaction(TransactionContext):  # type: ignore[misc] # aiokafka has no types
@@ -50,11 +62,8 @@ async def start_producer(transactional_id: str, client: dict[str, Any], **option
     producer = AIOKafkaProducer(transactional_id=transactional_id, acks="all", **options, **client)
     try:
         back_off_reconnects(producer.client)
-        async with asyncio.timeout(_START_S):
+        async with time_limit():
             await producer.start()
-    except TimeoutError:
-        await stop_producer(producer)
-        raise KafkaTimeoutError("no producer id in time") from None
     except AssertionError:  # raised by aiokafka: the metadata of a broker that has just restarted may be empty
         await stop_producer(producer)
         raise KafkaConnectionError("no broker is known") from None

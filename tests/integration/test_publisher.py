@@ -75,7 +75,7 @@ def test_a_start_of_a_producer_that_kafka_gives_no_id_ends_and_the_next_one_succ
     pipeline: Pipeline, breakable_kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """aiokafka asks without end, so a release loop would stand still without a word."""
-    monkeypatch.setattr(transactional, "_START_S", 3.0)
+    monkeypatch.setattr(transactional, "_LIMIT_S", 3.0)
     lookup = AIOKafkaClient.coordinator_lookup
 
     async def pause(client: AIOKafkaClient, *arguments: object) -> object:
@@ -93,6 +93,32 @@ def test_a_start_of_a_producer_that_kafka_gives_no_id_ends_and_the_next_one_succ
             await asyncio.wait_for(
                 publish(sends, Message(pipeline.settings.topics.means, 0, b"next", b"value")), WAIT_S
             )
+        finally:
+            breakable_kafka.resume()
+            await sends.stop()
+
+    asyncio.run(stand())
+    assert pipeline.published().keys() == {"next"}
+
+
+def test_a_send_that_kafka_does_not_take_fails_and_is_not_published(
+    pipeline: Pipeline, breakable_kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """aiokafka's abort waits without end too."""
+    topic = pipeline.settings.topics.means
+
+    async def stand() -> None:
+        sends = TransactionalProducers(pipeline.name, "p", aiokafka_options(pipeline.settings))
+        try:
+            await asyncio.wait_for(start(sends), WAIT_S)
+            breakable_kafka.pause()
+            with monkeypatch.context() as patched, pytest.raises(KafkaTimeoutError):
+                patched.setattr(transactional, "_LIMIT_S", 3.0)
+                await asyncio.wait_for(sends.publish(0, [Message(topic, 0, b"late", b"value")]), WAIT_S)
+            with pytest.raises(ProducerGone):
+                await sends.publish(0, [Message(topic, 0, b"gone", b"value")])
+            breakable_kafka.resume()
+            await asyncio.wait_for(publish(sends, Message(topic, 0, b"next", b"value")), WAIT_S)
         finally:
             breakable_kafka.resume()
             await sends.stop()

@@ -16,7 +16,7 @@ from hatcast.agents.config.topics_table import REGISTRY_SUFFIX
 from hatcast.agents.kafka.client import aiokafka_options, confluent_options
 from hatcast.agents.kafka.partition_reader import SILENCE_S, connection_errors, is_end, next_messages, open_consumer
 from hatcast.agents.kafka.registry.records import Facts, PolicyRecord
-from hatcast.agents.kafka.transactional import Transaction, start_producer, stop_producer
+from hatcast.agents.kafka.transactional import Transaction, start_producer, stop_producer, time_limit
 from hatcast.agents.monitoring.failures import back_off_s
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Registry:
             changes = decide(facts)
             if not changes:
                 return facts
-            async with Transaction(producer):
+            async with time_limit(), Transaction(producer):
                 sent = [
                     await producer.send(self.topic, value, key.encode(), PARTITION) for key, value in changes.items()
                 ]
