@@ -15,7 +15,7 @@ import click
 from tests.faults.entries import rebuilt
 from tests.faults.outage import ride_out
 from tests.faults.recovered import recovered_by
-from tests.faults.report import Report, Summary, keep
+from tests.faults.report import Report, Summary, has_place, keep
 from tests.faults.run import KINDS, Plan, run
 from tests.integration.harness import open_pipeline
 from tests.services import ServiceAbsent, open_kafka, open_redis
@@ -48,12 +48,15 @@ def command(**options: object) -> int:
         if isinstance(options["workers"], int):
             return _recovered(options["entries"], options["workers"])
         return _entries(options["entries"])
+    kind = str(options["kind"]) if options["kind"] else None
+    if options["keeps"] and not has_place(kind=kind):
+        raise click.UsageError(f"docs/reliability.md has no place for a summary of '{kind}': leave out --keep")
     first = options["seed"] if isinstance(options["seed"], int) else random.randrange(10**6)
     reports = list(_runs(first, options))
     summary = Summary(reports)
     now = datetime.now(UTC)
     if options["keeps"]:
-        keep(summary, f"{now:%Y-%m-%d}", kind=str(options["kind"]) if options["kind"] else None)
+        keep(summary, f"{now:%Y-%m-%d}", kind=kind)
     click.echo(json.dumps(summary.as_json()) if options["as_json"] else summary.as_markdown(f"{now:%Y-%m-%d}"))
     for violation in summary.violations:
         _say(f"violation: {violation}")

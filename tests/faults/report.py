@@ -88,9 +88,19 @@ class Summary:
 
 def keep(summary: Summary, date: str, page: Path = PAGE, kind: str | None = None) -> None:
     """Write a summary between the marks of the page, in place of the last one. kind: of all its runs."""
-    begin = BEGIN if kind is None else BEGIN_OF_KIND.format(kind)
+    begin, place = _place(kind)
     text = page.read_text(encoding="utf-8")
-    between = re.compile(re.escape(begin) + ".*?" + re.escape(END), re.DOTALL)
-    if not between.search(text):
+    if not place.search(text):
         raise ValueError(f"{page} has no place for a summary")
-    page.write_text(between.sub(lambda _: f"{begin}\n{summary.as_markdown(date)}\n{END}", text), encoding="utf-8")
+    page.write_text(place.sub(lambda _: f"{begin}\n{summary.as_markdown(date)}\n{END}", text), encoding="utf-8")
+
+
+def has_place(page: Path = PAGE, kind: str | None = None) -> bool:
+    """Whether `keep` could write there."""
+    return _place(kind)[1].search(page.read_text(encoding="utf-8")) is not None
+
+
+def _place(kind: str | None) -> tuple[str, re.Pattern[str]]:
+    """The first mark, and what is found from it to the last one."""
+    begin = BEGIN if kind is None else BEGIN_OF_KIND.format(kind)
+    return begin, re.compile(re.escape(begin) + ".*?" + re.escape(END), re.DOTALL)

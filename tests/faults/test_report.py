@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.report import BEGIN, BEGIN_OF_KIND, END, PAGE, Report, Summary, keep
+from tests.faults.report import BEGIN, BEGIN_OF_KIND, END, PAGE, Report, Summary, has_place, keep
 from tests.services.data import ROOT
 
 REPORTS = [
@@ -42,6 +42,8 @@ def test_a_summary_takes_the_place_of_the_last_one_and_of_nothing_else(tmp_path:
     page.write_text(f"{BEGIN}\nof all kinds\n{END}\n{begin}\nan older one\n{END}\n")
     keep(Summary(REPORTS), "2022-01-02", page, "tracked")
     assert page.read_text().startswith(f"{BEGIN}\nof all kinds\n{END}\n{begin}\n2022-01-02: 2 runs")
+    assert has_place(page)
+    assert not has_place(page, "released")
     page.write_text("no marks")
     with pytest.raises(ValueError, match="no place"):
         keep(Summary(REPORTS), "2022-01-02", page)
