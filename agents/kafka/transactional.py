@@ -19,6 +19,7 @@ from hatcast.agents.kafka.unread_errors import ignore_unread_kafka_errors
 # aiokafka repeats without end what a broker does not do. Kafka itself aborts a transaction after 60 seconds.
 _LIMIT_S: Final = 60.0
 _STOP_S: Final = 5.0  # stopping a fenced producer may hang
+_ABANDON_S: Final = 1.0
 _ABORT_S: Final = 5.0  # aiokafka's abort waits until a broker answers: a worker could not stop while Kafka is away
 
 
@@ -74,7 +75,29 @@ async def start_producer(transactional_id: str, client: dict[str, Any], **option
 
 
 async def stop_producer(producer: AIOKafkaProducer) -> None:
-    """Close a producer, fenced or not, within 5 seconds."""
-    with suppress(TimeoutError, KafkaError):
+    """Close a producer, fenced or not, within some seconds. What it has not sent by then is not sent any more."""
+    try:
         async with asyncio.timeout(_STOP_S):
             await producer.stop()
+    except (TimeoutError, KafkaError):
+        await _abandon(producer)
+
+
+async def _abandon(producer: AIOKafkaProducer) -> None:
+    """End a producer that did not stop: its tasks and connections would last until it is fenced, or longer.
+
+    Its client refuses first, so that a commit that still waits cannot be sent after its messages have failed.
+    """
+    producer.client.send = _refuse
+    sender = producer._sender  # noqa: SLF001 - there is no public API; test_publisher.py shows that nothing is left
+    with suppress(TimeoutError, KafkaError):
+        async with asyncio.timeout(_ABANDON_S):  # its end also cancels what the sender waits for
+            await sender.close()
+    producer._message_accumulator.fail_all(KafkaTimeoutError("the producer is closed"))  # noqa: SLF001 - as above
+    with suppress(TimeoutError, KafkaError):
+        async with asyncio.timeout(_ABANDON_S):
+            await producer.client.close()
+
+
+async def _refuse(*_: Any, **__: Any) -> None:
+    raise KafkaConnectionError("the producer is closed")

@@ -62,6 +62,13 @@ async def start(sends: TransactionalProducers) -> None:
         await asyncio.sleep(back_off_s(0))
 
 
+async def nothing_goes_on() -> None:
+    """Nothing is left of a producer that was closed while Kafka stands still."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        assert not (await asyncio.wait(left, timeout=WAIT_S))[1]
+
+
 async def publish(sends: TransactionalProducers, message: Message) -> None:
     """Until it succeeds; the start of a producer ends what is still open. A Kafka that was away may refuse at first."""
     while True:
@@ -115,6 +122,7 @@ def test_a_send_that_kafka_does_not_take_fails_and_is_not_published(
             with monkeypatch.context() as patched, pytest.raises(KafkaTimeoutError):
                 patched.setattr(transactional, "_LIMIT_S", 3.0)
                 await asyncio.wait_for(sends.publish(0, [Message(topic, 0, b"late", b"value")]), WAIT_S)
+            await nothing_goes_on()
             with pytest.raises(ProducerGone):
                 await sends.publish(0, [Message(topic, 0, b"gone", b"value")])
             breakable_kafka.resume()
@@ -154,6 +162,7 @@ def test_a_send_that_is_cancelled_while_kafka_does_not_answer_ends_and_is_not_pu
             breakable_kafka.resume()
             assert ended == {sending}
             assert sending.cancelled()
+            await nothing_goes_on()
             await asyncio.wait_for(publish(sends, Message(topic, 0, b"next", b"value")), WAIT_S)
         finally:
             breakable_kafka.resume()
