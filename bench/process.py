@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,9 +35,13 @@ def cpu_s(pid: int | str = "self") -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def start(module: str, *arguments: str) -> "subprocess.Popen[bytes]":
-    """Start `python -m MODULE ARGUMENTS` from the repository; its standard output goes to our standard error."""
-    return subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=2)
+def start(module: str, *arguments: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
+    """Start `python -m MODULE ARGUMENTS` from the repository; its standard output goes to our standard error.
+
+    env   variables beside ours
+    """
+    command, variables = [sys.executable, "-m", module, *arguments], {**os.environ, **(env or {})}
+    return subprocess.Popen(command, cwd=ROOT, env=variables, stdin=subprocess.DEVNULL, stdout=2)
 
 
 def run(module: str, *arguments: str, timeout: float = 900.0) -> None:

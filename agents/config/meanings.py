@@ -127,7 +127,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "worker": {
         "checkpoint_interval": "time between checkpoints to Redis; 50ms to 60s",
-        "session_timeout": "a killed worker's partitions are reassigned after this time; 1s to 1800s",
+        "session_timeout": "the partitions of a worker that does not answer are reassigned after this time; those of a "
+        "killed one within seconds, if another runs or starts on its machine; 1s to 1800s",
         "idle_after": "a live partition gets a heartbeat record after this time without records",
         "user_key_file": "32 bytes in hexadecimal, also from `HATCAST_USER_KEY`; without it a key is created once and "
         "stored in Redis, or in the ledger file of `batch`",

@@ -15,6 +15,7 @@ from hatcast.agents.monitoring.declarations import READINGS
 from hatcast.agents.worker.connections import Connections
 from hatcast.agents.worker.heartbeats import LIVE_MS, HeartbeatSender
 from hatcast.agents.worker.ingest import Ingest
+from hatcast.agents.worker.membership import Membership
 from hatcast.agents.worker.source import IngestOptions, Source
 from hatcast.stream.errors import HatcastError
 
@@ -29,8 +30,9 @@ class TopicFold:
         self._source = source
         self.dead_letters = DeadLetters(producer, settings.topics.dead_letters, source.topic)
         self._client = connections.client
+        self._membership = Membership(settings, source.group)
         self.app, self.ingest = batch_app(
-            _batch_settings(source, connections, options),
+            _batch_settings(source, connections, options, self._membership.joined),
             lambda consumer: Ingest(source, consumer, self.dead_letters, settings.checkpoint_interval_s, options),
         )
         self.app.agent(self.app.batch_topic, name="ingest")(self._fold)
@@ -51,16 +53,24 @@ class TopicFold:
     @property
     def loops(self) -> tuple[Loop, ...]:
         """Loops that run beside the app until the worker stops."""
-        return self.ingest.checkpoint_regularly, self.heartbeats.run
+        return self.ingest.checkpoint_regularly, self.heartbeats.run, self._membership.run
 
     async def start(self) -> None:
         """Join the group. Raises as BatchApp does."""
         await wait_for_group(self._source.group, self._client)
-        await self.app.start()
+        await self._membership.start()
+        try:
+            await self.app.start()
+        except BaseException:
+            self._membership.close()
+            raise
 
     async def stop(self) -> None:
         """Write the last checkpoint and leave the group."""
-        await self.app.stop()
+        try:
+            await self.app.stop()
+        finally:
+            self._membership.close()
 
     @property
     def crash(self) -> BaseException | None:
@@ -80,7 +90,9 @@ class TopicFold:
             await self.ingest.fold(batch)
 
 
-def _batch_settings(source: Source, connections: Connections, options: IngestOptions) -> BatchSettings:
+def _batch_settings(
+    source: Source, connections: Connections, options: IngestOptions, on_joined: Callable[[str], None]
+) -> BatchSettings:
     client = connections.client
     return BatchSettings(
         name=source.group,
@@ -88,5 +100,6 @@ def _batch_settings(source: Source, connections: Connections, options: IngestOpt
         topic=source.topic,
         partitions=None if options.drain is None else connections.partitions,
         session_timeout=connections.settings.session_timeout_s,
+        on_joined=on_joined,
         security={key: value for key, value in client.items() if key not in ("bootstrap_servers", "client_id")},
     )

@@ -30,6 +30,7 @@ class Loss:
 
     kill      one worker gets SIGKILL; start: one is started; stop: one gets SIGTERM
     restart   one worker gets SIGKILL, and another is started at once, as a supervisor does
+    machine   one worker without another on its machine gets SIGKILL
     quiet     the longest time without a rebalance, included in none of these
     log_bytes bytes per record in Kafka, at this pace
     """
@@ -39,6 +40,7 @@ class Loss:
     start: float
     stop: float
     restart: float
+    machine: float
     log_bytes: float
     exact: bool
 
@@ -133,15 +135,21 @@ def measure(kafka: KafkaServer, store: RedisServer, folder: Path, number: int, s
         start = lost(workers.add)
         stop = lost(lambda: workers.remove(signal.SIGTERM))
         restart = lost(lambda: _restart(workers))
+        (machine := folder / f"machine-{number}").mkdir()
+        workers.add(machine=machine)
+        workers.wait_until_stable()
+        moves.wait_for_all(time.monotonic())
+        machine_kill = lost(lambda: workers.remove(signal.SIGKILL))
         moves.stop()
         feed.stop()
         workers.wait_until_stored(workers.ends())
         expected = Expected.of("", feed.records, feed.reference)
         size = workers.log_bytes() / feed.records
-        loss = Loss(quiet, kill, start, stop, restart, size, workers.is_exact(expected))
+        loss = Loss(quiet, kill, start, stop, restart, machine_kill, size, workers.is_exact(expected))
     say(
         f"rebalance: lost {loss.kill:.1f} s by a kill, {loss.start:.1f} s by a start, {loss.stop:.1f} s by a stop,"
-        f" {loss.restart:.1f} s by a kill and a start (quiet {loss.quiet:.1f} s)  {'exact' if loss.exact else 'WRONG'}"
+        f" {loss.restart:.1f} s by a kill and a start, {loss.machine:.1f} s by the kill of a machine's only worker"
+        f" (quiet {loss.quiet:.1f} s)  {'exact' if loss.exact else 'WRONG'}"
     )
     return loss
 
@@ -162,13 +170,14 @@ def _longest(moves: Moves, event: Callable[[], None], settle: Callable[[], None]
 
 
 def figures(losses: Sequence[Loss], session_s: float) -> Iterator[Figure]:
-    """Yield the losses, with their limits. A kill is only noticed at the end of the session."""
+    """Yield the losses, with their limits. The kill of a machine's only worker is noticed at the end of its session."""
     unit = "s in which a partition did not move"
     yield middle("lost_by_start_s", [loss.start for loss in losses], unit, most=MOST_S)
     yield middle("lost_by_stop_s", [loss.stop for loss in losses], unit, most=MOST_S)
-    yield middle("lost_by_kill_s", [loss.kill for loss in losses], unit, most=session_s + MOST_S)
-    yield middle("lost_by_restart_s", [loss.restart for loss in losses], unit, most=session_s + MOST_S)
-    after = [loss.kill - session_s for loss in losses]
+    yield middle("lost_by_kill_s", [loss.kill for loss in losses], unit, most=MOST_S)
+    yield middle("lost_by_restart_s", [loss.restart for loss in losses], unit, most=MOST_S)
+    yield middle("lost_by_kill_of_only_worker_s", [loss.machine for loss in losses], unit, most=session_s + MOST_S)
+    after = [loss.machine - session_s for loss in losses]
     yield middle("lost_by_kill_after_session_s", after, "s, less the session timeout", most=MOST_S)
     yield middle("quiet_s", [loss.quiet for loss in losses], "s, longest without a rebalance")
     sizes = [loss.log_bytes for loss in losses]

@@ -40,10 +40,14 @@ class Group:
         self._redis = store.client()
         self._states = [PartitionKeys(self.name, partition).state for partition in range(PARTITIONS)]
 
-    def add(self, workers: int = 1) -> None:
-        """Start workers; do not wait for them."""
+    def add(self, workers: int = 1, machine: Path | None = None) -> None:
+        """Start workers; do not wait for them.
+
+        machine   folder for the temporary files of another machine: there the others do not notice a death at once
+        """
         arguments = ("worker", "--config", str(self._config), "--log-level", "error")
-        self.processes += [start("hatcast.agents.cli", *arguments) for _ in range(workers)]
+        env = None if machine is None else {"TMPDIR": str(machine)}
+        self.processes += [start("hatcast.agents.cli", *arguments, env=env) for _ in range(workers)]
 
     def remove(self, number: signal.Signals) -> None:
         """Send the last worker a signal; do not wait for the others."""

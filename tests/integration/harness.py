@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from hatcast.agents.cli.status import read_status
 from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.kafka.member_files import group_prefix, member_folder
 from hatcast.stream.errors import HatcastError
 from tests.integration.forked import Forked, Wrap, plain
 from tests.integration.tables import DEFAULTS, merged, toml
@@ -169,8 +170,15 @@ class Pipeline:
         """End what still runs and delete what is in Kafka and Redis."""
         for process in self.processes:
             process.close()
+        self._delete_member_files()
         self.kafka.delete_topics(name for name in self.kafka.topics() if name.startswith(self.name))
         self.redis_server.delete(f"{{{self.name}*")
+
+    def _delete_member_files(self) -> None:
+        """Delete what killed workers have left in the temporary directory."""
+        for group in self._groups:
+            for path in member_folder().glob(f"{group_prefix(self.kafka.bootstrap_servers, group)}*"):
+                path.unlink(missing_ok=True)
 
     # What is stored.
 

@@ -143,6 +143,8 @@ class BatchConsumer(driver.Consumer):
             if tp.topic == self.settings.topic and (limit is None or tp.partition < limit)
         )
         self._joined = True
+        if (member_id := self._thread.member_id()) is not None:
+            self.settings.on_joined(member_id)
         self.handler.on_assigned(self._assigned)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:

@@ -78,6 +78,11 @@ class Fetched:
             return False
         return coordinator.coordinator_id is not None and not coordinator.need_rejoin(subscription)
 
+    def member_id(self) -> str | None:
+        """Return this consumer's id in the group; None while it is not a member. Any thread may call it."""
+        coordinator = self._consumer._coordinator
+        return None if coordinator is None else coordinator.member_id or None
+
     def take(self, tp: TopicPartition, position: int, max_records: int) -> Chunk | NoChunk:
         """Take up to ``max_records`` records from ``position`` on. Never awaits, so no seek can interleave.
 

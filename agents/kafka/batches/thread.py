@@ -127,6 +127,10 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         """Return `Fetched.in_group`. Any thread may call it: it only reads."""
         return self._consumer is not None and Fetched(self._consumer).in_group()
 
+    def member_id(self) -> str | None:
+        """Return `Fetched.member_id`. Any thread may call it: it only reads."""
+        return None if self._consumer is None else Fetched(self._consumer).member_id()
+
     def _all_answered(self) -> bool:
         return bool(self._chains) and self._chains.keys() <= self.answered.keys()
 

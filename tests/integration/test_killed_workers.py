@@ -1,0 +1,73 @@
+"""A worker that was killed is noticed at once by another worker on its machine, long before its session ends."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
+from tests.integration.health import LISTEN, is_ready
+from tests.services import KafkaServer, RedisServer
+
+# Longer than any wait of these tests: without a member file they fail.
+SESSION: dict[str, Any] = {"worker": {**LISTEN["worker"], "session_timeout": "10m"}}
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    with open_pipeline(kafka, redis_server, tmp_path / "pipeline", "killed", SESSION) as made:
+        yield made
+
+
+def wait_until_ready(pipeline: Pipeline, *workers: WorkerProcess) -> None:
+    for worker in workers:
+        pipeline.wait(lambda worker=worker: is_ready(worker), "ready worker", worker)  # type: ignore[misc]
+
+
+def test_a_worker_that_is_started_in_the_place_of_a_killed_one_does_not_wait_for_its_session(
+    pipeline: Pipeline,
+) -> None:
+    first = pipeline.worker()
+    wait_until_ready(pipeline, first)
+    first.kill()
+    second = pipeline.worker()
+    wait_until_ready(pipeline, second)
+    assert len(pipeline.members()) == 1
+    assert "removed killed workers from the group" in second.logged()
+
+
+def test_the_others_remove_a_killed_worker(pipeline: Pipeline) -> None:
+    shorter = pipeline.changed({"worker": {"session_timeout": "50s"}})  # a fifth of it passes until a worker rejoins
+    one, two = pipeline.worker(config=shorter), pipeline.worker(config=shorter)
+    wait_until_ready(pipeline, one, two)
+    pipeline.wait(lambda: len(pipeline.members()) == 2, "group of two", one, two)
+    one.kill()
+    pipeline.wait(lambda: len(pipeline.members()) == 1, "group of one before the session ends", two, seconds=30)
+    assert "removed killed workers from the group" in two.logged()
+
+
+def test_a_worker_in_another_temporary_directory_is_not_removed(pipeline: Pipeline, tmp_path: Path) -> None:
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    one = pipeline.start("worker", env={"TMPDIR": str(elsewhere)})
+    wait_until_ready(pipeline, one)
+    one.kill()
+    files = list((elsewhere / next(elsewhere.iterdir())).iterdir())
+    assert [file.read_text() for file in files] == pipeline.members()
+
+
+def test_a_worker_without_a_folder_for_its_file_says_so_and_works(pipeline: Pipeline, tmp_path: Path) -> None:
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (elsewhere / f"hatcast-{os.getuid()}").write_text("a file")
+    worker = pipeline.start("worker", env={"TMPDIR": str(elsewhere)})
+    wait_until_ready(pipeline, worker)
+    assert "no member file" in worker.logged()
+
+
+def test_a_worker_that_stops_leaves_no_file(pipeline: Pipeline, tmp_path: Path) -> None:
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    worker = pipeline.start("worker", env={"TMPDIR": str(elsewhere)})
+    wait_until_ready(pipeline, worker)
+    assert worker.terminate() == 0
+    assert [list(folder.iterdir()) for folder in elsewhere.iterdir()] == [[]]
