@@ -8,12 +8,13 @@ from typing import BinaryIO, Final
 from hatcast.agents.clock import now_ms
 from hatcast.agents.device.live import Arrived
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.readings.caches import cache
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.reading import Reading, canonical_vehicle
 
 QUEUE_READINGS: Final = 10_000  # live readings; the source waits when the queue is full
 _LINE_BYTES: Final = 1 << 16
-_CACHE_IDS: Final = 100_000  # ids as sent; a full cache is cleared
+_CACHE_IDS: Final = 100_000  # ids as sent
 
 
 class FleetFilter:
@@ -30,9 +31,8 @@ class FleetFilter:
             return True
         accepted = self._cache.get(reading.vehicle)
         if accepted is None:
-            if len(self._cache) >= _CACHE_IDS:
-                self._cache.clear()
-            accepted = self._cache[reading.vehicle] = canonical_vehicle(reading.vehicle) in self._vehicles
+            accepted = canonical_vehicle(reading.vehicle) in self._vehicles
+            cache(self._cache, reading.vehicle, accepted, _CACHE_IDS)
         return accepted
 
 

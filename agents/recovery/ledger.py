@@ -32,7 +32,10 @@ from hatcast.agents.redis.recovery import RecoveryStore
 
 log = structlog.get_logger()
 
-_FENCE_TIMEOUT_S: Final = 30.0  # for another worker's recovery to fence the publishers
+# For another worker's recovery to fence the publishers. Twice as long each time that it was in vain: the start of a
+# producer may take a minute, and workers that replace each other's recoveries too soon would never finish one.
+_FENCE_TIMEOUT_S: Final = 30.0
+_FENCE_TIMEOUT_MAX_S: Final = 480.0
 _MAX_STEPS: Final = 4  # of one call of `ensure`: a recovery is followed by a takeover
 _MAX_LAG: Final = 5_000  # records sent since the last catch-up; bounds how much a takeover has to read
 
@@ -73,6 +76,7 @@ class LedgerRecovery:
         self._own_attempt = ""
         self._has_warned = False
         self._waiting: tuple[str, float] = ("", 0.0)  # attempt of another worker that we wait for, and since when
+        self._patience_s = _FENCE_TIMEOUT_S  # for that attempt
 
     @property
     def is_recovered(self) -> bool:
@@ -234,21 +238,29 @@ class LedgerRecovery:
             METERS.count(RECOVERIES, result="finished" if finished else "unfinished")
         if finished:
             log.info("ledger recovered", attempt=attempt.token[:8], adopted=adopted)
+            self._stop_waiting()
             return None
         if (await self._store.read_state()).token:
             log.info("ledger recovered by another worker", adopted_here=adopted)
+            self._stop_waiting()
             return None
         # Redis or a topic changed during the recovery, so it does not count. The next call begins a new one.
-        self._waiting = (attempt.token, monotonic_s() - _FENCE_TIMEOUT_S)
+        self._waiting = (attempt.token, monotonic_s() - self._patience_s)
         return False
 
     def _has_waited_for(self, attempt: str) -> bool:
         known, since_s = self._waiting
-        return attempt != "" and known == attempt and monotonic_s() - since_s >= _FENCE_TIMEOUT_S
+        return attempt != "" and known == attempt and monotonic_s() - since_s >= self._patience_s
 
     def _wait_for(self, attempt: str) -> None:
         if self._waiting[0] != attempt:
+            if self._waiting[0]:
+                self._patience_s = min(2 * self._patience_s, _FENCE_TIMEOUT_MAX_S)
             self._waiting = (attempt, monotonic_s())
+
+    def _stop_waiting(self) -> None:
+        self._waiting = ("", 0.0)
+        self._patience_s = _FENCE_TIMEOUT_S
 
     async def _fence(self, attempt: Attempt, domain: Domain) -> bool:
         """Fence all publishers, then store where the output topics end; False if another recovery has begun."""

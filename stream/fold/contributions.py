@@ -10,11 +10,13 @@ from typing import Final, Generic, TypeVar
 import h3.api.basic_int as h3
 
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.open_slots import OpenSlot
-from hatcast.stream.fold.partition_fold import CACHE_SIZE, PartitionFold, cache
+from hatcast.stream.fold.open_slots import Day, OpenSlot
+from hatcast.stream.fold.partition_fold import CACHE_SIZE, PartitionFold
 from hatcast.stream.fold.users import FoldUsers
+from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.value_keys import SPEED, Value
+from hatcast.stream.readings.caches import cache
 from hatcast.stream.readings.reading import Outcome, Reading, in_milli, number, parse_time, to_milli
 from hatcast.stream.units import MINUTE_MS
 
@@ -91,7 +93,7 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         try:
             slot = self._minutes[instant // MINUTE_MS]
         except KeyError:
-            slot = self._open(instant)
+            slot = self._open(instant, watermark)
         outside = slot.slot.outside
         if outside is not None:
             return outside
@@ -129,10 +131,18 @@ class ReadingFold(PartitionFold[V], Generic[V]):
             instant = _NO_TIME
         return cache(self._times, time, instant, CACHE_SIZE)
 
-    def _open(self, instant: int) -> OpenSlot:
-        """Return the open slot of an instant; open it and its day for their first reading."""
+    def _open(self, instant: int, watermark: int) -> OpenSlot:
+        """Return the open slot of an instant; open it and its day for their first reading.
+
+        A slot that takes no reading is returned and not opened: a record may name any, and a checkpoint looks at all
+        that are open, and at their days.
+        """
         slot = self.calendar.slot_at(instant)
-        opened = self.slots.get(slot.key) or self._open_slot(slot)
+        opened = self.slots.get(slot.key)
+        if opened is None:
+            closes_ms = closes_at(slot, self.policy)
+            takes_none = slot.outside is not None or watermark >= closes_ms
+            opened = OpenSlot(slot, closes_ms, Day(slot.date)) if takes_none else self._open_slot(slot)
         if self.calendar.is_whole_minute(instant):
             cache(self._minutes, instant // MINUTE_MS, opened, CACHE_SIZE)
         return opened

@@ -14,12 +14,12 @@ from hatcast.stream.fold.open_slots import CHUNK_USERS, Contribution, Day, OpenH
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.caches import cache
 from hatcast.stream.readings.reading import Outcome, canonical_vehicle
 
-K = TypeVar("K")
 V = TypeVar("V")
 
-# Most entries of a cache. A full cache is emptied, so memory stays bounded for any input.
+# Most entries of a cache.
 _VEHICLE_CACHE_SIZE: Final = 200_000
 CACHE_SIZE: Final = 20_000  # times, speeds, minutes
 
@@ -297,11 +297,3 @@ class PartitionFold(ABC, Generic[V]):
             del self.days[date]
         self._vehicles.clear()
         return True
-
-
-def cache(entries: dict[K, V], key: K, value: V, size: int) -> V:
-    """Cache and return `value`; a cache with `size` entries is emptied first."""
-    if len(entries) >= size:
-        entries.clear()
-    entries[key] = value
-    return value

@@ -129,7 +129,12 @@ def number(value: float | str) -> float:
 
 def canonical_vehicle(vehicle: str) -> str | None:
     """Return the canonical vehicle id: NFC, stripped. None if it is empty or over 128 bytes of UTF-8."""
-    canonical = unicodedata.normalize("NFC", vehicle).strip()
+    stripped = vehicle.strip()
+    # NFC takes quadratic time for accents that are not in their order: minutes for a megabyte. An id has at most as
+    # many code points as its NFD, and that at most two for each byte of its NFC: what is longer than this is too long.
+    if len(stripped) > 2 * VEHICLE_BYTES_MAX:
+        return None
+    canonical = unicodedata.normalize("NFC", stripped).strip()
     try:
         size = len(canonical.encode())
     except UnicodeEncodeError:  # a lone surrogate has no UTF-8, so no partition

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.readings.caches import cache
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.partitioner import Partitioner
@@ -19,7 +20,7 @@ from hatcast.stream.readings.reading import Reading, canonical_vehicle, parse_ti
 
 HEARTBEAT_MS: Final = 10_000
 _EARLIEST_MS: Final = 1  # librdkafka replaces timestamp 0 by the current time
-_CACHE_SIZE: Final = 100_000  # vehicles; a full cache is emptied, so memory stays bounded
+_CACHE_SIZE: Final = 100_000  # vehicles
 
 
 class Message(NamedTuple):
@@ -60,10 +61,7 @@ class Router:
         if canonical is not None:
             key = canonical.encode()
             route = key, self._partitioner(key, self.partitions)
-        if len(self._routes) >= _CACHE_SIZE:
-            self._routes.clear()
-        self._routes[vehicle] = route
-        return route
+        return cache(self._routes, vehicle, route, _CACHE_SIZE)
 
 
 class RecordingPass:

@@ -4,6 +4,7 @@ import math
 import unicodedata
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
+from typing import Literal
 
 import pytest
 from hypothesis import example, given
@@ -23,6 +24,8 @@ from hatcast.stream.readings.reading import (
 )
 
 units = st.sampled_from(sorted(UNITS))
+# What NFC composes, decomposes and orders, and white space.
+ACCENTED = "ab \u2003\u2000\u0301\u0327\u00e9\u1f82\u1100\u1161\u11a8\U0001d15e\ufb2c\u0344"
 
 
 @st.composite
@@ -172,6 +175,33 @@ def test_an_empty_an_overlong_or_an_unencodable_vehicle_is_none(vehicle: str) ->
 @pytest.mark.parametrize("vehicle", ["x", "x" * 128, "é" * 64, "e\u0301" * 64, " " * 200 + "x" * 128])
 def test_a_vehicle_of_up_to_128_bytes_is_one_user(vehicle: str) -> None:
     assert canonical_vehicle(vehicle) is not None
+
+
+@given(st.text(st.sampled_from(ACCENTED), max_size=300))
+def test_a_canonical_vehicle_is_the_whole_id_in_nfc_if_that_is_short_enough(vehicle: str) -> None:
+    whole = unicodedata.normalize("NFC", vehicle).strip()
+    assert canonical_vehicle(vehicle) == (whole if 0 < len(whole.encode()) <= VEHICLE_BYTES_MAX else None)
+
+
+def test_no_code_point_is_more_than_two_of_nfd_for_each_byte_that_it_has_in_nfc() -> None:
+    for point in (chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000):
+        composed = unicodedata.normalize("NFC", point)
+        assert len(unicodedata.normalize("NFD", point)) <= 2 * len(composed.encode())
+
+
+def test_an_id_that_is_too_long_is_not_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFC takes minutes for a megabyte of accents that are not in their order."""
+    lengths: list[int] = []
+    normalize = unicodedata.normalize
+
+    def noted(form: Literal["NFC"], text: str) -> str:
+        lengths.append(len(text))
+        return normalize(form, text)
+
+    monkeypatch.setattr(unicodedata, "normalize", noted)
+    assert canonical_vehicle("a" + "\u0301" * 170_000 + "\u0327" * 170_000) is None
+    assert canonical_vehicle(" " * 100_000 + "bus" + "\n" * 100_000) == "bus"
+    assert lengths == [3]
 
 
 @given(st.text(st.characters()))
