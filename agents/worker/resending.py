@@ -4,6 +4,9 @@ Such a record was adopted from an aborted transaction, or from behind an open on
 [docs/specification/release.md, Adopting]
 """
 
+from collections.abc import Sequence
+from datetime import datetime
+
 import msgspec
 
 from hatcast.agents.config.settings import Settings
@@ -11,15 +14,18 @@ from hatcast.agents.kafka.cloud_events import release_event
 from hatcast.agents.kafka.producers import Message
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.release.batches import release_partition_of
+from hatcast.agents.release.batches import release_partition_of, sends_of
 from hatcast.agents.release.budget_records import budget_message
+from hatcast.stream.policy.policy import Relation
 from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.reading import instant_ms
 
 
 class _Record(msgspec.Struct):
-    """Fields that decide where a record is sent. `query`: its name for an answer to a query over days."""
+    """Fields that decide how a record is sent. `query`: its name for an answer to a query over days."""
 
     cell: str
+    released_at: datetime | None = None
     query: str | dict[str, object] | None = None
 
     @property
@@ -43,29 +49,34 @@ class Resender:
         for date in dates:
             if not await self._ledger.count_unpublished(date):
                 continue
-            by_owner: dict[int, dict[str, bytes]] = {}
+            by_owner: dict[int, list[tuple[str, bytes]]] = {}
             for release_id, record in (await self._ledger.unpublished_records(date)).items():
-                by_owner.setdefault(self._release_partition(release_id, record), {})[release_id] = record
-            for release_partition, records in by_owner.items():
+                release_partition = self._release_partition(release_id, record)
                 if release_partition in owned:
+                    by_owner.setdefault(release_partition, []).append((release_id, record))
+            for pending in sends_of(by_owner):
+                for release_partition, records in pending.items():
                     await self._send(release_partition, date, records)
 
-    async def _send(self, release_partition: int, date: str, records: dict[str, bytes]) -> None:
+    async def _send(self, release_partition: int, date: str, records: Sequence[tuple[str, bytes]]) -> None:
         summary = await self._ledger.summary(date)
-        messages = [self._message(release_id, record) for release_id, record in records.items()]
-        messages.append(budget_message(self._settings.topics, self._policy, date, summary))
+        messages = [self._message(release_id, record) for release_id, record in records]
+        public_ms = messages[-1].timestamp_ms
+        messages.append(budget_message(self._settings.topics, self._policy, date, summary, public_ms))
         await self._recovery.confirm()
         await self._recovery.publishers.publish(release_partition, messages)
-        await self._ledger.mark_published(date, list(records))
+        await self._ledger.mark_published(date, [release_id for release_id, _ in records])
 
     def _message(self, release_id: str, record: bytes) -> Message:
         topics, fields = self._settings.topics, msgspec.json.decode(record, type=_Record)
+        hidden = self._policy.relation is Relation.ADD_REMOVE  # then no other time may be published
         return Message(
             topic=topics.queries if fields.is_answer else topics.means,
             partition=by_murmur2(fields.cell.encode(), self._partitions),
             key=release_id.encode(),
             value=record,
             headers=release_event("query" if fields.is_answer else "release", release_id, topics.telemetry, record),
+            timestamp_ms=None if fields.released_at is None or not hidden else instant_ms(fields.released_at),
         )
 
     def _release_partition(self, release_id: str, record: bytes) -> int:

@@ -1,0 +1,76 @@
+"""Records of an aborted transaction, sent again by the owner of their release partitions."""
+
+import asyncio
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from hatcast.agents.kafka.producers import Message
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.release import batches
+from hatcast.agents.worker.resending import Resender
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.hidden import CELLS, SLOTS, open_hidden
+from tests.integration.readings import HOUR_MS, NOON_MS, open_stores, store_closed, traffic
+from tests.integration.tables import PARTITIONS
+from tests.integration.test_release import ALL, abort_in_a_round, releasing
+from tests.services import KafkaServer, RedisServer
+
+DATE = "2022-01-02"
+OVER_MS = NOON_MS + 3 * HOUR_MS + 300_000  # closes 14:00
+
+
+def resend(pipeline: Pipeline) -> list[int]:
+    """Abort the transactions of all releases, then send their records again. Returns the transactions' messages."""
+    sizes: list[int] = []
+
+    async def run() -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+            async with releasing(pipeline, stores) as releaser:
+                await abort_in_a_round(releaser)
+            assert pipeline.published() == {}
+            pipeline.redis_server.delete(DomainKeys(pipeline.name).published(DATE, pipeline.settings.policy.name))
+            async with releasing(pipeline, stores) as releaser:
+                publishers, recovery = releaser._publishers, releaser._recovery
+                await publishers.start_missing(ALL)
+                assert await recovery.ensure(ALL)
+                publish = publishers.publish
+
+                async def counted(release_partition: int, messages: Iterable[Message]) -> None:
+                    sizes.append(len(sent := list(messages)))
+                    await publish(release_partition, sent)
+
+                publishers.publish = counted  # type: ignore[method-assign]
+                await Resender(pipeline.settings, stores.ledger, recovery, PARTITIONS).resend([DATE], ALL)
+            assert await stores.ledger.count_unpublished(DATE) == 0
+
+    asyncio.run(run())
+    return sizes
+
+
+def test_they_are_sent_in_transactions_no_larger_than_those_of_releases(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_pipeline(kafka, redis_server, tmp_path, "resent") as pipeline:
+        ensure_topics(pipeline.settings)
+        monkeypatch.setattr(batches, "MAX_BATCH", 1)
+        assert resend(pipeline) == [1 + 1] * 6  # a record, and the day's budget
+        assert {len(values) for values in pipeline.published().values()} == {1}
+
+
+def test_under_add_remove_kafka_has_no_other_time_of_them_than_the_public_one(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    with open_hidden(kafka, redis_server, tmp_path, "resent") as pipeline:
+        resend(pipeline)
+        received = pipeline.kafka.read(pipeline.settings.topics.means)
+        assert len(received) == len(CELLS) * len(SLOTS)
+        public = [datetime.fromisoformat(json.loads(each.value or b"")["released_at"]) for each in received]
+        assert [each.timestamp_ms for each in received] == [round(at.timestamp() * 1000) for at in public]
+        budgets = {each.timestamp_ms for each in pipeline.kafka.read(pipeline.settings.topics.budget)}
+        assert budgets <= {each.timestamp_ms for each in received}
