@@ -35,7 +35,7 @@ log = structlog.get_logger()
 # For another worker's recovery to fence the publishers. Twice as long each time that it was in vain: the start of a
 # producer may take a minute, and workers that replace each other's recoveries too soon would never finish one.
 _FENCE_TIMEOUT_S: Final = 30.0
-_FENCE_TIMEOUT_MAX_S: Final = 480.0
+_FENCE_TIMEOUT_MAX_S: Final = 240.0
 _MAX_STEPS: Final = 4  # of one call of `ensure`: a recovery is followed by a takeover
 _MAX_LAG: Final = 5_000  # records sent since the last catch-up; bounds how much a takeover has to read
 
