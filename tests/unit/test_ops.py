@@ -23,7 +23,8 @@ ALERTS: Final[list[dict[str, Any]]] = [
     rule for group in yaml.safe_load((PROMETHEUS / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
 ]
 RUNBOOK: Final = (ROOT / "docs" / "runbook.md").read_text()
-SCRAPED: Final = {"instance", "job"}  # labels that Prometheus adds
+OPERATORS: Final = {"container", "endpoint", "namespace", "pod", "service"}  # labels that Prometheus' operator adds
+SCRAPED: Final = {"instance", "job"} | OPERATORS  # labels that Prometheus adds
 OTHERS: Final = {"up", "ALERTS", "process_cpu_seconds_total", "process_resident_memory_bytes"}
 SHOWN: Final = {
     name: {label.name for label in metric.labels}
@@ -129,6 +130,53 @@ def test_every_alert_has_a_test_in_which_it_fires_and_one_in_which_it_does_not(a
             found[title.removeprefix(f"{name} ")] = bool(asked["exp_samples"])
             assert test["input_series"]
     assert found == {"fires": True, "does not fire": False}
+
+
+def in_kubernetes(series: list[dict[str, str]], namespace: str) -> Iterator[dict[str, str]]:
+    """Series with the labels that Prometheus' operator adds: each instance is a pod, each job has a Service."""
+    for each in series:
+        job, instance = (re.findall(rf'{label}="([^"]*)"', each["series"])[0] for label in ("job", "instance"))
+        added = f'namespace="{namespace}",service="{job}",pod="{instance}",container="hatcast",endpoint="metrics"'
+        yield {**each, "series": each["series"].replace("{", f"{{{added},")}
+
+
+def beside_each_other(firing: dict[str, Any], silent: dict[str, Any]) -> dict[str, Any]:
+    """The series of two tests in one Prometheus, as those of two namespaces: the alert is that of the first alone."""
+    asked = []
+    for test, namespace in ((firing, "one"), (silent, "two")):
+        (question,) = test["promql_expr_test"]
+        alerts = f'ALERTS{{alertstate="firing", namespace=~"{namespace}|"}}'
+        expected = [{"labels": '{namespace="one"}', "value": 1}] if test is firing else []
+        moment = {"eval_time": question["eval_time"], "exp_samples": expected}
+        asked.append({"expr": f"group by (namespace) ({alerts})", **moment})
+    return {
+        "name": f"{firing['name']}, beside: {silent['name']}",
+        "interval": firing["interval"],
+        "input_series": [
+            *in_kubernetes(firing["input_series"], "one"),
+            *in_kubernetes(silent["input_series"], "two"),
+        ],
+        "promql_expr_test": asked,
+    }
+
+
+def test_no_release_in_kubernetes_fires_or_hides_the_alert_of_another_namespace(tmp_path: Path) -> None:
+    tests = [test for path in PROMETHEUS.glob("*_test.yaml") for test in yaml.safe_load(path.read_text())["tests"]]
+    alone = [test for test in tests if "namespace=" not in str(test["input_series"])]
+    for alert in ALERTS:
+        name = alert["alert"]
+        firing, silent = (
+            [test for test in alone if test["name"].startswith(f"{name} {does}:")]
+            for does in ("fires", "does not fire")
+        )
+        made = [beside_each_other(one, two) for one in firing for two in silent]
+        assert made
+        rules = {"groups": [{"name": name, "rules": [alert]}]}
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(rules))
+        asked = {"rule_files": [f"{name}.yaml"], "evaluation_interval": "1m", "tests": made}
+        (tmp_path / f"{name}_test.yaml").write_text(yaml.safe_dump(asked))
+    done = promtool("test", "rules", *(path.name for path in sorted(tmp_path.glob("*_test.yaml"))), folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_series_in_the_tests_of_alerts_exists() -> None:
