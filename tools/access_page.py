@@ -56,6 +56,9 @@ reports](device.md#signed-reports) do.
 Feeds can read the keys `{POLICY:N}:state` of Redis, and there the user key if hatcast made it: set
 `worker.user_key_file`.
 
+`hatcast doctor` also runs with a worker's login, as in `helm test`: it then warns that it could not compare the clocks
+(`TIME`), and checks all else.
+
 What each role could learn if its user is stolen is in [SECURITY.md](../SECURITY.md).
 
 ## What it prints

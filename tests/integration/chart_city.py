@@ -3,7 +3,7 @@
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,7 @@ from tests.integration.acls import grant
 from tests.integration.forked import Forked
 from tests.integration.harness import WorkerProcess
 from tests.integration.health import LISTEN
+from tests.integration.redis_user import PASSWORD, acl_line
 from tests.services import RedisServer, ServiceAbsent, kafka_jars
 from tests.services.absent import absent
 from tests.services.kafka_server import _log4j, _prepare_local
@@ -35,7 +36,6 @@ from tests.services.lifecycle import Spawned
 
 ROLES: Final = ("worker", "display", "feeds")
 ADMIN: Final = "broker"
-PASSWORD: Final = "s3cret"  # of all
 PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 RESOURCES: Final = {
     "topic": ResourceType.TOPIC,
@@ -94,7 +94,7 @@ class City:
     name: str
     folder: Path
     configs: dict[str, Path]
-    redis_server: RedisServer
+    redis_server: RedisServer  # on which the worker has a user of its own, with the rights that are printed for it
 
     def settings(self, role: str) -> Settings:
         return load_settings(self.configs[role], {})
@@ -168,10 +168,13 @@ def open_city(redis_server: RedisServer, folder: Path) -> Iterator[City]:
         admin.write_text(configs["worker"].read_text().replace(_user(objects, "worker"), ADMIN))
         wait_for_broker(load_settings(admin, {}), patience_s=60)
         prepare(AdminClient(confluent_options(load_settings(admin, {}))), objects)
+        restrict(configs["worker"], name, redis_server)
         yield City(name, folder, configs, redis_server)
     finally:
         server.ours.close()
         redis_server.delete(f"{{{name}*")
+        with closing(redis_server.client()) as redis:
+            redis.execute_command("ACL", "DELUSER", name)  # type: ignore[no-untyped-call] # redis-py leaves it open
 
 
 def _user(objects: list[Object], role: str) -> str:
@@ -201,6 +204,15 @@ def configured(role: str, objects: list[Object], servers: str, redis_url: str, f
     path = folder / f"{role}.toml"
     path.write_text(tomlkit.dumps(table))
     return path
+
+
+def restrict(config: Path, user: str, redis_server: RedisServer) -> None:
+    """Log the worker in as a user of Redis that has what `hatcast acls worker` prints."""
+    with closing(redis_server.client()) as redis:
+        redis.execute_command(*acl_line(load_settings(config, {}), user=user))  # type: ignore[no-untyped-call] # redis-py leaves it open
+    table: dict[str, Any] = tomlkit.parse(config.read_text()).unwrap()
+    table["redis"] |= {"username": user, "password_file": table["kafka"]["sasl_plain_password_file"]}
+    config.write_text(tomlkit.dumps(table))
 
 
 def prepare(admin: AdminClient, objects: list[Object]) -> None:

@@ -1,4 +1,4 @@
-"""The users of Kafka that the Helm chart makes: with their rights, and no others, the whole pipeline works."""
+"""The users of Kafka that the Helm chart makes, and a worker's of Redis: with their rights alone all works."""
 
 import json
 from collections.abc import Iterator
@@ -37,6 +37,9 @@ def recording(folder: Path) -> Path:
 def test_with_the_rights_of_the_chart_and_no_others_hours_are_published_recovered_and_shown(city: City) -> None:
     code, said = city.run("worker", "doctor", "--json")
     assert code == 0, said
+    states = {check["name"]: check["state"] for check in json.loads(said)["checks"]}
+    assert states["clock"] == "warning", "a worker's user has no TIME"
+    assert states["user key"] == "ok", "what follows the clock is checked all the same"
     # A recording asks Redis, so it is sent with the worker's login: the feeds of the chart have none of Redis.
     recorded = str(recording(city.folder))
     code, said = city.run("worker", "feed", "replay", recorded, "--format", "jsonl", "--speedup", "0")
