@@ -109,6 +109,24 @@ def test_every_command_is_one_of_hatcast_with_options_that_it_has(name: str) -> 
         command.make_context("hatcast", list(rest))  # raises on a value that is not of the option's type
 
 
+@pytest.mark.parametrize(
+    ("given", "passed_on"),
+    [
+        ([], []),
+        (["--log-level=debug", "--accept-volatile-state"], ["--accept-volatile-state"]),
+        (["--accept-volatile-state", "--accept-gap"], ["--accept-gap", "--accept-volatile-state"]),
+    ],
+)
+def test_the_test_of_the_chart_accepts_what_the_workers_accept(
+    given: list[str], passed_on: list[str], tmp_path: Path
+) -> None:
+    objects = render(changed("minimal", tmp_path, worker={"extraArgs": given}))
+    (args,) = (
+        spec["containers"][0]["args"] for _, spec in pods(objects) if spec["containers"][0]["args"][0] == "doctor"
+    )
+    assert args[2:] == passed_on
+
+
 @every_example
 def test_probes_ask_the_addresses_on_which_the_program_answers(name: str) -> None:
     for container in containers(name):
