@@ -68,6 +68,20 @@ def test_every_pod_is_reached_by_metrics_and_the_map_alone(name: str) -> None:
         assert (6379 in left or 6380 in left) is (component in ("worker", "doctor"))
 
 
+def test_a_feed_reaches_the_usual_ports_of_its_kind_or_those_that_are_named(tmp_path: Path) -> None:
+    kinds = {"amqp": {5671, 5672}, "gtfs-rt": {80, 443}, "mqtt": {1883, 8883}, "siri": {80, 443}}
+    feeds: list[dict[str, object]] = [{"name": kind, "args": [kind]} for kind in kinds]
+    feeds.append({"name": "odd", "args": ["mqtt", "--port=9883"], "ports": [9883]})
+    reached = {
+        made["spec"]["podSelector"]["matchLabels"]["hatcast/feed"]: {
+            port["port"] for port in made["spec"]["egress"][-1]["ports"]
+        }
+        for made in render(changed("minimal", tmp_path, feeds=feeds))
+        if made["kind"] == "NetworkPolicy" and "feed" in made["metadata"]["name"]
+    }
+    assert reached == {**kinds, "odd": {9883}}
+
+
 @pytest.mark.parametrize("name", ["strimzi", "everything"])
 def test_the_topics_of_strimzi_are_those_that_hatcast_would_make(name: str, tmp_path: Path) -> None:
     settings = settings_of(name, "worker", tmp_path)
