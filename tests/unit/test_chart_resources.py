@@ -52,6 +52,19 @@ def test_every_selector_finds_the_pods_that_it_is_for(name: str) -> None:
             assert selected == [made["spec"]["template"]["metadata"]["labels"]], "it would take the pods of another one"
 
 
+def test_each_pod_is_placed_as_its_values_say() -> None:
+    given = values("everything")
+    wanted = {"worker": given["worker"], "doctor": given["worker"], "display": given["display"]}
+    wanted |= {feed["name"]: feed for feed in given["feeds"]}
+    places = ("nodeSelector", "tolerations", "affinity")
+    found = {
+        labels.get("hatcast/feed", labels["app.kubernetes.io/component"]): {key: spec.get(key) for key in places}
+        for labels, spec in pods(rendered("everything"))
+    }
+    assert found == {name: {key: table.get(key) for key in places} for name, table in wanted.items()}
+    assert found["oslo"]["nodeSelector"] == {"kubernetes.io/arch": "arm64"}
+
+
 @every_example
 def test_every_pod_is_reached_by_metrics_and_the_map_alone(name: str) -> None:
     policies = of_kind(name, "NetworkPolicy")
