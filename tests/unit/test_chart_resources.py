@@ -81,6 +81,15 @@ def test_every_pod_is_reached_by_metrics_and_the_map_alone(name: str) -> None:
         assert (6379 in left or 6380 in left) is (component in ("worker", "doctor"))
 
 
+@pytest.mark.parametrize(("name", "ports"), [("minimal", {53}), ("everything", {53, 5353})])
+def test_every_pod_may_ask_for_names_at_the_ports_of_the_pods_that_answer(name: str, ports: set[int]) -> None:
+    wanted = {(protocol, port) for port in ports for protocol in ("UDP", "TCP")}
+    for made in of_kind(name, "NetworkPolicy"):
+        asked = made["spec"]["egress"][0]
+        assert {(port["protocol"], port["port"]) for port in asked["ports"]} == wanted
+        assert "to" not in asked
+
+
 def test_a_feed_reaches_the_usual_ports_of_its_kind_or_those_that_are_named(tmp_path: Path) -> None:
     kinds = {"amqp": {5671, 5672}, "gtfs-rt": {80, 443}, "mqtt": {1883, 8883}, "siri": {80, 443}}
     feeds: list[dict[str, object]] = [{"name": kind, "args": [kind]} for kind in kinds]
