@@ -1,5 +1,6 @@
 """The Helm chart: what it renders is hardened, is what the program knows, and has secrets in Secrets alone."""
 
+import hashlib
 import json
 import re
 import tomllib
@@ -231,6 +232,23 @@ def test_another_configuration_is_another_pod_of_those_who_read_it(
     config = values("minimal")["config"]
     other = render(changed("minimal", tmp_path, config=config.replace(before, after, 1)))
     assert {component for component, _ in sums(other) - sums(rendered("minimal"))} == restarted
+
+
+def test_another_password_in_the_url_of_redis_is_another_pod_and_the_sum_tells_nothing_of_it(tmp_path: Path) -> None:
+    def annotations(url: str) -> Object:
+        objects = render(changed("everything", tmp_path, redis={"url": url}))
+        (worker,) = (made for made in objects if made["kind"] == "Deployment" and "worker" in made["metadata"]["name"])
+        found: Object = worker["spec"]["template"]["metadata"]["annotations"]
+        return found
+
+    url = values("everything")["redis"]["url"]
+    before, after, again = annotations(url), annotations(url.replace("hunter2", "hunter3")), annotations(url)
+    assert before == again
+    assert before["checksum/redis"] != after["checksum/redis"]
+    assert before["checksum/config"] == after["checksum/config"]
+    guesses = (f"{prefix}{url}" for prefix in ("", "surat", "city/surat"))
+    assert before["checksum/redis"] not in {hashlib.sha256(guess.encode()).hexdigest() for guess in guesses}
+    assert "derivePassword" in (CHART / "templates" / "_pod.tpl").read_text(), "slow, and another one in each release"
 
 
 def test_the_image_is_that_of_the_version_or_of_a_digest() -> None:

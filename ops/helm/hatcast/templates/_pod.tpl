@@ -25,7 +25,8 @@ metadata:
     # Another configuration is another pod.
     checksum/config: {{ printf "%s%s" (include "hatcast.toml" (dict "root" .root "role" .role)) (toJson $v.files) | sha256sum }}
     {{- if and $v.redis.url (eq .role "worker") }}
-    checksum/redis: {{ $v.redis.url | sha256sum }}
+    # It has a password in it: scrypt, salted with the release, so that who may read pods alone learns and compares nothing.
+    checksum/redis: {{ derivePassword 1 "long" $v.redis.url (printf "%s/%s" .root.Release.Namespace .root.Release.Name) "redis" | sha256sum }}
     {{- end }}
 spec:
   automountServiceAccountToken: false
