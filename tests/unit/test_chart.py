@@ -277,6 +277,10 @@ def test_the_image_is_that_of_the_version_or_of_a_digest() -> None:
         ({"kafka": {"bootstrapServer": "k:9092"}}, "at '/kafka': additional properties 'bootstrapServer' not allowed"),
         ({"redis": {"url": "http://r"}}, "at '/redis/url'"),
         ({"worker": {"extraArgs": ["--config=x"]}}, "worker.extraArgs: --config=x is set by the chart"),
+        (
+            {"worker": {"drain": True}, "feeds": [{"name": "a", "args": ["mqtt"]}]},
+            "worker.drain: ends when no feed sends; write feeds: []",
+        ),
         ({"feeds": [{"name": "a", "args": ["mqtt", "--for=9"]}]}, "feeds: --for=9 of a is set by the chart"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from hatcast.agents.kafka.topic_rules import output_topics, telemetry_topic
-from tests.charts import NAMES, changed, of_kind, pods, render, rendered, settings_of, values
+from tests.charts import NAMES, Object, changed, of_kind, pods, render, rendered, settings_of, values
 from tests.services.data import ROOT
 from tools import chart
 from tools.chart_grants import grant_problems
@@ -171,6 +171,39 @@ def test_a_drain_is_one_job_in_place_of_the_workers(tmp_path: Path) -> None:
     assert not any(
         made["kind"] in ("Deployment", "ScaledObject") and "worker" in made["metadata"]["name"] for made in objects
     )
+
+
+def drained(folder: Path, **tables: Object) -> tuple[Object, str]:
+    """The job that drains, and the notes that name it."""
+    objects = render(changed("strimzi", folder, **chart.merged({"worker": {"drain": True}, "feeds": []}, tables)))
+    (job,) = (made for made in objects if made["kind"] == "Job")
+    (notes,) = (made["text"] for made in objects if made["kind"] == "Notes")
+    return job, notes
+
+
+@pytest.fixture(scope="module")
+def drain(tmp_path_factory: pytest.TempPathFactory) -> Object:
+    return drained(tmp_path_factory.mktemp("drain"))[0]
+
+
+@pytest.mark.parametrize(
+    ("tables", "another"),
+    [
+        ({"display": {"enabled": False}, "networkPolicy": {"enabled": False}}, False),
+        ({"image": {"pullSecrets": ["registry"]}}, True),
+        ({"strimzi": {"port": 9095}}, True),
+        ({"redis": {"passwordSecret": {"name": "login"}}}, True),
+        ({"redis": {"existingSecret": {"name": ""}, "url": "redis://:a@r"}}, True),
+        ({"files": {"other.txt": ""}}, True),
+    ],
+)
+def test_a_job_that_drains_has_another_name_when_its_pod_is_another(
+    tables: Object, *, another: bool, drain: Object, tmp_path: Path
+) -> None:
+    job, notes = drained(tmp_path, **tables)
+    assert f"job/{job['metadata']['name']}\n" in notes
+    assert (job["metadata"]["name"] != drain["metadata"]["name"]) is another
+    assert (job["spec"] != drain["spec"]) is another, "Kubernetes refuses another pod in a job that is there"
 
 
 def test_the_stream_of_the_map_is_not_buffered_on_its_way() -> None:

@@ -43,6 +43,9 @@
 {{- if and $v.feeds (ne (default "jsonl" (get (default dict $toml.topics) "telemetry_format")) "jsonl") -}}
 {{- fail "feeds: send jsonl, and topics.telemetry_format of config is another format; leave it out there" -}}
 {{- end -}}
+{{- if and $v.worker.drain $v.feeds -}}
+{{- fail "worker.drain: ends when no feed sends; write feeds: [] until the job has ended" -}}
+{{- end -}}
 {{- range $v.worker.extraArgs -}}
 {{- if regexMatch "^--(config|metrics-listen|drain)(=|$)" . -}}
 {{- fail (printf "worker.extraArgs: %s is set by the chart (--drain by worker.drain); leave it out" .) -}}

@@ -72,8 +72,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- mul (int64 $number) (get (dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 "d" 86400000) (trimPrefix $number .)) -}}
 {{- end -}}
 
-{{/* The name of the job that drains. A job does not change, so another image or configuration is another job. */}}
+{{/* The name of the job that drains. The pod of a job does not change, so another pod is another job. */}}
 {{- define "hatcast.drain" -}}
-{{- $sum := printf "%s%s%s" (include "hatcast.image" .) .Values.config (toJson .Values.worker) | sha256sum | trunc 8 -}}
-{{- printf "%s-drain-%s" (include "hatcast.fullname" .) $sum -}}
+{{- printf "%s-drain-%s" (include "hatcast.fullname" .) (include "hatcast.worker" . | sha256sum | trunc 8) -}}
 {{- end -}}

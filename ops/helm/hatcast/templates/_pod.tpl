@@ -126,3 +126,11 @@ spec:
     {{- toYaml . | nindent 4 }}
     {{- end }}
 {{- end -}}
+
+{{/* The pod of a worker, or of the job that drains. */}}
+{{- define "hatcast.worker" -}}
+{{- with .Values.worker -}}
+{{- $args := concat (list "worker" "--config=/etc/hatcast/hatcast.toml" "--metrics-listen=0.0.0.0:9464") .extraArgs (ternary (list "--drain") list .drain) -}}
+{{- include "hatcast.pod" (dict "root" $ "role" "worker" "component" "worker" "args" $args "resources" .resources "grace" .terminationGracePeriodSeconds "ports" (dict "metrics" 9464) "ready" (dict "path" "/readyz" "port" "metrics") "placement" . "restart" (ternary "OnFailure" "" .drain)) -}}
+{{- end -}}
+{{- end -}}
