@@ -208,6 +208,13 @@ def test_login_and_tls_are_those_of_the_values(tmp_path: Path) -> None:
     assert settings_of("minimal", "worker", tmp_path).kafka.security_protocol == "PLAINTEXT"
 
 
+def test_strimzis_authority_is_its_own_secret_or_the_copy_in_another_namespace() -> None:
+    for name, secret, key in (("strimzi", "city-cluster-ca-cert", "ca.crt"), ("everything", "city-ca-copy", "ca.pem")):
+        for _, spec in pods(rendered(name)):
+            (volume,) = (each["secret"] for each in spec["volumes"] if each["name"] == "kafka-ca")
+            assert (volume["secretName"], volume["items"][0]["key"]) == (secret, key)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "restarted"),
     [
@@ -268,6 +275,10 @@ def test_the_image_is_that_of_the_version_or_of_a_digest() -> None:
         ({"kafka": {"sasl": {"mechanism": "PLAIN"}}}, "kafka.users.worker.secret: is empty"),
         ({"display": {"ingress": {"enabled": True, "host": "m"}}}, "display.ingress.tlsSecret: is empty"),
         ({"strimzi": {"enabled": True}}, "strimzi.cluster: is empty"),
+        (
+            {"strimzi": {"enabled": True, "cluster": "c", "namespace": "kafka"}},
+            "kafka.tls.caSecret.name: is empty; Strimzi's authority is a Secret of namespace kafka, which pods of city",
+        ),
         ({"feeds": [{"name": "a", "args": ["mqtt"]}] * 2}, "feeds: two are named a"),
         ({"feeds": [{"name": "a", "args": ["synthetic"]}]}, "feeds: args of a begin with synthetic; write amqp"),
         (

@@ -17,6 +17,9 @@
 {{- if and $v.strimzi.enabled (not $v.strimzi.cluster) -}}
 {{- fail "strimzi.cluster: is empty; write the name of the Kafka resource" -}}
 {{- end -}}
+{{- if and $v.strimzi.enabled (not (has $v.strimzi.namespace (list "" .Release.Namespace))) (not $v.kafka.tls.caSecret.name) -}}
+{{- fail (printf "kafka.tls.caSecret.name: is empty; Strimzi's authority is a Secret of namespace %s, which pods of %s do not read: copy it and name the copy" $v.strimzi.namespace .Release.Namespace) -}}
+{{- end -}}
 {{- if and $v.redis.url $v.redis.existingSecret.name -}}
 {{- fail "redis.url: stands beside redis.existingSecret.name; give one of them" -}}
 {{- end -}}
