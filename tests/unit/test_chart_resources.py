@@ -1,5 +1,6 @@
 """Objects around the pods of the Helm chart: topics, users, networks, scaling, alerts."""
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from hatcast.agents.kafka.topic_rules import output_topics, telemetry_topic
+from hatcast.agents.worker.policy_transition import PolicyTransition
 from tests.charts import NAMES, Object, changed, of_kind, pods, render, rendered, settings_of, values
 from tests.services.data import ROOT
 from tools import chart
@@ -216,6 +218,30 @@ def test_a_job_that_drains_has_another_name_when_its_pod_is_another(
     assert f"job/{job['metadata']['name']}\n" in notes
     assert (job["metadata"]["name"] != drain["metadata"]["name"]) is another
     assert (job["spec"] != drain["spec"]) is another, "Kubernetes refuses another pod in a job that is there"
+
+
+def test_what_the_runbook_says_of_another_policy_is_so() -> None:
+    steps = (ROOT / "docs" / "runbook.md").read_text().partition("### Another policy\n")[2].partition("\n### ")[0]
+    assert 0 < steps.index("`replaced`") < steps.index("helm uninstall surat ") < steps.index("helm upgrade surat-2 ")
+    assert 'log.info("replaced"' in inspect.getsource(PolicyTransition.check), "what the log says"
+    names = {f"{made['kind']}/{made['metadata']['name']}" for made in rendered("strimzi") if "metadata" in made}
+    assert "Deployment/surat-hatcast-worker" in names
+    assert "deploy/surat-hatcast-worker`" in steps
+    (silenced,) = re.findall(r'service=~"([^"]+)"', steps)
+    metrics = {name.partition("/")[2] for name in names if name.startswith("Service/") and name.endswith("-metrics")}
+    assert len(metrics) == 3
+    assert all(re.fullmatch(silenced, name) for name in metrics)
+    assert not re.fullmatch(silenced, "surat-2-hatcast-worker-metrics")
+
+
+@every_example
+def test_nothing_that_a_release_takes_with_it_holds_state(name: str) -> None:
+    kept = [made for made in rendered(name) if "keep" in made.get("metadata", {}).get("annotations", {}).values()]
+    assert {made["kind"] for made in kept} <= {"KafkaTopic"}
+    gone = [made for made in rendered(name) if made not in kept]
+    assert not {made["kind"] for made in gone} & {"KafkaTopic", "PersistentVolumeClaim", "StatefulSet"}
+    volumes = [volume for _, spec in pods(gone) for volume in spec["volumes"] if "readOnly" not in str(volume)]
+    assert {kind for volume in volumes for kind in volume} <= {"name", "configMap", "emptyDir", "secret"}
 
 
 def test_the_stream_of_the_map_is_not_buffered_on_its_way() -> None:
