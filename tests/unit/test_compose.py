@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from hatcast.agents.cli import hatcast
 from hatcast.agents.config.settings import load_settings
+from hatcast.agents.kafka.batches.batch import BatchSettings
+from hatcast.agents.worker.worker import _FINISH_S
 from tests.services.data import ROOT
 
 TEXT: Final = (ROOT / "docker-compose.yml").read_text()
@@ -82,6 +84,21 @@ def test_every_service_is_hardened_and_on_the_loopback_only(name: str) -> None:
     assert service["user"].partition(":")[0] not in ("", "0")
     assert service["mem_limit"]
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+def test_a_worker_has_the_time_to_stop_in_order() -> None:
+    needed = _FINISH_S + BatchSettings("g", "b", "t").revoke_seconds
+    given = re.fullmatch(r"(\d+)(s|m)", SERVICES["worker"]["stop_grace_period"])
+    assert given is not None
+    assert int(given[1]) * {"s": 1, "m": 60}[given[2]] > needed
+
+
+def test_redis_refuses_writes_before_its_container_is_full_even_while_it_rewrites_its_file() -> None:
+    redis = SERVICES["redis"]
+    options = dict(zip(redis["command"][1::2], redis["command"][2::2], strict=True))
+    assert (options["--maxmemory-policy"], options["--appendonly"], redis["mem_limit"]) == ("noeviction", "yes", "1g")
+    assert options["--maxmemory"].endswith("mb")
+    assert 0 < int(options["--maxmemory"].removesuffix("mb")) <= 0.6 * 1024
 
 
 def test_every_file_that_is_mounted_exists() -> None:
