@@ -71,6 +71,12 @@ def test_every_container_is_hardened(name: str) -> None:
             assert container["resources"]["limits"]["memory"]
 
 
+def test_a_shell_that_is_brought_along_is_let_in_where_pods_have_to_be_restricted() -> None:
+    shown = re.findall(r"`(kubectl debug [^`]*)`", (ROOT / "docs" / "kubernetes.md").read_text())
+    assert shown
+    assert all("--profile=restricted" in command for command in shown)
+
+
 def test_the_user_is_that_of_the_image() -> None:
     assert "USER 10001:10001" in (ROOT / "Dockerfile").read_text()
 
