@@ -27,7 +27,7 @@ MOST_CORE: Final = (
     0.5  # of one core and 1,000 viewers, if an hour closes every second: 3,600 times as fast as in a city
 )
 MOST_KB: Final = 100.0  # of memory per viewer, with the socket's buffers
-_KEPT_HOURS: Final = 24
+_KEPT_HOURS: Final = 72  # by default
 _PATIENCE_S: Final = 120.0
 _HEXAGONS_OUT: Final = 8  # rings around the middle: 217 hexagons
 _LOOK_S: Final = 0.005
@@ -81,11 +81,19 @@ def command(as_json: bool, viewers: int, rounds: int) -> int:  # noqa: FBT001 - 
     with TemporaryDirectory(prefix="hatcast-bench-") as folder, Services(TOPICS) as services:
         day = Day(services.wait().kafka, Path(folder))
         say(f"{len(cells)} hexagons, {_KEPT_HOURS} hours of them kept")
+        day.start()
+        empty_mb = resident_mb(day.pid)
+        day.stop()
         day.publish(record for hour in range(_KEPT_HOURS) for record in hour_of(hour, cells))
         day.start()
         try:
             os.sched_setaffinity(day.pid, {min(os.sched_getaffinity(0))})
-            figures = asyncio.run(_measure(day, cells, viewers, rounds))
+            kept_bytes = 1e6 * (resident_mb(day.pid) - empty_mb) / (_KEPT_HOURS * len(cells))
+            figures = [
+                Figure("empty_mb", empty_mb, "MB of a map without releases"),
+                Figure("kept_bytes", kept_bytes, "bytes for each release that it keeps"),
+                *asyncio.run(_measure(day, cells, viewers, rounds)),
+            ]
         finally:
             day.stop()
     return show(f"display: {viewers:,} viewers, {rounds} hours of {len(cells)} hexagons", figures, as_json=as_json)

@@ -12,7 +12,7 @@ from typing import Final
 
 from hatcast.agents.map.record import Budget, HatRecord, Kind
 
-MAX_RECORDS: Final = 200_000  # per policy: about 200 MB
+MAX_RECORDS: Final = 200_000  # per policy: about 280 MB, and never less than a slot
 MAX_POLICIES: Final = 8
 MAX_BUDGETS: Final = 100  # of a policy without slots
 _MIN_COMPACTION: Final = 1_000  # records
