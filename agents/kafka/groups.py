@@ -1,18 +1,25 @@
-"""Wait until the brokers can serve a consumer group."""
+"""Wait until the brokers can serve a consumer group, and remove dead members from it."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any, Final
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    KafkaConnectionError,
     KafkaError,
+    KafkaTimeoutError,
+    NoError,
     NotCoordinatorError,
+    UnknownMemberIdError,
     for_code,
 )
+from aiokafka.protocol.group import LeaveGroupRequest
 
 _PATIENCE_S: Final = 30.0
+_REMOVAL_S: Final = 3.0
 _POLL_S: Final = 0.1
 _NOT_YET: Final = (CoordinatorNotAvailableError, NotCoordinatorError, CoordinatorLoadInProgressError)
 
@@ -46,3 +53,29 @@ async def _is_served(admin: AIOKafkaAdminClient, group: str) -> bool:
     except _NOT_YET:
         return False
     return True
+
+
+async def remove_members(group: str, members: Iterable[str], client: dict[str, Any]) -> None:
+    """Remove members from a group, as if each had left it. Those that are not in it any more are ignored.
+
+    members   their ids
+    client    aiokafka's connection options
+    Raises KafkaError, after some seconds at the latest.
+    """
+    admin = AIOKafkaAdminClient(**client)
+    try:
+        async with asyncio.timeout(_REMOVAL_S):
+            await admin.start()
+            coordinator = await admin.find_coordinator(group)
+            for member in members:
+                request = LeaveGroupRequest(group, member)
+                response = await admin._send_request_to_node(coordinator, request)  # noqa: SLF001 - no public way
+                error = for_code(response.error_code)
+                if error not in (NoError, UnknownMemberIdError):
+                    raise error
+    except TimeoutError:
+        raise KafkaTimeoutError(f"not done in {_REMOVAL_S:g} s") from None
+    except AssertionError:  # raised by aiokafka: the metadata of a broker that has just restarted may be empty
+        raise KafkaConnectionError("no broker is known") from None
+    finally:
+        await admin.close()

@@ -60,6 +60,11 @@ class MemberFile:
             raise
         return cls(path, descriptor)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether nobody has deleted the file, such as a cleaner of temporary files."""
+        return os.fstat(self._descriptor).st_nlink > 0
+
     def write(self, member_id: str) -> None:
         """Replace the member id. Raises OSError."""
         encoded = member_id.encode()
@@ -100,9 +105,12 @@ def dead_members(folder: Path, prefix: str) -> Iterator[dict[str, Path]]:
 
 
 def delete_old_files(folder: Path, before_ms: int) -> None:
-    """Delete the files of dead members of all groups that were last written before a time (ms UTC). Raises OSError."""
+    """Delete the files of dead members of all groups that were last written before a time (ms UTC).
+
+    What cannot be deleted stays. Raises OSError if the folder cannot be read.
+    """
     for path in folder.iterdir():
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             if path.stat().st_mtime_ns < before_ms * 1_000_000 and (descriptor := _lock(path)) is not None:
                 path.unlink(missing_ok=True)
                 os.close(descriptor)

@@ -119,6 +119,7 @@ class LedgerRecovery:
         self.sealed_through = state.sealed_through
         if not state.token or self._went_back(state):
             return await self._recover(state)
+        self._stop_waiting()
         if state.token != guard.token:
             guard.reset(state.token)  # another worker recovered the ledger
         guard.newest = state.generation, state.token
@@ -238,11 +239,9 @@ class LedgerRecovery:
             METERS.count(RECOVERIES, result="finished" if finished else "unfinished")
         if finished:
             log.info("ledger recovered", attempt=attempt.token[:8], adopted=adopted)
-            self._stop_waiting()
             return None
         if (await self._store.read_state()).token:
             log.info("ledger recovered by another worker", adopted_here=adopted)
-            self._stop_waiting()
             return None
         # Redis or a topic changed during the recovery, so it does not count. The next call begins a new one.
         self._waiting = (attempt.token, monotonic_s() - self._patience_s)

@@ -3,21 +3,20 @@
 A killed worker cannot leave its consumer group. Until its session ends nobody reads its partitions, and a worker that
 joins meanwhile, such as the one that a supervisor starts in its place, waits with the whole group for the dead one. So
 each worker locks a file with its member id (agents/kafka/member_files.py), and removes the members whose process is
-dead: before it joins, and each second. Only that time depends on it: the death of a worker without a file is noticed at
-the end of its session, and a living member that was removed would join again. [docs/decisions/0068]
+dead: before it joins, and twice a second. Only that time depends on it: the death of a worker without a file is noticed
+at the end of its session, and a living member that was removed would join again. [docs/decisions/0068]
 """
 
 import asyncio
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
+from aiokafka.errors import KafkaError
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
-from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.client import admin_client
+from hatcast.agents.kafka.groups import remove_members
 from hatcast.agents.kafka.member_files import (
     MemberFile,
     dead_members,
@@ -25,48 +24,57 @@ from hatcast.agents.kafka.member_files import (
     group_prefix,
     member_folder,
 )
-from hatcast.stream.errors import HatcastError
 from hatcast.stream.units import DAY_MS
 
 log = structlog.get_logger()
 
-_LOOK_S: Final = 1.0  # between looks at the files of the other members: a look takes 0.1 ms
-_PATIENCE_S: Final = 2.0  # for a broker, each second again
+_LOOK_S: Final = 0.5  # between looks at the files of the other members: a look takes 0.1 ms
+_RETRY_S: Final = 2.0  # after a look at which they could not be removed
 
 
 class Membership:
     """The file of one worker in one group, and those of the others on its machine."""
 
-    def __init__(self, settings: Settings, group: str) -> None:
-        self._settings = settings
+    def __init__(
+        self, group: str, client: dict[str, Any], session_timeout_s: float, member_id: Callable[[], str | None]
+    ) -> None:
+        """Args:
+        client:    aiokafka's connection options
+        member_id: returns the worker's id in the group, which a rebalance may change; None without one
+        """
         self._group = group
-        self._prefix = group_prefix(settings.kafka.bootstrap_servers, group)
+        self._client = client
+        self._session_timeout_s = session_timeout_s
+        self._member_id = member_id
+        self._prefix = group_prefix(str(client["bootstrap_servers"]), group)
         self._folder: Path | None = None  # None: not started, or there is no folder to use
         self._file: MemberFile | None = None
+        self._written: str | None = None
         self._failing_since_s: float | None = None
+        self._has_warned = False
 
     async def start(self) -> None:
         """Create the worker's file, and remove the dead members of its group. Call it before the worker joins."""
         try:
-            self._folder = member_folder()
-            delete_old_files(self._folder, now_ms() - DAY_MS)
-            self._file = MemberFile.create(self._folder, self._prefix)
+            self._folder = folder = member_folder()
+            delete_old_files(folder, now_ms() - DAY_MS)
+            self._file = MemberFile.create(folder, self._prefix)
+            await self._remove_dead(folder)
         except OSError as error:
-            self._give_up(error)
-        await self._remove_dead()
-
-    def joined(self, member_id: str) -> None:
-        """Write the worker's id in the group. Call it after each rebalance, which may give it another one."""
-        if self._file is not None and self._folder is not None:
-            try:
-                self._file.write(member_id)
-            except OSError as error:
-                self._give_up(error)
+            self._warn(error)
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Remove dead members, until the worker stops."""
-        while self._folder is not None and await pause(_LOOK_S, stopping):
-            await self._remove_dead()
+        """Keep the file, and remove dead members, until the worker stops. What fails is tried again."""
+        while self._folder is not None and await pause(self._pause_s, stopping):
+            try:
+                self._keep_file(self._folder)
+                await self._remove_dead(self._folder)
+            except OSError as error:
+                self._warn(error)
+
+    @property
+    def _pause_s(self) -> float:
+        return _LOOK_S if self._failing_since_s is None else _RETRY_S
 
     def close(self) -> None:
         """Delete the file. Call it after the worker has left its group."""
@@ -74,42 +82,46 @@ class Membership:
             self._file.close()
             self._file = None
 
-    async def _remove_dead(self) -> None:
-        """Remove the members whose process is dead. What fails is tried again, until their sessions have ended."""
-        if self._folder is None:
-            return
-        try:
-            with dead_members(self._folder, self._prefix) as dead:
-                if dead and await self._is_removed(dead):
-                    for path in dead.values():
-                        path.unlink(missing_ok=True)
-        except OSError as error:
-            self._give_up(error)
+    def _keep_file(self, folder: Path) -> None:
+        """Create the file again if somebody has deleted it; write the member id if it has changed. Raises OSError."""
+        if self._file is None or not self._file.is_there:
+            self.close()
+            self._file, self._written = MemberFile.create(folder, self._prefix), None
+        member_id = self._member_id()
+        if member_id is not None and member_id != self._written:
+            self._file.write(member_id)
+            self._written = member_id
 
-    async def _is_removed(self, dead: Iterable[str]) -> bool:
-        """Remove members from the group; return False if it is to be tried again."""
-        now_s = monotonic_s()
+    async def _remove_dead(self, folder: Path) -> None:
+        """Remove the members whose process is dead. Raises OSError.
+
+        If that fails because Kafka is away, which the consumer logs, it is tried again until their sessions have ended.
+        """
+        with dead_members(folder, self._prefix) as dead:
+            if await self._is_removed(dead):
+                self._failing_since_s = None
+                for path in dead.values():
+                    path.unlink(missing_ok=True)
+
+    async def _is_removed(self, dead: Collection[str]) -> bool:
+        """Remove members from the group, if there are any; return False if it is to be tried again."""
+        if not dead:
+            return True
         try:
-            await asyncio.to_thread(_remove, self._settings, self._group, dead)
-        except HatcastError:  # of brokers that are away; the consumer logs that too
-            since_s = self._failing_since_s = self._failing_since_s or now_s
-            return now_s - since_s > self._settings.session_timeout_s
-        self._failing_since_s = None
+            await remove_members(self._group, dead, self._client)
+        except KafkaError:
+            now_s = monotonic_s()
+            if self._failing_since_s is None:
+                self._failing_since_s = now_s
+            return now_s - self._failing_since_s > self._session_timeout_s
         log.info("removed killed workers from the group", group=self._group)
         return True
 
-    def _give_up(self, error: OSError) -> None:
-        self._folder = None
-        log.warning(
-            "no member file: if this worker is killed, its partitions wait for the end of its session",
-            folder=tempfile.gettempdir(),
-            why=(error.strerror or str(error)).lower(),
-        )
-
-
-def _remove(settings: Settings, group: str, members: Iterable[str]) -> None:
-    """Remove members from a group; those that are not in it any more are ignored. Raises HatcastError."""
-    from kafka.admin import MemberToRemove
-
-    with admin_client(settings, _PATIENCE_S) as admin:
-        admin.remove_group_members(group, [MemberToRemove(member_id=member) for member in members])
+    def _warn(self, error: OSError) -> None:
+        if not self._has_warned:
+            log.warning(
+                "no member file: if this worker is killed, its partitions may wait for the end of its session",
+                why=(error.strerror or str(error)).lower(),
+                file=error.filename,
+            )
+        self._has_warned = True

@@ -30,12 +30,13 @@ class TopicFold:
         self._source = source
         self.dead_letters = DeadLetters(producer, settings.topics.dead_letters, source.topic)
         self._client = connections.client
-        self._membership = Membership(settings, source.group)
         self.app, self.ingest = batch_app(
-            _batch_settings(source, connections, options, self._membership.joined),
+            _batch_settings(source, connections, options),
             lambda consumer: Ingest(source, consumer, self.dead_letters, settings.checkpoint_interval_s, options),
         )
         self.app.agent(self.app.batch_topic, name="ingest")(self._fold)
+        member_id = self.app.batch_consumer.member_id
+        self._membership = Membership(source.group, connections.client, settings.session_timeout_s, member_id)
         # Of all topics: a current watermark of any of them shows that the sources are live.
         hats = connections.store
         live_ms = LIVE_MS if options.drain is None else None
@@ -90,9 +91,7 @@ class TopicFold:
             await self.ingest.fold(batch)
 
 
-def _batch_settings(
-    source: Source, connections: Connections, options: IngestOptions, on_joined: Callable[[str], None]
-) -> BatchSettings:
+def _batch_settings(source: Source, connections: Connections, options: IngestOptions) -> BatchSettings:
     client = connections.client
     return BatchSettings(
         name=source.group,
@@ -100,6 +99,5 @@ def _batch_settings(
         topic=source.topic,
         partitions=None if options.drain is None else connections.partitions,
         session_timeout=connections.settings.session_timeout_s,
-        on_joined=on_joined,
         security={key: value for key, value in client.items() if key not in ("bootstrap_servers", "client_id")},
     )

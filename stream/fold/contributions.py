@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 import h3.api.basic_int as h3
 
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.open_slots import Day, OpenSlot
 from hatcast.stream.fold.partition_fold import CACHE_SIZE, PartitionFold
 from hatcast.stream.fold.users import FoldUsers
@@ -25,6 +25,8 @@ V = TypeVar("V")
 _NO_TIME: Final = 1 << 80  # later than any arrival + max_ahead: an unreadable time ends as bad_time
 _BAD_VALUE: Final = -1
 _ZERO_VALUE: Final = 1 << 62  # a zero of another value than the speed, if zeros are dropped
+_UNOPENED_MAX: Final = 2_000  # slots without HATs, for readings that enter nothing: more than the minutes of a day
+_NO_DAY: Final = Day("")  # that of these slots
 _cell_at = h3.latlng_to_cell
 _YEARS: Final = (-62_104_060_800_000, 253_370_764_800_000)  # ms; years 2 to 9998: each time zone has a local date
 
@@ -58,6 +60,7 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         self._times: dict[str | int | float, int] = {}
         self._values: dict[str, dict[float | str, int]] = {}  # by unit: the few of UNITS, or the policy's own
         self._minutes: dict[int, OpenSlot] = {}
+        self._unopened: dict[str, OpenSlot] = {}
 
     def _fold(self, timestamp: int, watermark: int, value: V) -> str:
         """Apply rules 3 to 9 to one record and return its outcome."""
@@ -142,16 +145,27 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         if opened is None:
             closes_ms = closes_at(slot, self.policy)
             takes_none = slot.outside is not None or watermark >= closes_ms
-            opened = OpenSlot(slot, closes_ms, Day(slot.date)) if takes_none else self._open_slot(slot)
+            opened = self._unopened_slot(slot, closes_ms) if takes_none else self._open_slot(slot)
         if self.calendar.is_whole_minute(instant):
             cache(self._minutes, instant // MINUTE_MS, opened, CACHE_SIZE)
         return opened
+
+    def _unopened_slot(self, slot: Slot, closes_ms: int) -> OpenSlot:
+        """Return a slot for readings that are late or outside, which enter nothing."""
+        unopened = self._unopened.get(slot.key)
+        if unopened is None:
+            if len(self._unopened) >= _UNOPENED_MAX:
+                self._minutes.clear()
+                self._unopened.clear()
+            unopened = self._unopened[slot.key] = OpenSlot(slot, closes_ms, _NO_DAY)
+        return unopened
 
     def drop_closed(self) -> bool:
         """See PartitionFold."""
         dropped = super().drop_closed()
         if dropped:
             self._minutes.clear()
+            self._unopened.clear()
         return dropped
 
 

@@ -12,14 +12,14 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from hatcast.agents.cli.status import read_status
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.kafka.member_files import group_prefix, member_folder
+from hatcast.agents.kafka.member_files import member_folder
 from hatcast.stream.errors import HatcastError
 from tests.integration.forked import Forked, Wrap, plain
 from tests.integration.tables import DEFAULTS, merged, toml
@@ -176,9 +176,10 @@ class Pipeline:
 
     def _delete_member_files(self) -> None:
         """Delete what killed workers have left in the temporary directory."""
-        for group in self._groups:
-            for path in member_folder().glob(f"{group_prefix(self.kafka.bootstrap_servers, group)}*"):
-                path.unlink(missing_ok=True)
+        for path in member_folder().iterdir():
+            with suppress(OSError):
+                if f"hatcast-{self.name}" in path.read_text():
+                    path.unlink()
 
     # What is stored.
 

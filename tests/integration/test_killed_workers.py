@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hatcast.agents.kafka.member_files import member_folder
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.health import LISTEN, is_ready
 from tests.services import KafkaServer, RedisServer
@@ -24,6 +25,10 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
 def wait_until_ready(pipeline: Pipeline, *workers: WorkerProcess) -> None:
     for worker in workers:
         pipeline.wait(lambda worker=worker: is_ready(worker), "ready worker", worker)  # type: ignore[misc]
+
+
+def member_ids() -> list[str]:
+    return [path.read_text() for path in member_folder().iterdir() if path.is_file()]
 
 
 def test_a_worker_that_is_started_in_the_place_of_a_killed_one_does_not_wait_for_its_session(
@@ -46,6 +51,17 @@ def test_the_others_remove_a_killed_worker(pipeline: Pipeline) -> None:
     one.kill()
     pipeline.wait(lambda: len(pipeline.members()) == 1, "group of one before the session ends", two, seconds=30)
     assert "removed killed workers from the group" in two.logged()
+
+
+def test_a_killed_worker_without_partitions_is_removed_too(pipeline: Pipeline) -> None:
+    few = pipeline.changed({"worker": {"session_timeout": "50s"}, "kafka": {"partitions": 1}})
+    one, two = pipeline.worker(config=few), pipeline.worker(config=few)
+    pipeline.wait(lambda: len(pipeline.members()) == 2, "group of two", one, two)
+    pipeline.wait(lambda: any("partition started" in each.logged() for each in (one, two)), "owner", one, two)
+    owner, standby = (one, two) if "partition started" in one.logged() else (two, one)
+    pipeline.wait(lambda: set(member_ids()) >= set(pipeline.members()), "files of both", one, two)
+    standby.kill()
+    pipeline.wait(lambda: len(pipeline.members()) == 1, "group of one before the session ends", owner, seconds=30)
 
 
 def test_a_worker_in_another_temporary_directory_is_not_removed(pipeline: Pipeline, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import Domain, LedgerRecovery, ledger
 from hatcast.agents.redis.attempts import Attempt
+from hatcast.agents.redis.keys import DomainKeys
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.recovering import recovery_of
 from tests.services import KafkaServer, RedisServer
@@ -60,3 +61,30 @@ def test_workers_that_fence_slowly_do_not_replace_each_other_for_ever(
             await redis.aclose()
 
     asyncio.run(recover_together())
+
+
+def test_a_worker_that_only_waits_for_others_recoveries_waits_no_longer_for_the_next(
+    pipeline: Pipeline, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "_FENCE_TIMEOUT_S", 60.0)
+
+    async def wait_for_others() -> float:
+        redis = Redis.from_url(pipeline.settings.redis.url)
+        telemetry, client = pipeline.settings.topics.telemetry, aiokafka_options(pipeline.settings)
+        publishers = [TransactionalProducers(telemetry, pipeline.settings.policy.name, client) for _ in range(2)]
+        other, ours = (recovery_of(pipeline, redis, each, SlowFence) for each in publishers)
+        try:
+            for _ in range(3):
+                await redis.delete(DomainKeys(telemetry).recovery)
+                recovers = asyncio.create_task(other.ensure())
+                while not (await ours._store.read_state()).attempt:
+                    await asyncio.sleep(PAUSE_S)
+                assert not await ours.ensure()  # waits for the other
+                assert await recovers
+                assert await ours.ensure()
+            return ours._patience_s
+        finally:
+            await asyncio.gather(*(each.stop() for each in publishers))
+            await redis.aclose()
+
+    assert asyncio.run(wait_for_others()) == 60.0

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.stream.fold.checkpoint import take_changes
-from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.fold.contributions import _UNOPENED_MAX, Fold
 from hatcast.stream.policy.policy import Policy
 from tests.folding import DAY, HOUR, NOON, apply, contributions, fold_of, occurring, record
 from tests.replayed import policy_of
@@ -29,6 +29,15 @@ def test_late_readings_open_nothing(minutes_ago: list[int], policy: Policy) -> N
     assert occurring(fold) == {"accepted": 1, "late": len(late)}
     assert opened(fold) == before
     assert contributions(fold) == known
+
+
+def test_a_fold_keeps_few_of_the_slots_that_late_readings_name() -> None:
+    fold = fold_of(MINUTES)
+    apply(fold, [(NOON, record(time=NOON - DAY - minutes * 60_000)) for minutes in range(5_000)])
+    assert occurring(fold) == {"late": 5_000}
+    assert max(len(fold._unopened), len(fold._minutes)) <= _UNOPENED_MAX
+    apply(fold, [(NOON, record())])
+    assert occurring(fold) == {"late": 5_000, "accepted": 1}
 
 
 def test_readings_outside_of_the_hours_open_nothing() -> None:

@@ -22,6 +22,13 @@ def test_a_long_text_is_not_cached() -> None:
     assert entries == {}
 
 
+def test_a_number_of_thousands_of_digits_is_not_cached() -> None:
+    entries: dict[int | float, int] = {}
+    for number in (10**4_000, -(10**4_000), 2**63, 1.5):
+        cache(entries, number, 1, 3)
+    assert [*entries] == [2**63, 1.5]
+
+
 def test_a_fold_keeps_nothing_of_long_ids_and_times() -> None:
     fold = fold_of(policy_of())
     sent = [record(vehicle=f"{number:05}" + "v" * LONG) for number in range(KEYS)]

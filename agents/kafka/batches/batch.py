@@ -1,6 +1,6 @@
 """Record batch, consumer settings, and the interface between the transport and the ingest agent."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -81,7 +81,6 @@ class BatchSettings:
     fetch_bytes         maximum size of one fetch per broker
     poll_seconds        without a poll for so long the event loop hangs, and the worker gives up its partitions. While
                         the agent waits for its store, polls continue, and the worker stays in the group
-    on_joined           called after each rebalance with the consumer's id in the group, in the app's event loop
     security            security_protocol, sasl_* and ssl_context, as keyword arguments of aiokafka's consumer
     """
 
@@ -97,7 +96,6 @@ class BatchSettings:
     partition_bytes: int = 1 << 20
     fetch_bytes: int = 16 << 20
     poll_seconds: float = 300.0
-    on_joined: Callable[[str], None] = lambda _member_id: None
     security: Mapping[str, object] = field(default_factory=dict)
 
     @property

@@ -103,6 +103,10 @@ class BatchConsumer(driver.Consumer):
         """Return whether this worker is a group member: the coordinator is known and no rebalance is in progress."""
         return self._joined and self._thread.in_group()
 
+    def member_id(self) -> str | None:
+        """Return this worker's id in the group, also while it joins; None before and after."""
+        return self._thread.member_id()
+
     def answered_ms(self) -> int | None:
         """Return the time of the last fetch response (ms UTC), of the partition for which it is oldest.
 
@@ -143,8 +147,6 @@ class BatchConsumer(driver.Consumer):
             if tp.topic == self.settings.topic and (limit is None or tp.partition < limit)
         )
         self._joined = True
-        if (member_id := self._thread.member_id()) is not None:
-            self.settings.on_joined(member_id)
         self.handler.on_assigned(self._assigned)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:

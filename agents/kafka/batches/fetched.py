@@ -79,7 +79,7 @@ class Fetched:
         return coordinator.coordinator_id is not None and not coordinator.need_rejoin(subscription)
 
     def member_id(self) -> str | None:
-        """Return this consumer's id in the group; None while it is not a member. Any thread may call it."""
+        """Return this consumer's id in the group, also while it joins; None without one. Any thread may call it."""
         coordinator = self._consumer._coordinator
         return None if coordinator is None else coordinator.member_id or None
 
