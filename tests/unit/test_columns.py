@@ -1,6 +1,7 @@
 """Columns of foreign records: given, found by a header, and refused."""
 
 import io
+import re
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -341,3 +342,10 @@ def test_a_speed_is_never_read_as_another_value() -> None:
 def test_both_names_of_a_value_are_refused() -> None:
     with pytest.raises(SettingError, match="names both value and pm25"):
         FormatChoice("csv", Columns({"value": "a", "pm25": "b"})).format(ValueUnits(single=("pm25", "x")), BERLIN)
+
+
+@pytest.mark.parametrize("value", ["value", "speed"])
+def test_an_unknown_field_is_refused_beside_either_name_of_the_value(value: str) -> None:
+    for name, fix in (("foo", "use one of"), ("arival", "did you mean arrival?")):
+        with pytest.raises(SettingError, match=f"'{name}' is not a field; {re.escape(fix)}"):
+            FormatChoice("csv", Columns({value: "v", name: "w"})).format(ValueUnits(), BERLIN)
