@@ -23,7 +23,14 @@ from hatcast.agents.batch.run import (
     release_problem,
 )
 from hatcast.agents.cli.batch_inferred import KINDS, check_inferred, infer_from_dump, inferred, tables_of
-from hatcast.agents.cli.batch_tables import ShownRelease, releases_table, show_answers, show_hats, show_outcomes
+from hatcast.agents.cli.batch_tables import (
+    ShownRelease,
+    print_fitted,
+    releases_table,
+    show_answers,
+    show_hats,
+    show_outcomes,
+)
 from hatcast.agents.cli.files import check_one_output, output_option, write_records
 from hatcast.agents.cli.options import config_option, days_of, json_option
 from hatcast.agents.cli.recordings import checked_format, format_options
@@ -170,7 +177,7 @@ class _Output:
 
 def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Output) -> None:
     # Imported here: accounting takes seconds to import, and folding does not need it.
-    from hatcast.agents.cli.budget_tables import budget_table
+    from hatcast.agents.cli.budget_tables import BudgetTable
     from hatcast.stream.release.hats import budget_record
 
     policy = run.settings.policy
@@ -197,10 +204,10 @@ def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Outp
         ]
     console = Console()
     if output.file is None:
-        console.print(releases_table(releases))
+        print_fitted(console, releases_table(releases))
         if policy.queries:
             show_answers(console, answers)
-    console.print(budget_table(ledger_days))
+    console.print(BudgetTable(ledger_days))
 
 
 def _published(released: Released, policy: Policy, *, inferring: Sequence[str]) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from hatcast.agents.cli.budget_explained import explanation, figures
-from hatcast.agents.cli.budget_tables import budget_table, query_table, report_cost_table, today_line
+from hatcast.agents.cli.budget_tables import BudgetTable, query_table, report_cost_table, today_line
 from hatcast.agents.cli.budget_words import Paragraph
 from hatcast.agents.cli.files import check_one_output, output_option, write_records
 from hatcast.agents.cli.options import config_option, json_option
@@ -122,7 +122,7 @@ def _show(policy: Policy, days: list[dict[str, Any]], next_policy: tuple[str, st
     console = Console()
     today = Calendar(policy).local(now_ms()).date().isoformat()
     if days:
-        console.print(budget_table(days))
+        console.print(BudgetTable(days))
     else:
         console.print("nothing has been released yet")
     console.print(today_line(policy, days, today, next_policy))
