@@ -112,7 +112,8 @@ def main() -> None:
     except Exception as error:
         if shows_texts():
             print("\n".join(trace_of(error)), file=sys.stderr)
-        print(f"hatcast: {missing_extra(error) or last_line(error)}", file=sys.stderr)
+        command = next((each for each in sys.argv[1:2] if each in COMMANDS), "this")
+        print(f"hatcast: {missing_extra(error, command) or last_line(error)}", file=sys.stderr)
         sys.exit(1)
 
 

@@ -30,7 +30,7 @@ def command() -> None:
     devices together and sorts them; the operator signs them, and the devices install what concerns them. So the
     operator learns how many devices there are, and not which keys are of one device.
     """
-    require("nacl", "`hatcast keys`")
+    require("nacl", "keys")
 
 
 @command.command(epilog="Example:  hatcast keys authority authority.key >> report-keys")

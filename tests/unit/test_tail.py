@@ -147,7 +147,7 @@ def test_a_query_of_a_settlement_is_not_taken_for_the_release_of_its_hour(name: 
 
 def test_a_settlement_has_the_same_hours_in_the_table_the_repr_and_tail() -> None:
     golden = json.loads((GOLDENS / "release" / "tracker_settlement.json").read_text())["value"]
-    hours = {"date": "2022-01-02", "slot": "09:00", "end": "2022-01-02T21:00:00+05:30"}
+    hours = {"date": "2022-01-02", "end": "2022-01-02T21:00:00+05:30"}
     value = json.dumps(golden | hours | {"release_id": "p/2022-01-02Tsettlement/00077"}).encode()
     assert "09:00-21:00" in release_line(read_release(value)).plain
     table = releases_table([msgspec.json.decode(value, type=ShownRelease)])
@@ -157,10 +157,9 @@ def test_a_settlement_has_the_same_hours_in_the_table_the_repr_and_tail() -> Non
 
 def test_no_status_is_broken_at_80_columns() -> None:
     rows: list[dict[str, Any]] = [
-        {"slot": "09:00", "status": "budget_exhausted"},
-        {"slot": "09:00", "status": "released", "mean": 42.5, "interval95": (41.5, 43.5)},
+        {"status": "budget_exhausted"},
+        {"status": "released", "mean": 42.5, "interval95": (41.5, 43.5)},
         {
-            "slot": "09:00",
             "end": "2022-01-02T21:00:00",
             "status": "released",
             "release_id": "p/2022-01-02Tsettlement/1",
