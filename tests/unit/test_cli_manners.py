@@ -12,7 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from hatcast.agents.cli import COMMANDS, hatcast, main
+from tests.batching import CONFIG, recording_of
 from tests.commands import problem_of, said_in
+from tests.folding import HOUR, NOON
 
 ROOT = Path(__file__).parents[2]
 ESCAPE = "\x1b"
@@ -101,13 +103,15 @@ class Terminal(io.StringIO):
         return True
 
 
-def output_of(arguments: list[str], stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> str:
+def output_of(
+    arguments: list[str], stream: io.StringIO, monkeypatch: pytest.MonkeyPatch, errors: io.StringIO | None = None
+) -> str:
     with monkeypatch.context() as patched:
         for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
             patched.delenv(name, raising=False)
         patched.setenv("TERM", "xterm-256color")
         patched.setattr(sys, "stdout", stream)
-        patched.setattr(sys, "stderr", stream)
+        patched.setattr(sys, "stderr", stream if errors is None else errors)
         patched.setattr(sys, "argv", ["hatcast", *arguments])
         try:
             main()
@@ -136,6 +140,23 @@ def test_no_color_takes_them_from_terminals_too(monkeypatch: pytest.MonkeyPatch)
 
 def test_bars_of_progress_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"{ESCAPE}[?25l" in output_of(FOLDED, Terminal(), monkeypatch)  # a bar hides the cursor
+    assert "folding" in output_of(FOLDED, Terminal(), monkeypatch)
     said = output_of(FOLDED, io.StringIO(), monkeypatch)
     assert "accepted" in said
     assert ESCAPE not in said
+
+
+def test_releases_have_a_bar_that_is_never_between_lines_of_json(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "hatcast.toml").write_text(CONFIG)
+    file = recording_of(tmp_path / "recording.jsonl", NOON, NOON + 2 * HOUR)
+    released = ["batch", str(file), "--format", "jsonl", "--config", str(tmp_path / "hatcast.toml")]
+    released += ["--ledger", str(tmp_path / "ledger")]
+    assert "releasing" in output_of(released, Terminal(), monkeypatch)
+    assert "releasing" not in output_of([*released, "--json"], Terminal(), monkeypatch)
+    errors = Terminal()
+    lines = output_of([*released, "--json"], io.StringIO(), monkeypatch, errors).splitlines()
+    assert "releasing" in errors.getvalue()
+    assert lines
+    assert all(line.startswith("{") for line in lines)
