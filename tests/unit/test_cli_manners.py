@@ -98,13 +98,24 @@ def test_the_list_of_commands_needs_little_beside_click() -> None:
     assert len(ended.stderr.split()) < 40, ended.stderr
 
 
-class Terminal(io.StringIO):
+class Output(io.TextIOWrapper):
+    """What is written to it, text or bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), "utf-8", write_through=True)
+
+    def getvalue(self) -> str:
+        assert isinstance(self.buffer, io.BytesIO)
+        return self.buffer.getvalue().decode()
+
+
+class Terminal(Output):
     def isatty(self) -> bool:
         return True
 
 
 def output_of(
-    arguments: list[str], stream: io.StringIO, monkeypatch: pytest.MonkeyPatch, errors: io.StringIO | None = None
+    arguments: list[str], stream: Output, monkeypatch: pytest.MonkeyPatch, errors: Output | None = None
 ) -> str:
     with monkeypatch.context() as patched:
         for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
@@ -128,7 +139,7 @@ FOLDED = ["batch", str(RECORDING), "--format", "jsonl", "--config", str(ROOT / "
 def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     assert f"{ESCAPE}[1;31m" in output_of(DOCTOR, Terminal(), monkeypatch)
-    assert ESCAPE not in output_of(DOCTOR, io.StringIO(), monkeypatch)
+    assert ESCAPE not in output_of(DOCTOR, Output(), monkeypatch)
 
 
 def test_no_color_takes_them_from_terminals_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +152,7 @@ def test_no_color_takes_them_from_terminals_too(monkeypatch: pytest.MonkeyPatch)
 def test_bars_of_progress_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"{ESCAPE}[?25l" in output_of(FOLDED, Terminal(), monkeypatch)  # a bar hides the cursor
     assert "folding" in output_of(FOLDED, Terminal(), monkeypatch)
-    said = output_of(FOLDED, io.StringIO(), monkeypatch)
+    said = output_of(FOLDED, Output(), monkeypatch)
     assert "accepted" in said
     assert ESCAPE not in said
 
@@ -156,7 +167,7 @@ def test_releases_have_a_bar_that_is_never_between_lines_of_json(
     assert "releasing" in output_of(released, Terminal(), monkeypatch)
     assert "releasing" not in output_of([*released, "--json"], Terminal(), monkeypatch)
     errors = Terminal()
-    lines = output_of([*released, "--json"], io.StringIO(), monkeypatch, errors).splitlines()
+    lines = output_of([*released, "--json"], Output(), monkeypatch, errors).splitlines()
     assert "releasing" in errors.getvalue()
     assert lines
     assert all(line.startswith("{") for line in lines)
