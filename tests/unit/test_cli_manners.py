@@ -4,7 +4,7 @@ import io
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -12,6 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from hatcast.agents.cli import COMMANDS, hatcast, main
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.errors import waiting
+from hatcast.agents.kafka import client
+from hatcast.agents.kafka.client import wait_for_broker
+from hatcast.agents.redis.connection import connect_redis
+from hatcast.stream.errors import HatcastError
 from tests.batching import CONFIG, recording_of
 from tests.commands import problem_of, said_in
 from tests.folding import HOUR, NOON
@@ -171,3 +177,23 @@ def test_releases_have_a_bar_that_is_never_between_lines_of_json(
     assert "releasing" in errors.getvalue()
     assert lines
     assert all(line.startswith("{") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("wait", "name"), [(wait_for_broker, "Kafka at 127.0.0.1:1"), (connect_redis, "Redis at 127.0.0.1:1")]
+)
+def test_a_wait_for_a_service_is_said_once_and_to_terminals_only(
+    wait: Callable[[Settings, float], object], name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "hatcast.toml").write_text(
+        f'{CONFIG}\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[redis]\nurl = "redis://:secret@127.0.0.1:1/0"\n'
+    )
+    settings = load_settings(tmp_path / "hatcast.toml")
+    monkeypatch.setattr(waiting, "NOTICE_S", 0.05)
+    monkeypatch.setattr(client, "ATTEMPT_SECONDS", 0.1)
+    for stream in (Terminal(), Output()):
+        with monkeypatch.context() as patched, pytest.raises(HatcastError, match=f"{name} cannot be reached"):
+            patched.setattr(sys, "stderr", stream)
+            wait(settings, 0.5)
+        told = f"hatcast: waiting for {name} (up to 0.5 s)\n"
+        assert stream.getvalue() == (told if stream.isatty() else "")
