@@ -17,6 +17,7 @@ from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records.fields import is_settlement
 
 _WIDEST: Final = 1000
+_OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read --json --estimates"
 
 
 def show_outcomes(folded: FoldResult, *, as_json: bool) -> None:
@@ -161,6 +162,8 @@ def releases_table(releases: list[ShownRelease]) -> Table:
         for name, group in release.groups.items():
             of_group = f"{group.mean:.1f} {release.unit}", _span(group.interval95)
             table.add_row("", "", "", f"{name}, {group.users:,} users", *of_group)
+    if any(isinstance(release.query, dict) for release in releases):
+        table.caption, table.caption_justify = _OF_QUERIES, "left"
     return table
 
 

@@ -117,6 +117,7 @@ def test_each_groups_own_mean_is_shown_behind_the_blend_and_below_it_in_a_table(
         ["33.9 km/h", "33.9 km/h", "35.4 km/h"],
         ["33.2 to 34.5", "33.2 to 34.5", "29.0 to 41.7"],
     ]
+    assert table.caption is None
 
 
 @pytest.mark.parametrize(
@@ -152,6 +153,7 @@ def test_a_settlement_has_the_same_hours_in_the_table_the_repr_and_tail() -> Non
     assert "09:00-21:00" in release_line(read_release(value)).plain
     table = releases_table([msgspec.json.decode(value, type=ShownRelease)])
     assert list(table.columns[1].cells) == ["09:00-21:00"]
+    assert table.caption == "each mean is of one query of the tracker: for speeds read --json --estimates"
     assert "2022-01-02  09:00-21:00  " in repr(Releases([value]))
 
 
