@@ -119,6 +119,8 @@ def command(
     if not contributions:
         folded = fold_input(run, RetainNothing())
         show_outcomes(folded, as_json=as_json)
+        if not as_json:
+            click.echo("no releases: add --ledger FILE")
         return
     click.echo("reads raw data, not private", err=True)
     totals = RetainTotals()

@@ -75,7 +75,8 @@ class _Options(TypedDict):
 @click.option(
     "--report",
     is_flag=True,
-    help="Show the report's table, recomputed, next to the total cost. Needs no configuration.",
+    help="Recompute what one bus's day costs in the technical report that hatcast follows"
+    " (docs/specification/estimators.md, [T]), next to the total cost. Needs no configuration.",
 )
 @output_option("the records of the days", has_places=False)
 def command(**given: Unpack[_Options]) -> None:
@@ -112,7 +113,7 @@ def _check_usage(given: _Options) -> None:
     if given["days"] is not None and not given["explain"]:
         raise click.UsageError("--days belongs to --explain")
     if given["report"] and given["ledger"] is not None:
-        raise click.UsageError("--report is for the report's settings: leave --ledger out")
+        raise click.UsageError("--report has the settings of a technical report: leave --ledger out")
     check_one_output(given["output"], as_json=given["as_json"])
     if given["output"] is not None and (given["explain"] or given["report"] or given["copy"] is not None):
         raise click.UsageError("-o writes the days of a ledger: leave --explain, --report and --backup out")

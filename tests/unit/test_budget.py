@@ -351,3 +351,12 @@ def test_without_redis_the_explanation_is_the_policys_and_says_so(
     assert "The most that one bus's day can lose under policy surat-speed" in text
     assert "Redis at 127.0.0.1:1 cannot be reached" in text
     assert json.loads(budget("--explain", "--json", "--config", config).stdout)["ledger"] is None
+
+
+def test_a_composition_that_gains_nothing_is_not_shown() -> None:
+    one = {"epsilon": 5.0, "max_hats_per_day": 1, "daily_limit": 5.0}
+    text = words(policy(privacy=one))
+    assert "30 x 5 = 150, and more on every further day." in text
+    assert "omposed" not in text
+    assert "A day loses at most 5." in words(policy(privacy=one), 1)
+    assert "Composed as (epsilon, delta), a day loses at most " in words(policy())

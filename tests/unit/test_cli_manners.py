@@ -63,6 +63,9 @@ def test_every_file_of_a_command_is_listed() -> None:
         (["batch", "x", "--format", "gtfsrt"], "did you mean gtfs-rt?; see hatcast batch --help"),
         (["feed", "mqt"], "hatcast feed: no such command 'mqt', did you mean mqtt?; see hatcast feed --help"),
         (["tail", "--estimate"], "no such option: --estimate, did you mean --estimates?; see hatcast tail --help"),
+        (["cluster", "x", "--epsilon", "abc"], "'abc' is not a number; see hatcast cluster --help"),
+        (["tail", "--max", "abc"], "'abc' is not an integer; see hatcast tail --help"),
+        (["query", "x", "--threshold", "nan"], "write a finite number; see hatcast query --help"),
         (["doctor", "surplus"], "hatcast doctor: got unexpected extra argument"),
         (
             ["budget", "--config", "/none/hatcast.toml"],
@@ -160,6 +163,8 @@ def test_bars_of_progress_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> 
     assert "folding" in output_of(FOLDED, Terminal(), monkeypatch)
     said = output_of(FOLDED, Output(), monkeypatch)
     assert "accepted" in said
+    assert said.endswith("no releases: add --ledger FILE\n")
+    assert "no releases" not in output_of([*FOLDED, "--json"], Output(), monkeypatch)
     assert ESCAPE not in said
 
 
@@ -197,3 +202,10 @@ def test_a_wait_for_a_service_is_said_once_and_to_terminals_only(
             wait(settings, 0.5)
         told = f"hatcast: waiting for {name} (up to 0.5 s)\n"
         assert stream.getvalue() == (told if stream.isatty() else "")
+
+
+def test_no_help_has_a_range_without_an_end_or_a_summary_that_is_cut_off() -> None:
+    for arguments in (["query"], ["keys"], ["cluster"]):
+        said = CliRunner().invoke(hatcast, [*arguments, "--help"]).output.partition("\n")[2]  # below the usage
+        assert said
+        assert [each for each in ("None", "...\n", "[default: (") if each in said] == []

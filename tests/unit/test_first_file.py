@@ -223,7 +223,24 @@ def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
 ) -> None:
     monkeypatch.setattr("hatcast.agents.cli.init._on_terminal", lambda: True)
     path = tmp_path / "hatcast.toml"
-    answers = ["Mars/Olympus", "Asia/Kolkata", "noon", "22,6", "6,22", "eighty", "80", "levy", "0.5", "20", "", "", "", "itms", "5", "none"]
+    answers = [
+        "Mars/Olympus",
+        "Asia/Kolkata",
+        "noon",
+        "22,6",
+        "6,22",
+        "eighty",
+        "80",
+        "levy",
+        "0.5",
+        "20",
+        "",
+        "",
+        "",
+        "itms",
+        "5",
+        "none",
+    ]
     result = run(path, "--name", "asked", input="\n".join(answers) + "\n")
     assert result.exit_code == 0, result.output
     assert "not a known time zone" in result.output

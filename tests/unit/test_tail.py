@@ -183,7 +183,7 @@ def test_a_running_mean_is_not_taken_for_the_release_of_its_hour() -> None:
 @pytest.mark.parametrize(
     ("stage", "line"),
     [
-        ("live", "p 2022-01-02 09:00-10:00 87608b0d2ffffff 42.43 km/h 33.60 to 51.26 HAT 42.56 live"),
+        ("live", "p 2022-01-02 09:00-10:00 87608b0d2ffffff 42.43 km/h 33.60 to 51.26 mean of buses 42.56 live"),
         ("predicted", "p 2022-01-02 09:00-10:00 87608b0d2ffffff 42.43 km/h 33.60 to 51.26 predicted"),
     ],
 )
