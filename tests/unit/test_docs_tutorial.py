@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.kafka.topics import output_topics, telemetry_topic
+from hatcast.agents.kafka.topic_rules import output_topics, telemetry_topic
 from tests.commands import problem_of, said_in
 
 ROOT = Path(__file__).parents[2]
