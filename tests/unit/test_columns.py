@@ -110,7 +110,7 @@ def test_each_wrong_header_is_one_line_that_says_what_to_write() -> None:
         "vehicle,time,lat,lon,speed,speed", columns=Columns({"value": "speed"})
     )
     assert refusal_of("vehicle,time,lat,lon,speed", ROW) == (
-        "unit: the unit of column speed is unknown; use `--unit` (in Python `unit`) with km/h, m/s, mph or kn"
+        "unit: the unit of column speed is unknown; name it with the option `unit`: km/h, m/s, mph or kn"
     )
     assert "delay" in refusal_of("vehicle,time,lat,lon,speed_kmh", ROW, others=("delay",))
     assert refusal_of("") == "day.csv: is empty; use a CSV file with a header"
@@ -308,7 +308,9 @@ def test_a_format_for_derived_speeds_needs_no_column_of_speeds() -> None:
 def test_speeds_of_json_need_a_unit() -> None:
     feed = FormatChoice("jsonl", Columns({"vehicle": "bus"})).format(ValueUnits(), BERLIN)
     assert feed.decode(b'{"bus":"B 7","time":1641101383,"lat":52.5,"lon":13.4,"speed":3}') is None
-    with pytest.raises(HatcastError, match=r"the unit of the speeds is unknown; use `--unit` .* km/h, m/s, mph or kn"):
+    with pytest.raises(
+        HatcastError, match=r"the unit of the speeds is unknown; name it with the option `unit`: km/h, m/s, mph or kn"
+    ):
         feed.records(io.BytesIO(b""), "day.jsonl")
 
 

@@ -117,7 +117,7 @@ def test_three_decoded_rows_are_shown_on_a_terminal(folder: Path, monkeypatch: p
     assert json.loads(done.stdout)["outcomes"]
 
 
-NO_UNIT = "unit: the unit of column v is unknown; use `--unit` (in Python `unit`) with km/h, m/s, mph or kn"
+NO_UNIT = "unit: the unit of column v is unknown; name it with the option `unit`: km/h, m/s, mph or kn"
 NO_PLACE = (
     "mapped.csv: its columns (plate, ts, v, route, trip, y, x, sign) do not plainly show lat, lon, value; write columns"
     " such as lat=COLUMN,lon=COLUMN,value=COLUMN"
