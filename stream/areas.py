@@ -16,6 +16,7 @@ Point = tuple[float, float]
 
 _EARTH_KM: Final = 6371.0072  # radius of the sphere whose area is the earth's, as H3 uses it
 _FRACTION_OF_EDGE: Final = 64
+_BOX: Final = "write west,south,east,north in degrees, such as 72.7,21.1,73.0,21.3"
 
 
 class BadArea(HatcastError):
@@ -68,8 +69,13 @@ def cells_of_box(box: tuple[float, float, float, float], resolution: int) -> set
     (west and east are swapped), and above CELLS_MAX cells.
     """
     west, south, east, north = box
-    if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south < north <= 90) or west == east:
-        raise BadArea("write west,south,east,north in degrees, such as 72.7,21.1,73.0,21.3")
+    for name, degrees, most in (("west", west, 180), ("south", south, 90), ("east", east, 180), ("north", north, 90)):
+        if not -most <= degrees <= most:
+            raise BadArea(f"{name}, {degrees:g}, is not within -{most} to {most}: {_BOX}")
+    if south >= north:
+        raise BadArea(f"south, {south:g}, is not south of north, {north:g}: {_BOX}")
+    if west == east:
+        raise BadArea(f"west and east are both {west:g}: {_BOX}")
     if west > east and east + 360 - west > 180:
         raise BadArea(f"west, {west:g}, is east of east, {east:g}: swap them")
     spans = [(west, east)] if west < east else [(west, 180.0), (-180.0, east)]

@@ -116,9 +116,9 @@ def _ledger_path(ledger: str | Path | None) -> Iterator[Path]:
         yield Path(folder) / "ledger"
 
 
-def no_progress() -> AbstractContextManager[StartProgress]:
+def no_progress(_: str) -> AbstractContextManager[StartProgress]:
     """Show no progress."""
-    return nullcontext(lambda _: lambda _: None)
+    return nullcontext(lambda _, __: lambda _: None)
 
 
 def _date(day: Day) -> date:

@@ -63,8 +63,13 @@ class Frame(ABC):
     def _shown(self) -> list[list[str]]:
         """Return the first rows as texts, below their names."""
         table = self.to_arrow()
-        columns = [[name, *map(_text, table[name][:_SHOWN].to_pylist())] for name in self.SHOWN or table.column_names]
+        columns = [[name, *map(_text, self._column(table, name))] for name in self.SHOWN or table.column_names]
         return [list(row) for row in zip(*columns, strict=True)]
+
+    def _column(self, table: "pa.Table", name: str) -> list[Any]:
+        """Return the first values of a column of the repr."""
+        values: list[Any] = table[name][:_SHOWN].to_pylist()
+        return values
 
 
 def _not_installed(error: ModuleNotFoundError) -> Exception:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from hatcast.stream.records import (
     ReleaseRecord,
     RunningRecord,
 )
+from hatcast.stream.records.fields import is_settlement
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,6 +133,15 @@ class Releases(Records[ReleaseRecord]):
     TOPIC = "means"
     SHOWN = ("date", "slot", "cell", "status", "mean", "low", "high", "unit")
     _DECODER = RELEASE  # type: ignore[assignment]  # as above
+
+    def _column(self, table: "pa.Table", name: str) -> list[Any]:
+        values = super()._column(table, name)
+        if name != "slot":
+            return values
+        return [  # of a settlement all slots that it is about, as in `hatcast tail`
+            f"{slot}-{record.end[11:16]}" if is_settlement(record.release_id) else slot
+            for slot, record in zip(values, self, strict=False)
+        ]
 
 
 class BatchReleases(Releases):

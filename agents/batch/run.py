@@ -34,8 +34,10 @@ _CHANGED: Final = (
 )
 
 
-StartProgress = Callable[[int], Callable[[int], None]]
-"""Takes the number of an input's records; returns a function that is called with the number of further ones folded."""
+StartProgress = Callable[[str, int | None], Callable[[int], None]]
+"""Takes what is done now, and the number of its steps if known; returns a function that takes the further ones."""
+RELEASING: Final = "releasing"
+"""What is done while records are yielded"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +67,14 @@ class Run:
     """One run over an input.
 
     reports    output of `hatcast dump reports`; None: none
-    progress   shows the progress of reading one input, as long as it is open
+    progress   shows the progress of what it is called with, as long as it is open
     warn       called with each line about the input for the operator
     """
 
     settings: Settings
     input: Input
     reports: Path | None
-    progress: Callable[[], AbstractContextManager[StartProgress]]
+    progress: Callable[[str], AbstractContextManager[StartProgress]]
     warn: Callable[[str], None]
 
 
@@ -153,7 +155,19 @@ def open_released(run: Run, path: Path, days: "Days | None" = None) -> Iterator[
         folded = fold_input(run, chunks, ledger)
         if policy.relation is Relation.REPLACE and (changed := count_changed(folded, chunks, ledger)):
             run.warn(_CHANGED.format(changed))
-        yield Released(folded, ledger, release_final(folded, chunks, ledger, SystemNoise(), days))
+        # A HAT has one record but in a tracker's settlement; under add_remove most HATs have no readings.
+        known = policy.relation is Relation.REPLACE and policy.tracker is None
+        records = release_final(folded, chunks, ledger, SystemNoise(), days)
+        yield Released(folded, ledger, _counted(run, records, len(chunks.hats()) if known else None))
+
+
+def _counted(run: Run, records: Iterator[bytes], total: int | None) -> Iterator[bytes]:
+    """Yield the records, and show how many of them there are so far."""
+    with run.progress(RELEASING) as start:
+        advance = start(RELEASING, total)
+        for record in records:
+            yield record
+            advance(1)
 
 
 def _fold(run: Run, retention: Retention, ledger: "LedgerFile | None") -> FoldResult:
@@ -168,20 +182,20 @@ def _fold(run: Run, retention: Retention, ledger: "LedgerFile | None") -> FoldRe
     def job(users: FoldUsers, advance: Callable[[int], None]) -> Job:
         return Job(settings.policy, users, started_ms, retention, advance)
 
-    with run.progress() as start, run.input.open() as recording:
+    with run.progress("reading") as start, run.input.open() as recording:
         if run.input.feed is not DUMP:
-            folded = fold_recording(recording, job(vehicles, start(len(recording))))
+            folded = fold_recording(recording, job(vehicles, start("folding", len(recording))))
         else:
             dump = Dump(recording, run.input.name)
             make = fold_maker(settings.policy, calendar, vehicles, settings, dump.head.partitions)
-            folded = fold_dump(dump, job(vehicles, start(len(recording))), make)
+            folded = fold_dump(dump, job(vehicles, start("folding", len(recording))), make)
     if run.reports is None:
         return folded
-    with run.progress() as start, open_recording([run.reports], DUMP) as recording:
+    with run.progress("reading") as start, open_recording([run.reports], DUMP) as recording:
         dump = Dump(recording, str(run.reports))
         if dump.head.topic == settings.topics.telemetry:
             raise HatcastError(
                 f"{run.reports} is a dump of telemetry: reports are the output of `hatcast dump reports`"
             )
         make_reports = report_fold_maker(settings.policy, calendar, devices, dump.head.partitions, is_genuine)
-        return folded.merged_with(fold_dump(dump, job(devices, start(len(recording))), make_reports))
+        return folded.merged_with(fold_dump(dump, job(devices, start("folding", len(recording))), make_reports))

@@ -1,6 +1,7 @@
 """`hatcast`: one command per file. A command is imported when it is called, so that `--help` is fast."""
 
 import importlib
+import re
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +42,8 @@ COMMANDS: Final[dict[str, str]] = {
     "acls": "Print the least Kafka and Redis privileges of a role.",
     "completion": "Print shell code that completes commands with the Tab key.",
 }
+
+_KINDS: Final = re.compile(r"is not a valid (float|integer)(?: range)?\b")
 
 
 class Commands(click.Group):
@@ -112,7 +115,8 @@ def main() -> None:
     except Exception as error:
         if shows_texts():
             print("\n".join(trace_of(error)), file=sys.stderr)
-        print(f"hatcast: {missing_extra(error) or last_line(error)}", file=sys.stderr)
+        command = next((each for each in sys.argv[1:2] if each in COMMANDS), "this")
+        print(f"hatcast: {missing_extra(error, command) or last_line(error)}", file=sys.stderr)
         sys.exit(1)
 
 
@@ -120,6 +124,7 @@ def usage_line(error: click.UsageError) -> str:
     """Return a usage error as one line that names the --help to read."""
     path = "hatcast" if error.ctx is None else error.ctx.command_path
     message = " ".join(error.format_message().split()).rstrip(".").replace(" Did you mean", ", did you mean")
+    message = _KINDS.sub(lambda kind: f"is not {'an integer' if kind[1] == 'integer' else 'a number'}", message)
     if "mean" not in message and (similar := _similar(error, message)) is not None:
         message += f", did you mean {similar}?"
     return f"{path}: {message[:1].lower()}{message[1:]}; see {path} --help"

@@ -1,7 +1,8 @@
 """`hatcast batch`: fold and release recordings without services."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.progress import Progress
 
 from hatcast.agents.batch.retention import RetainNothing, RetainTotals, in_unit
 from hatcast.agents.batch.run import (
+    RELEASING,
     Released,
     Run,
     StartProgress,
@@ -23,7 +25,14 @@ from hatcast.agents.batch.run import (
     release_problem,
 )
 from hatcast.agents.cli.batch_inferred import KINDS, check_inferred, infer_from_dump, inferred, tables_of
-from hatcast.agents.cli.batch_tables import ShownRelease, releases_table, show_answers, show_hats, show_outcomes
+from hatcast.agents.cli.batch_tables import (
+    ShownRelease,
+    print_fitted,
+    releases_table,
+    show_answers,
+    show_hats,
+    show_outcomes,
+)
 from hatcast.agents.cli.files import check_one_output, output_option, write_records
 from hatcast.agents.cli.options import config_option, days_of, json_option
 from hatcast.agents.cli.recordings import checked_format, format_options
@@ -102,13 +111,16 @@ def command(
         raise click.UsageError(f"--{inferring[0]} with --ledger prints JSON lines: add --json, or -o FILE")
     _check_release(settings, ledger, days, reports)
     feed = DUMP if feed_format == FormatChoice(DUMP.name) else checked_format(feed_format, settings.policy, files)
-    run = Run(settings, files_input(files, feed), reports, _progress, lambda line: click.echo(line, err=True))
+    progress = _progress_beside(as_json=as_json)
+    run = Run(settings, files_input(files, feed), reports, progress, lambda line: click.echo(line, err=True))
     if ledger is not None:
         _release(run, ledger, days, _Output(file=output, as_json=as_json, inferring=inferring))
         return
     if not contributions:
         folded = fold_input(run, RetainNothing())
         show_outcomes(folded, as_json=as_json)
+        if not as_json:
+            click.echo("no releases: add --ledger FILE")
         return
     click.echo("reads raw data, not private", err=True)
     totals = RetainTotals()
@@ -134,18 +146,25 @@ def _check_release(
         raise click.UsageError(problem)
 
 
-@contextmanager
-def _progress() -> Iterator[StartProgress]:
-    """Yield a function total -> advance(records) that starts a progress bar; no output without a terminal."""
+def _progress_beside(*, as_json: bool) -> Callable[[str], AbstractContextManager[StartProgress]]:
+    """Return the function that shows progress on standard error; not between JSON lines that appear on a terminal."""
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("reading", total=None)
+    prints_lines = as_json and sys.stdout.isatty()
 
-        def start_bar(total: int) -> Callable[[int], None]:
-            progress.update(task, description="folding", total=total)
-            return lambda records: progress.advance(task, records)
+    @contextmanager
+    def progress_of(description: str) -> Iterator[StartProgress]:
+        is_shown = console.is_terminal and not (prints_lines and description == RELEASING)
+        # Without redirection by rich: what is printed may go to a file.
+        with Progress(console=console, transient=True, disable=not is_shown, redirect_stdout=False) as progress:
+            task = progress.add_task(description, total=None)
 
-        yield start_bar
+            def start_bar(description: str, total: int | None) -> Callable[[int], None]:
+                progress.update(task, description=description, total=total)
+                return lambda steps: progress.advance(task, steps)
+
+            yield start_bar
+
+    return progress_of
 
 
 def _check_output(output: Path | None, *, as_json: bool, publishes: bool) -> None:
@@ -170,7 +189,7 @@ class _Output:
 
 def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Output) -> None:
     # Imported here: accounting takes seconds to import, and folding does not need it.
-    from hatcast.agents.cli.budget_tables import budget_table
+    from hatcast.agents.cli.budget_tables import BudgetTable
     from hatcast.stream.release.hats import budget_record
 
     policy = run.settings.policy
@@ -197,10 +216,10 @@ def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Outp
         ]
     console = Console()
     if output.file is None:
-        console.print(releases_table(releases))
+        print_fitted(console, releases_table(releases))
         if policy.queries:
             show_answers(console, answers)
-    console.print(budget_table(ledger_days))
+    console.print(BudgetTable(ledger_days))
 
 
 def _published(released: Released, policy: Policy, *, inferring: Sequence[str]) -> Iterator[bytes]:

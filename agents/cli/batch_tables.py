@@ -1,11 +1,13 @@
 """Tables of `hatcast batch`: outcomes, figures of HATs, releases, answers to queries."""
 
 from datetime import date
+from typing import Final
 
 import click
 import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from hatcast.agents.batch.fold import FoldResult
@@ -13,6 +15,9 @@ from hatcast.agents.batch.retention import Totals
 from hatcast.stream.policy.query import Period
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records.fields import is_settlement
+
+_WIDEST: Final = 1000
+_OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read --json --estimates"
 
 
 def show_outcomes(folded: FoldResult, *, as_json: bool) -> None:
@@ -76,6 +81,7 @@ class ShownRelease(msgspec.Struct):
     slot: str
     cell: str
     status: str
+    end: str = ""
     release_id: str = ""
     unit: str = ""
     mean: float | None = None
@@ -89,6 +95,16 @@ class ShownRelease(msgspec.Struct):
     reason: str = ""
     groups: dict[str, ShownGroup] = {}
     running: ShownRunning | None = None
+
+    @property
+    def is_settlement(self) -> bool:
+        """Whether it is a query of a tracker's settlement: it may be about one slot, of which there is a release."""
+        return is_settlement(self.release_id)
+
+    @property
+    def slots(self) -> str:
+        """The slot; of a settlement all that it is about, as in `hatcast tail`."""
+        return f"{self.slot}-{self.end[11:16]}" if self.is_settlement else self.slot
 
     @property
     def answers(self) -> str:
@@ -141,12 +157,13 @@ def releases_table(releases: list[ShownRelease]) -> Table:
         title = f"Releases: private running means by place, since {', '.join(horizons)}"
     table = _table(title, "date", "slot", "cell", "status")
     for release in releases:
-        # A query of a settlement may be about one slot, of which there is a release too.
-        status = "settlement" if is_settlement(release.release_id) else release.status
-        table.add_row(release.date, release.slot, release.cell, status, *release.numbers)
+        status = "settlement" if release.is_settlement else release.status
+        table.add_row(release.date, release.slots, release.cell, status, *release.numbers)
         for name, group in release.groups.items():
             of_group = f"{group.mean:.1f} {release.unit}", _span(group.interval95)
             table.add_row("", "", "", f"{name}, {group.users:,} users", *of_group)
+    if any(isinstance(release.query, dict) for release in releases):
+        table.caption, table.caption_justify = _OF_QUERIES, "left"
     return table
 
 
@@ -162,7 +179,14 @@ def show_answers(console: Console, answers: list[ShownRelease]) -> None:
     if not tables:
         console.print("no answers to queries: no period of a query is over in these files")
     for table in tables.values():
-        console.print(table)
+        print_fitted(console, table)
+
+
+def print_fitted(console: Console, table: Table) -> None:
+    """Print a table, on a narrow terminal with less space between its columns, so that no word is broken."""
+    if Measurement.get(console, console.options.update(width=_WIDEST), table).maximum > console.width:
+        table.padding, table.show_edge = 0, False
+    console.print(table)
 
 
 def _table(title: str, *names: str) -> Table:

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from hatcast.agents.cli.budget_explained import explanation, figures
-from hatcast.agents.cli.budget_tables import budget_table, query_table, report_cost_table, today_line
+from hatcast.agents.cli.budget_tables import BudgetTable, query_table, report_cost_table, today_line
 from hatcast.agents.cli.budget_words import Paragraph
 from hatcast.agents.cli.files import check_one_output, output_option, write_records
 from hatcast.agents.cli.options import config_option, json_option
@@ -75,7 +75,8 @@ class _Options(TypedDict):
 @click.option(
     "--report",
     is_flag=True,
-    help="Show the report's table, recomputed, next to the total cost. Needs no configuration.",
+    help="Recompute what one bus's day costs in the technical report that hatcast follows"
+    " (docs/specification/estimators.md, [T]), next to the total cost. Needs no configuration.",
 )
 @output_option("the records of the days", has_places=False)
 def command(**given: Unpack[_Options]) -> None:
@@ -112,7 +113,7 @@ def _check_usage(given: _Options) -> None:
     if given["days"] is not None and not given["explain"]:
         raise click.UsageError("--days belongs to --explain")
     if given["report"] and given["ledger"] is not None:
-        raise click.UsageError("--report is for the report's settings: leave --ledger out")
+        raise click.UsageError("--report has the settings of a technical report: leave --ledger out")
     check_one_output(given["output"], as_json=given["as_json"])
     if given["output"] is not None and (given["explain"] or given["report"] or given["copy"] is not None):
         raise click.UsageError("-o writes the days of a ledger: leave --explain, --report and --backup out")
@@ -122,7 +123,7 @@ def _show(policy: Policy, days: list[dict[str, Any]], next_policy: tuple[str, st
     console = Console()
     today = Calendar(policy).local(now_ms()).date().isoformat()
     if days:
-        console.print(budget_table(days))
+        console.print(BudgetTable(days))
     else:
         console.print("nothing has been released yet")
     console.print(today_line(policy, days, today, next_policy))

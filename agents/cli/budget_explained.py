@@ -205,12 +205,9 @@ def _meaning(policy: Policy, loss: DayLoss) -> str:
 
 
 def _over(policy: Policy, loss: DayLoss, days: int) -> str:
-    day = (
-        f"Composed as (epsilon, delta), a day loses at most {loss.epsilon_at_delta(1, policy.delta):.4g}, but for a"
-        f" probability of about delta = {policy.delta:g} that it loses more."
-    )
+    day = _composed_day(policy, loss)
     if days == 1:
-        return day
+        return day or f"A day loses at most {eps(loss.bound)}."
     most, total = loss.over_days(days, policy.total_limit_nano), policy.total_limit_nano
     if total is None:
         text = (
@@ -225,7 +222,27 @@ def _over(policy: Policy, loss: DayLoss, days: int) -> str:
             f"The guarantee is for all time: all days of a bus together lose at most {eps(total)} (total_limit), then"
             f" nothing more is released. {days} days can lose {eps(most)}."
         )
-    return f"{text} {day} Over {days} days that is {_composed(policy, loss, days):.4g}."
+    composed = _composed(policy, loss, days)
+    if not _gains(policy, composed, most):
+        return " ".join(filter(None, (text, day)))
+    delta = "" if day else f", but for a probability of about delta = {policy.delta:g}"
+    return " ".join(filter(None, (text, day, f"Over {days} days that is {composed:.4g}{delta}.")))
+
+
+def _composed_day(policy: Policy, loss: DayLoss) -> str:
+    """Return what a day loses as (epsilon, delta); "" if that is no less than the plain sum."""
+    composed = loss.epsilon_at_delta(1, policy.delta)
+    if not _gains(policy, composed, loss.bound):
+        return ""
+    return (
+        f"Composed as (epsilon, delta), a day loses at most {composed:.4g}, but for a probability of about delta ="
+        f" {policy.delta:g} that it loses more."
+    )
+
+
+def _gains(policy: Policy, composed: float, plain: int) -> bool:
+    """Return whether composition shows less than the plain sum (1e-9). A Gaussian policy always has its delta."""
+    return not policy.is_pure or f"{composed:.4g}" != f"{plain / NANO:.4g}"
 
 
 def _went(policy: Policy) -> str:

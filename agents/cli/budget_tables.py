@@ -21,7 +21,8 @@ from hatcast.stream.units import NANO
 _MARKS: Final = ("█▒·", "#=.")  # releases, queries, remaining; the second for ASCII consoles
 _STYLES: Final = ("magenta", "cyan", "dim")
 _LABELS: Final = ("HATs", "queries", "left")
-_BAR_MIN, _BAR_MAX = 9, 25  # the legend has three lines, or one
+_BAR_MIN, _BAR_MAX = 9, 25
+_WIDTH_MAX: Final = 200
 _PERIODS_SHOWN: Final = 6  # per query, the newest
 # Reservations that are all that a policy's releases of a day cost: who made them, and their meaning.
 _UP_FRONT: Final = {
@@ -45,24 +46,6 @@ class Bar:
         return Measurement(_BAR_MIN, _BAR_MAX).clamp(max_width=options.max_width)
 
 
-class Legend:
-    """Legend of the parts of a `Bar`."""
-
-    def __init__(self, *, with_queries: bool) -> None:
-        self._with_queries = with_queries
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        parts = [
-            Text(f"{mark} {label}", style)
-            for mark, label, style in zip(_MARKS[options.ascii_only], _LABELS, _STYLES, strict=True)
-            if self._with_queries or label != "queries"
-        ]
-        yield Text("  " if options.max_width >= _BAR_MAX else "\n").join(parts)
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(_BAR_MIN, _BAR_MAX).clamp(max_width=options.max_width)
-
-
 def bar_cells(hats: int, queries: int, limit: int, width: int) -> tuple[int, int, int]:
     """Split `width` cells (at least 3) into those for releases, queries and the remainder; they sum to `width`.
 
@@ -75,39 +58,66 @@ def bar_cells(hats: int, queries: int, limit: int, width: int) -> tuple[int, int
     return spent - reserved, reserved, width - spent
 
 
-def budget_table(days: list[dict[str, Any]]) -> Table:
-    """Return the records of `hats.budget`, oldest day first, as a table of at most 100 columns."""
-    records = _records(days)
-    with_queries = any(record.queries for record in records)
-    with_up_front = any(_up_front(record) is not None for record in records)
-    table = Table(
-        title="Privacy budget: what one bus's day may have cost, in epsilon",
-        caption=_caption(records, with_queries=with_queries, with_up_front=with_up_front),
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    table.add_column("day", no_wrap=True)
-    spent = "booked" if with_up_front else "spent"
-    for column in ("releases", *(("HATs", "queries") if with_queries else ()), spent, "limit"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column(Legend(with_queries=with_queries))
-    for column in ("at most", "tight"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for record in records:
-        hats, reserved, limit = _split(record)
-        table.add_row(
-            record.date,
-            "-" if _up_front(record) else f"{record.releases:,}",
-            *((number(hats), _reserved_cell(record, reserved)) if with_queries else ()),
-            f"{record.epsilon_user_day:g}",
-            f"{record.limit:g}",
-            Bar(hats, reserved, limit),
-            f"{record.day_bound:g}",
-            f"{record.epsilon_delta.epsilon:.4g}",
+class BudgetTable:
+    """Records of `hats.budget`, oldest day first, as a table of at most 100 columns.
+
+    Where the bar is narrower than its legend, the legend is below the table.
+    """
+
+    def __init__(self, days: Iterable[dict[str, Any]]) -> None:
+        self._records = _records(days)
+        self._with_queries = any(record.queries for record in self._records)
+        self._with_up_front = any(_up_front(record) is not None for record in self._records)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        legend = self._legend(ascii_only=options.ascii_only)
+        table = self._table(Text(), legend)
+        others = Measurement.get(console, options.update(width=_WIDTH_MAX), table).maximum - _BAR_MAX
+        yield table if options.max_width - others < legend.cell_len else self._table(legend, Text())
+
+    def _legend(self, *, ascii_only: bool) -> Text:
+        """Return the meanings of the parts of a `Bar`."""
+        parts = [
+            Text(f"{mark} {label}", style)
+            for mark, label, style in zip(_MARKS[ascii_only], _LABELS, _STYLES, strict=True)
+            if self._with_queries or label != "queries"
+        ]
+        return Text("  ").join(parts)
+
+    def _table(self, heading: Text, above_caption: Text) -> Table:
+        """Return the table. The legend is the bar's heading, or the first line of the caption."""
+        caption = _caption(self._records, with_queries=self._with_queries, with_up_front=self._with_up_front)
+        table = Table(
+            title="Privacy budget: what one bus's day may have cost, in epsilon",
+            caption=Text.assemble(above_caption, "\n" if above_caption else "", caption),
+            caption_justify="left",
+            box=SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            pad_edge=False,
         )
-    return table
+        table.add_column("day", no_wrap=True)
+        for column in ("releases", *(("HATs", "queries") if self._with_queries else ()), self._spent, "limit"):
+            table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(heading)
+        for column in ("at most", "tight"):
+            table.add_column(column, justify="right", no_wrap=True)
+        for record in self._records:
+            hats, reserved, limit = _split(record)
+            table.add_row(
+                record.date,
+                "-" if _up_front(record) else f"{record.releases:,}",
+                *((number(hats), _reserved_cell(record, reserved)) if self._with_queries else ()),
+                f"{record.epsilon_user_day:g}",
+                f"{record.limit:g}",
+                Bar(hats, reserved, limit),
+                f"{record.day_bound:g}",
+                f"{record.epsilon_delta.epsilon:.4g}",
+            )
+        return table
+
+    @property
+    def _spent(self) -> str:
+        return "booked" if self._with_up_front else "spent"
 
 
 def today_line(policy: Policy, days: list[dict[str, Any]], today: str, next_policy: tuple[str, str] | None) -> str:
@@ -242,12 +252,12 @@ def _caption(records: Sequence[BudgetRecord], *, with_queries: bool, with_up_fro
     if records:
         delta = records[-1].epsilon_delta.delta
         spent = "booked" if with_up_front else "spent"
-        lines.append(f"'tight': the {spent} epsilon, composed tightly, as (epsilon, delta) with delta {delta:g}")
+        lines.append(f"'tight': '{spent}', composed tightly, as (epsilon, delta) with delta {delta:g}")
     if with_up_front:
         lines.append("'queries': reserved before a day's first release: a bus can lose no more to them")
-        lines.append("'no room': other policies had booked too much of the day, so nothing of it is released")
+        lines.append("'no room': other policies had booked too much of the day: nothing is released")
     elif with_queries:
-        lines.append("'queries': reserved for this policy's; 'HATs': everything else, also of other policies")
+        lines.append("'queries': reserved for this policy's; 'HATs': all else, also of other policies")
     return "\n".join(lines)
 
 

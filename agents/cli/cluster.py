@@ -82,8 +82,7 @@ Examples:
 @click.option(
     "--epsilon",
     type=click.FloatRange(0.01, 10),
-    show_default="none; with --evaluate 7",
-    help="Total epsilon of a user.",
+    help="Total epsilon of a user; with --evaluate by default 7.",
 )
 @click.option("--clusters", type=click.IntRange(1, 100), default=4, show_default=True)
 @click.option(
@@ -92,8 +91,8 @@ Examples:
 @click.option(
     "--local",
     type=FiniteRange(0, 1),
-    show_default="0; with --evaluate 0.99",
-    help="Share of users that are local devices, which add noise to what they send.",
+    help="Share of users that are local devices, which add noise to what they send; by default 0, with --evaluate"
+    " 0.99.",
 )
 @click.option(
     "--blend",
@@ -150,7 +149,8 @@ def command(**given: Unpack[_Options]) -> None:
     it is refused. Begin it before the day is over: a sealed day cannot be charged. The result is printed and sent to
     hats.clusters.
 
-    --evaluate releases nothing: it draws data like the paper's, and nothing that it prints is private.
+    --evaluate releases nothing: it draws data like those of the paper on K-means in the hybrid model
+    (docs/cluster.md), and nothing that it prints is private.
     """
     if given["evaluate"]:
         _reject(_RELEASE_OPTIONS, "is for a release, not for --evaluate")

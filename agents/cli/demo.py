@@ -56,8 +56,8 @@ class _Options(TypedDict):
 @click.option(
     "--hybrid",
     is_flag=True,
-    help="Blend readings of vehicles that trust the operator with noisy reports of the others' devices, by the paper's"
-    " PWH or by the policy in --config.",
+    help="Blend readings of vehicles that trust the operator with noisy reports of the others' devices, by the"
+    " estimator pwh (docs/hybrid.md) or by the policy in --config.",
 )
 @click.option(
     "--share",

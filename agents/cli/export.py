@@ -35,7 +35,7 @@ def command(config: Path, folder: Path, only: tuple[str, ...], as_json: bool) ->
 
     Needs the extra: pip install 'hatcast[parquet]'.
     """
-    require("pyarrow", "hatcast export")
+    require("pyarrow", "export")
     from hatcast.agents.export.folder import open_folder
     from hatcast.agents.export.run import export
 

@@ -27,8 +27,10 @@ _DEFAULTS = Answers(timezone="")
 _QUESTIONS = {
     "name": "Name of the policy",
     "timezone": "Time zone of the city, such as Asia/Kolkata",
+    "hours": "Hours of the day that are released: the first, and the one at which they end",
     "upper_bound": "Upper bound of speeds, km/h",
-    "estimator": f"Estimator ({', '.join(TEMPLATE_ESTIMATORS)})",
+    "estimator": "Estimator: tracker gives estimates of every hexagon at a small total; the others release each mean by"
+    f" itself ({', '.join(TEMPLATE_ESTIMATORS)})",
     "epsilon": "Epsilon of one release; smaller hides more",
     "max_hats_per_day": "K, most hexagons and hours of a bus's day that count",
     "daily_limit": "Most epsilon that a bus can lose on a day; smaller hides more",
@@ -276,7 +278,7 @@ def _ask(given: dict[str, Any], folder: Path) -> Answers:
             continue
 
         def read(text: Any, key: str = key) -> Any:
-            value = options[key].type.convert(text, options[key], context)
+            value = options[key].process_value(context, text)
             try:
                 answers = {"timezone": "UTC", "estimator": _estimator_of(known)} | known | {key: value}
                 parse_template(render_template(Answers(**answers)), folder)
@@ -295,4 +297,6 @@ def _default(key: str, known: dict[str, Any]) -> Any:
         return _estimator_of(known)
     if key == "name":
         return _name_of(known).get("name", _DEFAULTS.name)
+    if key == "hours":
+        return ",".join(map(str, _DEFAULTS.hours))
     return Answers(**known).limit if key == "daily_limit" else getattr(_DEFAULTS, key)

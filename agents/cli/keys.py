@@ -22,7 +22,9 @@ _CERTIFICATE: Final = re.compile(rf"{_REQUEST.pattern} ([0-9a-f]{{128}})")
 _LINES: Final = click.File("r", encoding="utf-8", lazy=False)
 
 
-@click.group(epilog="Example:  hatcast keys request --state device.db --from 2026-12-01 --days 90")
+@click.group(
+    epilog="Example:  hatcast keys request --state device.db --from 2026-12-01 --days 90",
+)
 def command() -> None:
     """Make and certify the keys of signed reports: an authority once, day keys of devices for weeks or months.
 
@@ -30,10 +32,12 @@ def command() -> None:
     devices together and sorts them; the operator signs them, and the devices install what concerns them. So the
     operator learns how many devices there are, and not which keys are of one device.
     """
-    require("nacl", "`hatcast keys`")
+    require("nacl", "keys")
 
 
-@command.command(epilog="Example:  hatcast keys authority authority.key >> report-keys")
+@command.command(
+    short_help="Make the key of an authority.", epilog="Example:  hatcast keys authority authority.key >> report-keys"
+)
 @click.argument("file", type=_STATE)
 def authority(file: Path) -> None:
     """Print the line of an authority for `worker.report_keys_file`; create its secret key FILE if there is none.
@@ -49,7 +53,10 @@ def authority(file: Path) -> None:
     click.echo(f"authority {public_key(seed).hex()}")
 
 
-@command.command(epilog="Example:  hatcast keys request --state device.db --from 2026-12-01 --days 90 > request")
+@command.command(
+    short_help="Request certificates for day keys.",
+    epilog="Example:  hatcast keys request --state device.db --from 2026-12-01 --days 90 > request",
+)
 @click.option("--state", type=_STATE, required=True, help="State file of the device, which may not be running.")
 @click.option("--from", "first", type=click.DateTime(["%Y-%m-%d"]), required=True, help="First local date.")
 @click.option("--days", type=click.IntRange(1, 400), required=True, help="Number of local dates.")
@@ -72,7 +79,10 @@ def request(state: Path, first: datetime, days: int, devices: int) -> None:
                 click.echo(f"{day} {key.hex()}")
 
 
-@command.command(epilog="Example:  sort request-* | hatcast keys sign --authority authority.key > certificates")
+@command.command(
+    short_help="Certify requests, as the authority.",
+    epilog="Example:  sort request-* | hatcast keys sign --authority authority.key > certificates",
+)
 @click.option("--authority", "file", type=_STATE, required=True, help="Secret key of the authority.")
 @click.argument("requests", type=_LINES, default="-")
 def sign(file: Path, requests: IO[str]) -> None:
@@ -93,7 +103,9 @@ def sign(file: Path, requests: IO[str]) -> None:
         click.echo("who sees these lines can link the days of one device: sign requests of several together", err=True)
 
 
-@command.command(epilog="Example:  hatcast keys install --state device.db certificates")
+@command.command(
+    short_help="Store a device's certificates.", epilog="Example:  hatcast keys install --state device.db certificates"
+)
 @click.option("--state", type=_STATE, required=True, help="State file of the device, which may not be running.")
 @click.option(
     "--report-keys",

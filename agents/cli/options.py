@@ -13,6 +13,19 @@ from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.readings.reading import canonical_vehicle
 
 
+class FiniteNumber(click.ParamType):
+    """Number without "nan" and "inf"."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Convert a text. Fails as every click type."""
+        number: float = click.FLOAT.convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail("write a finite number", param, ctx)
+        return number
+
+
 class FiniteRange(click.FloatRange):
     """Range of numbers without "nan" and "inf": click accepts "nan" in every range, as no comparison rejects it."""
 

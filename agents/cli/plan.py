@@ -93,7 +93,7 @@ def _plan_tracker(given: Options) -> None:
         counts, source = _counts(given, policy, read, add_bar("reading", None))
         objective = Objective(given["objective"] or Objective.CELLS)
         plans = grid.plan(counts, upper_bound, totals, objective, add_bar("planning", len(totals)))
-    title = f"{source}: {len(counts.days)} days, {counts.hats:,} HATs"
+    title = f"{source}: {len(counts.days)} day{'' if len(counts.days) == 1 else 's'}, {counts.hats:,} HATs"
     if given["plot_file"] is not None:
         show.plot(plans, title, given["plot_file"], unit)
     if given["target"] is not None and text is not None:

@@ -10,7 +10,7 @@ import click
 import msgspec
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
-from hatcast.agents.cli.options import FiniteRange, config_option, json_option
+from hatcast.agents.cli.options import FiniteNumber, FiniteRange, config_option, json_option
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import broker_name, wait_for_broker
@@ -39,7 +39,7 @@ def _date_of(_: click.Context, __: click.Parameter, text: str | None) -> date | 
 @config_option
 @json_option
 @click.option("--speed-limit", type=FiniteRange(min=0), metavar="KM/H", help="Request this limit, for good.")
-@click.option("--threshold", type=FiniteRange(), metavar="VALUE", help="The limit with [policy.value], in its unit.")
+@click.option("--threshold", type=FiniteNumber(), metavar="VALUE", help="The limit with [policy.value], in its unit.")
 @click.option("--date", "day", callback=_date_of, metavar="DATE", help="A date of the period.  [default: today]")
 def command(
     name: str, config: Path, as_json: bool, speed_limit: float | None, threshold: float | None, day: date | None

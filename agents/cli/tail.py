@@ -175,7 +175,7 @@ def _with_estimate(line: Text, estimate: DisplayedRelease, road: DisplayedNormal
     """Add an estimate: the road's mean speed, and that of the HAT if there is a release."""
     _add_normal(line, estimate, road)
     if isinstance(estimate.mean, DisplayedNormal):
-        line.append(f"  HAT {estimate.mean.value:6.2f}")
+        line.append(f"  mean of buses {estimate.mean.value:6.2f}")
     return line.append(f"  {estimate.stage}", style="green")
 
 

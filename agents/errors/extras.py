@@ -21,10 +21,13 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
 """Package -> the extra in pyproject.toml that installs it."""
 
 
-def missing_extra(error: BaseException) -> str | None:
-    """Return one line that names the extra to install; None if the error is not a missing optional package."""
+def missing_extra(error: BaseException, what: str = "this") -> str | None:
+    """Return one line that names the extra to install; None if the error is not a missing optional package.
+
+    what   needs it
+    """
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    return _missing(package) if package in EXTRAS else None
+    return _missing(package, what) if package in EXTRAS else None
 
 
 def require(package: str, what: str = "this") -> None:
@@ -40,5 +43,5 @@ def require(package: str, what: str = "this") -> None:
         raise HatcastError(_missing(package, what)) from None
 
 
-def _missing(package: str, what: str = "this") -> str:
+def _missing(package: str, what: str) -> str:
     return f"{what} needs {package}, which is not installed: run  pip install 'hatcast[{EXTRAS[package]}]'"

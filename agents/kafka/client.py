@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.errors.waiting import Waiting
 from hatcast.agents.kafka.client_settings import aiokafka_options, confluent_options, kafka_python_options, servers
 from hatcast.stream.errors import HatcastError
 
@@ -32,6 +33,8 @@ def broker_name(settings: Settings) -> str:
 def wait_for_broker(settings: Settings, patience_s: float = CONNECT_SECONDS) -> None:
     """Wait until a broker accepts the login and answers; retry with backoff for `patience_s` seconds.
 
+    A terminal gets a line after the first failed attempts: `Waiting`.
+
     Uses librdkafka: the other clients do not distinguish a rejected login or certificate from a lost connection.
     Raises HatcastError that names the broker; at once if waiting would not help.
     """
@@ -42,7 +45,8 @@ def wait_for_broker(settings: Settings, patience_s: float = CONNECT_SECONDS) -> 
     admin = AdminClient(
         confluent_options(settings) | {"error_cb": lambda error: errors.append((error.name(), error.str()))}
     )
-    deadline_s = monotonic_s() + patience_s
+    start_s = monotonic_s()
+    deadline_s, waiting = start_s + patience_s, Waiting(broker_name(settings), patience_s, start_s)
     while True:
         try:
             admin.list_topics(timeout=max(0.1, min(ATTEMPT_SECONDS, deadline_s - monotonic_s())))
@@ -51,6 +55,7 @@ def wait_for_broker(settings: Settings, patience_s: float = CONNECT_SECONDS) -> 
             _raise_permanent_error(settings, errors)
             if monotonic_s() >= deadline_s:
                 raise HatcastError(_unreachable(settings, patience_s)) from None
+            waiting.tried(monotonic_s())
         else:
             return
 

@@ -34,6 +34,7 @@ from redis.retry import Retry
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.causes import ClearError, cause_of, connection_text, is_full
+from hatcast.agents.errors.waiting import Waiting
 from hatcast.agents.redis.clients import AnyRedis, AsyncCluster, Cluster, SyncRedis, is_cluster
 from hatcast.agents.redis.packing import packed_by_hiredis
 from hatcast.stream.errors import HatcastError, SettingError
@@ -58,7 +59,7 @@ def connect_redis(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Sy
     """Return a client of a Redis that has answered. The caller closes it. Raises HatcastError that names the Redis."""
     url, options = settings.redis.url, redis_options(settings)
     with closing(redis.Redis.from_url(url, retry=Retry(_backoff(), 0), **options | _PING_OPTIONS)) as first:
-        for pause in _backoff_pauses(patience_s):
+        for pause in _backoff_pauses(settings, patience_s):
             try:
                 if is_cluster(first.info("cluster")):
                     return Cluster.from_url(url, retry=Retry(_backoff(), 1), **options)
@@ -112,7 +113,7 @@ async def with_retries(
     settings: Settings, call: Callable[[], Awaitable[Result]], patience_s: float = CONNECT_SECONDS
 ) -> Result:
     """Return the result of `call`, retried with backoff while Redis does not answer. Raises HatcastError."""
-    pauses = _backoff_pauses(patience_s)
+    pauses = _backoff_pauses(settings, patience_s)
     while True:
         try:
             return await call()
@@ -189,11 +190,16 @@ def _backoff() -> ExponentialBackoff:
     return ExponentialBackoff(cap=0.5, base=0.05)
 
 
-def _backoff_pauses(patience_s: float) -> Iterator[float | None]:
-    """Yield the seconds to wait after each failed attempt, doubling; None after the last."""
-    deadline = monotonic_s() + patience_s
+def _backoff_pauses(settings: Settings, patience_s: float) -> Iterator[float | None]:
+    """Yield the seconds to wait after each failed attempt, doubling; None after the last.
+
+    A terminal gets a line after the first failed attempts: `Waiting`.
+    """
+    start = monotonic_s()
+    deadline, waiting = start + patience_s, Waiting(redis_name(settings), patience_s, start)
     pause = BACKOFF_S
-    while monotonic_s() + pause < deadline:
+    while (now := monotonic_s()) + pause < deadline:
+        waiting.tried(now)
         yield pause
         pause = min(2 * pause, BACKOFF_MAX_S)
     yield None

@@ -15,13 +15,15 @@ from hatcast.agents.sources.recorded_producer import RecordedProducer
 from hatcast.agents.sources.target import Target, open_target, reject_if_late
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading
+from hatcast.stream.release.schedule import slots_between
 from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Message, Router, heartbeats
 from hatcast.stream.replay.synthetic_city import City
-from hatcast.stream.units import DAY_MS
+from hatcast.stream.units import DAY_MS, MINUTE_MS
 
 CENTRE: Final = (21.1959, 72.8302)  # Surat
 PAST_MS: Final = 30 * DAY_MS
@@ -89,6 +91,23 @@ def default_start_ms(now_ms: int, speedup: float, retention_ms: int | None, newe
     return start if newest_ms is None else min(max(start, newest_ms), now_ms)
 
 
+def first_means(policy: Policy, calendar: Calendar, start_ms: int, now_ms: int, speedup: float) -> str | None:
+    """Return a sentence on when the first means of a city are to be expected; None if not in two days.
+
+    start_ms   first moment of the city's time (ms UTC), which never overtakes the time of day
+    """
+    first, last = (calendar.local(instant).date() for instant in (start_ms, start_ms + 2 * DAY_MS))
+    slot = next((slot for slot in slots_between(calendar, first, last) if slot.end_ms > start_ms), None)
+    if slot is None:
+        return None
+    due_ms = closes_at(slot, policy)
+    hour = f"{calendar.local(slot.start_ms):%H:%M}-{calendar.local(slot.end_ms):%H:%M} ({policy.timezone})"
+    if speedup == 0:
+        return f"the first means are those of {hour}"
+    minutes = max((due_ms - start_ms) / speedup, due_ms - now_ms) / MINUTE_MS
+    return f"the first means, of {hour}, come in about {max(1, round(minutes))} minute{'' if minutes < 1.5 else 's'}"
+
+
 def run_city(settings: Settings, options: CityOptions, stop: threading.Event) -> Summary:
     """Run `hatcast feed synthetic`: check the target, then send until `stop`.
 
@@ -103,8 +122,14 @@ def run_city(settings: Settings, options: CityOptions, stop: threading.Event) ->
         ProgressBar(calendar, None) as bar,
         RecordedProducer(confluent_options(settings), settings.topics.telemetry, stop) as sender,
     ):
-        if start < now_ms() - HEARTBEAT_MS:
-            bar.note(f"the city's time begins at {calendar.local(start):%Y-%m-%d %H:%M:%S}")
+        now = now_ms()
+        if start < now - HEARTBEAT_MS:
+            bar.note(
+                f"the city's time begins at {calendar.local(start):%Y-%m-%d %H:%M:%S} ({settings.policy.timezone})"
+            )
+        expected = first_means(settings.policy, calendar, start, now, options.speedup)
+        if expected is not None:
+            bar.note(expected)
         sender.send_all(city_messages(readings, target.router, start), Pace(options.speedup, 0, stop), bar.show)
         sender.finish()
     return Summary(

@@ -29,6 +29,7 @@ from hatcast.stream.units import DAY_MS
 log = structlog.get_logger()
 
 _LOOK_S: Final = 0.5  # between looks at the files of the other members: a look takes 0.1 ms
+_JOINING_S: Final = 0.05  # the same while the worker has no id in the group yet
 _RETRY_S: Final = 2.0  # after a look at which they could not be removed
 
 
@@ -74,7 +75,9 @@ class Membership:
 
     @property
     def _pause_s(self) -> float:
-        return _LOOK_S if self._failing_since_s is None else _RETRY_S
+        if self._failing_since_s is not None:
+            return _RETRY_S
+        return _JOINING_S if self._written is None else _LOOK_S
 
     def close(self) -> None:
         """Delete the file. Call it after the worker has left its group."""

@@ -62,10 +62,19 @@ class ChosenKeys:
         return {}, {key: value for key in self.__slots__ if (value := getattr(self, key)) is not None}
 
 
+def check_name(policy: Mapping[str, Any], estimators: Mapping[str, EstimatorKeys]) -> None:
+    """Raise SettingError if the [policy] table as written names an unknown estimator.
+
+    Before all other checks: which keys of [policy.privacy] are required and used depends on the estimator.
+    """
+    table = policy.get("estimator")
+    name = table.get("name") if isinstance(table, Mapping) else None
+    if isinstance(name, str) and name not in estimators:
+        raise SettingError(f"{_WHERE}.name", f"{name!r} is not an estimator", name_fix(name, estimators))
+
+
 def chosen_keys(table: EstimatorTable, privacy: PrivacyTable, estimators: Mapping[str, EstimatorKeys]) -> ChosenKeys:
-    """Return the keys of the configured estimator; `privacy` is already checked. Raises SettingError."""
-    if table.name not in estimators:
-        raise SettingError(f"{_WHERE}.name", f"{table.name!r} is not an estimator", name_fix(table.name, estimators))
+    """Return the keys of the configured estimator; its name and `privacy` are already checked. Raises SettingError."""
     keys = estimators[table.name]
     if privacy.relation not in keys.relations:
         proved = [name for name, other in estimators.items() if privacy.relation in other.relations]

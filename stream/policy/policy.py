@@ -28,7 +28,7 @@ from hatcast.stream.policy.checks import (
 )
 from hatcast.stream.policy.continual_keys import CONTINUAL_ESTIMATOR, ContinualKeys
 from hatcast.stream.policy.continual_table import continual_keys, with_continual_defaults
-from hatcast.stream.policy.estimator_keys import ChosenKeys, EstimatorKeys, Relation, chosen_keys
+from hatcast.stream.policy.estimator_keys import ChosenKeys, EstimatorKeys, Relation, check_name, chosen_keys
 from hatcast.stream.policy.hybrid_keys import GroupMeans, HybridKeys, HybridUse, NoiseKind
 from hatcast.stream.policy.query import Query
 from hatcast.stream.policy.query_keys import check_queries, read_queries
@@ -198,7 +198,9 @@ def read_policy(
     read_cells   returns the text of a file of cells that a key names
     Raises SettingError with the key, the problem and the fix.
     """
-    filled, value = with_single_value(with_continual_defaults(with_tracker_defaults(table)))
+    filled = with_continual_defaults(table)
+    check_name(filled, estimators if filled is table else CONTINUAL_ESTIMATOR)
+    filled, value = with_single_value(with_tracker_defaults(filled))
     given = with_coarse_resolution(decode_table(filled, PolicyTable, "policy"), table)
     listed, cells_content = cells_of(given, read_cells)
     finer, fine, fine_content = fine_cells_of(given, listed, read_cells)

@@ -92,3 +92,32 @@ _METERS: Final = {
     "user": "30.5 of 1000.0",
     "hybrid": "1.5 of 89.5",
 }
+
+
+_HIDDEN: Final[dict[str, tuple[dict[str, Any], dict[str, Any], str]]] = {
+    "replace-day": ({}, {}, "however fast a bus went on this day, no"),
+    "replace-delay": ({}, {"value": "delay", "unit": "s"}, "whatever values a bus reported on this day, no"),
+    "replace-user": ({"total": 30.5, "total_limit": 1000.0}, {}, "however fast a bus went on all its days, no"),
+    "replace-horizon": (
+        {"queries": [{"query": "continual", "epsilon": 1.0, "places": 1}]},
+        {},
+        "however fast a bus went in the whole horizon, no",
+    ),
+    "add-remove-day": ({}, {"relation": "add_remove"}, "whatever a bus did on this day, no"),
+    "add-remove-user": (
+        {"total": 30.5, "total_limit": 1000.0},
+        {"relation": "add_remove"},
+        "whatever a bus did on all its days, no",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _HIDDEN)
+def test_the_card_promises_under_replace_no_more_than_that_values_are_hidden(
+    name: str, day: Day, open_page: OpenPage
+) -> None:
+    booked, released, words = _HIDDEN[name]
+    day.publish([budget("2022-01-03", 1, name, **booked)], TOPICS[1])
+    day.publish([release(HOURS - 1, CELLS[0], policy=name, **released)])
+    page = open_page(f"{day.url}?policy={name}", within=day.url)
+    expect(page.locator("#budget")).to_contain_text(f"These are epsilons: {words}")

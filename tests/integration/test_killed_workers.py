@@ -27,8 +27,15 @@ def wait_until_ready(pipeline: Pipeline, *workers: WorkerProcess) -> None:
         pipeline.wait(lambda worker=worker: is_ready(worker), "ready worker", worker)  # type: ignore[misc]
 
 
-def member_ids() -> list[str]:
-    return [path.read_text() for path in member_folder().iterdir() if path.is_file()]
+def wait_for_files(pipeline: Pipeline, folder: Path, *workers: WorkerProcess) -> None:
+    """Wait until each worker is a member of the group, and has written its id."""
+
+    def are_written() -> bool:
+        members = pipeline.members()
+        written = {path.read_text() for path in folder.iterdir() if path.is_file()}
+        return len(members) == len(workers) and written >= set(members)
+
+    pipeline.wait(are_written, "file of each member", *workers)
 
 
 def test_a_worker_that_is_started_in_the_place_of_a_killed_one_does_not_wait_for_its_session(
@@ -36,6 +43,7 @@ def test_a_worker_that_is_started_in_the_place_of_a_killed_one_does_not_wait_for
 ) -> None:
     first = pipeline.worker()
     wait_until_ready(pipeline, first)
+    wait_for_files(pipeline, member_folder(), first)
     first.kill()
     second = pipeline.worker()
     wait_until_ready(pipeline, second)
@@ -46,8 +54,7 @@ def test_a_worker_that_is_started_in_the_place_of_a_killed_one_does_not_wait_for
 def test_the_others_remove_a_killed_worker(pipeline: Pipeline) -> None:
     shorter = pipeline.changed({"worker": {"session_timeout": "50s"}})  # a fifth of it passes until a worker rejoins
     one, two = pipeline.worker(config=shorter), pipeline.worker(config=shorter)
-    wait_until_ready(pipeline, one, two)
-    pipeline.wait(lambda: len(pipeline.members()) == 2, "group of two", one, two)
+    wait_for_files(pipeline, member_folder(), one, two)
     one.kill()
     pipeline.wait(lambda: len(pipeline.members()) == 1, "group of one before the session ends", two, seconds=30)
     assert "removed killed workers from the group" in two.logged()
@@ -56,10 +63,9 @@ def test_the_others_remove_a_killed_worker(pipeline: Pipeline) -> None:
 def test_a_killed_worker_without_partitions_is_removed_too(pipeline: Pipeline) -> None:
     few = pipeline.changed({"worker": {"session_timeout": "50s"}, "kafka": {"partitions": 1}})
     one, two = pipeline.worker(config=few), pipeline.worker(config=few)
-    pipeline.wait(lambda: len(pipeline.members()) == 2, "group of two", one, two)
     pipeline.wait(lambda: any("partition started" in each.logged() for each in (one, two)), "owner", one, two)
     owner, standby = (one, two) if "partition started" in one.logged() else (two, one)
-    pipeline.wait(lambda: set(member_ids()) >= set(pipeline.members()), "files of both", one, two)
+    wait_for_files(pipeline, member_folder(), one, two)
     standby.kill()
     pipeline.wait(lambda: len(pipeline.members()) == 1, "group of one before the session ends", owner, seconds=30)
 
@@ -68,9 +74,12 @@ def test_a_worker_in_another_temporary_directory_is_not_removed(pipeline: Pipeli
     (elsewhere := tmp_path / "elsewhere").mkdir()
     one = pipeline.start("worker", env={"TMPDIR": str(elsewhere)})
     wait_until_ready(pipeline, one)
+    wait_for_files(pipeline, next(elsewhere.iterdir()), one)
     one.kill()
-    files = list((elsewhere / next(elsewhere.iterdir())).iterdir())
-    assert [file.read_text() for file in files] == pipeline.members()
+    two = pipeline.worker()
+    pipeline.wait(lambda: "serving metrics" in two.logged(), "start", two)
+    pipeline.wait(lambda: len(pipeline.members()) == 2, "group of the dead and the living", two)
+    assert "removed killed workers from the group" not in two.logged()
 
 
 def test_a_worker_without_a_folder_for_its_file_says_so_and_works(pipeline: Pipeline, tmp_path: Path) -> None:

@@ -113,7 +113,10 @@ def test_hints_of_the_command_are_warnings_and_private_counts_are_not_shown(tmp_
         ({"format": "itms", "columns": {"vehicle": "v"}}, "columns: itms records have fixed columns"),
         ({"columns": {"vehicle": "plate"}}, "data: has no column plate"),
         ({"columns": {"plate": "vehicle"}}, "columns: 'plate' is not a field"),
-        ({"data": pl.DataFrame(readings()).drop("unit")}, "unit: the unit of column speed is unknown; use km/h"),
+        (
+            {"data": pl.DataFrame(readings()).drop("unit")},
+            "unit: the unit of column speed is unknown; name it with the option `unit`: km/h",
+        ),
         ({"format": "kafka", "columns": {"vehicle": "v"}}, "format: 'kafka' is not a format"),
         ({"policy": "absent.toml"}, "absent.toml: no such file; create it with `hatcast init`, or name another file"),
     ],

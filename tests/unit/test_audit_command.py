@@ -47,7 +47,7 @@ def test_markdown_is_the_table_of_the_documentation() -> None:
     rows = done.stdout.splitlines()
     assert rows[0] == "| policy | part | claim | loss of requests | pairs | bound | margin | verdict |"
     assert rows[2].startswith("| `examples/audit/baseline.toml` | mean | 1 | 1.000 | ")
-    assert rows[3].endswith(" - | - | holds |")
+    assert rows[3].endswith(" - | - | no violation found |")
 
 
 def test_a_violated_claim_is_one_line_and_exit_code_1(

@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 
 from hatcast.agents.cli.budget import command
 from hatcast.agents.cli.budget_explained import explanation, figures
-from hatcast.agents.cli.budget_tables import bar_cells, budget_table, query_table, today_line
+from hatcast.agents.cli.budget_tables import BudgetTable, bar_cells, query_table, today_line
 from hatcast.agents.cli.budget_words import certainty, factor
 from hatcast.stream.accounting.ledger import DaySummary, Reserved, Total, user_charges
 from hatcast.stream.estimators import ESTIMATOR_KEYS
@@ -100,7 +100,7 @@ def test_a_bar_is_as_long_as_its_column_and_hides_no_part_of_it(
 
 def test_the_table_has_a_row_a_day_with_releases_queries_and_what_is_left_in_a_bar() -> None:
     days = [record(ASKED, "2022-01-02", 40), record(ASKED, "2022-01-03", 2000), record(ASKED, TODAY, 3, places=0)]
-    assert shown(budget_table(days))[2:8] == [
+    assert shown(BudgetTable(days))[2:8] == [
         "day         releases  HATs  queries    spent  limit  █ HATs  ▒ queries  · left  at most  tight",
         "──────────────────────────────────────────────────────────────────────────────────────────────",
         "2022-01-02        40    40  13.2511  53.2511    105  █████████▒▒▒▒············  102.251  41.51",
@@ -112,7 +112,7 @@ def test_the_table_has_a_row_a_day_with_releases_queries_and_what_is_left_in_a_b
 
 def test_without_queries_the_table_has_no_column_of_them() -> None:
     made = policy()
-    table = "\n".join(shown(budget_table([record(made, "2022-01-02", 40)])))
+    table = "\n".join(shown(BudgetTable([record(made, "2022-01-02", 40)])))
     assert "queries" not in table
     assert "HATs " not in table.replace("█ HATs ", "")
 
@@ -126,7 +126,7 @@ def tracker_day(date: str, places: int) -> Any:
 
 def test_what_a_tracker_reserves_is_not_called_spent() -> None:
     days = [tracker_day("2022-01-03", 0), tracker_day(TODAY, 1)]
-    lines = shown(budget_table(days), 80)
+    lines = shown(BudgetTable(days), 80)
     row = {line.split()[0]: line.split() for line in lines if line.startswith("2022")}
     assert row["2022-01-03"][1:6] == ["-", "5", "no", "room", "5"]
     assert row[TODAY][1:5] == ["-", "0", "5", "5"]
@@ -144,11 +144,31 @@ def test_what_a_tracker_reserves_is_not_called_spent() -> None:
 def test_the_tables_fit_and_cut_no_number_off(width: int, encoding: str) -> None:
     made = policy(SPEED | {"name": "a-query-with-a-name-that-is-long"}, privacy={"daily_limit": 123.456})
     days = [record(made, f"2022-01-{day:02}", 123_456 + day) for day in range(1, 29)]
-    for table in (budget_table(days), query_table(made, days, "2022-01-28")):
+    for table in (BudgetTable(days), query_table(made, days, "2022-01-28")):
         lines = shown(table, width, encoding)
         assert max(map(len, lines)) <= width
         assert "…" not in "".join(lines)
-    assert "123,484" in "\n".join(shown(budget_table(days), width, encoding))
+    assert "123,484" in "\n".join(shown(BudgetTable(days), width, encoding))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_at_80_columns_the_table_has_one_line_of_headings_and_the_legend_below(encoding: str) -> None:
+    lines = shown(BudgetTable([tracker_day(TODAY, 1)]), 80, encoding)
+    headings = next(line for line in lines if "day  " in line)
+    assert headings.replace("|", " ").split() == [
+        "day",
+        "releases",
+        "HATs",
+        "queries",
+        "booked",
+        "limit",
+        "at",
+        "most",
+        "tight",
+    ]
+    assert lines.index(headings) == 2
+    marks = "█▒·" if encoding == "utf-8" else "#=."
+    assert "{} HATs  {} queries  {} left".format(*marks) in lines
 
 
 @settings(max_examples=30)
@@ -156,7 +176,7 @@ def test_the_tables_fit_and_cut_no_number_off(width: int, encoding: str) -> None
 def test_what_is_spent_is_what_releases_and_queries_come_to(releases: int, places: int, width: int) -> None:
     made = policy(SPEED, FAST, privacy={"delta": 1e-15})  # too small to compose anything, which takes its time
     day = record(made, TODAY, releases, places)
-    row = next(line for line in shown(budget_table([day]), width) if line.startswith(TODAY)).split()
+    row = next(line for line in shown(BudgetTable([day]), width) if line.startswith(TODAY)).split()
     hats, queries, spent = map(float, row[2:5])
     assert hats + queries == pytest.approx(spent, abs=1e-3)
     assert spent == pytest.approx(day["epsilon_user_day"], abs=1e-3)
@@ -331,3 +351,12 @@ def test_without_redis_the_explanation_is_the_policys_and_says_so(
     assert "The most that one bus's day can lose under policy surat-speed" in text
     assert "Redis at 127.0.0.1:1 cannot be reached" in text
     assert json.loads(budget("--explain", "--json", "--config", config).stdout)["ledger"] is None
+
+
+def test_a_composition_that_gains_nothing_is_not_shown() -> None:
+    one = {"epsilon": 5.0, "max_hats_per_day": 1, "daily_limit": 5.0}
+    text = words(policy(privacy=one))
+    assert "30 x 5 = 150, and more on every further day." in text
+    assert "omposed" not in text
+    assert "A day loses at most 5." in words(policy(privacy=one), 1)
+    assert "Composed as (epsilon, delta), a day loses at most " in words(policy())

@@ -146,4 +146,12 @@ def test_an_existing_list_is_never_overwritten(tmp_path: Path) -> None:
 def test_a_box_whose_west_and_east_are_swapped_is_refused() -> None:
     swapped = cells("--bbox", "72.9,21.1,72.7,21.3")
     assert str(swapped.exception) == "--bbox: west, 72.9, is east of east, 72.7: swap them"
+    for box, problem in (
+        ("21.1,172.7,21.3,173.0", "south, 172.7, is not within -90 to 90"),
+        ("272.7,21.1,73.0,21.3", "west, 272.7, is not within -180 to 180"),
+        ("72.7,21.3,73.0,21.1", "south, 21.3, is not south of north, 21.1"),
+        ("72.7,21.1,72.7,21.3", "west and east are both 72.7"),
+    ):
+        fix = "write west,south,east,north in degrees, such as 72.7,21.1,73.0,21.3"
+        assert str(cells("--bbox", box).exception) == f"--bbox: {problem}: {fix}"
     assert listed(cells("--bbox", "179.9,-17,-179.9,-16.9").stdout), "a box across the 180th meridian"

@@ -9,12 +9,22 @@ from itertools import islice, pairwise, takewhile
 import h3.api.basic_int as h3
 import pytest
 
-from hatcast.agents.sources.synthetic import CENTRE, PAST_MS, CityOptions, city_messages, default_start_ms, make_city
+from hatcast.agents.sources.synthetic import (
+    CENTRE,
+    PAST_MS,
+    CityOptions,
+    city_messages,
+    default_start_ms,
+    first_means,
+    make_city,
+)
+from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import jsonl
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Router
 from hatcast.stream.replay.synthetic_city import REPORT_MS, City, traffic
+from tests.replayed import policy_of
 
 HOUR = 3_600_000
 MONDAY = 1_704_067_200_000  # 2024-01-01, UTC
@@ -147,6 +157,26 @@ def test_a_city_begins_now_at_real_pace_and_in_the_past_with_a_speedup() -> None
     assert default_start_ms(now, 60, 72 * HOUR, None) == now - 36 * HOUR
     assert default_start_ms(now, 0, 72 * HOUR, now - HOUR) == now - HOUR
     assert default_start_ms(now, 0, 72 * HOUR, now + HOUR) == now
+
+
+@pytest.mark.parametrize(
+    ("passed", "speedup", "sentence"),
+    [
+        (0, 1.0, "the first means, of 09:00-10:00 (Asia/Kolkata), come in about 275 minutes"),
+        (36 * HOUR, 60.0, "the first means, of 09:00-10:00 (Asia/Kolkata), come in about 5 minutes"),
+        (36 * HOUR, 1000.0, "the first means, of 09:00-10:00 (Asia/Kolkata), come in about 1 minute"),
+        (2 * HOUR, 60.0, "the first means, of 09:00-10:00 (Asia/Kolkata), come in about 155 minutes"),
+        (36 * HOUR, 0.0, "the first means are those of 09:00-10:00 (Asia/Kolkata)"),
+    ],
+)
+def test_a_city_says_when_its_first_means_are_to_be_expected(passed: int, speedup: float, sentence: str) -> None:
+    policy = policy_of(timezone="Asia/Kolkata", hours=[9, 21], lateness="5m")
+    assert first_means(policy, Calendar(policy), MONDAY, MONDAY + passed, speedup) == sentence
+
+
+def test_a_policy_that_begins_later_promises_no_means_of_a_city_yet() -> None:
+    policy = policy_of(**{"replaces": "old", "from": "2024-02-01"})
+    assert first_means(policy, Calendar(policy), MONDAY, MONDAY, 1.0) is None
 
 
 def test_a_city_lies_where_it_was_asked_to() -> None:

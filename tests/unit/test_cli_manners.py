@@ -4,7 +4,7 @@ import io
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -12,7 +12,15 @@ import pytest
 from click.testing import CliRunner
 
 from hatcast.agents.cli import COMMANDS, hatcast, main
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.errors import waiting
+from hatcast.agents.kafka import client
+from hatcast.agents.kafka.client import wait_for_broker
+from hatcast.agents.redis.connection import connect_redis
+from hatcast.stream.errors import HatcastError
+from tests.batching import CONFIG, recording_of
 from tests.commands import problem_of, said_in
+from tests.folding import HOUR, NOON
 
 ROOT = Path(__file__).parents[2]
 ESCAPE = "\x1b"
@@ -55,6 +63,9 @@ def test_every_file_of_a_command_is_listed() -> None:
         (["batch", "x", "--format", "gtfsrt"], "did you mean gtfs-rt?; see hatcast batch --help"),
         (["feed", "mqt"], "hatcast feed: no such command 'mqt', did you mean mqtt?; see hatcast feed --help"),
         (["tail", "--estimate"], "no such option: --estimate, did you mean --estimates?; see hatcast tail --help"),
+        (["cluster", "x", "--epsilon", "abc"], "'abc' is not a number; see hatcast cluster --help"),
+        (["tail", "--max", "abc"], "'abc' is not an integer; see hatcast tail --help"),
+        (["query", "x", "--threshold", "nan"], "write a finite number; see hatcast query --help"),
         (["doctor", "surplus"], "hatcast doctor: got unexpected extra argument"),
         (
             ["budget", "--config", "/none/hatcast.toml"],
@@ -96,18 +107,31 @@ def test_the_list_of_commands_needs_little_beside_click() -> None:
     assert len(ended.stderr.split()) < 40, ended.stderr
 
 
-class Terminal(io.StringIO):
+class Output(io.TextIOWrapper):
+    """What is written to it, text or bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), "utf-8", write_through=True)
+
+    def getvalue(self) -> str:
+        assert isinstance(self.buffer, io.BytesIO)
+        return self.buffer.getvalue().decode()
+
+
+class Terminal(Output):
     def isatty(self) -> bool:
         return True
 
 
-def output_of(arguments: list[str], stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> str:
+def output_of(
+    arguments: list[str], stream: Output, monkeypatch: pytest.MonkeyPatch, errors: Output | None = None
+) -> str:
     with monkeypatch.context() as patched:
         for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
             patched.delenv(name, raising=False)
         patched.setenv("TERM", "xterm-256color")
         patched.setattr(sys, "stdout", stream)
-        patched.setattr(sys, "stderr", stream)
+        patched.setattr(sys, "stderr", stream if errors is None else errors)
         patched.setattr(sys, "argv", ["hatcast", *arguments])
         try:
             main()
@@ -124,7 +148,7 @@ FOLDED = ["batch", str(RECORDING), "--format", "jsonl", "--config", str(ROOT / "
 def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     assert f"{ESCAPE}[1;31m" in output_of(DOCTOR, Terminal(), monkeypatch)
-    assert ESCAPE not in output_of(DOCTOR, io.StringIO(), monkeypatch)
+    assert ESCAPE not in output_of(DOCTOR, Output(), monkeypatch)
 
 
 def test_no_color_takes_them_from_terminals_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,6 +160,52 @@ def test_no_color_takes_them_from_terminals_too(monkeypatch: pytest.MonkeyPatch)
 
 def test_bars_of_progress_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"{ESCAPE}[?25l" in output_of(FOLDED, Terminal(), monkeypatch)  # a bar hides the cursor
-    said = output_of(FOLDED, io.StringIO(), monkeypatch)
+    assert "folding" in output_of(FOLDED, Terminal(), monkeypatch)
+    said = output_of(FOLDED, Output(), monkeypatch)
     assert "accepted" in said
+    assert said.endswith("no releases: add --ledger FILE\n")
+    assert "no releases" not in output_of([*FOLDED, "--json"], Output(), monkeypatch)
     assert ESCAPE not in said
+
+
+def test_releases_have_a_bar_that_is_never_between_lines_of_json(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "hatcast.toml").write_text(CONFIG)
+    file = recording_of(tmp_path / "recording.jsonl", NOON, NOON + 2 * HOUR)
+    released = ["batch", str(file), "--format", "jsonl", "--config", str(tmp_path / "hatcast.toml")]
+    released += ["--ledger", str(tmp_path / "ledger")]
+    assert "releasing" in output_of(released, Terminal(), monkeypatch)
+    assert "releasing" not in output_of([*released, "--json"], Terminal(), monkeypatch)
+    errors = Terminal()
+    lines = output_of([*released, "--json"], Output(), monkeypatch, errors).splitlines()
+    assert "releasing" in errors.getvalue()
+    assert lines
+    assert all(line.startswith("{") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("wait", "name"), [(wait_for_broker, "Kafka at 127.0.0.1:1"), (connect_redis, "Redis at 127.0.0.1:1")]
+)
+def test_a_wait_for_a_service_is_said_once_and_to_terminals_only(
+    wait: Callable[[Settings, float], object], name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "hatcast.toml").write_text(
+        f'{CONFIG}\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[redis]\nurl = "redis://:secret@127.0.0.1:1/0"\n'
+    )
+    settings = load_settings(tmp_path / "hatcast.toml")
+    monkeypatch.setattr(waiting, "NOTICE_S", 0.05)
+    monkeypatch.setattr(client, "ATTEMPT_SECONDS", 0.1)
+    for stream in (Terminal(), Output()):
+        with monkeypatch.context() as patched, pytest.raises(HatcastError, match=f"{name} cannot be reached"):
+            patched.setattr(sys, "stderr", stream)
+            wait(settings, 0.5)
+        told = f"hatcast: waiting for {name} (up to 0.5 s)\n"
+        assert stream.getvalue() == (told if stream.isatty() else "")
+
+
+def test_no_help_has_a_range_without_an_end_or_a_summary_that_is_cut_off() -> None:
+    for arguments in (["query"], ["keys"], ["cluster"]):
+        said = CliRunner().invoke(hatcast, [*arguments, "--help"]).output.partition("\n")[2]  # below the usage
+        assert said
+        assert [each for each in ("None", "...\n", "[default: (") if each in said] == []

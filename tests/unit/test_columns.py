@@ -1,6 +1,7 @@
 """Columns of foreign records: given, found by a header, and refused."""
 
 import io
+import re
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -109,7 +110,7 @@ def test_each_wrong_header_is_one_line_that_says_what_to_write() -> None:
         "vehicle,time,lat,lon,speed,speed", columns=Columns({"value": "speed"})
     )
     assert refusal_of("vehicle,time,lat,lon,speed", ROW) == (
-        "unit: the unit of column speed is unknown; use km/h, m/s, mph or kn"
+        "unit: the unit of column speed is unknown; name it with the option `unit`: km/h, m/s, mph or kn"
     )
     assert "delay" in refusal_of("vehicle,time,lat,lon,speed_kmh", ROW, others=("delay",))
     assert refusal_of("") == "day.csv: is empty; use a CSV file with a header"
@@ -307,7 +308,9 @@ def test_a_format_for_derived_speeds_needs_no_column_of_speeds() -> None:
 def test_speeds_of_json_need_a_unit() -> None:
     feed = FormatChoice("jsonl", Columns({"vehicle": "bus"})).format(ValueUnits(), BERLIN)
     assert feed.decode(b'{"bus":"B 7","time":1641101383,"lat":52.5,"lon":13.4,"speed":3}') is None
-    with pytest.raises(HatcastError, match="unit: the unit of the speeds is unknown; use km/h, m/s, mph or kn"):
+    with pytest.raises(
+        HatcastError, match=r"the unit of the speeds is unknown; name it with the option `unit`: km/h, m/s, mph or kn"
+    ):
         feed.records(io.BytesIO(b""), "day.jsonl")
 
 
@@ -341,3 +344,10 @@ def test_a_speed_is_never_read_as_another_value() -> None:
 def test_both_names_of_a_value_are_refused() -> None:
     with pytest.raises(SettingError, match="names both value and pm25"):
         FormatChoice("csv", Columns({"value": "a", "pm25": "b"})).format(ValueUnits(single=("pm25", "x")), BERLIN)
+
+
+@pytest.mark.parametrize("value", ["value", "speed"])
+def test_an_unknown_field_is_refused_beside_either_name_of_the_value(value: str) -> None:
+    for name, fix in (("foo", "use one of"), ("arival", "did you mean arrival?")):
+        with pytest.raises(SettingError, match=f"'{name}' is not a field; {re.escape(fix)}"):
+            FormatChoice("csv", Columns({value: "v", name: "w"})).format(ValueUnits(), BERLIN)

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from hatcast.agents.cli.budget_explained import explanation, figures
-from hatcast.agents.cli.budget_tables import budget_table, today_line
+from hatcast.agents.cli.budget_tables import BudgetTable, today_line
 from hatcast.agents.demo.introduction import introduction
 from hatcast.agents.kafka.registry.checks import policies_without_room
 from hatcast.agents.research.cluster.release import check_relation
@@ -161,7 +161,7 @@ def test_the_line_of_today_names_what_is_booked_or_when_the_horizon_ends() -> No
     assert "begins on 2022-01-03" in today_line(made, [], "2022-01-02", None)
     assert "has ended 7 days after 2022-01-03" in today_line(made, [], "2022-01-10", None)
     console = Console(file=StringIO(), width=100)
-    console.print(budget_table(booked))
+    console.print(BudgetTable(booked))
     assert "booked" in console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 
 

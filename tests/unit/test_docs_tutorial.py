@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hatcast.agents.config.settings import load_settings
+from hatcast.agents.kafka.topic_rules import output_topics, telemetry_topic
 from tests.commands import problem_of, said_in
 
 ROOT = Path(__file__).parents[2]
@@ -105,3 +107,6 @@ def test_the_live_part_shows_log_lines_and_checks_that_the_code_has() -> None:
     )
     assert len(found) == 4
     assert [text for text in found if text not in code] == []
+    settings = load_settings(ROOT / "hatcast.toml")
+    topics = [topic.name for topic in (telemetry_topic(settings), *output_topics(settings, 8))]
+    assert re.findall(r"^topic (\S+) +warning  missing", shown, re.MULTILINE) == topics

@@ -42,7 +42,7 @@ def test_a_command_whose_extra_is_missing_names_it_and_exits_1(
         cli.main()
     assert ended.value.code == 1
     assert capsys.readouterr().err.endswith(
-        "\nhatcast: this needs polars, which is not installed: run  pip install 'hatcast[research]'\n"
+        "\nhatcast: survey needs polars, which is not installed: run  pip install 'hatcast[research]'\n"
     )
 
 

@@ -223,14 +223,32 @@ def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
 ) -> None:
     monkeypatch.setattr("hatcast.agents.cli.init._on_terminal", lambda: True)
     path = tmp_path / "hatcast.toml"
-    answers = ["Mars/Olympus", "Asia/Kolkata", "eighty", "80", "levy", "0.5", "20", "", "", "", "itms", "5", "none"]
+    answers = [
+        "Mars/Olympus",
+        "Asia/Kolkata",
+        "noon",
+        "22,6",
+        "6,22",
+        "eighty",
+        "80",
+        "levy",
+        "0.5",
+        "20",
+        "",
+        "",
+        "",
+        "itms",
+        "5",
+        "none",
+    ]
     result = run(path, "--name", "asked", input="\n".join(answers) + "\n")
     assert result.exit_code == 0, result.output
     assert "not a known time zone" in result.output
     policy = load_settings(path, {}).policy
     assert (policy.name, policy.timezone, policy.upper_bound) == ("asked", "Asia/Kolkata", 80_000)
     assert (policy.epsilon, policy.max_hats_per_day, policy.daily_limit) == (0.5, 20, 10.0)
-    assert policy.estimator == "levy"
+    assert (policy.estimator, policy.hours) == ("levy", (6, 22))
+    assert "is not a range of hours" in result.output
     assert load_settings(path, {}).topics.telemetry_format == "itms"
     assert load_settings(path, {}).retention_ms is None
     assert "set 72h or more before live telemetry is sent" in result.output
@@ -239,10 +257,10 @@ def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
 def test_on_a_terminal_a_tracker_is_asked_for_its_limit_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hatcast.agents.cli.init._on_terminal", lambda: True)
     path = tmp_path / "hatcast.toml"
-    result = run(path, input="\n".join(["", "Asia/Kolkata", "", "", "-1", "2", "", "", "", ""]) + "\n")
+    result = run(path, input="\n".join(["", "Asia/Kolkata", "", "", "", "-1", "2", "", "", "", ""]) + "\n")
     assert result.exit_code == 0, result.output
     policy = load_settings(path, {}).policy
-    assert (policy.estimator, policy.daily_limit) == (TRACKER, 2.0)
+    assert (policy.estimator, policy.daily_limit, policy.hours) == (TRACKER, 2.0, (9, 21))
     assert "Epsilon of one release" not in result.output
 
 

@@ -177,6 +177,9 @@ def test_json_table_and_plot_have_every_total(tmp_path: Path) -> None:
     assert "live, after 30 days" in text
     table = plan("--counts", path, "--daily-limit", "2,10").stdout
     assert "keys of [policy.tracker]" in " ".join(table.split())
+    assert " 2 days, " in table
+    one = plan("--counts", timetable(tmp_path / "one.csv", 1), "--daily-limit", "2").stdout
+    assert " 1 day, " in one
     assert all(len(line.rstrip()) <= 80 for line in table.splitlines())
     assert "…" not in table
 

@@ -1,5 +1,6 @@
 """`hatcast tail`: what a record that is published says on a line."""
 
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,8 +9,10 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from rich.console import Console
 
-from hatcast.agents.cli.batch_tables import ShownRelease, releases_table
+from hatcast.agents.api.records import Releases
+from hatcast.agents.cli.batch_tables import ShownRelease, print_fitted, releases_table
 from hatcast.agents.cli.tail import release_line
 from hatcast.agents.cli.tail_answers import answer_row, header
 from hatcast.agents.kafka.tail import read_release
@@ -114,6 +117,7 @@ def test_each_groups_own_mean_is_shown_behind_the_blend_and_below_it_in_a_table(
         ["33.9 km/h", "33.9 km/h", "35.4 km/h"],
         ["33.2 to 34.5", "33.2 to 34.5", "29.0 to 41.7"],
     ]
+    assert table.caption is None
 
 
 @pytest.mark.parametrize(
@@ -142,6 +146,34 @@ def test_a_query_of_a_settlement_is_not_taken_for_the_release_of_its_hour(name: 
     assert list(table.columns[3].cells) == [word]
 
 
+def test_a_settlement_has_the_same_hours_in_the_table_the_repr_and_tail() -> None:
+    golden = json.loads((GOLDENS / "release" / "tracker_settlement.json").read_text())["value"]
+    hours = {"date": "2022-01-02", "end": "2022-01-02T21:00:00+05:30"}
+    value = json.dumps(golden | hours | {"release_id": "p/2022-01-02Tsettlement/00077"}).encode()
+    assert "09:00-21:00" in release_line(read_release(value)).plain
+    table = releases_table([msgspec.json.decode(value, type=ShownRelease)])
+    assert list(table.columns[1].cells) == ["09:00-21:00"]
+    assert table.caption == "each mean is of one query of the tracker: for speeds read --json --estimates"
+    assert "2022-01-02  09:00-21:00  " in repr(Releases([value]))
+
+
+def test_no_status_is_broken_at_80_columns() -> None:
+    rows: list[dict[str, Any]] = [
+        {"status": "budget_exhausted"},
+        {"status": "released", "mean": 42.5, "interval95": (41.5, 43.5)},
+        {
+            "end": "2022-01-02T21:00:00",
+            "status": "released",
+            "release_id": "p/2022-01-02Tsettlement/1",
+        },
+    ]
+    for shown in (rows[:2], rows):
+        releases = [ShownRelease(date="2022-01-02", slot="09:00", cell=CELL, unit="km/h", **row) for row in shown]
+        console = Console(file=io.StringIO(), width=80)
+        print_fitted(console, releases_table(releases))
+        assert "budget_exhausted" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_a_running_mean_is_not_taken_for_the_release_of_its_hour() -> None:
     released = dict(running_sums())["continual_laplace_released"]
     line = release_line(read_release(numbered(released.record(0), 1))).plain
@@ -151,7 +183,7 @@ def test_a_running_mean_is_not_taken_for_the_release_of_its_hour() -> None:
 @pytest.mark.parametrize(
     ("stage", "line"),
     [
-        ("live", "p 2022-01-02 09:00-10:00 87608b0d2ffffff 42.43 km/h 33.60 to 51.26 HAT 42.56 live"),
+        ("live", "p 2022-01-02 09:00-10:00 87608b0d2ffffff 42.43 km/h 33.60 to 51.26 mean of buses 42.56 live"),
         ("predicted", "p 2022-01-02 09:00-10:00 87608b0d2ffffff 42.43 km/h 33.60 to 51.26 predicted"),
     ],
 )

@@ -319,6 +319,16 @@ def test_the_configuration_that_the_others_change_is_correct(tmp_path: Path) -> 
     assert load_settings(path, {}).policy.estimator == "levy"
 
 
+@pytest.mark.parametrize("missing", ["epsilon = 1.0\n", "max_hats_per_day = 89\n", "daily_limit = 89.0\n"])
+def test_a_misspelt_estimator_is_named_before_the_keys_that_only_other_estimators_need(
+    tmp_path: Path, missing: str
+) -> None:
+    file = tmp_path / "hatcast.toml"
+    file.write_text(CORRECT.replace('"levy"', '"trackr"').replace(missing, ""))
+    with pytest.raises(HatcastError, match=r"policy\.estimator\.name: 'trackr' is not .*; did you mean tracker\?"):
+        load_settings(file)
+
+
 def test_a_tracker_names_the_daily_limit_if_that_is_text(tmp_path: Path) -> None:
     path = tmp_path / "hatcast.toml"
     head = CORRECT[: CORRECT.index("[policy.privacy]")]

@@ -63,7 +63,7 @@ def cells(finding: Finding) -> tuple[str, ...]:
     """Return the texts of a row, without the policy."""
     numbers = (finding.loss, finding.bound, finding.margin)
     loss, bound, margin = ("-" if each is None else f"{each:.3f}" for each in numbers)
-    verdict = "holds" if finding.problem is None else "violated"
+    verdict = "no violation found" if finding.problem is None else "violated"
     return finding.part, claim_text(finding), loss, f"{finding.pairs:,}", bound, margin, verdict
 
 

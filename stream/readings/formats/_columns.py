@@ -102,17 +102,15 @@ class Columns:
         others   names of the policy's further values
         """
         known = (*REQUIRED, ARRIVAL, *others)
-        if value in self.names and value not in known:
-            if VALUE in self.names:
-                raise SettingError(
-                    "columns", f"names both value and {value}, which are one field", "remove one of them"
-                )
-            return replace(self, names={VALUE if name == value else name: at for name, at in self.names.items()})
         for name in self.names:
-            if name not in known:
+            if name not in (*known, value):
                 named = [value if each == VALUE else each for each in known]
                 raise SettingError("columns", f"{name!r} is not a field", name_fix(name, named))
-        return self
+        if value not in self.names or value in known:
+            return self
+        if VALUE in self.names:
+            raise SettingError("columns", f"names both value and {value}, which are one field", "remove one of them")
+        return replace(self, names={VALUE if name == value else name: at for name, at in self.names.items()})
 
     def check_complete(self, fields: Iterable[str]) -> None:
         """Raise SettingError if a field lacks a column, or a column's number is not 1 to 9999."""

@@ -92,7 +92,7 @@ class Wanted:
         unit = columns.unit or unit_in_name(column or "") or ("km/h" if self.without_speed and column is None else None)
         if unit is None:
             problem = "the unit of " + ("the speeds" if column is None else f"column {column}") + " is unknown"
-            raise SettingError("unit", problem, f"use {_UNITS}")
+            raise SettingError("unit", problem, f"name it with the option `unit`: {_UNITS}")
         if unit not in UNITS:
             raise SettingError("unit", f"{unit!r} is not a unit of speed", f"use {_UNITS}")
         return unit

@@ -3,11 +3,15 @@
 import { horizonOf, partsOf, sentencesOf, trackerOf } from "./budget_words.js";
 import { element } from "./dom.js";
 
-const MEANING = {
-  horizon: "These are epsilons: whatever a bus did in the whole horizon, no result that is published gets more than e^epsilon times as likely by it. The cost is booked in advance, on each date of the horizon, and never again.",
-  day: "These are epsilons: whatever a bus did on this day, no result that is published gets more than e^epsilon times as likely by it.",
-  total: "These are epsilons: whatever a bus did on all its days, no result that is published gets more than e^epsilon times as likely by it.",
-};
+const WHEN = { horizon: "in the whole horizon", day: "on this day", total: "on all its days" };
+
+// What a record's epsilons promise. Under `replace` where and when a bus was is public.
+function meaningOf(record, { hidesPresence, hasOtherValues }) {
+  const unit = horizonOf(record) !== undefined ? "horizon" : record.total === undefined ? "day" : "total";
+  const hidden = hidesPresence ? "whatever a bus did" : hasOtherValues ? "whatever values a bus reported" : "however fast a bus went";
+  const booked = unit === "horizon" ? " The cost is booked in advance, on each date of the horizon, and never again." : "";
+  return `These are epsilons: ${hidden} ${WHEN[unit]}, no result that is published gets more than e^epsilon times as likely by it.${booked}`;
+}
 
 export class Budget {
   #model;
@@ -22,8 +26,8 @@ export class Budget {
   draw() {
     const { budget: record, layers, kind } = this.#model;
     const traits = kind === "continual" ? layers.continual : layers.releases;
-    const { hasDevices, hasDelta } = traits;
-    const key = [record, hasDevices, hasDelta];
+    const { hasDevices, hasDelta, hidesPresence, hasOtherValues } = traits;
+    const key = [record, hasDevices, hasDelta, hidesPresence, hasOtherValues];
     if (key.every((each, i) => each === this.#drawnKey[i])) return;
     this.#drawnKey = key;
     if (record === undefined) {
@@ -57,7 +61,7 @@ function view(record, traits) {
     ...meters(record, parts),
     ...more,
     rows([["day", record.date], ...(tracker === undefined ? (horizon === undefined ? ofHats(record) : []) : ofTracker(record)), ["the whole day at most", bound], ["limit of a day", limit], ...ofTotal(record)]),
-    element("p", { class: "hint" }, MEANING[horizon !== undefined ? "horizon" : record.total === undefined ? "day" : "total"]),
+    element("p", { class: "hint" }, meaningOf(record, traits)),
   ];
 }
 

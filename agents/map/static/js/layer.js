@@ -11,6 +11,8 @@ export class Layer {
   hasDeferred = false; // whether a tracker has left out a query of a hexagon alone
   hasDevices = false; // whether buses with devices of their own are in the releases
   hasDelta = false; // whether the noise is Gaussian
+  hidesPresence = false; // whether the relation is add_remove
+  hasOtherValues = false; // whether values other than the speed are released
   #bySlot = new Map(); // slot -> cell -> record
   #isNew = true;
 
@@ -39,6 +41,8 @@ export class Layer {
     this.hasDeferred ||= record.status === "deferred";
     this.hasDevices ||= record.device_epsilon !== undefined;
     this.hasDelta ||= (record.delta ?? record.running?.delta) !== undefined;
+    this.hidesPresence ||= record.relation === "add_remove";
+    this.hasOtherValues ||= (record.value ?? record.values) !== undefined;
   }
 
   // Add a fetched record: one from the stream is as new or newer.
