@@ -5,6 +5,7 @@ knows that the member is dead: no clock and no timeout decides. A process that i
 its lock. [docs/decisions/0068]
 """
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -29,7 +30,7 @@ def member_folder() -> Path:
         folder.mkdir(mode=0o700)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
-        raise PermissionError(f"{folder} is not a folder of this user alone")
+        raise PermissionError(errno.EACCES, "not a folder of this user alone", str(folder))
     return folder
 
 

@@ -124,7 +124,7 @@ class Membership:
         if not self._has_warned:
             log.warning(
                 "no member file: if this worker is killed, its partitions may wait for the end of its session",
-                why=(error.strerror or str(error)).lower(),
+                why=(error.strerror or "unknown").lower(),
                 file=error.filename,
             )
         self._has_warned = True

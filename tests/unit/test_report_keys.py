@@ -56,7 +56,7 @@ def test_without_the_extra_what_would_check_or_sign_does_not_start_and_names_it(
     assert start_worker(tmp_path, "authority " + "1" * 64) == f"worker.report_keys_file {said}"
     assert examined(tmp_path) == Check("report keys", State.PROBLEM, "not usable", f"worker.report_keys_file {said}")
     done = CliRunner().invoke(keys.command, ["authority", str(tmp_path / "authority.key")])
-    assert str(done.exception) == f"`hatcast keys` {said}"
+    assert str(done.exception) == f"keys {said}"
     settings = parse_settings({"policy": policy_table()}, tmp_path, {})
     with (
         pytest.raises(HatcastError, match=r"^--sign needs nacl"),
