@@ -63,7 +63,7 @@ class MemberFile:
 
     @property
     def is_there(self) -> bool:
-        """Whether nobody has deleted the file, such as a cleaner of temporary files."""
+        """Whether the file still exists under its name: a cleaner of temporary files may delete it."""
         return os.fstat(self._descriptor).st_nlink > 0
 
     def write(self, member_id: str) -> None:

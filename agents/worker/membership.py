@@ -86,7 +86,7 @@ class Membership:
             self._file = None
 
     def _keep_file(self, folder: Path) -> None:
-        """Create the file again if somebody has deleted it; write the member id if it has changed. Raises OSError."""
+        """Recreate a deleted file, and write a changed member id. Raises OSError."""
         if self._file is None or not self._file.is_there:
             self.close()
             self._file, self._written = MemberFile.create(folder, self._prefix), None
