@@ -61,10 +61,11 @@ def test_the_others_remove_a_killed_worker(pipeline: Pipeline) -> None:
 
 
 def test_a_killed_worker_without_partitions_is_removed_too(pipeline: Pipeline) -> None:
-    few = pipeline.changed({"worker": {"session_timeout": "50s"}, "kafka": {"partitions": 1}})
+    few = pipeline.changed({"worker": {**LISTEN["worker"], "session_timeout": "50s"}, "kafka": {"partitions": 1}})
     one, two = pipeline.worker(config=few), pipeline.worker(config=few)
     pipeline.wait(lambda: any("partition started" in each.logged() for each in (one, two)), "owner", one, two)
     owner, standby = (one, two) if "partition started" in one.logged() else (two, one)
+    wait_until_ready(pipeline, owner, standby)
     wait_for_files(pipeline, member_folder(), one, two)
     standby.kill()
     pipeline.wait(lambda: len(pipeline.members()) == 1, "group of one before the session ends", owner, seconds=30)

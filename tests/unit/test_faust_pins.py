@@ -24,6 +24,7 @@ PINS: Final = {  # faust-streaming 0.15.3, mode-streaming 0.7.1, aiokafka 0.14.0
     "faust.transport.consumer:Consumer.ack": "5fcf41cf4515",
     "faust.transport.consumer:Consumer.on_buffer_full": "c8961679e0bc",
     "faust.transport.consumer:Consumer.on_buffer_drop": "4b57e8a418d5",
+    "faust.transport.consumer:Consumer.on_partitions_assigned": "29ce96596f05",
     "faust.transport.consumer:Consumer.on_partitions_revoked": "d04b7ae72c6f",
     "faust.transport.consumer:Consumer.on_stop": "45b1d2210ce2",
     "faust.transport.consumer:Fetcher": "c922e4ab78d9",

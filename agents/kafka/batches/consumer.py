@@ -149,6 +149,12 @@ class BatchConsumer(driver.Consumer):
         self._joined = True
         self.handler.on_assigned(self._assigned)
 
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """Be a member also without partitions: Faust seeks, and so calls `perform_seek`, only where there are some."""
+        await super().on_partitions_assigned(assigned, generation_id)
+        if not assigned:
+            self._joined = True
+
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Give up all partitions before a rebalance, also those that will be assigned again."""
         await self._give_up_partitions()
