@@ -230,7 +230,7 @@ def _over(policy: Policy, loss: DayLoss, days: int) -> str:
 
 
 def _composed_day(policy: Policy, loss: DayLoss) -> str:
-    """Return what a day loses as (epsilon, delta); "" if the plain sum is as small."""
+    """Return the sentence about a day's composed loss; an empty text if composition gains nothing."""
     composed = loss.epsilon_at_delta(1, policy.delta)
     if not _gains(policy, composed, loss.bound):
         return ""

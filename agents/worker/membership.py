@@ -101,13 +101,13 @@ class Membership:
         If that fails because Kafka is away, which the consumer logs, it is tried again until their sessions have ended.
         """
         with dead_members(folder, self._prefix) as dead:
-            if await self._is_removed(dead):
+            if await self._try_to_remove(dead):
                 self._failing_since_s = None
                 for path in dead.values():
                     path.unlink(missing_ok=True)
 
-    async def _is_removed(self, dead: Collection[str]) -> bool:
-        """Remove members from the group, if there are any; return False if it is to be tried again."""
+    async def _try_to_remove(self, dead: Collection[str]) -> bool:
+        """Remove members from the group, if there are any; return False if the removal has to be tried again."""
         if not dead:
             return True
         try:
