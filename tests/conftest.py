@@ -5,6 +5,7 @@ from hypothesis import Phase, settings
 pytest_plugins = [
     "tests.services.fixtures",
     "tests.services.logs",
+    "tests.services.rotation",
     "tests.services.side_by_side",
     "tests.unit.surveyed",
 ]

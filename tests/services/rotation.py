@@ -1,0 +1,184 @@
+"""Which files of tests a run of all leaves out, so that it takes a quarter of an hour.    [docs/decisions/0022]
+
+Every file runs each time, unless a group below has it. Such a group takes long and looks at one part of the product: it
+runs whole if that part, the group's own files or the locked libraries have changed since the base commit. Otherwise a
+third of it runs, another one for each commit, so three commits in a row run all of it, whatever the base commit was.
+A run that names files, folders, `-k` or `-m` leaves nothing out; nor does `scripts/test --all`.
+"""
+
+import os
+import subprocess
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.services.data import ROOT
+
+SHARES: Final = 3
+_BASE: Final = "HATCAST_TEST_BASE"
+_EVERYTHING: Final = ("pyproject.toml", "uv.lock", "tests/services/rotation.py")  # what all groups depend on
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files of tests, and files and folders that they are about; both by pattern."""
+
+    tests: tuple[str, ...]
+    about: tuple[str, ...]
+
+    def files(self) -> list[str]:
+        """Its files of tests, in the order of their names."""
+        return sorted(
+            {str(path.relative_to(ROOT)) for pattern in self.tests for path in (ROOT / "tests").glob(pattern)}
+        )
+
+    def is_touched(self, changed: Collection[str]) -> bool:
+        """Whether one of the changed files is the group's own, or below what it is about."""
+        about = {str(path.relative_to(ROOT)) for pattern in self.about for path in ROOT.glob(pattern)}
+        return any(file in self.files() or about & {file, *map(str, Path(file).parents)} for file in changed)
+
+
+# What they find is no promise of the product, or is found by a shorter test beside them, which runs each time.
+GROUPS: Final = {
+    "research commands": Group(
+        (
+            "unit/test_api_plan*.py",
+            "unit/test_audit_command.py",
+            "unit/test_cluster_command.py",
+            "unit/test_evaluate*.py",
+            "unit/test_plan*.py",
+            "unit/test_survey_command.py",
+            "unit/test_survey_figures.py",
+            "unit/test_survey_refusals.py",
+        ),
+        (
+            "agents/research",
+            "agents/api/plan*.py",
+            *(f"agents/cli/{command}*.py" for command in ("audit", "cluster", "evaluate", "plan", "survey")),
+            "tests/unit/surveyed.py",
+        ),
+    ),
+    "chart and compose": Group(
+        ("unit/test_chart*.py", "unit/test_compose.py", "integration/test_chart_rights.py"),
+        (
+            "ops/helm",
+            "tools/chart*.py",
+            "tools/helm.py",
+            "docker-compose.yml",
+            "tests/charts.py",
+            "tests/integration/chart_city.py",
+        ),
+    ),
+    "documentation that is executed": Group(
+        tuple(f"unit/test_docs_{page}.py" for page in ("batch", "continual", "python", "site", "tutorial")),
+        (
+            *(f"docs/{page}.md" for page in ("batch", "continual", "notebook", "python", "tutorial")),
+            "agents/api",
+            "agents/batch",
+            "mkdocs.yml",
+            "scripts/docs",
+            "tools/notebook.py",
+            "tools/python_reference.py",
+        ),
+    ),
+    "long statistics": Group(
+        tuple(
+            f"statistics/test_{name}.py"
+            for name in ("running_means", "smoothed_releases", "tracker_accuracy", "trends")
+        ),
+        ("stream/tracker", "stream/running", "agents/research/days.py", "agents/research/evaluate"),
+    ),
+}
+
+
+def left_out(changed: Collection[str] | None, number: int) -> dict[str, list[str]]:
+    """Group -> its files that the commit of this number leaves out; `changed` is None if nobody knows."""
+    if changed is None or any(file in changed for file in _EVERYTHING):
+        return {}
+    # Numbered through all groups, so that each share has a third of them.
+    every = [(name, file) for name, group in GROUPS.items() for file in group.files()]
+    out = {
+        name: [file for at, (of, file) in enumerate(every) if of == name and (at - number) % SHARES]
+        for name, group in GROUPS.items()
+        if not group.is_touched(changed)
+    }
+    return {name: files for name, files in out.items() if files}
+
+
+def changed_since(base: str | None) -> set[str] | None:
+    """Every file that differs from the base commit, also one that is in no commit yet; None if git does not know."""
+    if base is None or _git("rev-parse", "--is-shallow-repository") != "false":
+        return None
+    differing, untracked = (
+        _git("diff", "--name-only", "-z", base),
+        _git("ls-files", "--others", "--exclude-standard", "-z"),
+    )
+    return None if differing is None or untracked is None else {*f"{differing}\0{untracked}".split("\0")} - {""}
+
+
+def base_commit() -> str | None:
+    """The commit that the environment names, else where this branch left main; on main itself the commit before."""
+    if given := os.environ.get(_BASE):
+        return given
+    here = _git("rev-parse", "HEAD")
+    for main in ("origin/main", "main"):
+        begun = _git("merge-base", "HEAD", main)
+        if begun not in (None, here):
+            return begun
+    return _git("rev-parse", "--verify", "HEAD~1")
+
+
+def commit_number() -> int:
+    """The number of commits up to here along main: the next commit has the next number, and so the next share."""
+    return int(_git("rev-list", "--count", "--first-parent", "HEAD") or 0)
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+# What pytest is told. The processes of a run do as the one that starts them has decided: it hands them its options.
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="leave no file of tests out: tests/services/rotation.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config.option, "left_out"):
+        return
+    named = (
+        config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword or config.option.markexpr
+    )
+    config.option.base = None if named or config.option.all else base_commit()
+    config.option.left_out = (
+        {} if config.option.base is None else left_out(changed_since(config.option.base), commit_number())
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    left: dict[str, list[str]] = config.option.left_out
+    if not any(left.values()) or not collection_path.is_relative_to(ROOT):
+        return None
+    file = collection_path.relative_to(ROOT).as_posix()
+    return True if any(file in files for files in left.values()) else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    left: dict[str, list[str]] = config.option.left_out
+    if not left:
+        return
+    base = config.option.base[:12]
+    terminalreporter.write_line(
+        f"left out, as nothing that they are about has changed since {base} (scripts/test --all runs all):"
+    )
+    for name, files in left.items():
+        short = ", ".join(Path(file).stem.removeprefix("test_") for file in files)
+        terminalreporter.write_line(f"  {name}: {len(files)} of {len(GROUPS[name].files())} files: {short}")
