@@ -38,6 +38,7 @@ from hatcast.stream.errors import UNREADABLE, HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.readings.pseudonyms import Pseudonyms
+from hatcast.stream.readings.reading import READING_RULES
 from hatcast.stream.release.schedule import first_slot_ms
 
 log = structlog.get_logger()
@@ -226,6 +227,8 @@ def own_record(
         reports_id=None if reports is None else topic_ids.get(reports),
         partitions=partitions,
         partitioner=topics.telemetry_partitioner,
+        telemetry_format=topics.telemetry_format,
+        reading_rules=READING_RULES,
         timezone=policy.timezone,
         user_key=user_key,
         first_date=policy.from_date,

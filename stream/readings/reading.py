@@ -16,6 +16,9 @@ from typing import Final
 
 import msgspec
 
+READING_RULES: Final = 1
+"""Version of the code that decides the vehicle, place, time and value of a record. Raise it with every change by which
+a record gets another one: it is fixed for a policy's life.    [docs/specification/fold.md, What is pinned]"""
 VEHICLE_BYTES_MAX: Final = 128
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)

@@ -113,6 +113,10 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"topics": {"telemetry_partitioner": "crc32"}},
         ["topics.telemetry_partitioner is 'crc32'", "'murmur2'"],
     ),
+    "format": (
+        {"topics": {"telemetry_format": "hfp"}},
+        ["topics.telemetry_format is 'hfp'", "'jsonl' again"],
+    ),
     "a time zone under a new name": (
         {"policy": {"name": "{name}-next", "timezone": "Asia/Kolkata"}},
         ["policy.timezone is 'Asia/Kolkata'", "'{name}'", "use 'UTC'"],

@@ -25,6 +25,7 @@ OWN = PolicyRecord(
     reports_id="id-2",
     partitions=8,
     partitioner="murmur2",
+    telemetry_format="jsonl",
     timezone="Asia/Kolkata",
     user_key=UserKey(fingerprint="f1", made=False),
 )
@@ -39,6 +40,8 @@ CHANGES: list[tuple[dict[str, Any], list[str]]] = [
     ({"topics": Topics(means="m", queries="q", budget="b2", reports="r")}, ["topics.budget is 'b2'", "'b'"]),
     ({"topics": Topics(means="m", queries="q", budget="b", reports="r2")}, ["topics.reports is 'r2'", "'r'"]),
     ({"partitioner": "crc32"}, ["topics.telemetry_partitioner is 'crc32'", "'murmur2'"]),
+    ({"telemetry_format": "hfp"}, ["topics.telemetry_format is 'hfp'", "'jsonl' again", "replace it"]),
+    ({"reading_rules": 2}, ["by rules 2", "under rules 1", "run a hatcast with rules 1", "replace it"]),
     ({"partitions": 9}, ["8 telemetry partitions", "now has 9", "`hatcast worker --drain`"]),
     ({"telemetry_id": "id-3"}, ["'buses' was deleted and created again", "id-1", "id-3", "new policy.name"]),
     ({"reports_id": "id-3"}, ["'r' was deleted and created again", "id-2", "id-3"]),
@@ -103,12 +106,16 @@ def test_a_key_of_hatcasts_own_that_was_lost_is_no_contradiction_and_is_register
         check_policy_record(stored, changed(OWN, {"user_key": UserKey(fingerprint="new", made=False)}))
 
 
-def test_an_id_that_was_not_known_is_added_and_one_that_is_not_told_contradicts_nothing() -> None:
-    unknown = changed(OWN, {"telemetry_id": None, "reports_id": None})
+def test_an_id_or_a_format_that_was_not_known_is_added_and_one_that_is_not_told_contradicts_nothing() -> None:
+    unknown = changed(OWN, {"telemetry_id": None, "reports_id": None, "telemetry_format": None})
     check_policy_record(unknown, OWN)
-    check_policy_record(OWN, unknown)
+    without_ids = changed(unknown, {"telemetry_format": "jsonl"})
+    check_policy_record(OWN, without_ids)
     assert with_current_key(unknown, OWN) == OWN
-    assert with_current_key(OWN, unknown) == OWN
+    assert with_current_key(OWN, without_ids) == OWN
+    before_rules = msgspec.json.decode(OWN.encoded())
+    del before_rules["telemetry_format"], before_rules["reading_rules"]
+    assert PolicyRecord.decoded(msgspec.json.encode(before_rules)) == changed(OWN, {"telemetry_format": None})
 
 
 def test_a_name_that_another_telemetry_has_is_refused() -> None:

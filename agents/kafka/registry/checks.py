@@ -13,6 +13,7 @@ from hatcast.stream.policy.table import differing_keys
 _ROLES: Final = ("means", "queries", "budget", "reports")
 _ROUNDING: Final = 1e-9
 NEW_NAME: Final = "start under a new policy.name"
+REPLACE: Final = "let a policy with a new policy.name replace it (policy.replaces and policy.from)"
 
 
 def check_facts(facts: Facts, own: PolicyRecord) -> None:
@@ -99,6 +100,7 @@ def check_policy_record(stored: PolicyRecord, own: PolicyRecord) -> None:
         raise _changed(name, "topics.telemetry_partitioner", stored.partitioner, own.partitioner)
     if stored.partitions != own.partitions:
         raise partition_count_error(name, stored.partitions, own.partitions)
+    _check_reading_map(stored, own)
     check_topic_id(name, own.domain, stored.telemetry_id, own.telemetry_id)
     if own.topics.reports is not None:
         check_topic_id(name, own.topics.reports, stored.reports_id, own.reports_id)
@@ -109,6 +111,22 @@ def _changed(name: str, key: str, before: str | None, now: str | None) -> Hatcas
     return HatcastError(
         f"{key} is {now!r}, policy {name!r} was started with {before!r}: set {key} to {before!r} again, or {NEW_NAME}"
     )
+
+
+def _check_reading_map(stored: PolicyRecord, own: PolicyRecord) -> None:
+    """Raise HatcastError if records would be read in another way: a bus could count as two, or enter a day again."""
+    if stored.telemetry_format not in (None, own.telemetry_format):
+        raise HatcastError(
+            f"topics.telemetry_format is {own.telemetry_format!r}, policy {own.policy!r} was started with"
+            f" {stored.telemetry_format!r}: set topics.telemetry_format to {stored.telemetry_format!r} again, or"
+            f" {REPLACE}"
+        )
+    if stored.reading_rules != own.reading_rules:
+        raise HatcastError(
+            f"this hatcast reads records by rules {own.reading_rules}, policy {own.policy!r} was started under rules"
+            f" {stored.reading_rules}, and one bus could count as two: run a hatcast with rules"
+            f" {stored.reading_rules}, or {REPLACE}"
+        )
 
 
 def check_topic_id(policy: str, topic: str, registered: str | None, now: str | None) -> None:
@@ -140,12 +158,13 @@ def _check_user_key(name: str, stored: UserKey, own: UserKey) -> None:
 
 
 def with_current_key(stored: PolicyRecord, own: PolicyRecord) -> PolicyRecord:
-    """Return the stored record with the worker's user key, and with its topic ids where none are stored."""
+    """Return the stored record with the worker's user key, and with its topic ids and format where none are stored."""
     return msgspec.structs.replace(
         stored,
         user_key=own.user_key,
         telemetry_id=stored.telemetry_id or own.telemetry_id,
         reports_id=stored.reports_id or own.reports_id,
+        telemetry_format=stored.telemetry_format or own.telemetry_format,
     )
 
 
