@@ -13,9 +13,9 @@ from hatcast.agents.batch.retention import RetainChunks, RetainedHat
 from hatcast.agents.clock import now_ms
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.mechanisms import VectorNoise
+from hatcast.stream.records.fields import Status, release_id
 from hatcast.stream.release.continual import CellHat, RunningSums
 from hatcast.stream.release.continual_records import ContinualRelease
-from hatcast.stream.release.hats import Status, release_id
 
 _COMMITTED: Final = 500  # releases of one transaction, which waits for the disk once
 
@@ -43,7 +43,7 @@ class ContinualRun:
 
     def _of_slot(self, sums: RunningSums, slot: Slot, hats: Sequence[RetainedHat]) -> Iterator[bytes]:
         policy = self.ledger.policy
-        names = {hat: release_id(policy, hat.slot, hat.cell) for hat in hats}
+        names = {hat: release_id(policy.name, hat.slot, hat.cell) for hat in hats}
         records = {name: self.ledger.find(name) for name in names.values()}
         if missing := [hat for hat in hats if records[names[hat]] is None]:
             key = self.ledger.users.pseudonyms.key

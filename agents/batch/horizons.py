@@ -3,8 +3,8 @@
 import sqlite3
 from collections.abc import Sequence
 
+from hatcast.stream.records.fields import Status
 from hatcast.stream.release.continual_records import ContinualRelease
-from hatcast.stream.release.hats import Status
 
 
 class Horizons:

@@ -24,9 +24,10 @@ from hatcast.stream.accounting.ledger import DayLedger, Reserved, Total
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import CELL_SELECTION, reservations
+from hatcast.stream.records.fields import Status
 from hatcast.stream.release.continual_records import ContinualRelease
 from hatcast.stream.release.encoding import numbered
-from hatcast.stream.release.hats import Release, Status
+from hatcast.stream.release.hats import Release
 from hatcast.stream.release.queries import QueryRelease
 from hatcast.stream.release.tracker_records import TrackerRelease
 

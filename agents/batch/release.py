@@ -29,7 +29,8 @@ from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.queries import is_queried, reservations
-from hatcast.stream.release.hats import Release, exhausted_of, incomplete_of, release_id, release_of
+from hatcast.stream.records.fields import release_id
+from hatcast.stream.release.hats import Release, exhausted_of, incomplete_of, release_of
 from hatcast.stream.release.schedule import first_slot_ms, listed_cells, slots_between, slots_due
 from hatcast.stream.units import DAY_MS
 
@@ -112,7 +113,7 @@ def count_changed(folded: FoldResult, retained: RetainChunks, ledger: LedgerFile
 
 
 def _name(policy: Policy, hat: RetainedHat) -> str:
-    return release_id(policy, hat.slot, hat.cell)
+    return release_id(policy.name, hat.slot, hat.cell)
 
 
 def _losses(folded: FoldResult, policy: Policy) -> Callable[[str], bool]:

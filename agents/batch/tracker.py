@@ -21,7 +21,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.queries import TRACKER_QUERIES, is_queried
-from hatcast.stream.release.hats import Status
+from hatcast.stream.records.fields import Status
 from hatcast.stream.release.tracker import PolicyTracker, closed_releases, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease
 

@@ -12,8 +12,10 @@ import click
 import msgspec
 from rich.console import Console
 from rich.progress import Progress
+from rich.table import Table
 
-from hatcast.agents.batch.retention import RetainNothing, RetainTotals, in_unit
+from hatcast.agents.batch.fold import FoldResult
+from hatcast.agents.batch.retention import RetainNothing, RetainTotals, Totals, in_unit
 from hatcast.agents.batch.run import (
     RELEASING,
     Released,
@@ -25,21 +27,17 @@ from hatcast.agents.batch.run import (
     release_problem,
 )
 from hatcast.agents.cli.batch_inferred import KINDS, check_inferred, infer_from_dump, inferred, tables_of
-from hatcast.agents.cli.batch_tables import (
-    ShownRelease,
-    print_fitted,
-    releases_table,
-    show_answers,
-    show_hats,
-    show_outcomes,
-)
 from hatcast.agents.cli.files import check_one_output, output_option, write_records
 from hatcast.agents.cli.options import config_option, days_of, json_option
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.recordings.dump_file import DUMP
+from hatcast.agents.tables.terminal import answers_tables, print_fitted, releases_table
 from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.policy.query import Period
 from hatcast.stream.readings.formats import FormatChoice
+from hatcast.stream.readings.reading import Outcome
+from hatcast.stream.records.projections import SHOWN, Shown
 
 
 @click.command(epilog="Example:  hatcast batch suratITMS.json --format itms --config hatcast.toml")
@@ -118,7 +116,7 @@ def command(
         return
     if not contributions:
         folded = fold_input(run, RetainNothing())
-        show_outcomes(folded, as_json=as_json)
+        _show_outcomes(folded, as_json=as_json)
         if not as_json:
             click.echo("no releases: add --ledger FILE")
         return
@@ -129,8 +127,8 @@ def command(
     if as_json:
         click.echo(msgspec.json.encode({"outcomes": folded.outcomes, "hats": hats}, order="sorted"))
     else:
-        show_outcomes(folded, as_json=False)
-        show_hats(hats)
+        _show_outcomes(folded, as_json=False)
+        _show_hats(hats)
 
 
 def _check_release(
@@ -199,7 +197,7 @@ def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Outp
                 click.echo(record)
             return
         if policy.relation is Relation.REPLACE:  # under add_remove the counts are private
-            show_outcomes(released.folded, as_json=False)
+            _show_outcomes(released.folded, as_json=False)
         if output.file is not None:
             dates, releases, answers = (
                 _write(released, policy, output.file, inferring=output.inferring),
@@ -207,10 +205,10 @@ def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Outp
                 [],
             )
         else:
-            decoded = [msgspec.json.decode(record, type=ShownRelease) for record in released.records]
-            releases = [release for release in decoded if not release.answers]
-            answers = [release for release in decoded if release.answers]
-            dates = {date for release in decoded for date in release.dates}
+            decoded = [SHOWN.decode(record) for record in released.records]
+            releases = [release for release in decoded if not release.query_name]
+            answers = [release for release in decoded if release.query_name]
+            dates = {date for release in decoded for date in _charged_dates(release)}
         ledger_days = [
             msgspec.json.decode(budget_record(policy, date, released.ledger.summary(date))) for date in sorted(dates)
         ]
@@ -218,8 +216,17 @@ def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Outp
     if output.file is None:
         print_fitted(console, releases_table(releases))
         if policy.queries:
-            show_answers(console, answers)
+            tables = answers_tables(answers)
+            if not tables:
+                console.print("no answers to queries: no period of a query is over in these files")
+            for table in tables:
+                print_fitted(console, table)
     console.print(BudgetTable(ledger_days))
+
+
+def _charged_dates(record: Shown) -> list[str]:
+    """Return the local dates whose budget a release or an answer is charged to."""
+    return Period(date.fromisoformat(record.first_date), record.days).dates if record.query_name else [record.date]
 
 
 def _published(released: Released, policy: Policy, *, inferring: Sequence[str]) -> Iterator[bytes]:
@@ -237,10 +244,35 @@ def _write(released: Released, policy: Policy, path: Path, *, inferring: Sequenc
 
     def noted() -> Iterator[bytes]:
         for record in released.records:
-            dates.update(msgspec.json.decode(record, type=ShownRelease).dates)
+            dates.update(_charged_dates(SHOWN.decode(record)))
             yield record
         yield from _published(released, policy, inferring=inferring)  # the releases are consumed by now
 
     tables = [RELEASES, *([ANSWERS] if policy.queries else []), *tables_of(inferring)]
     write_records(path, layout_of(tables), noted())
     return dates
+
+
+def _show_outcomes(folded: FoldResult, *, as_json: bool) -> None:
+    """Print the number of records of each outcome."""
+    if as_json:
+        click.echo(msgspec.json.encode({"outcomes": folded.outcomes}, order="sorted"))
+        return
+    records = sum(folded.outcomes.values())
+    table = Table(title="Records by outcome")
+    table.add_column("outcome")
+    table.add_column("records", justify="right")
+    table.add_column("share", justify="right")
+    for name in (*Outcome, *(f"reports.{outcome}" for outcome in Outcome)):
+        if count := folded.outcomes.get(name):
+            table.add_row(name, f"{count:,}", f"{count / records:.1%}")
+    console = Console()
+    console.print(table)
+    console.print(f"{records:,} records, {folded.outcomes.get(Outcome.ACCEPTED.value, 0):,} of them accepted")
+
+
+def _show_hats(hats: dict[str, Totals]) -> None:
+    """Print the true figures of each HAT. Not private."""
+    click.echo(f"{'HAT':44} {'users':>8} {'readings':>9} {'sum':>13} {'max':>8}")
+    for hat, (users, count, total, maximum) in sorted(hats.items()):
+        click.echo(f"{hat:44} {users:8} {count:9} {total:13} {maximum:8}")

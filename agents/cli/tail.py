@@ -2,23 +2,20 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import TypedDict, Unpack
 
 import click
 from rich.console import Console
-from rich.text import Text
 
 from hatcast.agents.cli.files import check_one_output, output_option, report_written
 from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.cli.output import check_reader, write_output
 from hatcast.agents.cli.signals import stop_on_signals
-from hatcast.agents.cli.tail_answers import answer_row, header
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.kafka.tail import DisplayedNormal, DisplayedRelease, follow, read_release
-from hatcast.stream.records.fields import is_settlement
+from hatcast.agents.kafka.tail import follow
+from hatcast.agents.tables.terminal import answer_row, answers_header, read_shown, record_line
 
 
 class _Options(TypedDict):
@@ -104,17 +101,17 @@ def _open_output(given: _Options, chosen: list[str]) -> Iterator[Callable[[bytes
 def _printer(chosen: list[str]) -> Callable[[bytes], object]:
     """Return the function that prints a record as a line of text."""
     console = Console(highlight=False, soft_wrap=True)
-    line = release_line if chosen != ["queries"] else answer_row
+    line = record_line if chosen != ["queries"] else answer_row
     if line is answer_row:
-        console.print(header())
-    return lambda value: console.print(line(read_release(value)))
+        console.print(answers_header())
+    return lambda value: console.print(line(read_shown(value)))
 
 
 def _of_policy(records: Iterator[bytes], policy: str | None) -> Iterator[bytes]:
     """Return the records of a policy, or all if it is None."""
     if policy is None:
         return records
-    return (value for value in records if (read := read_release(value)) is not None and read.policy == policy)
+    return (value for value in records if (read := read_shown(value)) is not None and read.policy == policy)
 
 
 def _chosen(given: _Options) -> list[str]:
@@ -126,70 +123,3 @@ def _chosen(given: _Options) -> list[str]:
         ("running", given["running"]),
     )
     return [name for name, is_named in named if is_named] or ["means", "queries"]
-
-
-def release_line(release: DisplayedRelease | None) -> Text:
-    """Return a release, or the answer to a query, as a line of text."""
-    if release is None:
-        return Text("a record that is not a release", style="dim")
-    dates = f"{release.first_date} to {release.date}" if release.days > 1 else release.date
-    line = Text.assemble((release.policy, "blue"), "  ") if release.policy else Text()
-    hour = f"until {release.end[11:16]}" if release.running_id else f"{release.slot}-{release.end[11:16]}"
-    line.append(f"{dates} {hour}  ").append(release.cell, "cyan").append("  ")
-    if isinstance(release.query, str) and release.query:
-        line.append(f"{release.query}  ", style="magenta")
-    if release.road is not None:
-        return _with_estimate(line, release, release.road)
-    if release.running_id:
-        return _with_running_mean(line, release)
-    if not isinstance(release.mean, Decimal):
-        return line.append(release.status + (f" ({release.reason})" if release.reason else ""), style="yellow")
-    line.append(f"{release.mean!s:>8} {release.unit}{_named(release)}", style="bold")
-    if release.interval95 is not None:
-        low, high = release.interval95
-        line.append(f"  {low} to {high}".ljust(22), style="dim")
-    for value in release.values[1:]:  # the first is the speed, which the record's own fields are about
-        line.append(f"  {value.name} {value.mean} {value.unit}", style="bold")
-        line.append("  {} to {}".format(*value.interval95), style="dim")
-    line.append(f"  {_kind(release)}", style="green")
-    if release.days_used < release.days:
-        line.append(f" from {release.days_used} of {release.days} days", style="yellow")
-    for name, group in release.groups.items():
-        line.append(f"  {name} {group.mean} ({group.users:,} users)")
-    return line
-
-
-def _kind(release: DisplayedRelease) -> str:
-    """Return the status; of a release that is not of one slot, which time it is about."""
-    if is_settlement(release.release_id):  # it may be about one hour, of which there is a release too
-        return "settlement"
-    return release.status if release.running is None else f"running mean since {release.running.horizon}"
-
-
-def _named(record: DisplayedRelease) -> str:
-    """Return the name of a value other than the speed, of a mean of it."""
-    return f" {record.value}" if record.value and not record.unit.startswith("vehicles") else ""
-
-
-def _with_estimate(line: Text, estimate: DisplayedRelease, road: DisplayedNormal) -> Text:
-    """Add an estimate: the road's mean speed, and that of the HAT if there is a release."""
-    _add_normal(line, estimate, road)
-    if isinstance(estimate.mean, DisplayedNormal):
-        line.append(f"  mean of buses {estimate.mean.value:6.2f}")
-    return line.append(f"  {estimate.stage}", style="green")
-
-
-def _with_running_mean(line: Text, running: DisplayedRelease) -> Text:
-    """Add a running mean: its name, the mean, and the number of slots in it."""
-    line.append(f"{running.name}  ", style="magenta")
-    if not isinstance(running.mean, DisplayedNormal):
-        return line.append("no slot with a number", style="yellow")
-    _add_normal(line, running, running.mean)
-    return line.append(f"  mean of {running.slots} slot{'' if running.slots == 1 else 's'}", style="green")
-
-
-def _add_normal(line: Text, record: DisplayedRelease, normal: DisplayedNormal) -> None:
-    low, high = normal.interval95
-    # With two decimals each, so that they are below each other: the record may have fewer.
-    line.append(f"{normal.value:8.2f} {record.unit}{_named(record)}", style="bold")
-    line.append(f"  {low:6.2f} to {high:6.2f}".ljust(22), style="dim")

@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.demo.embedded import PARTITIONS
-from hatcast.agents.demo.state import Answered, Budget, Estimated, Published, Running, State
+from hatcast.agents.demo.state import State
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async
@@ -19,6 +19,7 @@ from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.query_inputs import count_unanswered
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.readings.reading import Outcome
+from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord
 
 _WAIT_MS: Final = 200
 
@@ -29,13 +30,13 @@ Ends = Mapping[str, Sequence[int]]
 class Listener(Protocol):
     """Receives each new public record once, after it was added to the state."""
 
-    def release(self, release: Published, record: bytes, state: State) -> None:
+    def release(self, release: ReleaseRecord, record: bytes, state: State) -> None:
         """Receive a release and its bytes."""
 
-    def answer(self, answer: Answered, record: bytes, state: State) -> None:
+    def answer(self, answer: QueryRecord, record: bytes, state: State) -> None:
         """Receive an answer to a query over days and its bytes."""
 
-    def estimate(self, estimate: Estimated, state: State) -> None:
+    def estimate(self, estimate: EstimateRecord, state: State) -> None:
         """Receive an estimate of a new slot."""
 
     def settled(self, date: str, state: State) -> None:
@@ -74,22 +75,22 @@ class OutputConsumer:
 
     def _apply(self, topic: str, value: bytes, state: State, listener: Listener) -> None:
         if topic == self._topics.budget:
-            state.add_budget(msgspec.json.decode(value, type=Budget))
+            state.add_budget(msgspec.json.decode(value, type=BudgetRecord))
         elif topic == self._topics.estimates:
-            _apply_estimate(msgspec.json.decode(value, type=Estimated), state, listener)
+            _apply_estimate(msgspec.json.decode(value, type=EstimateRecord), state, listener)
         elif topic == self._topics.running:
-            state.add_running(msgspec.json.decode(value, type=Running))
+            state.add_running(msgspec.json.decode(value, type=RunningRecord))
         elif topic == self._topics.queries:
-            answer = msgspec.json.decode(value, type=Answered)
+            answer = msgspec.json.decode(value, type=QueryRecord)
             if state.add_answer(answer):
                 listener.answer(answer, value, state)
         else:
-            release = msgspec.json.decode(value, type=Published)
+            release = msgspec.json.decode(value, type=ReleaseRecord)
             if state.add(release):
                 listener.release(release, value, state)
 
 
-def _apply_estimate(estimate: Estimated, state: State, listener: Listener) -> None:
+def _apply_estimate(estimate: EstimateRecord, state: State, listener: Listener) -> None:
     is_first = estimate.stage == "settled" and estimate.date not in state.settled_dates
     if state.add_estimate(estimate):
         listener.estimate(estimate, state)

@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hatcast.agents.demo import texts
-from hatcast.agents.demo.state import Published, State
+from hatcast.agents.demo.state import State
+from hatcast.stream.records import ReleaseRecord
 
 _ROWS_MIN: Final = 8
 _ROWS_MAX: Final = 16
@@ -60,7 +61,7 @@ def releases_table(state: State, rows: int) -> Table:
     return table
 
 
-def _groups(release: Published) -> Iterator[str]:
+def _groups(release: ReleaseRecord) -> Iterator[str]:
     """Yield users and weights of both groups of a hybrid policy's release."""
     if release.users is not None and release.weight is not None:
         yield f"{release.users.central:,}+{release.users.local:,}"
@@ -114,7 +115,7 @@ def _table(value: str, top: float, width: int = _STRIP_WIDTH) -> Table:
     return table
 
 
-def _shown_releases(state: State, rows: int) -> list[Published]:
+def _shown_releases(state: State, rows: int) -> list[ReleaseRecord]:
     """Return the rows of the table: newest slot first, each slot by hexagon, so that rows stay where they are."""
     newest = sorted(state.latest, key=lambda release: release.cell)
     newest.sort(key=lambda release: (release.date, release.slot), reverse=True)

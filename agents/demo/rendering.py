@@ -15,7 +15,8 @@ from hatcast.agents.demo.introduction import introduction
 from hatcast.agents.demo.messages import Began
 from hatcast.agents.demo.observer import Listener
 from hatcast.agents.demo.page import answers_table, page
-from hatcast.agents.demo.state import Answered, Estimated, Published, State
+from hatcast.agents.demo.state import State
+from hatcast.stream.records import EstimateRecord, QueryRecord, ReleaseRecord
 
 _STARTING: Final = "starting Kafka, Redis and a worker; the first means come in about ten seconds ..."
 
@@ -52,17 +53,17 @@ class Json:
     def begin(self, state: State, began: Began) -> None:
         """Do nothing."""
 
-    def release(self, release: Published, record: bytes, state: State) -> None:
+    def release(self, release: ReleaseRecord, record: bytes, state: State) -> None:
         """Print the record."""
         sys.stdout.buffer.write(record + b"\n")
         sys.stdout.buffer.flush()
 
-    def answer(self, answer: Answered, record: bytes, state: State) -> None:
+    def answer(self, answer: QueryRecord, record: bytes, state: State) -> None:
         """Print the record."""
         sys.stdout.buffer.write(record + b"\n")
         sys.stdout.buffer.flush()
 
-    def estimate(self, estimate: Estimated, state: State) -> None:
+    def estimate(self, estimate: EstimateRecord, state: State) -> None:
         """Do nothing: the releases are printed."""
 
     def settled(self, date: str, state: State) -> None:
@@ -96,17 +97,17 @@ class Lines:
         rows = introduction(state, began)
         self._print(f"{word:<10}  {text}".replace("±", "+-") for word, text in rows)
 
-    def release(self, release: Published, record: bytes, state: State) -> None:
+    def release(self, release: ReleaseRecord, record: bytes, state: State) -> None:
         """Print the release; those of a tracker are shown as estimates."""
         self._open_slots.add(f"{release.date}/{release.slot}")
         if state.policy.tracker is None:
             self._print([texts.line(release, state.policy)])
 
-    def answer(self, answer: Answered, record: bytes, state: State) -> None:
+    def answer(self, answer: QueryRecord, record: bytes, state: State) -> None:
         """Print the answer."""
         self._print([texts.answer_line(answer)])
 
-    def estimate(self, estimate: Estimated, state: State) -> None:
+    def estimate(self, estimate: EstimateRecord, state: State) -> None:
         """Print the estimate of a tracker."""
         if state.policy.tracker is not None:
             self._print([texts.estimate_line(estimate)])
@@ -164,13 +165,13 @@ class Screen:
             rows.add_row(word, text)
         self._live.console.print(Text("hatcast demo", style="bold"), rows, Text("Ctrl-C ends it.\n", style="dim"))
 
-    def release(self, release: Published, record: bytes, state: State) -> None:
+    def release(self, release: ReleaseRecord, record: bytes, state: State) -> None:
         """Do nothing: the next refresh shows it."""
 
-    def answer(self, answer: Answered, record: bytes, state: State) -> None:
+    def answer(self, answer: QueryRecord, record: bytes, state: State) -> None:
         """Do nothing: the next refresh counts it, and the end shows it."""
 
-    def estimate(self, estimate: Estimated, state: State) -> None:
+    def estimate(self, estimate: EstimateRecord, state: State) -> None:
         """Do nothing: the next refresh shows it."""
 
     def settled(self, date: str, state: State) -> None:

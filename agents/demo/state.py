@@ -4,7 +4,7 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -12,130 +12,11 @@ from hatcast.agents.demo.messages import Began
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FormatChoice
+from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord
 from hatcast.stream.records.fields import is_settlement
 
 _MAX_NAMES: Final = 3  # recordings that are named one by one
 _MAX_LATEST: Final = 200  # releases: more than any terminal has lines
-
-Status = Literal["released", "suppressed", "budget_exhausted", "incomplete", "deferred"]
-"""Values on the wire. The enum in stream/release/hats.py costs two seconds of imports: too slow for the first page."""
-
-
-class Noise(msgspec.Struct, frozen=True):
-    """Noise of a release: its scale in km/h; None if its noise is not of one scale."""
-
-    scale: float | None = None
-
-
-class Users(msgspec.Struct, frozen=True):
-    """Number of users of each group in a release of a hybrid policy."""
-
-    central: int
-    local: int
-
-
-class Horizon(msgspec.Struct, frozen=True):
-    """First and last local date of a horizon, whose running mean a release is."""
-
-    horizon: str
-    last_date: str
-
-
-class Published(msgspec.Struct, frozen=True, kw_only=True):
-    """Displayed fields of a record of `hats.means`; `mean` and `noise` are None unless released.
-
-    weight, users   of a hybrid policy: weight of the mean of those who trust the operator, users of both groups
-    running         of a continual policy: its mean is not that of the slot
-    """
-
-    release_id: str
-    status: Status
-    cell: str
-    date: str
-    slot: str
-    mean: float | None = None
-    noise: Noise | None = None
-    interval95: tuple[float, float] | None = None
-    weight: float | None = None
-    users: Users | None = None
-    running: Horizon | None = None
-
-
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """Displayed fields of a record of `hats.queries`; `mean`, `unit` and `interval95` are None unless released.
-
-    date   last date of the period with this slot
-    """
-
-    release_id: str
-    status: Literal["released", "suppressed", "budget_exhausted"]
-    query: str
-    cell: str
-    date: str
-    slot: str
-    first_date: str
-    last_date: str
-    mean: float | None = None
-    unit: str | None = None
-    interval95: tuple[float, float] | None = None
-    reason: str | None = None
-
-
-class Road(msgspec.Struct, frozen=True):
-    """Speed of a road, or a running mean: mean and 95 % interval in km/h."""
-
-    value: float
-    interval95: tuple[float, float]
-
-
-class Estimated(msgspec.Struct, frozen=True, kw_only=True):
-    """Displayed fields of a record of `hats.estimates`."""
-
-    stage: Literal["live", "predicted", "settled"]
-    cell: str
-    date: str
-    slot: str
-    road: Road
-
-
-class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """Displayed fields of a record of `hats.running`; `mean` is None if no hour of the window has a number."""
-
-    name: str
-    window: str
-    cell: str
-    date: str
-    slot: str
-    end: str
-    slots: int
-    mean: Road | None = None
-
-
-class Spent(msgspec.Struct, frozen=True):
-    """Epsilon that the users of a tracker have paid on a day: the most of one of them, and the mean."""
-
-    largest: float
-    mean: float
-
-
-class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """Displayed fields of a record of `hats.budget`.
-
-    epsilon_user_day   the most epsilon that one user's day has spent; all that is reserved of a tracker's day
-    spent              of a tracker's users
-    """
-
-    date: str
-    seq: int
-    releases: int
-    epsilon_user_day: float
-    limit: float
-    spent: Spent | None = None
-
-    @property
-    def largest(self) -> float:
-        """The most epsilon that one user's day has spent, without reservations."""
-        return self.epsilon_user_day if self.spent is None else self.spent.largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,21 +70,21 @@ class State:
     watermark_ms: int | None = None
     outcomes: Mapping[str, int] = field(default_factory=dict)
     report_outcomes: Mapping[str, int] = field(default_factory=dict)
-    counts: Counter[Status] = field(default_factory=Counter)
-    hours: dict[str, Counter[Status]] = field(default_factory=dict)
-    budgets: dict[str, Budget] = field(default_factory=dict)
-    answers: dict[str, Answered] = field(default_factory=dict)
-    estimates: dict[str, Estimated] = field(default_factory=dict)
-    running: dict[str, dict[str, Running]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    hours: dict[str, Counter[str]] = field(default_factory=dict)
+    budgets: dict[str, BudgetRecord] = field(default_factory=dict)
+    answers: dict[str, QueryRecord] = field(default_factory=dict)
+    estimates: dict[str, EstimateRecord] = field(default_factory=dict)
+    running: dict[str, dict[str, RunningRecord]] = field(default_factory=dict)
     settled_dates: set[str] = field(default_factory=set)
     settling: str = ""
-    latest: deque[Published] = field(default_factory=lambda: deque(maxlen=_MAX_LATEST))
+    latest: deque[ReleaseRecord] = field(default_factory=lambda: deque(maxlen=_MAX_LATEST))
     not_sent: int = 0
     feed_ended: bool = False
     finished: bool = False
     _seen_ids: set[str] = field(default_factory=set)
 
-    def add(self, release: Published) -> bool:
+    def add(self, release: ReleaseRecord) -> bool:
         """Add a release; return False if it is a duplicate or of no single HAT: a consumer may see a record twice."""
         if release.release_id in self._seen_ids:
             return False
@@ -216,21 +97,21 @@ class State:
         self.latest.append(release)
         return True
 
-    def add_answer(self, answer: Answered) -> bool:
+    def add_answer(self, answer: QueryRecord) -> bool:
         """Add an answer to a query over days; return False if it is a duplicate."""
         if answer.release_id in self.answers:
             return False
         self.answers[answer.release_id] = answer
         return True
 
-    def add_budget(self, budget: Budget) -> None:
+    def add_budget(self, budget: BudgetRecord) -> None:
         """Add a budget record. The one with the greatest `seq` of a day is valid."""
         known = self.budgets.get(budget.date)
         if known is None or budget.seq >= known.seq:
             spent = budget.spent if known is None or budget.spent is not None else known.spent
             self.budgets[budget.date] = msgspec.structs.replace(budget, spent=spent)
 
-    def add_estimate(self, estimate: Estimated) -> bool:
+    def add_estimate(self, estimate: EstimateRecord) -> bool:
         """Add an estimate; return False if it is of an earlier slot than another of its cell, or of the same one."""
         if estimate.stage == "settled":
             self.settled_dates.add(estimate.date)
@@ -240,7 +121,7 @@ class State:
         self.estimates[estimate.cell] = estimate
         return known is None or slot > (known.date, known.slot)
 
-    def add_running(self, running: Running) -> None:
+    def add_running(self, running: RunningRecord) -> None:
         """Add a running mean, unless it is of an earlier slot than another of its name and cell."""
         cells = self.running.setdefault(running.name, {})
         known = cells.get(running.cell)
@@ -258,8 +139,8 @@ class State:
         return len(self._seen_ids) + len(self.answers)
 
     @property
-    def budget(self) -> Budget | None:
-        """Budget of the latest day."""
+    def budget(self) -> BudgetRecord | None:
+        """BudgetRecord of the latest day."""
         return self.budgets[max(self.budgets)] if self.budgets else None
 
     @property

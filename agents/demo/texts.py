@@ -7,9 +7,10 @@ from datetime import date
 from typing import Final
 
 from hatcast.agents.demo.next_steps import next_steps
-from hatcast.agents.demo.state import Answered, Budget, Estimated, Published, Running, State, Status
+from hatcast.agents.demo.state import State
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.reading import Outcome
+from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord
 
 _95: Final = math.log(20)  # 95 of 100 draws of Laplace noise are within this many scales
 OUTCOMES: Final[dict[str, str]] = {
@@ -33,7 +34,7 @@ OUTCOMES: Final[dict[str, str]] = {
 }
 
 
-_NO_MEAN: Final[dict[Status, str]] = {
+_NO_MEAN: Final[dict[str, str]] = {
     "suppressed": "suppressed",
     "budget_exhausted": "without a mean: budget spent",
     "incomplete": "incomplete",
@@ -41,7 +42,7 @@ _NO_MEAN: Final[dict[Status, str]] = {
 }
 
 
-_WITHOUT_MEAN: Final[dict[Status, str]] = {
+_WITHOUT_MEAN: Final[dict[str, str]] = {
     "budget_exhausted": "budget_exhausted: the day's budget is spent",
     "incomplete": "incomplete: records of the day were lost",
 }
@@ -76,14 +77,14 @@ def outcome_line(outcomes: Mapping[str, int]) -> str:
     return f"{sum(outcomes.values()):,}: {', '.join(parts)}" if parts else "none yet"
 
 
-def mean(release: Published, plus_minus: str = "±") -> str:
+def mean(release: ReleaseRecord, plus_minus: str = "±") -> str:
     """Return a mean as `21.3 ± 1.6`, or the reason that there is none."""
     if release.mean is None or release.noise is None:
         return "budget spent" if release.status == "budget_exhausted" else release.status
     return f"{release.mean:.1f} {plus_minus} {spread(release):.1f}"
 
 
-def groups(release: Published) -> str:
+def groups(release: ReleaseRecord) -> str:
     """Return both groups of a hybrid policy's release with their weights; "" of other policies."""
     users, weight = release.users, release.weight
     if users is None or weight is None:
@@ -91,7 +92,7 @@ def groups(release: Published) -> str:
     return f"  {users.central:,} trust (weight {weight:.2f}), {users.local:,} devices ({1 - weight:.2f})"
 
 
-def since(release: Published, policy: Policy) -> str:
+def since(release: ReleaseRecord, policy: Policy) -> str:
     """Return the horizon of a continual policy's mean, and whether its noise hides it; "" of other policies."""
     if release.running is None or release.interval95 is None:
         return ""
@@ -101,7 +102,7 @@ def since(release: Published, policy: Policy) -> str:
     return f"  running mean since {release.running.horizon}{hidden}"
 
 
-def spread(release: Published) -> float:
+def spread(release: ReleaseRecord) -> float:
     """Return half the width of the 95 % noise interval, in km/h."""
     if release.noise is not None and release.noise.scale is not None:
         return _95 * release.noise.scale
@@ -113,17 +114,17 @@ def _wider_side(value: float | None, interval: tuple[float, float] | None) -> fl
     return 0.0 if value is None or interval is None else max(value - interval[0], interval[1] - value)
 
 
-def half_width(estimate: Estimated) -> float:
+def half_width(estimate: EstimateRecord) -> float:
     """Return half the width of the 95 % interval, in km/h."""
     return _wider_side(estimate.road.value, estimate.road.interval95)
 
 
-def road(estimate: Estimated, plus_minus: str = "±") -> str:
+def road(estimate: EstimateRecord, plus_minus: str = "±") -> str:
     """Return the speed of a road as `41.3 ± 5.6`."""
     return f"{estimate.road.value:.1f} {plus_minus} {half_width(estimate):.1f}"
 
 
-def estimate_line(estimate: Estimated) -> str:
+def estimate_line(estimate: EstimateRecord) -> str:
     """Return an estimate as one line of ASCII."""
     start = f"{estimate.date} {estimate.slot}  {estimate.cell}  "
     predicted = "  predicted" if estimate.stage == "predicted" else ""
@@ -136,7 +137,7 @@ def running_name(policy: Policy, name: str) -> str:
     return name if keys is None else _WINDOWS.get(keys.window, keys.window)
 
 
-def running(record: Running | None, plus_minus: str = "±") -> str:
+def running(record: RunningRecord | None, plus_minus: str = "±") -> str:
     """Return a running mean as `31.2 ± 1.6`; "" without a number."""
     if record is None or record.mean is None:
         return ""
@@ -160,7 +161,7 @@ def day(text: str) -> str:
     return f"{date.fromisoformat(text):%d %b}"
 
 
-def line(release: Published, policy: Policy) -> str:
+def line(release: ReleaseRecord, policy: Policy) -> str:
     """Return a release as one line of ASCII."""
     start = f"{release.date} {release.slot}  {release.cell}  "
     if release.mean is not None:
@@ -170,7 +171,7 @@ def line(release: Published, policy: Policy) -> str:
     return f"{start}{_WITHOUT_MEAN.get(release.status, release.status)}"
 
 
-def answer(answered: Answered, plus_minus: str = "±") -> str:
+def answer(answered: QueryRecord, plus_minus: str = "±") -> str:
     """Return an answer as `21.3 ± 1.6 km/h`, or the reason that there is none."""
     if answered.mean is None:
         reason = "budget spent" if answered.status == "budget_exhausted" else answered.status
@@ -179,12 +180,12 @@ def answer(answered: Answered, plus_minus: str = "±") -> str:
     return f"{answered.mean:.1f} {plus_minus} {half:.1f} {answered.unit}"
 
 
-def answer_line(answered: Answered) -> str:
+def answer_line(answered: QueryRecord) -> str:
     """Return an answer as one line of ASCII."""
     return f"{period(answered)} {answered.slot}  {answered.cell}  {answered.query}: {answer(answered, '+-')}"
 
 
-def period(answered: Answered) -> str:
+def period(answered: QueryRecord) -> str:
     """Return the dates of an answer: one date, or the first and the last."""
     first, last = answered.first_date, answered.last_date
     return first if first == last else f"{first} to {last}"
@@ -226,12 +227,12 @@ def settled_line(date: str) -> str:
     return f"{date} is settled: all of its hours are estimated again, with the queries of the day's end"
 
 
-def budget_line(budget: Budget) -> str:
+def budget_line(budget: BudgetRecord) -> str:
     """Return a day's budget as one line."""
     return f"budget of {budget.date}: {budget.largest:.6g} of {budget.limit:g} spent"
 
 
-def status_counts(counts: Mapping[Status, int]) -> str:
+def status_counts(counts: Mapping[str, int]) -> str:
     """Return the HATs by status, such as `58 means, 1 suppressed`."""
     means = counts.get("released", 0)
     rest = [f"{counts[status]:,} {text}" for status, text in _NO_MEAN.items() if counts.get(status)]

@@ -7,20 +7,13 @@ All headers are derived from the record, so that a record that is sent again has
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
+from hatcast.stream.records.projections import HEAD
 
 Headers = list[tuple[str, bytes]]
 
 CONTENT_TYPE: Final = "application/json"
 SPEC_VERSION: Final = "1.0"
 _SOURCE: Final = "ce_source"
-
-
-class _Release(msgspec.Struct):
-    released_at: str
-
-
-_RELEASE: Final = msgspec.json.Decoder(_Release)
 
 
 def event_type(name: str) -> str:
@@ -62,4 +55,4 @@ def release_event(name: str, release_id: str, telemetry: str, record: bytes) -> 
 
     Raises msgspec.DecodeError if the record does not have that field.
     """
-    return cloud_event(name, release_id, telemetry, _RELEASE.decode(record).released_at)
+    return cloud_event(name, release_id, telemetry, HEAD.decode(record).released_at)

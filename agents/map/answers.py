@@ -9,15 +9,19 @@ from typing import Any, Final
 
 import msgspec
 
+from hatcast.stream.records import QueryRecord
 from hatcast.stream.records.fields import Cell, Date, Slot
+from hatcast.stream.records.projections import Projection
 
 MAX_PERIODS: Final = 31  # of each query: a month of queries of one day
 MAX_ANSWERS: Final = 50_000  # per policy: about 50 MB
 MAX_POLICIES: Final = 8
 
 
-class Answer(msgspec.Struct):
-    """Some fields of `QueryRecord`, by which an answer is indexed. It is served as its original bytes."""
+class Answer(Projection, frozen=True):
+    """Fields by which an answer is indexed. It is served as its original bytes."""
+
+    OF = (QueryRecord,)
 
     release_id: str
     query: str

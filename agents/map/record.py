@@ -8,7 +8,9 @@ from typing import Final
 
 import msgspec
 
+from hatcast.stream.records import BudgetRecord, EstimateRecord, ReleaseRecord, RunningRecord
 from hatcast.stream.records.fields import Cell, Date, Name, Slot, is_settlement
+from hatcast.stream.records.projections import Projection
 
 _OFFSET: Final = re.compile(r".{19}(\.\d+)?")  # what is before it in an instant
 
@@ -26,7 +28,7 @@ class Kind(StrEnum):
     CONTINUAL = "continual"
 
 
-class _Hat(msgspec.Struct, kw_only=True):
+class _Hat(Projection, frozen=True, kw_only=True):
     """Fields that releases and estimates share."""
 
     cell: Cell
@@ -37,8 +39,10 @@ class _Hat(msgspec.Struct, kw_only=True):
     unit: str = ""
 
 
-class _Release(_Hat, kw_only=True):
-    """Some fields of `ReleaseRecord`: decoding all takes four times as long, and later versions may add fields."""
+class _Release(_Hat, frozen=True, kw_only=True):
+    """Decoding all fields takes four times as long."""
+
+    OF = (ReleaseRecord,)
 
     release_id: str
     mean: float | None = None
@@ -49,15 +53,15 @@ class _Road(msgspec.Struct):
     value: float
 
 
-class _Estimate(_Hat, kw_only=True):
-    """Some fields of `EstimateRecord`."""
+class _Estimate(_Hat, frozen=True, kw_only=True):
+    OF = (EstimateRecord,)
 
     estimate_id: str
     road: _Road
 
 
-class _Running(_Hat, kw_only=True):
-    """Some fields of `RunningRecord`."""
+class _Running(_Hat, frozen=True, kw_only=True):
+    OF = (RunningRecord,)
 
     running_id: str
     policy: Name
@@ -67,7 +71,9 @@ class _Running(_Hat, kw_only=True):
     mean: _Road | None = None
 
 
-class _Budget(msgspec.Struct):
+class _Budget(Projection, frozen=True):
+    OF = (BudgetRecord,)
+
     policy: str
     date: Date
     seq: int

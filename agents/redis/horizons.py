@@ -14,7 +14,7 @@ from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Argument, Script
 from hatcast.agents.redis.stored_values import number_of, parsing, with_checksum, without_checksum
-from hatcast.stream.release.hats import Status
+from hatcast.stream.records.fields import Status
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,10 @@ from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.release.hats import DueRelease, HatReleaser, proposal_of
 from hatcast.agents.release.path import ReleaseContext
 from hatcast.stream.fold.hats import Slot
+from hatcast.stream.records.fields import Status
 from hatcast.stream.release.continual import CellHat, RunningSums
 from hatcast.stream.release.continual_records import ContinualRelease
-from hatcast.stream.release.hats import HatChunks, Status
+from hatcast.stream.release.hats import HatChunks
 
 log = structlog.get_logger()
 

@@ -1,22 +1,13 @@
 """Counters of a worker's fold and releases, for `/metrics`."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
-
-import msgspec
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.monitoring.declarations import CLOSING_SECONDS, RELEASES
 from hatcast.agents.monitoring.kinds import Counter
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.proposals import Committed
-
-
-class _Status(msgspec.Struct):
-    status: str
-
-
-_STATUS: Final = msgspec.json.Decoder(_Status)
+from hatcast.stream.records.projections import HEAD
 
 
 def count_outcomes(counter: Counter, before: Mapping[str, int], stored: Mapping[str, int]) -> Mapping[str, int]:
@@ -33,7 +24,7 @@ def count_outcomes(counter: Counter, before: Mapping[str, int], stored: Mapping[
 def count_published(kind: str, records: Iterable[Committed]) -> None:
     """Count releases (`kind` "hat") or answers ("query") that Kafka has acknowledged."""
     for record in records:
-        METERS.count(RELEASES, kind=kind, status=_STATUS.decode(record.record).status)
+        METERS.count(RELEASES, kind=kind, status=HEAD.decode(record.record).status)
 
 
 class ClosingDelays:

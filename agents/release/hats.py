@@ -18,9 +18,10 @@ from hatcast.agents.release.path import ReleaseContext, ReleasePath
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import is_queried
+from hatcast.stream.records.fields import release_id
 from hatcast.stream.release.batches import releases_of
 from hatcast.stream.release.continual_records import ContinualRelease
-from hatcast.stream.release.hats import HatChunks, Release, exhausted_of, incomplete_of, release_id
+from hatcast.stream.release.hats import HatChunks, Release, exhausted_of, incomplete_of
 from hatcast.stream.release.tracker_records import TrackerRelease
 
 
@@ -36,7 +37,7 @@ class DueRelease(Due):
     def of(cls, policy: Policy, hat: FinalHat, users: int, released_at_ms: int | None = None) -> Self:
         """Return the due release of a HAT."""
         date = hat.slot.partition("/")[0]
-        return cls(release_id(policy, hat.slot, hat.cell), hat.cell, date, users, released_at_ms, hat)
+        return cls(release_id(policy.name, hat.slot, hat.cell), hat.cell, date, users, released_at_ms, hat)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from hatcast.stream.fold.hats import Slot
 from hatcast.stream.fold.watermark import closes_at, min_watermark
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.queries import RetainedDay
-from hatcast.stream.release.hats import Status
+from hatcast.stream.records.fields import Status
 from hatcast.stream.release.queries import QueryPeriod, QueryRelease, query_periods, query_release_of
 from hatcast.stream.release.schedule import listed_cells, released_at_ms
 

@@ -20,7 +20,7 @@ from hatcast.stream.accounting.ledger import fits
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.fold.watermark import closes_at, min_watermark
 from hatcast.stream.queries import reservations
-from hatcast.stream.release.hats import release_id
+from hatcast.stream.records.fields import release_id
 from hatcast.stream.release.queries import query_periods_of
 from hatcast.stream.release.schedule import earliest_send_ms, listed_cells, released_at_ms, slots_due
 
@@ -75,7 +75,7 @@ class SlotReleaser(HatPath):
         date, cells = slot.partition("/")[0], listed_cells(self._policy)
         if fits(await self._ledger.summary(date), self._policy, len(cells), reservations(self._policy, date)):
             return True
-        names = [release_id(self._policy, slot, cell) for cell in cells]
+        names = [release_id(self._policy.name, slot, cell) for cell in cells]
         while True:  # until no other worker commits HATs of this slot between both counts; a slot is finite
             missing = await self._ledger.count_missing(date, names)
             summary = await self._ledger.summary(date)
@@ -134,7 +134,7 @@ class SlotReleaser(HatPath):
         ]
         if not ending:
             return True
-        names = [release_id(self._policy, slot.key, cell) for cell in listed_cells(self._policy)]
+        names = [release_id(self._policy.name, slot.key, cell) for cell in listed_cells(self._policy)]
         if not all(await self._ledger.acknowledged(slot.date, names)):
             return False
         return await self._queries.answer(ending, owned, [each.cell for each in due], first_ms)

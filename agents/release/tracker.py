@@ -35,8 +35,8 @@ from hatcast.agents.release.tracker_day import closed_by
 from hatcast.agents.release.tracker_work import Drawn, TrackerWork
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.queries import is_queried
-from hatcast.stream.records.fields import is_settlement
-from hatcast.stream.release.hats import HatChunks, Spent, Status, release_id
+from hatcast.stream.records.fields import Status, is_settlement, release_id
+from hatcast.stream.release.hats import HatChunks, Spent
 from hatcast.stream.release.tracker import PolicyTracker, closed_releases, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease
 from hatcast.stream.tracker.tracker import HatUsers
@@ -79,7 +79,7 @@ class TrackerReleaser(HatPath):
         for slot in final:
             if slot not in self._published:
                 date, cells = slot.partition("/")[0], await self._store.cells(slot)
-                names = [release_id(self._policy, slot, cell) for cell in cells]
+                names = [release_id(self._policy.name, slot, cell) for cell in cells]
                 if all(await self._ledger.acknowledged(date, names)):
                     self._published.add(slot)
         return [slot for slot in final if slot not in self._published]

@@ -10,7 +10,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import TRACKER_QUERIES
-from hatcast.stream.release.hats import Status
+from hatcast.stream.records.fields import Status
 
 
 async def closed_by(store: HatStore, ledger: LedgerStore, calendar: Calendar, date: str) -> Status | None:

@@ -7,8 +7,6 @@ Such a record was adopted from an aborted transaction, or from behind an open on
 from collections.abc import Sequence
 from datetime import datetime
 
-import msgspec
-
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.cloud_events import release_event
 from hatcast.agents.kafka.producers import Message
@@ -19,19 +17,7 @@ from hatcast.agents.release.budget_records import budget_message
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.reading import instant_ms
-
-
-class _Record(msgspec.Struct):
-    """Fields that decide how a record is sent. `query`: its name for an answer to a query over days."""
-
-    cell: str
-    released_at: datetime | None = None
-    query: str | dict[str, object] | None = None
-
-    @property
-    def is_answer(self) -> bool:
-        """Whether it is an answer to a query over days."""
-        return isinstance(self.query, str)
+from hatcast.stream.records.projections import HEAD
 
 
 class Resender:
@@ -68,7 +54,7 @@ class Resender:
         await self._ledger.mark_published(date, [release_id for release_id, _ in records])
 
     def _message(self, release_id: str, record: bytes) -> Message:
-        topics, fields = self._settings.topics, msgspec.json.decode(record, type=_Record)
+        topics, fields = self._settings.topics, HEAD.decode(record)
         hidden = self._policy.relation is Relation.ADD_REMOVE  # then no other time may be published
         return Message(
             topic=topics.queries if fields.is_answer else topics.means,
@@ -76,9 +62,9 @@ class Resender:
             key=release_id.encode(),
             value=record,
             headers=release_event("query" if fields.is_answer else "release", release_id, topics.telemetry, record),
-            timestamp_ms=None if fields.released_at is None or not hidden else instant_ms(fields.released_at),
+            timestamp_ms=instant_ms(datetime.fromisoformat(fields.released_at)) if hidden else None,
         )
 
     def _release_partition(self, release_id: str, record: bytes) -> int:
-        cell = msgspec.json.decode(record, type=_Record).cell
+        cell = HEAD.decode(record).cell
         return release_partition_of(self._policy, release_id, cell, self._partitions)

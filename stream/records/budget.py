@@ -60,5 +60,10 @@ class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     ) = None
     total_limit: Annotated[float, msgspec.Meta(ge=0, description="unit `user`: limit of all days")] | None = None
 
+    @property
+    def largest(self) -> float:
+        """The most epsilon that one user's day has spent, without a tracker's reservations."""
+        return self.epsilon_user_day if self.spent is None else self.spent.largest
+
 
 BUDGET: Final = msgspec.json.Decoder(BudgetRecord)

@@ -1,6 +1,7 @@
 """Field types of the records, and the rules for their presence."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -78,6 +79,26 @@ Relation = Annotated[
     Literal["replace", "add_remove"],
     msgspec.Meta(description="what the noise hides: `replace` a vehicle's speeds; `add_remove` also its presence"),
 ]
+
+
+class Status(StrEnum):
+    """Outcome of a final HAT. `deferred`: a tracker made no query of it at the close of its slot."""
+
+    RELEASED = "released"
+    SUPPRESSED = "suppressed"
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    INCOMPLETE = "incomplete"
+    DEFERRED = "deferred"
+
+
+def release_id(policy: str, slot: str, cell: str) -> str:
+    """Return a release id such as `surat-speed/2022-01-02T09:00/87608b0d2ffffff`; `slot` is `date/name`."""
+    return f"{policy}/{slot.replace('/', 'T')}/{cell}"
+
+
+def date_of(release_id: str) -> str:
+    """Return the local date in a release id."""
+    return release_id.partition("/")[2].partition("T")[0]
 
 
 def is_settlement(release_id: str) -> bool:

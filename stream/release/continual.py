@@ -19,8 +19,9 @@ from hatcast.stream.fold.packing import columns
 from hatcast.stream.mechanisms import VectorNoise
 from hatcast.stream.policy.continual_keys import delta_of_cell
 from hatcast.stream.policy.policy import NoiseKind, Policy
+from hatcast.stream.records.fields import Status
 from hatcast.stream.release.continual_records import ContinualRelease, Horizon, RunningSum
-from hatcast.stream.release.hats import HatChunks, Status
+from hatcast.stream.release.hats import HatChunks
 
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct(">BIQ")  # version, index of the last slot, values entered; then the mechanism's state

@@ -16,8 +16,8 @@ from hatcast.stream.mechanisms.grid import Grid, clip
 from hatcast.stream.policy.continual_keys import CONTINUAL, ContinualKeys, delta_of_cell
 from hatcast.stream.policy.hybrid_keys import NoiseKind
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.records.fields import Status, release_id
 from hatcast.stream.release.encoding import place_fields, record_parts, utc_text
-from hatcast.stream.release.hats import Status, release_id
 from hatcast.stream.release.placed import Placed
 
 _MILLI: Final = 1000
@@ -77,7 +77,7 @@ class ContinualRelease(Placed):
     @property
     def release_id(self) -> str:
         """`policy/dateTslot/cell`; it never changes."""
-        return release_id(self.policy, self.slot.key, self.cell)
+        return release_id(self.policy.name, self.slot.key, self.cell)
 
     @property
     def charge(self) -> int:

@@ -13,7 +13,6 @@ is a public instant.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -28,22 +27,13 @@ from hatcast.stream.hybrid.release import Blend, blend_fields, blend_of, device_
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.records.fields import Status, release_id
 from hatcast.stream.release.counts import counts_fields, counts_fields_of
 from hatcast.stream.release.encoding import JSON, exact_json, place_fields, record_parts, utc_text
 from hatcast.stream.release.placed import Placed
 from hatcast.stream.release.schedule import released_at_ms
 from hatcast.stream.release.spending import day_epsilon, fineness_of
 from hatcast.stream.release.values import ValueEstimates, estimate_values, published_scales, values_fields
-
-
-class Status(StrEnum):
-    """Outcome of a final HAT. `deferred`: a tracker made no query of it at the close of its slot."""
-
-    RELEASED = "released"
-    SUPPRESSED = "suppressed"
-    BUDGET_EXHAUSTED = "budget_exhausted"
-    INCOMPLETE = "incomplete"
-    DEFERRED = "deferred"
 
 
 def is_charged(status: str, relation: str) -> bool:
@@ -84,7 +74,7 @@ class Release(Placed):
     @property
     def release_id(self) -> str:
         """`policy/dateTslot/cell`; it never changes."""
-        return release_id(self.policy, self.slot.key, self.cell)
+        return release_id(self.policy.name, self.slot.key, self.cell)
 
     @property
     def is_hat(self) -> bool:
@@ -135,16 +125,6 @@ class Release(Placed):
             "released_at": utc_text(released_at_ms(self.slot, self.policy) if hidden else now_ms),
         }
         return record_parts(head, tail, hidden=hidden)
-
-
-def release_id(policy: Policy, slot: str, cell: str) -> str:
-    """Return a release id such as `surat-speed/2022-01-02T09:00/87608b0d2ffffff`; `slot` is `date/name`."""
-    return f"{policy.name}/{slot.replace('/', 'T')}/{cell}"
-
-
-def date_of(release_id: str) -> str:
-    """Return the local date in a release id."""
-    return release_id.partition("/")[2].partition("T")[0]
 
 
 def release_of(policy: Policy, calendar: Calendar, slot: str, cell: str, chunks: HatChunks, noise: Noise) -> Release:

@@ -14,8 +14,9 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query import Kind
 from hatcast.stream.queries import KINDS, Answer, Period, Query, RetainedDay, answer_of
+from hatcast.stream.records.fields import Status, release_id
 from hatcast.stream.release.encoding import cell_fields, exact_json, record_parts, utc_text, value_fields
-from hatcast.stream.release.hats import Status, estimate_fields, release_id
+from hatcast.stream.release.hats import estimate_fields
 from hatcast.stream.release.schedule import released_at_ms
 
 
@@ -47,7 +48,7 @@ class QueryPeriod:
 
     def release_id(self, cell: str) -> str:
         """Return `policy/dateTslot/cell/query`; it never changes."""
-        return f"{release_id(self.policy, self.closing.key, cell)}/{self.query.name}"
+        return f"{release_id(self.policy.name, self.closing.key, cell)}/{self.query.name}"
 
 
 def query_periods_of(policy: Policy, calendar: Calendar, date: str, slot_name: str) -> Iterator[QueryPeriod]:

@@ -14,7 +14,8 @@ from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.release.hats import HatChunks, Spent, Status, release_id
+from hatcast.stream.records.fields import Status, release_id
+from hatcast.stream.release.hats import HatChunks, Spent
 from hatcast.stream.release.tracker_records import (
     MadeQuery,
     StoredQuery,
@@ -103,7 +104,7 @@ class PolicyTracker:
 
             def name_of(query: MadeQuery, cell: str) -> str:
                 del query
-                return release_id(self._policy, slot.key, cell)
+                return release_id(self._policy.name, slot.key, cell)
 
             made = dict(self._made(queries, name_of, noise))
         releases = closed_releases(self._policy, slot, hats, self.closed or Status.DEFERRED)

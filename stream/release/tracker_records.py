@@ -18,9 +18,9 @@ from hatcast.stream.mechanisms.grid import Grid, clip, quantile95
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.records import ResidualQueryRecord
-from hatcast.stream.records.fields import SETTLEMENT
+from hatcast.stream.records.fields import SETTLEMENT, Status, release_id
 from hatcast.stream.release.encoding import exact_json, place_fields, record_parts, utc_text
-from hatcast.stream.release.hats import Status, estimate_fields, release_id
+from hatcast.stream.release.hats import estimate_fields
 from hatcast.stream.release.placed import Placed
 from hatcast.stream.tracker.query import STEPS, Query
 from hatcast.stream.tracker.tracker import HatUsers
@@ -170,7 +170,7 @@ def hat_release(
     query: MadeQuery | None = None,
 ) -> TrackerRelease:
     """Return the release of a HAT."""
-    name = release_id(policy, slot.key, hat.cell)
+    name = release_id(policy.name, slot.key, hat.cell)
     return TrackerRelease(policy, calendar, name, slot, slot.end_ms, hat.cell, status, hat, query)
 
 

@@ -7,9 +7,10 @@ from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.policy import Policy, read_policy
+from hatcast.stream.records.fields import Status
 from hatcast.stream.release.continual import CellHat, RunningSums
 from hatcast.stream.release.continual_records import ContinualRelease
-from hatcast.stream.release.hats import HatChunks, Status
+from hatcast.stream.release.hats import HatChunks
 from tests.support import Scripted
 
 SLOTS: Final = ("2022-01-02/09:00", "2022-01-02/10:00")

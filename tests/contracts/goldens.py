@@ -26,9 +26,10 @@ from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading, ValueReading
 from hatcast.stream.records import EstimateRecord, ReleaseRecord, ReportRecord
+from hatcast.stream.records.fields import Status
 from hatcast.stream.release.continual_records import ContinualRelease
 from hatcast.stream.release.encoding import numbered
-from hatcast.stream.release.hats import HatChunks, Release, Spent, Status, exhausted_of, incomplete_of, release_of
+from hatcast.stream.release.hats import HatChunks, Release, Spent, exhausted_of, incomplete_of, release_of
 from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
 from hatcast.stream.release.tracker import PolicyTracker, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease, hat_release

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
-from hatcast.stream.release.hats import date_of
+from hatcast.stream.records.fields import date_of
 from tests.faults.check_answers import answered_right, kept_right, reserved_right
 from tests.faults.check_tracker import estimated_right, tracked_hats, tracked_right
 from tests.faults.facts import GRID_STEPS, NANO, Ledger, Log, Promise, Record, Seen, Violation, release_id_of

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-from hatcast.stream.records.fields import is_settlement
-from hatcast.stream.release.hats import date_of
+from hatcast.stream.records.fields import date_of, is_settlement
 from tests.faults.facts import GRID_STEPS, NANO, Course, Log, Promise, Record, Seen, Totals, Violation, release_id_of
 
 _EXACT: Final = ("number", "scale", "steps", "clip", "members", "charges", "limit")  # what buses pay depends on these

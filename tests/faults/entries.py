@@ -29,7 +29,8 @@ from hatcast.stream.estimators import Estimate
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.release.hats import Release, Status
+from hatcast.stream.records.fields import Status
+from hatcast.stream.release.hats import Release
 from tests.integration.harness import Pipeline
 from tests.integration.recovering import recovery_with
 from tests.services.kafka_records import Record, produce

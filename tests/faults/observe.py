@@ -27,7 +27,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import stripped_columns
 from hatcast.stream.fold.watermark import closes_at, min_watermark
 from hatcast.stream.queries import TRACKER_QUERIES
-from hatcast.stream.release.hats import release_id
+from hatcast.stream.records.fields import release_id
 from hatcast.stream.release.queries import query_periods_of
 from tests.faults.courses import Courses, courses_of, is_over
 from tests.faults.facts import NANO, Ledger, Log, Promise, Record, Seen, Totals
@@ -90,7 +90,7 @@ async def _has_more_to_release(store: PartitionStore, ledger: LedgerStore, setti
         return bool(over)
     for slot in over:
         date = slot.partition("/")[0]
-        names = [release_id(policy, slot, cell) for cell in await store.cells(slot)]
+        names = [release_id(policy.name, slot, cell) for cell in await store.cells(slot)]
         if is_over(policy, date, least) or not all(await ledger.acknowledged(date, names)):
             return True
     return False

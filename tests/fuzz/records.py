@@ -9,11 +9,8 @@ import msgspec
 from aiokafka import ConsumerRecord
 from rich.console import Console
 
-from hatcast.agents.cli.tail import release_line
-from hatcast.agents.cli.tail_answers import answer_row
 from hatcast.agents.kafka.registry import Facts
 from hatcast.agents.kafka.registry.requests import read_request, request_key
-from hatcast.agents.kafka.tail import read_release as read_displayed
 from hatcast.agents.map.event_id import Position
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import Kind
@@ -26,6 +23,7 @@ from hatcast.agents.recovery.outputs import Record
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay, TopicStart, registry_records
 from hatcast.agents.tables.arrow import table_of_rows
 from hatcast.agents.tables.records import CLUSTERINGS, TABLES
+from hatcast.agents.tables.terminal import answer_row, read_shown, record_line
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.release.spending import fineness_of
 from tests.displaying import DAY_MS, SETTINGS, release
@@ -113,9 +111,9 @@ def _tables(data: bytes) -> None:
 
 
 def _tail(console: Console, data: bytes) -> None:
-    for line in (release_line, answer_row):
+    for line in (record_line, answer_row):
         with console.capture():
-            console.print(line(read_displayed(data)))
+            console.print(line(read_shown(data)))
 
 
 def _recovery(data: bytes) -> None:

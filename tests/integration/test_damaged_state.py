@@ -20,7 +20,7 @@ from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.stored_values import with_checksum
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import Stored, restore, take_changes
-from hatcast.stream.release.hats import Status
+from hatcast.stream.records.fields import Status
 from hatcast.stream.tracker.smoother_state import VERSION, SmootherState
 from tests.integration.readings import LATER_MS, NOON_MS, Sample, folds
 from tests.laws.redis_scripts import DAY, NANO

@@ -29,7 +29,8 @@ from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.records import BUDGET, BudgetRecord
-from hatcast.stream.release.hats import Release, Status, budget_record
+from hatcast.stream.records.fields import Status
+from hatcast.stream.release.hats import Release, budget_record
 from hatcast.stream.release.spending import fineness_of
 from hatcast.stream.units import DAY_MS
 from tests.integration.readings import HOUR_MS, NOON_MS

@@ -25,8 +25,9 @@ from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import CELL_SELECTION, RetainedDay, reservations
 from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.records.fields import Status
 from hatcast.stream.release.encoding import numbered
-from hatcast.stream.release.hats import Release, Status
+from hatcast.stream.release.hats import Release
 from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
 from tests.integration.recovering import guard_of_all
 from tests.integration.tables import PARTITIONS

@@ -1,6 +1,7 @@
 """States of a demo, and the records that they show."""
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,28 @@ from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.demo.messages import Began
 from hatcast.agents.demo.page import page
-from hatcast.agents.demo.state import Answered, Estimated, Noise, Origin, Published, Road, Running, State, Users
+from hatcast.agents.demo.state import Origin, State
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import FormatChoice
+from hatcast.stream.records import (
+    BUDGET,
+    ESTIMATE,
+    QUERY,
+    RELEASE,
+    RUNNING,
+    BudgetRecord,
+    EstimateRecord,
+    NoiseRecord,
+    NormalRecord,
+    QueryRecord,
+    ReleaseRecord,
+    RunningRecord,
+    SpentRecord,
+    UsersRecord,
+)
 
+GOLDENS = Path(__file__).parents[2] / "schemas" / "golden" / "0.1.0"
+CELL = "8642d9d6fffffff"
 PLAIN = {
     "privacy": {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0, "min_users": 10},
     "estimator": {"name": "array_averaging"},
@@ -30,10 +49,21 @@ def state(*files: str, **policy_tables: Any) -> State:
     return State(policy, Calendar(policy), origin, "http://127.0.0.1:8080/", began, watermark_ms=began.first_ms)
 
 
-def released(slot: str, cell: str = "8642d9d6fffffff", mean: float = 21.3, scale: float = 0.5) -> Published:
-    name = f"demo/2026-10-22T{slot}/{cell}"
-    return Published(
-        release_id=name, status="released", cell=cell, date="2026-10-22", slot=slot, mean=mean, noise=Noise(scale)
+def golden(kind: str, name: str) -> bytes:
+    """The record of a golden message."""
+    return json.dumps(json.loads((GOLDENS / kind / f"{name}.json").read_text())["value"]).encode()
+
+
+def released(slot: str, cell: str = CELL, mean: float = 21.3, scale: float = 0.5) -> ReleaseRecord:
+    return msgspec.structs.replace(
+        RELEASE.decode(golden("release", "replace_released")),
+        release_id=f"demo/2026-10-22T{slot}/{cell}",
+        cell=cell,
+        date="2026-10-22",
+        slot=slot,
+        mean=mean,
+        noise=NoiseRecord(kind="laplace", scale=scale),
+        interval95=None,
     )
 
 
@@ -41,21 +71,47 @@ def tracked() -> State:
     return state(running=demo_policy(None)["running"])
 
 
-def estimated(slot: str, cell: str = "8642d9d6fffffff", stage: Any = "live", half: float = 5.6) -> Estimated:
-    road = Road(41.3, (41.3 - half, 41.3 + half))
-    return Estimated(stage=stage, cell=cell, date="2026-10-22", slot=slot, road=road)
+def budget(seq: int, spent: float, limit: float = 105.0, of_users: float | None = None) -> BudgetRecord:
+    """A day's budget; of_users: what a tracker has charged one user at most."""
+    return msgspec.structs.replace(
+        BUDGET.decode(golden("budget", "replace")),
+        date="2026-10-22",
+        seq=seq,
+        releases=seq,
+        epsilon_user_day=spent,
+        limit=limit,
+        spent=None if of_users is None else SpentRecord(largest=of_users, mean=of_users / 2),
+    )
 
 
-def running(slot: str, cell: str = "8642d9d6fffffff", name: str = "today", mean: float | None = 31.2) -> Running:
+def estimated(slot: str, cell: str = CELL, stage: Any = "live", half: float = 5.6) -> EstimateRecord:
+    road = normal(41.3, half)
+    made = ESTIMATE.decode(golden("estimate", "live"))
+    return msgspec.structs.replace(made, stage=stage, cell=cell, date="2026-10-22", slot=slot, road=road)
+
+
+def normal(value: float, half: float) -> NormalRecord:
+    return NormalRecord(value=value, sd=half / 1.96, interval95=(value - half, value + half))
+
+
+def running(slot: str, cell: str = CELL, name: str = "today", mean: float | None = 31.2) -> RunningRecord:
     """The running mean up to the end of a slot of an hour; None: no hour has a number."""
-    made = None if mean is None else Road(mean, (mean - 2.4, mean + 2.4))
-    end = f"2026-10-22T{int(slot[:2]) + 1:02}:00:00+05:30"
-    return Running(name=name, window="today", cell=cell, date="2026-10-22", slot=slot, end=end, slots=9, mean=made)
+    return msgspec.structs.replace(
+        RUNNING.decode(golden("running", "today")),
+        name=name,
+        cell=cell,
+        date="2026-10-22",
+        slot=slot,
+        end=f"2026-10-22T{int(slot[:2]) + 1:02}:00:00+05:30",
+        slots=9,
+        mean=None if mean is None else normal(mean, 2.4),
+    )
 
 
-def suppressed(slot: str, cell: str) -> Published:
+def suppressed(slot: str, cell: str) -> ReleaseRecord:
+    made = RELEASE.decode(golden("release", "replace_suppressed"))
     name = f"demo/2026-10-22T{slot}/{cell}"
-    return Published(release_id=name, status="suppressed", cell=cell, date="2026-10-22", slot=slot)
+    return msgspec.structs.replace(made, release_id=name, cell=cell, date="2026-10-22", slot=slot)
 
 
 def drawn(shown: State, width: int, height: int) -> list[str]:
@@ -65,20 +121,20 @@ def drawn(shown: State, width: int, height: int) -> list[str]:
     return capture.get().splitlines()
 
 
-def answered(mean: float | None = 23.4, name: str = "fast") -> Answered:
-    half = None if mean is None else (mean - 1.0, mean + 2.5)
-    return Answered(
-        release_id=f"demo/2026-10-23T09:00/8642d9d6fffffff/{name}",
+def answered(mean: float | None = 23.4, name: str = "fast") -> QueryRecord:
+    return msgspec.structs.replace(
+        QUERY.decode(golden("query", "replace_released")),
+        release_id=f"demo/2026-10-23T09:00/{CELL}/{name}",
         status="suppressed" if mean is None else "released",
         query=name,
-        cell="8642d9d6fffffff",
+        cell=CELL,
         date="2026-10-23",
         slot="09:00",
         first_date="2026-10-22",
         last_date="2026-10-23",
         mean=mean,
         unit=None if mean is None else "vehicles/day",
-        interval95=half,
+        interval95=None if mean is None else (mean - 1.0, mean + 2.5),
         reason="missing_days" if mean is None else None,
     )
 
@@ -96,11 +152,11 @@ HYBRID = {
 }
 
 
-def blended(slot: str = "09:00") -> Published:
+def blended(slot: str = "09:00") -> ReleaseRecord:
     return msgspec.structs.replace(
         released(slot),
-        noise=msgspec.json.decode(b'{"kind":"laplace_blend","central_scale":0.2,"local_scale":32.5}', type=Noise),
+        noise=NoiseRecord(kind="laplace_blend", central_scale=0.2, local_scale=32.5),
         interval95=(20.0, 23.9),
         weight=0.625,
-        users=Users(20, 1_234),
+        users=UsersRecord(central=20, local=1_234),
     )

@@ -48,7 +48,10 @@ def test_a_state_that_went_back_takes_nothing_off_a_counter(meters: Meters) -> N
 
 
 def test_releases_are_counted_by_what_their_bytes_say(meters: Meters) -> None:
-    records = [Committed(b'{"release_id":"a","status":"%s"}' % each, published=False, new=True) for each in STATUSES]
+    records = [
+        Committed(b'{"status":"%s","cell":"a","released_at":"2022-01-02T10:00:00Z"}' % each, published=False, new=True)
+        for each in STATUSES
+    ]
     count_published("hat", records)
     count_published("query", records[:1])
     assert shown(meters, "hatcast_releases_total") == {

@@ -11,11 +11,11 @@ from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.demo.introduction import introduction
 from hatcast.agents.demo.page import noise_strip
 from hatcast.agents.demo.rendering import Lines
-from hatcast.agents.demo.state import Budget, Horizon, Noise, Spent
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.reading import Outcome
-from hatcast.stream.release.hats import Status as WireStatus
-from tests.unit.demo_states import drawn, estimated, released, running, state, suppressed, tracked
+from hatcast.stream.records import ContinualRecord, NoiseRecord
+from hatcast.stream.records.fields import Status as WireStatus
+from tests.unit.demo_states import budget, drawn, estimated, released, running, state, suppressed, tracked
 
 
 def test_a_release_that_comes_twice_is_counted_once() -> None:
@@ -27,7 +27,7 @@ def test_a_release_that_comes_twice_is_counted_once() -> None:
 def test_the_budget_record_with_the_greatest_number_counts() -> None:
     shown = state()
     for seq, spent in ((2, 2.0), (3, 3.0), (1, 1.0)):
-        shown.add_budget(Budget(date="2026-10-22", seq=seq, releases=seq, epsilon_user_day=spent, limit=105.0))
+        shown.add_budget(budget(seq, spent))
     assert shown.budget is not None
     assert texts.budget_line(shown.budget) == "budget of 2026-10-22: 3 of 105 spent"
 
@@ -51,7 +51,7 @@ def test_the_live_part_fits_terminals_of_common_sizes(width: int, height: int) -
         shown.add(released(f"{hour}:00"))
         shown.add(suppressed(f"{hour}:00", "8642d9817ffffff"))
     shown.outcomes = {"accepted": 250_000, "zero": 80_000, "duplicate": 12}
-    shown.add_budget(Budget(date="2026-10-22", seq=1, releases=10, epsilon_user_day=10.0, limit=105.0))
+    shown.add_budget(budget(1, 10.0))
     lines = drawn(shown, width, height)
     assert max(map(len, lines)) <= width
     assert len(lines) < max(height, 20)
@@ -89,8 +89,7 @@ def test_the_live_part_of_a_tracker_fits_terminals_too(width: int, height: int) 
     for cell in range(30):
         shown.add_estimate(estimated("09:00", f"8642d9d6f{cell:06x}", "predicted" if cell % 2 else "live"))
         shown.add_running(running("09:00", f"8642d9d6f{cell:06x}", mean=31.2 if cell else None))
-    spent = Spent(1.4, 0.7)
-    shown.add_budget(Budget(date="2026-10-22", seq=1, releases=0, epsilon_user_day=5.0, limit=5.0, spent=spent))
+    shown.add_budget(budget(1, 5.0, 5.0, of_users=1.4))
     lines = drawn(shown, width, height)
     assert max(map(len, lines)) <= width
     assert len(lines) < max(height, 20)
@@ -139,9 +138,12 @@ def test_the_newest_running_means_are_listed_at_the_end_in_the_policys_order(
 def test_a_mean_of_a_horizon_is_labelled_and_one_that_its_noise_hides_too() -> None:
     keys = {"kind": "tree", "horizon_days": 7, "max_slots": 14, "max_cells": 20}
     shown = state(continual=keys, privacy={"epsilon": 0.5}, estimator=None)
-    horizon = Horizon("2026-10-19", "2026-10-25")
+    horizon = ContinualRecord(
+        horizon="2026-10-19", last_date="2026-10-25", index=0, slots=168, kind="laplace", max_cells=3
+    )
+    noise = NoiseRecord(kind="continual", sd=1.0)
     known, hidden = (
-        msgspec.structs.replace(released("09:00"), running=horizon, noise=Noise(), interval95=interval)
+        msgspec.structs.replace(released("09:00"), running=horizon, noise=noise, interval95=interval)
         for interval in ((19.0, 24.0), (0.0, 65.0))
     )
     start, since = "2026-10-22 09:00  8642d9d6fffffff ", " km/h  running mean since 2026-10-19"
@@ -155,9 +157,8 @@ def test_a_mean_of_a_horizon_is_labelled_and_one_that_its_noise_hides_too() -> N
 
 def test_what_a_bus_has_paid_is_shown_and_not_what_is_reserved_for_all() -> None:
     shown = tracked()
-    spent = Spent(1.4, 0.7)
-    shown.add_budget(Budget(date="2026-10-22", seq=1, releases=0, epsilon_user_day=5.0, limit=5.0, spent=spent))
-    shown.add_budget(Budget(date="2026-10-22", seq=2, releases=0, epsilon_user_day=5.0, limit=5.0))
+    shown.add_budget(budget(1, 5.0, 5.0, of_users=1.4))
+    shown.add_budget(budget(2, 5.0, 5.0))
     assert shown.budget is not None
     assert texts.budget_line(shown.budget) == "budget of 2026-10-22: 1.4 of 5 spent"
 

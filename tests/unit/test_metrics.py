@@ -20,7 +20,7 @@ from hatcast.agents.monitoring.kinds import Label, Metric, Process, counter, gau
 from hatcast.agents.monitoring.meters import Meters
 from hatcast.agents.monitoring.server import OperatorServer
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.release.hats import Status
+from hatcast.stream.records.fields import Status
 from tests.exposed import families, figures, undeclared
 from tools.metrics_page import PAGE, render_page
 

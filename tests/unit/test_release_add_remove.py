@@ -17,8 +17,9 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.records.fields import Status
 from hatcast.stream.release.encoding import numbered
-from hatcast.stream.release.hats import HatChunks, Status, incomplete_of, is_charged, release_of
+from hatcast.stream.release.hats import HatChunks, incomplete_of, is_charged, release_of
 from hatcast.stream.release.spending import fineness_of
 from tests.folding import NOW
 from tests.support import Scripted

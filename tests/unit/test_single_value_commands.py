@@ -13,11 +13,9 @@ from hatcast.agents.cli.evaluate import command as evaluate
 from hatcast.agents.cli.init import command as init
 from hatcast.agents.cli.plan import command as plan
 from hatcast.agents.cli.query import command as query
-from hatcast.agents.cli.tail import release_line
-from hatcast.agents.cli.tail_answers import answer_row
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.kafka.tail import read_release
 from hatcast.agents.recovery.published_records import published_of
+from hatcast.agents.tables.terminal import answer_row, read_shown, record_line
 from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.spending import fineness_of
 from tests.contracts.goldens import CROWD, NOW_MS, released
@@ -50,7 +48,7 @@ def test_tail_shows_the_value_with_its_name_and_unit() -> None:
     assert lines["value_suppressed"].endswith("87608b0d2ffffff suppressed")
     assert " s delay " in lines["live_value"]
     assert " vehicles/day " in lines["value_released_over_threshold"]
-    row = answer_row(read_release(golden("query/value_released_over_threshold"))).plain
+    row = answer_row(read_shown(golden("query/value_released_over_threshold"))).plain
     assert " ".join(row.split()).endswith("9.125 vehicles/day 6.123 to 12.127 delay above -30.5")
 
 
@@ -63,7 +61,7 @@ def golden(name: str) -> bytes:
 
 
 def shown(path: Path) -> str:
-    return " ".join(release_line(read_release(golden(f"{path.parent.name}/{path.stem}"))).plain.split())
+    return " ".join(record_line(read_shown(golden(f"{path.parent.name}/{path.stem}"))).plain.split())
 
 
 def recorded(folder: Path) -> tuple[str, ...]:

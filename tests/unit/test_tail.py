@@ -6,20 +6,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from rich.console import Console
 
 from hatcast.agents.api.records import Releases
-from hatcast.agents.cli.batch_tables import ShownRelease, print_fitted, releases_table
-from hatcast.agents.cli.tail import release_line
-from hatcast.agents.cli.tail_answers import answer_row, header
-from hatcast.agents.kafka.tail import read_release
+from hatcast.agents.tables.terminal import (
+    answer_row,
+    answers_header,
+    print_fitted,
+    read_shown,
+    record_line,
+    releases_table,
+)
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import RetainedDay
 from hatcast.stream.records import QUERY, RELEASE
+from hatcast.stream.records.projections import SHOWN
 from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import HatChunks, release_of
 from hatcast.stream.release.queries import QueryPeriod, query_periods_of, query_release_of
@@ -51,7 +55,7 @@ def said(query: Mapping[str, Any], days: Mapping[str, RetainedDay]) -> str:
     made = query_release_of(asked, calendar, CELL, days, Scripted([40]))
     value = numbered(made.record(0), 7)
     assert QUERY.decode(value).query == query["name"]
-    return " ".join(release_line(read_release(value)).plain.split())
+    return " ".join(record_line(read_shown(value)).plain.split())
 
 
 DAYS = {f"2022-01-0{n}": day(20, 30, 40) for n in (1, 2, 3)}
@@ -88,7 +92,7 @@ def test_an_answer_over_fewer_days_says_so() -> None:
 def test_a_query_that_the_budget_has_no_room_for_says_so() -> None:
     _, calendar, asked = asked_of(SPEED)
     made = query_release_of(asked, calendar, CELL, DAYS, Scripted([0])).exhausted()
-    line = release_line(read_release(numbered(made.record(0), 1))).plain
+    line = record_line(read_shown(numbered(made.record(0), 1))).plain
     assert line.endswith("87608b0d2ffffff  speed  budget_exhausted")
 
 
@@ -97,8 +101,8 @@ def test_a_mean_is_a_line_as_before() -> None:
     made = release_of(policy, Calendar(policy), "2022-01-03/09:00", CELL, HatChunks([]), Scripted())
     value = numbered(made.record(0), 1)
     assert RELEASE.decode(value).status == "suppressed"
-    assert release_line(read_release(value)).plain == "test  2022-01-03 09:00-10:00  87608b0d2ffffff  suppressed"
-    assert release_line(read_release(b"{}")).plain == "a record that is not a release"
+    assert record_line(read_shown(value)).plain == "test  2022-01-03 09:00-10:00  87608b0d2ffffff  suppressed"
+    assert record_line(read_shown(b"{}")).plain == "a record that is not a release"
 
 
 def test_each_groups_own_mean_is_shown_behind_the_blend_and_below_it_in_a_table() -> None:
@@ -109,9 +113,9 @@ def test_each_groups_own_mean_is_shown_behind_the_blend_and_below_it_in_a_table(
         '"slot":"09:00","end":"2022-01-02T10:00:00+05:30","mean":33.911,"unit":"km/h","interval95":[33.2,34.5],'
         f'"groups":{{"central":{central},"local":{local}}}}}'
     )
-    line = release_line(read_release(value.encode())).plain
+    line = record_line(read_shown(value.encode())).plain
     assert line.endswith("  released  central 33.870 (1,300 users)  local 35.40 (12 users)")
-    table = releases_table([msgspec.json.decode(value, type=ShownRelease)])
+    table = releases_table([SHOWN.decode(value)])
     assert [list(column.cells) for column in table.columns[3:]] == [
         ["released", "central, 1,300 users", "local, 12 users"],
         ["33.9 km/h", "33.9 km/h", "35.4 km/h"],
@@ -130,7 +134,7 @@ def test_each_groups_own_mean_is_shown_behind_the_blend_and_below_it_in_a_table(
 )
 def test_a_running_mean_has_its_name_and_its_number_of_slots(case: str, line: str) -> None:
     golden = json.loads((GOLDENS / "running" / f"{case}.json").read_text())
-    shown = release_line(read_release(json.dumps(golden["value"]).encode())).plain
+    shown = record_line(read_shown(json.dumps(golden["value"]).encode())).plain
     assert " ".join(shown.split()) == f"surat-speed {line}"
 
 
@@ -141,8 +145,8 @@ def test_a_query_of_a_settlement_is_not_taken_for_the_release_of_its_hour(name: 
         '"date":"2022-01-02","slot":"09:00","end":"2022-01-02T10:00:00+05:30","mean":30.554,"unit":"km/h",'
         '"interval95":[26.579,34.529],"query":{"number":77}}'
     )
-    assert release_line(read_release(value.encode())).plain.split()[-1] == word
-    table = releases_table([msgspec.json.decode(value, type=ShownRelease)])
+    assert record_line(read_shown(value.encode())).plain.split()[-1] == word
+    table = releases_table([SHOWN.decode(value)])
     assert list(table.columns[3].cells) == [word]
 
 
@@ -150,8 +154,8 @@ def test_a_settlement_has_the_same_hours_in_the_table_the_repr_and_tail() -> Non
     golden = json.loads((GOLDENS / "release" / "tracker_settlement.json").read_text())["value"]
     hours = {"date": "2022-01-02", "end": "2022-01-02T21:00:00+05:30"}
     value = json.dumps(golden | hours | {"release_id": "p/2022-01-02Tsettlement/00077"}).encode()
-    assert "09:00-21:00" in release_line(read_release(value)).plain
-    table = releases_table([msgspec.json.decode(value, type=ShownRelease)])
+    assert "09:00-21:00" in record_line(read_shown(value)).plain
+    table = releases_table([SHOWN.decode(value)])
     assert list(table.columns[1].cells) == ["09:00-21:00"]
     assert table.caption == "each mean is of one query of the tracker: for speeds read --json --estimates"
     assert "2022-01-02  09:00-21:00  " in repr(Releases([value]))
@@ -168,7 +172,8 @@ def test_no_status_is_broken_at_80_columns() -> None:
         },
     ]
     for shown in (rows[:2], rows):
-        releases = [ShownRelease(date="2022-01-02", slot="09:00", cell=CELL, unit="km/h", **row) for row in shown]
+        place = {"date": "2022-01-02", "slot": "09:00", "end": "2022-01-02T10:00:00", "cell": CELL, "unit": "km/h"}
+        releases = [SHOWN.decode(json.dumps(place | row)) for row in shown]
         console = Console(file=io.StringIO(), width=80)
         print_fitted(console, releases_table(releases))
         assert "budget_exhausted" in console.file.getvalue()  # type: ignore[attr-defined]
@@ -176,7 +181,7 @@ def test_no_status_is_broken_at_80_columns() -> None:
 
 def test_a_running_mean_is_not_taken_for_the_release_of_its_hour() -> None:
     released = dict(running_sums())["continual_laplace_released"]
-    line = release_line(read_release(numbered(released.record(0), 1))).plain
+    line = record_line(read_shown(numbered(released.record(0), 1))).plain
     assert line.endswith("running mean since 2021-12-27")
 
 
@@ -194,7 +199,7 @@ def test_an_estimate_shows_the_road_and_with_a_release_the_hat(stage: str, line:
         f'{{"estimate_id":"p/2022-01-02T09:00/{CELL}","stage":"{stage}","cell":"{CELL}","date":"2022-01-02",'
         f'"slot":"09:00","end":"2022-01-02T10:00:00+05:30","unit":"km/h","road":{road}{mean}}}'
     )
-    assert " ".join(release_line(read_release(value.encode())).plain.split()) == line
+    assert " ".join(record_line(read_shown(value.encode())).plain.split()) == line
 
 
 def test_estimates_are_below_each_other_whatever_digits_they_have() -> None:
@@ -203,7 +208,7 @@ def test_estimates_are_below_each_other_whatever_digits_they_have() -> None:
         road = f'{{"value":{value},"sd":4.5,"interval95":[{low},{high}]}}'
         place = f'"cell":"{CELL}","date":"d","slot":"s","end":"2022-01-02T10:00:00Z"'
         text = f'{{{place},"unit":"km/h","road":{road},"stage":"live"}}'
-        shown.append(release_line(read_release(text.encode())).plain)
+        shown.append(record_line(read_shown(text.encode())).plain)
     assert [[at for at, sign in enumerate(line) if sign == "."] for line in shown[:1]] == [
         [at for at, sign in enumerate(line) if sign == "."] for line in shown[1:]
     ]
@@ -214,10 +219,10 @@ def test_answers_alone_are_a_table_whose_columns_have_names() -> None:
     def rows(days: Mapping[str, RetainedDay], query: Mapping[str, Any]) -> str:
         _, calendar, asked = asked_of(query)
         value = numbered(query_release_of(asked, calendar, CELL, days, Scripted([40])).record(0), 7)
-        return answer_row(read_release(value)).plain
+        return answer_row(read_shown(value)).plain
 
     two = {date: DAYS[date] for date in ("2022-01-01", "2022-01-03")}
-    names = header().plain
+    names = answers_header().plain
     for query, days, answer, rest in (
         (SPEED, DAYS, "30.040 km/h", "0.000 to 65.000"),
         (SPEED | {"missing_days": "leave_out"}, two, "30.040 km/h", "0.000 to 65.000  from 2 of 3 days"),

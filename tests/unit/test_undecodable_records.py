@@ -15,11 +15,11 @@ from hatcast.agents.device.store import ReportTimes, open_store
 from hatcast.agents.device.stored import VehicleHat
 from hatcast.agents.export.folder import STATE, open_folder
 from hatcast.agents.kafka.registry import Facts
-from hatcast.agents.kafka.tail import read_release
 from hatcast.agents.recovery.contents import decode_contents
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import Record
 from hatcast.agents.tables.records import TABLES
+from hatcast.agents.tables.terminal import read_shown
 from hatcast.agents.timetable.network import read_network
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import Columns
@@ -35,7 +35,7 @@ every_damage = pytest.mark.parametrize("record", [NOT_UTF_8, TOO_DEEP, b"", b"nu
 
 @every_damage
 def test_a_record_that_cannot_be_decoded_is_left_out_by_every_reader_of_output_topics(record: bytes) -> None:
-    assert read_release(record) is None
+    assert read_shown(record) is None
     assert read_published(record, POLICY) is None
     assert [table.name for table in TABLES.values() if table.row(record) is not None] == []
     for holds_budgets in (False, True):

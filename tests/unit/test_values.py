@@ -12,12 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.agents.cli.batch_tables import ShownRelease
-from hatcast.agents.cli.tail import release_line
-from hatcast.agents.kafka.tail import read_release
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.sources.filter import Filter
+from hatcast.agents.tables.terminal import read_shown, record_line, releases_table
 from hatcast.stream.fold.packing import Row, columns, pack, strip, stripped_columns, unpack, values_columns
 from hatcast.stream.mechanisms.grid import MAX_FINENESS
 from hatcast.stream.policy.policy import Policy
@@ -26,6 +24,7 @@ from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.reading import Outcome, Reading, ValuesReading, ValueUnits
 from hatcast.stream.records import RELEASE
+from hatcast.stream.records.projections import SHOWN
 from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import Release
 from hatcast.stream.release.spending import fineness_of
@@ -246,10 +245,13 @@ def test_estimates_are_of_the_speed_with_the_noise_that_it_has() -> None:
 
 def test_tail_and_batch_show_each_value() -> None:
     value = published(released(VALUES, BUSES, -441, 37))
-    line = " ".join(release_line(read_release(value)).plain.split())
+    line = " ".join(record_line(read_shown(value)).plain.split())
     assert line == (
         "surat-speed-and-delay 2022-01-02 09:00-10:00 87608b0d2ffffff 43.168 km/h 26.937 to 59.399"
         " delay 252.0 s -600.0 to 1303.5 released"
     )
-    shown = msgspec.json.decode(value, type=ShownRelease)
-    assert shown.numbers == ("speed 43.2 km/h\ndelay 252 s", "26.9 to 59.4\n-600 to 1304")
+    table = releases_table([SHOWN.decode(value)])
+    assert [list(column.cells) for column in table.columns[4:]] == [
+        ["speed 43.2 km/h\ndelay 252 s"],
+        ["26.9 to 59.4\n-600 to 1304"],
+    ]
