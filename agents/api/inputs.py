@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, get_args, runtime_
 from hatcast.agents.batch.run import Input, files_input
 from hatcast.agents.errors.extras import require
 from hatcast.agents.recordings.dump_file import DUMP
-from hatcast.agents.recordings.parquet import table_records
+from hatcast.agents.recordings.parquet import table_digest, table_records
 from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMAT_NAMES, PARQUET, Columns, DeriveSpeed, Format, FormatChoice, jsonl
-from hatcast.stream.readings.recording import Recording
+from hatcast.stream.readings.recording import Contents, Recording
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,22 +53,27 @@ class Reading:
             table = table_of(data)
             # A record with its unit is canonical; all other tables are read by the names of their columns.
             canonical = "unit" in table.column_names and self._columns() is None
-            return _table_input(table, self._feed(self.format or (jsonl.NAME if canonical else PARQUET), policy))
+            choice = self._choice(self.format or (jsonl.NAME if canonical else PARQUET))
+            return _table_input(table, self._feed(choice, policy), choice)
         paths = paths_of(data)
         name = self.format or _EXTENSIONS.get(Path(paths[0].name.removesuffix(".gz")).suffix)
         if name is None:
             raise HatcastError(f"{paths[0]}: has no format; name it as format: {', '.join((*FORMAT_NAMES, DUMP.name))}")
-        return files_input(paths, self._feed(name, policy))
+        choice = self._choice(name)
+        return files_input(paths, self._feed(choice, policy), choice)
 
-    def _feed(self, name: str, policy: Policy) -> Format:
-        columns = self._columns()
-        if name == DUMP.name and columns is None and self.derive_speed is None:
+    def _choice(self, name: str) -> FormatChoice:
+        return FormatChoice(name, self._columns(), self.derive_speed)
+
+    def _feed(self, choice: FormatChoice, policy: Policy) -> Format:
+        name = choice.name
+        if choice == FormatChoice(DUMP.name):
             return DUMP
         if self.derive_speed not in (None, *get_args(DeriveSpeed)):
             raise HatcastError(f"derive_speed: {self.derive_speed!r} is unknown; use missing or always")
         if name not in FORMAT_NAMES:
             raise HatcastError(f"format: {name!r} is not a format; {name_fix(name, (*FORMAT_NAMES, DUMP.name))}")
-        return policy_format(FormatChoice(name, columns, self.derive_speed), policy)
+        return policy_format(choice, policy)
 
     def _columns(self) -> Columns | None:
         columns = self.columns
@@ -107,9 +112,13 @@ def table_of(data: ArrowStream) -> "pa.Table":
     )
 
 
-def _table_input(table: "pa.Table", feed: Format) -> Input:
+def _table_input(table: "pa.Table", feed: Format, choice: FormatChoice) -> Input:
+    def contents() -> Contents:
+        digest = table_digest(table)
+        return [] if digest is None else [(_NAME, digest)]
+
     @contextmanager
     def opened() -> Iterator[Recording]:
-        yield Recording(lambda: table_records(table, _NAME, feed), _NAME, derivation=feed.derivation)
+        yield Recording(lambda: table_records(table, _NAME, feed), _NAME, derivation=feed.derivation, contents=contents)
 
-    return Input(_NAME, feed, opened)
+    return Input(_NAME, feed, choice, opened)

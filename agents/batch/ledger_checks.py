@@ -10,6 +10,7 @@ from typing import Final
 
 from hatcast.agents import sqlite
 from hatcast.agents.batch.ledger_database import ADDED, SCHEMA
+from hatcast.agents.batch.ledger_readings import READINGS
 
 # Each selects rows that no ledger has.
 _WRONG: Final = (
@@ -35,7 +36,7 @@ _WRONG: Final = (
 def check_contents(database: sqlite3.Connection) -> None:
     """Raise sqlite3.DatabaseError if the file is damaged. It reads the whole file: 0.2 s for 100 MB."""
     sqlite.check_structure(database)
-    sqlite.check_schema(database, SCHEMA, ADDED)
+    sqlite.check_schema(database, SCHEMA, ADDED + READINGS)
     sqlite.check_types(database)
     if any(database.execute(f"{select} LIMIT 1").fetchone() for select in _WRONG):
         raise sqlite.damaged()

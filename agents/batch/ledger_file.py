@@ -17,6 +17,7 @@ from hatcast.agents.batch.ledger_checks import check_contents
 from hatcast.agents.batch.ledger_database import PRAGMAS, create_or_check, damaged_error, transaction, unusable_error
 from hatcast.agents.batch.ledger_days import LedgerDays
 from hatcast.agents.batch.ledger_policies import claim_policy
+from hatcast.agents.batch.ledger_readings import LedgerReadings
 from hatcast.agents.batch.ledger_users import NO_USERS, Entered, Users, claim_user_key
 from hatcast.agents.batch.tracker_days import TrackerDays
 from hatcast.agents.sqlite import open_locked
@@ -41,6 +42,7 @@ class LedgerFile(LedgerDays):
     """The records and day ledgers in a file, for one policy. Created by `open_ledger`.
 
     users     users of the HATs that have a record
+    readings  how their readings were read
     tracker   what the policy's tracker has done, if it has one
     horizons  states of the policy's running sums, if it has them
     """
@@ -49,6 +51,7 @@ class LedgerFile(LedgerDays):
         super().__init__(database, policy)
         self._path = path
         self.users = users
+        self.readings = LedgerReadings(database, path, policy)
         self.tracker = TrackerDays(database, path, policy.name)
         self.horizons = Horizons(database, policy.name)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from hatcast.agents.batch.fold import FoldResult, Job, fold_dump, fold_recording
 from hatcast.agents.batch.hints import hints
+from hatcast.agents.batch.ledger_readings import Read
 from hatcast.agents.batch.retention import RetainChunks, Retention
 from hatcast.agents.batch.speed_hints import cause_of_undecodable
 from hatcast.agents.clock import now_ms
@@ -20,8 +21,9 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Relation
-from hatcast.stream.readings.formats import Format
+from hatcast.stream.readings.formats import Format, FormatChoice
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.readings.recording import Recording
 
 if TYPE_CHECKING:
@@ -46,20 +48,22 @@ class Input:
 
     name        of the files, for error messages
     feed        their format; DUMP for the output of `hatcast dump`
+    choice      the options that chose the format, which a ledger compares
     open        opens them as one recording, which can be read more than once
     can_reopen  whether `open` can be called again: a pipe is empty then
     """
 
     name: str
     feed: Format
+    choice: FormatChoice
     open: Callable[[], AbstractContextManager[Recording]]
     can_reopen: bool = True
 
 
-def files_input(paths: Sequence[str | Path], feed: Format) -> Input:
+def files_input(paths: Sequence[str | Path], feed: Format, choice: FormatChoice) -> Input:
     """Return files of one format as an input."""
     can_reopen = all(Path(path).is_file() for path in paths)
-    return Input(", ".join(map(str, paths)), feed, lambda: open_recording(paths, feed), can_reopen)
+    return Input(", ".join(map(str, paths)), feed, choice, lambda: open_recording(paths, feed), can_reopen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +187,17 @@ def _fold(run: Run, retention: Retention, ledger: "LedgerFile | None") -> FoldRe
         return Job(settings.policy, users, started_ms, retention, advance)
 
     with run.progress("reading") as start, run.input.open() as recording:
+        read = None if ledger is None else Read.of(run.input.choice, recording, settings)
+        if ledger is not None and read is not None:
+            ledger.readings.check(read)
         if run.input.feed is not DUMP:
             folded = fold_recording(recording, job(vehicles, start("folding", len(recording))))
         else:
             dump = Dump(recording, run.input.name)
             make = fold_maker(settings.policy, calendar, vehicles, settings, dump.head.partitions)
             folded = fold_dump(dump, job(vehicles, start("folding", len(recording))), make)
+    if ledger is not None and read is not None and folded.outcomes.get(Outcome.ACCEPTED):  # else options can be changed
+        ledger.readings.pin(read)
     if run.reports is None:
         return folded
     with run.progress("reading") as start, open_recording([run.reports], DUMP) as recording:

@@ -110,7 +110,9 @@ def command(
     _check_release(settings, ledger, days, reports)
     feed = DUMP if feed_format == FormatChoice(DUMP.name) else checked_format(feed_format, settings.policy, files)
     progress = _progress_beside(as_json=as_json)
-    run = Run(settings, files_input(files, feed), reports, progress, lambda line: click.echo(line, err=True))
+    run = Run(
+        settings, files_input(files, feed, feed_format), reports, progress, lambda line: click.echo(line, err=True)
+    )
     if ledger is not None:
         _release(run, ledger, days, _Output(file=output, as_json=as_json, inferring=inferring))
         return

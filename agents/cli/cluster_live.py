@@ -37,6 +37,7 @@ class LiveArguments:
 def run(given: LiveArguments) -> None:
     """Run a live clustering and print its result."""
     from hatcast.agents.research.cluster import show
+    from hatcast.agents.research.cluster.live.charge import RecordedUsers
     from hatcast.agents.research.cluster.live.plan import Chosen
     from hatcast.agents.research.cluster.live.run import LiveOptions, run_live
     from hatcast.agents.research.cluster.vectors import select_slots
@@ -54,12 +55,14 @@ def run(given: LiveArguments) -> None:
         seed=given.seed,
         blend=given.blend,
     )
+    users = None
+    if given.feed_format is not None and given.ledger is not None:
+        feed = checked_format(given.feed_format, policy, given.files)
+        users = RecordedUsers(given.files, feed, given.feed_format, given.ledger)
     options = LiveOptions(
         state=given.state,
         round_s=given.round_s,
-        files=given.files,
-        feed=None if given.feed_format is None else checked_format(given.feed_format, policy, given.files),
-        ledger=given.ledger,
+        users=users,
     )
     console = Console(stderr=True)
     with console.status("") as status:

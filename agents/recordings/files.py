@@ -1,6 +1,7 @@
 """Open plain, gzip or Parquet files and pipes as one recording in arrival order."""
 
 import gzip
+import hashlib
 import io
 import shutil
 import stat
@@ -12,12 +13,16 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from hatcast.agents.errors.extras import require
-from hatcast.agents.recordings.parquet import PARQUET_MAGIC, is_parquet, parquet_records
+from hatcast.agents.recordings.parquet import DIGEST_BYTES, PARQUET_MAGIC, is_parquet, parquet_records
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import Format, Recorded
 from hatcast.stream.readings.recording import Recording
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_DIGESTED_BYTES: Final = 1 << 20  # at once
+
+_Sources = Sequence[tuple[str, Callable[[], BinaryIO]]]
+"""Name of each file, and a function that opens it at its start"""
 
 
 @contextmanager
@@ -27,21 +32,31 @@ def open_recording(paths: Sequence[str | Path], feed: Format) -> Iterator[Record
     A pipe is copied to a temporary file first, because a recording is read more than once.
     Raises RecordingError: a file is missing, a directory, unreadable, broken gzip, or of another format.
     """
-    with open_records(paths, feed) as read:
-        yield Recording(read, ", ".join(map(str, paths)), derivation=feed.derivation)
+    with ExitStack() as stack:
+        sources = _sources(paths, stack)
+        yield Recording(
+            lambda: _all_records(sources, feed),
+            ", ".join(map(str, paths)),
+            derivation=feed.derivation,
+            contents=lambda: [(name, digest) for name, reopen in sources if (digest := _digest(name, reopen))],
+        )
 
 
 @contextmanager
 def open_records(paths: Sequence[str | Path], feed: Format) -> Iterator[Callable[[], Iterator[Recorded]]]:
     """Open files of one format, and yield a function that reads their records from the start, in file order."""
     with ExitStack() as stack:
-        sources = [(str(path), _source(Path(path), stack)) for path in paths]
+        sources = _sources(paths, stack)
+        yield lambda: _all_records(sources, feed)
 
-        def read() -> Iterator[Recorded]:
-            for name, reopen in sources:
-                yield from _records(name, reopen, feed)
 
-        yield read
+def _sources(paths: Sequence[str | Path], stack: ExitStack) -> _Sources:
+    return [(str(path), _source(Path(path), stack)) for path in paths]
+
+
+def _all_records(sources: _Sources, feed: Format) -> Iterator[Recorded]:
+    for name, reopen in sources:
+        yield from _records(name, reopen, feed)
 
 
 def _source(path: Path, stack: ExitStack) -> Callable[[], BinaryIO]:
@@ -75,9 +90,26 @@ def _checked(reopen: Callable[[], BinaryIO], path: Path) -> Callable[[], BinaryI
 
 def _records(name: str, reopen: Callable[[], BinaryIO], feed: Format) -> Iterator[Recorded]:
     """Open one file and yield its records."""
+    with _readable(name), reopen() as file:
+        yield from parquet_records(file, name, feed) if is_parquet(file) else feed.records(_plain(file, name), name)
+
+
+def _digest(name: str, reopen: Callable[[], BinaryIO]) -> bytes | None:
+    """Return the digest of a file's content, decompressed; None if it is empty."""
+    digest, size = hashlib.blake2b(digest_size=DIGEST_BYTES), 0
+    with _readable(name), reopen() as file:
+        plain = _plain(file, name)
+        while part := plain.read(_DIGESTED_BYTES):
+            digest.update(part)
+            size += len(part)
+    return digest.digest() if size else None
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    """Turn an error about a file's compression, or of the disk, into a RecordingError."""
     try:
-        with reopen() as file:
-            yield from parquet_records(file, name, feed) if is_parquet(file) else feed.records(_plain(file, name), name)
+        yield
     except EOFError:
         raise RecordingError(name, "is cut off: its gzip stream has no end", "fetch it again") from None
     except (gzip.BadGzipFile, zlib.error):

@@ -6,6 +6,7 @@ equal readings. Memory: one batch of rows, and what Parquet itself needs for a r
 """
 
 import csv
+import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PARQUET_MAGIC: Final = b"PAR1"
+DIGEST_BYTES: Final = 32
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _BATCH_ROWS: Final = 1 << 14
 _READ_BYTES: Final = 1 << 20  # read buffer of a column; without it, a whole column of a row group is in memory
@@ -68,6 +70,15 @@ def table_records(table: "pa.Table", name: str, feed: Format) -> Iterator[Record
         )
     chunks = _encoded_rows(names, table.to_batches(_BATCH_ROWS), reader.table, _conversion(feed))
     return _records(reader, chunks, name)
+
+
+def table_digest(table: "pa.Table") -> bytes | None:
+    """Return the digest of a table's rows in any order, whatever library made it; None if it is empty."""
+    table, total = table.select(sorted(range(table.num_columns), key=lambda at: str(table.column_names[at]))), 0
+    for rows in _encoded_rows(table.column_names, table.to_batches(_BATCH_ROWS), "json", _values):
+        for row in rows.splitlines():
+            total += int.from_bytes(hashlib.blake2b(row, digest_size=DIGEST_BYTES).digest(), "big")
+    return (total % (1 << 8 * DIGEST_BYTES)).to_bytes(DIGEST_BYTES, "big") if table.num_rows else None
 
 
 def _records(reader: Format, chunks: Iterator[bytes], path: str) -> Iterator[Recorded]:

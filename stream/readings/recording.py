@@ -4,7 +4,7 @@ The caller reads the files: it passes a function that yields the records from th
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,8 @@ from hatcast.stream.readings.reading import MISSING
 UNKNOWN_MS: Final = -1
 NO_SPEED: Final = "no speed follows from its position"
 """`Recorded.problem` of a record without a speed, where speeds are derived."""
+Contents = Sequence[tuple[str, bytes]]
+"""Name and digest of the content of each file"""
 BUFFERED_RECORDS: Final = 1 << 18  # out of order, at most: some 200 MB of ITMS records
 
 
@@ -91,16 +93,19 @@ class Recording:
         name: str,
         buffered_records: int = BUFFERED_RECORDS,
         derivation: Derivation | None = None,
+        contents: Callable[[], Contents] = lambda: (),
     ) -> None:
         """Args:
         read:  yields all records from the start, in file order, on each call
         name:  name of the recording for error messages
         derivation:  of the speeds that its records lack; None: they have theirs
+        contents:  reads the files once more, whatever their format, and returns their contents
         """
         self._read = read
         self._name = name
         self._buffer_size = buffered_records
         self._derivation = derivation
+        self.contents = contents
         self._arrivals = fill_arrivals(recorded.arrival for recorded in read())
         arrivals = np.frombuffer(self._arrivals, dtype=np.int64)
         self._in_order = bool(np.all(arrivals[1:] >= arrivals[:-1]))

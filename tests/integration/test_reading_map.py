@@ -14,6 +14,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.worker import registration
 from hatcast.agents.worker.registration import Registration
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.readings.reading import READING_RULES
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import (
     EXACT,
@@ -99,10 +100,15 @@ def test_other_reading_rules_and_another_format_need_a_policy_that_replaces_the_
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asyncio.run(register(pipeline))
-    monkeypatch.setattr(registration, "READING_RULES", registration.READING_RULES + 1)
-    with pytest.raises(HatcastError, match=r"one bus could count as two: run a hatcast with rules 1, or let a policy"):
+    monkeypatch.setattr(registration, "READING_RULES", READING_RULES + 1)
+    with pytest.raises(
+        HatcastError, match=rf"one bus could count as two: run a hatcast with rules {READING_RULES}, or let a policy"
+    ):
         asyncio.run(register(pipeline))
     follower = following(pipeline)
     asyncio.run(register(replace(follower, table=merged(follower.table, CAPMETRO))))
     records: dict[str, Any] = dict(read_registry(pipeline.settings, pipeline.settings.topics.registry).policies)
-    assert [(each.telemetry_format, each.reading_rules) for each in records.values()] == [("jsonl", 1), ("capmetro", 2)]
+    assert [(each.telemetry_format, each.reading_rules) for each in records.values()] == [
+        ("jsonl", READING_RULES),
+        ("capmetro", READING_RULES + 1),
+    ]

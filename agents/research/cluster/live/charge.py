@@ -1,6 +1,8 @@
 """Charge the trusted users of a clustering before anything is drawn: in Redis and on hats.budget, or in a file."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -9,9 +11,11 @@ from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.batch.ledger_file import open_ledger
+from hatcast.agents.batch.ledger_readings import Read
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client_settings import aiokafka_options
+from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.clusterings import ClusteringStore, Exhausted
 from hatcast.agents.redis.connection import connect_redis_async, redis_error
@@ -20,20 +24,47 @@ from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.release.announcing import announce_days
 from hatcast.agents.research.cluster.live.plan import Plan
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.readings.formats import Format, FormatChoice
 from hatcast.stream.units import nano_ceil
 
 _PATIENCE_S: Final = 60.0  # for a recovery in progress to end
 _PAUSE_S: Final = 0.5
 
 
-def charge_in_file(path: Path, settings: Settings, plan: Plan) -> None:
-    """Charge the date in a ledger file. Raises HatcastError if it is full or the file is not usable."""
+@dataclass(frozen=True, slots=True)
+class RecordedUsers:
+    """Trusted users of a clustering: in recordings, which a ledger file charges.
+
+    feed      format of the files
+    choice    the options that chose it
+    """
+
+    files: Sequence[Path]
+    feed: Format
+    choice: FormatChoice
+    ledger: Path
+
+
+def charge_in_file(users: RecordedUsers, settings: Settings, plan: Plan) -> None:
+    """Charge the date in a ledger file, once. Raises HatcastError if it is full or the file is not usable.
+
+    So it does if the ledger's readings, or these contents, were read in another way.
+    """
     policy, chosen = settings.policy, plan.chosen
-    with open_ledger(path, policy, settings.user_key) as ledger:
+    for file in users.files:
+        if not file.is_file():
+            raise HatcastError(f"{file} is no file, and a clustering that goes on reads it again: write it to a file")
+    with (
+        open_ledger(users.ledger, policy, settings.user_key) as ledger,
+        open_recording(users.files, users.feed) as recording,
+    ):
+        read = Read.of(users.choice, recording, settings)
+        ledger.readings.check(read)
         if ledger.until is not None and chosen.date >= ledger.until:
             raise _replaced(chosen.date)
         if not ledger.reserve_clustering(plan.query, chosen.date, nano_ceil(chosen.epsilon)):
             raise _exhausted(plan)
+        ledger.readings.pin(read)
 
 
 def charge_in_redis(settings: Settings, plan: Plan) -> None:

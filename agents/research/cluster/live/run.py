@@ -1,7 +1,7 @@
 """A live clustering, from its parameters to its published result."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.permissions import check_permissions
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.research.cluster.live.charge import charge_in_file, charge_in_redis
+from hatcast.agents.research.cluster.live.charge import RecordedUsers, charge_in_file, charge_in_redis
 from hatcast.agents.research.cluster.live.exchange import answer_ends, open_answers, publish
 from hatcast.agents.research.cluster.live.plan import Chosen, Plan, new_id
 from hatcast.agents.research.cluster.live.published import RESULT, check_published
@@ -29,7 +29,6 @@ from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import Format
 from hatcast.stream.records import ClustersRecord
 
 _PAUSE_S: Final = 0.5
@@ -41,16 +40,12 @@ class LiveOptions:
 
     state      path of the state file
     round_s    how long devices have for an answer
-    files      recordings of the trusted users; none: the telemetry topic
-    feed       their format
-    ledger     the ledger file that charges them; None: the ledger of the workers
+    users      the trusted users; None: those of the telemetry topic, whom the ledger of the workers charges
     """
 
     state: Path
     round_s: float
-    files: Sequence[Path]
-    feed: Format | None
-    ledger: Path | None
+    users: RecordedUsers | None
 
 
 def run_live(settings: Settings, chosen: Chosen, options: LiveOptions, note: Callable[[str], object]) -> dict[str, Any]:
@@ -99,18 +94,18 @@ def _trusted(
     settings: Settings, state: State, options: LiveOptions, note: Callable[[str], object]
 ) -> Callable[[], Integers]:
     """Charge the trusted users, before anything of theirs is read; return a function that reads their vectors."""
-    plan = state.plan
+    plan, users = state.plan, options.users
+    if users is not None:
+        charge_in_file(users, settings, plan)  # once; also when it goes on, its files are compared
+    elif not state.is_charged:
+        check_permissions(settings, Role.CLUSTER)  # a result that cannot be published would have been paid for
+        charge_in_redis(settings, plan)
     if not state.is_charged:
-        if options.ledger is None:
-            check_permissions(settings, Role.CLUSTER)  # a result that cannot be published would have been paid for
-            charge_in_redis(settings, plan)
-        else:
-            charge_in_file(options.ledger, settings, plan)
         state.mark_charged()
         note(f"charged epsilon {plan.chosen.epsilon:g} to {plan.chosen.date} as {plan.query}")
-    if options.feed is None:
+    if users is None:
         return partial(telemetry_vectors, settings, plan.chosen, lambda _: None)
-    return partial(recorded_vectors, options.files, options.feed, settings, plan.chosen, lambda _: None)
+    return partial(recorded_vectors, users.files, users.feed, settings, plan.chosen, lambda _: None)
 
 
 def _wait_for_day(policy: Policy, chosen: Chosen, note: Callable[[str], object]) -> None:

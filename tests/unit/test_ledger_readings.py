@@ -1,0 +1,189 @@
+"""How a ledger's readings were read is fixed: the same file read in another way is refused, and other files are not."""
+
+import gzip
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import hatcast
+from hatcast.agents.batch import ledger_readings
+from hatcast.agents.config.settings import load_settings
+from hatcast.agents.research.cluster.live.charge import RecordedUsers, charge_in_file
+from hatcast.agents.research.cluster.live.plan import Chosen, Plan
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.policy.formats import policy_format
+from hatcast.stream.readings.formats import Columns, FormatChoice
+from hatcast.stream.readings.reading import READING_RULES
+from tests.api_data import FRAMES, readings, written
+from tests.batching import CONFIG, USERS, batch, dump_of, refusal, releases, telemetry
+from tests.folding import HOUR, MINUTE, NOON
+from tests.unit.test_api_policy import policy
+
+CSV = ("--format", "csv", "--columns", "vehicle=plate,time=at,lat=lat,lon=lon,value=kmh", "--unit", "km/h")
+TRIPS = ("--format", "csv", "--columns", "vehicle=trip,time=at,lat=lat,lon=lon,value=kmh", "--unit", "km/h")
+PAID = "could lose epsilon 105 a day once more"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "hatcast.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+def rides(path: Path, at: int = NOON + MINUTE) -> Path:
+    """A table of every user once, whose times have no offset; each bus also has a number of its trip."""
+    time = datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    rows = [f"{user},trip-{user},{time},21.19,72.81,30" for user in USERS]
+    path.write_text("\n".join(["plate,trip,at,lat,lon,kmh", *rows]) + "\n")
+    return path
+
+
+def dates(*arguments: object) -> list[str]:
+    return [each["date"] for each in releases(batch(*arguments, "--json"))]
+
+
+def test_a_file_whose_times_are_taken_for_another_zones_is_not_released_on_a_second_date(
+    tmp_path: Path, config: Path
+) -> None:
+    ledger, file = tmp_path / "ledger", rides(tmp_path / "rides.csv", NOON + 11 * HOUR)
+    shared = ("--config", config, "--ledger", ledger)
+    assert dates(file, *CSV, *shared) == ["2022-01-02"]
+    line = refusal(file, *CSV, "--times-in", "America/New_York", *shared)
+    assert f"{ledger}: times_in is America/New_York, and earlier runs had UTC" in line
+    assert PAID in line
+    assert dates(file, *CSV, "--times-in", "UTC", *shared) == ["2022-01-02"], "the policy's zone was meant before"
+    other = rides(tmp_path / "other.csv")
+    assert "times_in is" in refusal(other, *CSV, "--times-in", "Asia/Kolkata", *shared), "also of another file"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ((), ("--unit", "m/s"), "unit is m/s, and earlier runs had km/h"),
+        ((), ("--derive-speed",), "derive_speed is missing, and earlier runs had none"),
+        (("--derive-speed-always",), ("--derive-speed",), "derive_speed is missing, and earlier runs had always"),
+    ],
+)
+def test_the_meaning_of_values_is_that_of_the_first_run(
+    tmp_path: Path, config: Path, first: tuple[str, ...], second: tuple[str, ...], words: str
+) -> None:
+    shared = ("--config", config, "--ledger", tmp_path / "ledger")
+    moving = rides(tmp_path / "rides.csv").read_text() + "".join(
+        f"{user},trip,2022-01-02T12:02:00,21.192,72.81,30\n" for user in USERS
+    )
+    file = tmp_path / "moving.csv"
+    file.write_text(moving)
+    batch(file, *CSV, *first, *shared, "--json")
+    assert words in refusal(rides(tmp_path / "other.csv", NOON + HOUR), *CSV, *second, *shared)
+
+
+def test_the_same_content_is_not_read_by_other_columns_whatever_the_file_is_called_or_how_it_is_packed(
+    tmp_path: Path, config: Path
+) -> None:
+    shared = ("--config", config, "--ledger", tmp_path / "ledger")
+    file, packed = rides(tmp_path / "rides.csv"), tmp_path / "again.csv.gz"
+    packed.write_bytes(gzip.compress(file.read_bytes()))
+    first = batch(file, *CSV, *shared, "--json").stdout
+    for each in (file, packed):
+        line = refusal(each, *TRIPS, *shared)
+        assert line.startswith(f"{each}: an earlier run released readings of the same content as format csv, columns")
+        assert "vehicle=plate" in line
+        assert "vehicle=trip" in line
+        assert PAID in line
+    assert batch(packed, *CSV, *shared, "--json").stdout == first
+
+
+def test_files_of_several_agencies_share_a_ledger_each_with_its_columns_and_formats(
+    tmp_path: Path, config: Path
+) -> None:
+    shared = ("--config", config, "--ledger", tmp_path / "ledger")
+    assert dates(rides(tmp_path / "a.csv"), *CSV, *shared) == ["2022-01-02"]
+    assert dates(rides(tmp_path / "b.csv", NOON + HOUR), *TRIPS, *shared) == ["2022-01-02"]
+    lines = written(tmp_path / "c.jsonl", [{**row, "time": row["time"] + 3 * HOUR} for row in readings()])
+    assert dates(lines, "--format", "jsonl", *shared)
+    dump = dump_of(tmp_path / "d", telemetry(2, NOON + 5 * HOUR, NOON + 7 * HOUR))
+    assert dates(dump, "--format", "kafka", *shared)
+
+
+def test_options_by_which_nothing_could_be_read_are_corrected_in_the_next_run(tmp_path: Path, config: Path) -> None:
+    shared = ("--config", config, "--ledger", tmp_path / "ledger")
+    file = rides(tmp_path / "rides.csv")
+    swapped = ("--format", "csv", "--columns", "vehicle=plate,time=at,lat=lon,lon=kmh,value=lat", "--unit", "km/h")
+    far = tmp_path / "far.csv"
+    far.write_text(file.read_text().replace(",21.19,72.81,", ",21.19,172.81,"))
+    assert releases(batch(far, *swapped, *shared, "--json")) == [], "172.81 degrees are no latitude"
+    assert dates(far, *CSV, *shared) == ["2022-01-02"]
+
+
+def test_a_dump_is_folded_by_one_format_of_telemetry(tmp_path: Path, config: Path) -> None:
+    ledger, dump = tmp_path / "ledger", dump_of(tmp_path / "dump", telemetry(2, NOON, NOON + 2 * HOUR))
+    batch(dump, "--format", "kafka", "--config", config, "--ledger", ledger, "--json")
+    config.write_text(f'[topics]\ntelemetry_partitioner = "crc32"\n{CONFIG}')
+    line = refusal(dump, "--format", "kafka", "--config", config, "--ledger", ledger)
+    assert "as format kafka, telemetry_format jsonl, partitioner murmur2, not as" in line
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_a_frame_is_not_read_by_other_columns_in_whatever_order_and_library_it_comes_again(
+    tmp_path: Path, kind: str
+) -> None:
+    rows = [{**row, "trip": f"trip-{row['vehicle']}"} for row in readings()]
+    columns = {"vehicle": "vehicle", "time": "time", "lat": "lat", "lon": "lon", "value": "speed"}
+    shared: dict[str, Any] = {"unit": "km/h", "ledger": tmp_path / "ledger"}
+    first = hatcast.batch(pl.DataFrame(rows), policy(), columns=columns, **shared)
+    assert len(first)
+    backwards = [dict(reversed(row.items())) for row in reversed(rows)]
+    with pytest.raises(HatcastError, match="data: an earlier run released readings of the same content as format parq"):
+        hatcast.batch(FRAMES[kind](backwards), policy(), columns=columns | {"vehicle": "trip"}, **shared)
+    again = hatcast.batch(FRAMES[kind](backwards), policy(), columns=columns, **shared)
+    assert sorted(again.values) == sorted(first.values)
+
+
+def test_a_hatcast_with_other_reading_rules_needs_a_policy_that_replaces_the_first(
+    tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = ("--config", config, "--ledger", tmp_path / "ledger")
+    dates(rides(tmp_path / "rides.csv"), *CSV, *shared)
+    monkeypatch.setattr(ledger_readings, "READING_RULES", READING_RULES + 1)
+    next_day = rides(tmp_path / "next.csv", NOON + 24 * HOUR)
+    assert f"was run under rules {READING_RULES}, and one bus could count as two" in refusal(next_day, *CSV, *shared)
+    config.write_text(CONFIG.replace('name = "test"', 'name = "new"\nreplaces = "test"\nfrom = "2022-01-03"'))
+    assert dates(next_day, *CSV, *shared) == ["2022-01-03"]
+
+
+def test_a_clustering_does_not_charge_a_file_that_was_read_in_another_way(tmp_path: Path, config: Path) -> None:
+    ledger, file = tmp_path / "ledger", rides(tmp_path / "rides.csv")
+    settings = load_settings(config)
+    plan = Plan(
+        clustering="0" * 32,
+        chosen=Chosen(
+            policy_id=settings.policy.policy_id,
+            date="2022-01-02",
+            slots=("12:00",),
+            clusters=2,
+            iterations=2,
+            epsilon=1.0,
+            seed=1,
+            blend="pwh",
+        ),
+        answers_from=(),
+    )
+
+    def charge(vehicle: str) -> None:
+        columns = Columns.parse(f"vehicle={vehicle},time=at,lat=lat,lon=lon,value=kmh")
+        choice = FormatChoice("csv", Columns(columns.names, "km/h"))
+        feed = policy_format(choice, settings.policy)
+        charge_in_file(RecordedUsers([file], feed, choice, ledger), settings, plan)
+
+    charge("plate")
+    charge("plate")
+    with pytest.raises(HatcastError, match=r"of the same content as format csv, .*vehicle=plate"):
+        charge("trip")
+    assert "of the same content" in refusal(file, *TRIPS, "--config", config, "--ledger", ledger)
+    file = tmp_path
+    with pytest.raises(HatcastError, match="is no file, and a clustering that goes on reads it again"):
+        charge("plate")
