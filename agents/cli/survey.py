@@ -228,7 +228,8 @@ def _select(given: _Options, private: _Private) -> None:
         show.charge_notice(private.days, private.epsilon),
     )
     selected = f"{len(chosen.selected):,} of {chosen.candidates:,} candidates"
-    listed = CellsFile("private", frozenset(chosen.selected), SelectionCost(private.epsilon, *private.days))
+    cost = SelectionCost(private.epsilon, *private.days)
+    listed = CellsFile("private", frozenset(chosen.selected), cost, policy.timezone)
     _write(target, listed.text([f"{selected}, those with {criterion}, with noise", charge]))
     click.echo(charge, err=True)
     output = given["output"]

@@ -173,7 +173,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "min_interval": "one reading per user, HAT and interval counts; at most 86,400 intervals per slot",
         "cells": 'or a file: first line `source = "public"`, `"survey"` or `"private"`, then one H3 index per line; '
         "comment lines start with `#` ([survey.md](survey.md) writes such files; a private one also has its charge, "
-        '`epsilon = 1.0` and `days = "FIRST,LAST"`). Under `add_remove` a file with `source = "public"` is required',
+        '`epsilon = 1.0`, `days = "FIRST,LAST"` and their `timezone`). Under `add_remove` a file with '
+        '`source = "public"` is required',
         "grid": "km/h; releases are multiples of it. Not with `[policy.value]`, which has its own",
         "values": '`["speed", "delay"]`: values of each reading that are released together, for one `epsilon` '
         "([estimators.md](estimators.md#several-values)). Without it the speed alone. Each but `speed` has a table "

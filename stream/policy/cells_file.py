@@ -41,11 +41,12 @@ class SelectionCost:
 
 @dataclass(frozen=True, slots=True)
 class CellsFile:
-    """A list of cells. cost: set if `source` is "private", else None."""
+    """A list of cells. cost, timezone: of its days, set if `source` is "private", else None."""
 
     source: str
     cells: frozenset[int]
     cost: SelectionCost | None = None
+    timezone: str | None = None
 
     @property
     def canonical(self) -> dict[str, Any]:
@@ -61,6 +62,7 @@ class CellsFile:
         if self.cost is not None:
             lines.append(f"epsilon = {self.cost.epsilon!r}")
             lines.append(f'days = "{self.cost.first},{self.cost.last}"')
+            lines.append(f'timezone = "{self.timezone}"')
         return "\n".join([*lines, *(h3.int_to_str(cell) for cell in sorted(self.cells))]) + "\n"
 
 
@@ -70,7 +72,7 @@ def read_cells_file(text: str, where: str, *resolutions: int) -> CellsFile:
     where         the configuration key, for error messages
     resolutions   of the cells
     Raises SettingError for a first line without a source, for a line that is not an H3 index of such a resolution, and
-    for a private list without its cost.
+    for a private list without its cost or its time zone.
     """
     first, *rest = text.splitlines() or [""]
     source = first.removeprefix("source = ").strip('"')
@@ -82,7 +84,7 @@ def read_cells_file(text: str, where: str, *resolutions: int) -> CellsFile:
         if not index or index.startswith("#"):
             continue
         key, is_key, value = (part.strip() for part in index.partition("="))
-        if is_key and source == "private" and key in ("epsilon", "days"):
+        if is_key and source == "private" and key in ("epsilon", "days", "timezone"):
             cost[key] = value.strip('"')
             continue
         if not h3.is_valid_cell(_index(index)) or h3.get_resolution(_index(index)) not in resolutions:
@@ -92,7 +94,26 @@ def read_cells_file(text: str, where: str, *resolutions: int) -> CellsFile:
                 "correct or remove it",
             )
         cells.add(_index(index))
-    return CellsFile(source, frozenset(cells), _selection_cost(cost, where) if source == "private" else None)
+    if source != "private":
+        return CellsFile(source, frozenset(cells))
+    charged = _selection_cost(cost, where)
+    if not cost.get("timezone"):
+        raise SettingError(
+            where,
+            "is private and does not state the time zone of its days",
+            'add the line timezone = "..." with the policy.timezone under which `hatcast survey --private` wrote it',
+        )
+    return CellsFile(source, frozenset(cells), charged, cost["timezone"])
+
+
+def check_days(listed: CellsFile, timezone: str, where: str) -> None:
+    """Raise SettingError if the days that a private list has cost are not those of this time zone."""
+    if listed.timezone not in (None, timezone):
+        raise SettingError(
+            where,
+            f"has cost days of {listed.timezone}, and policy.timezone is {timezone}: other days would be charged",
+            f'use timezone = "{listed.timezone}", or select again by `hatcast survey --private` under this one',
+        )
 
 
 def _selection_cost(cost: dict[str, str], where: str) -> SelectionCost:

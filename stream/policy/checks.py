@@ -12,7 +12,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from hatcast.stream.errors import SettingError, name_fix, similar_name
-from hatcast.stream.policy.cells_file import CellsFile, read_cells_file
+from hatcast.stream.policy.cells_file import CellsFile, check_days, read_cells_file
 from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable, epsilon_problem
 from hatcast.stream.policy.value_keys import Value
@@ -271,4 +271,5 @@ def cells_of(given: PolicyTable, read_cells: Callable[[str], str]) -> tuple[Cell
         raise SettingError(
             f"policy.cells ({given.cells})", "lists no cell", 'list H3 indexes, one a line, or write cells = "all"'
         )
+    check_days(listed, given.timezone, f"policy.cells ({given.cells})")
     return listed, listed.canonical

@@ -11,7 +11,7 @@ import h3.api.basic_int as h3
 import msgspec
 
 from hatcast.stream.errors import SettingError
-from hatcast.stream.policy.cells_file import CellsFile, read_cells_file
+from hatcast.stream.policy.cells_file import CellsFile, check_days, read_cells_file
 from hatcast.stream.policy.table import PolicyTable
 
 _KEY: Final = "policy.resolutions"
@@ -86,6 +86,7 @@ def fine_cells_of(
     listed = read_cells_file(text, where, *given.resolutions[1:])
     if not listed.cells:
         raise SettingError(where, "lists no cell", "list H3 indexes, one a line, or use h3_resolution")
+    check_days(listed, given.timezone, where)
     if given.privacy.relation == "add_remove" and listed.source != "public":
         raise SettingError(
             where,

@@ -238,7 +238,7 @@ def _configurations() -> list[bytes]:
 
 
 def _cells_seeds() -> list[bytes]:
-    private = b'source = "private"\nepsilon = 1.0\ndays = "2022-01-02,2022-01-05"\n87608b0d2ffffff\n'
+    private = b'source = "private"\nepsilon = 1.0\ndays = "2022-01-02,2022-01-05"\ntimezone = "UTC"\n87608b0d2ffffff\n'
     return [(ROOT / "examples/audit/cells.txt").read_bytes(), b'source = "public"\n# c\n87608b0d2ffffff\n', private]
 
 

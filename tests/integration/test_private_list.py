@@ -26,7 +26,13 @@ PRIVACY = {"unit": "user", "epsilon": 1.0, "max_hats_per_day": 3, "daily_limit":
 def listing(kafka: KafkaServer, redis_server: RedisServer, folder: Path) -> Any:
     cells = sorted(h3.latlng_to_cell(*place, 7) for place in PLACES)
     file = folder / "kept.txt"
-    lines = ['source = "private"', f"epsilon = {LISTED['epsilon']}", f'days = "{LISTED["days"]}"', *cells]
+    lines = [
+        'source = "private"',
+        f"epsilon = {LISTED['epsilon']}",
+        f'days = "{LISTED["days"]}"',
+        'timezone = "UTC"',
+        *cells,
+    ]
     file.write_text("\n".join(lines) + "\n")
     changes = {"policy": {"privacy": PRIVACY, "cells": str(file)}}
     return open_pipeline(kafka, redis_server, folder, "private", changes)

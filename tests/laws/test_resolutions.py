@@ -149,7 +149,7 @@ def test_listed_cells_of_all_sizes_are_the_policys_cells_and_limit_a_days_hats()
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_its_key(changes: dict[str, Any], said: str) -> None:
-    cost = 'epsilon = 0.5\ndays = "2022-01-02,2022-01-08"\n'
+    cost = 'epsilon = 0.5\ndays = "2022-01-02,2022-01-08"\ntimezone = "UTC"\n'
     files = {
         "fine.txt": CellsFile("survey", frozenset(CHILDREN[8][:2])).text([]),
         "coarse.txt": CellsFile("public", frozenset(AROUND)).text([]),
@@ -164,7 +164,7 @@ def test_what_cannot_be_meant_is_refused_by_its_key(changes: dict[str, Any], sai
 
 
 def test_a_private_selection_of_fine_cells_is_booked() -> None:
-    text = f'source = "private"\nepsilon = 0.5\ndays = "2022-01-02,2022-01-08"\n{CHILDREN[8][0]:x}\n'
+    text = f'source = "private"\nepsilon = 0.5\ndays = "2022-01-02,2022-01-08"\ntimezone = "UTC"\n{CHILDREN[8][0]:x}\n'
     found = policy_of(files={"fine.txt": text}, resolutions=[7, 8], fine_cells="fine.txt").selection_cost
     assert found is not None
     assert (found.epsilon, len(found.dates)) == (0.5, 7)

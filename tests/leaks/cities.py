@@ -64,7 +64,7 @@ class City:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "user_key").write_text(KEY.hex())
         cells = sorted(h3.latlng_to_cell(*place, 7) for place in PLACES)
-        private = ['source = "private"', "epsilon = 0.5", 'days = "2021-12-30,2021-12-31"', *cells]
+        private = ['source = "private"', "epsilon = 0.5", 'days = "2021-12-30,2021-12-31"', 'timezone = "UTC"', *cells]
         (folder / LIST).write_text("\n".join(private) + "\n")
         (folder / PUBLIC).write_text("\n".join(['source = "public"', *CELLS]) + "\n")
 

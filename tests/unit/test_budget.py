@@ -223,7 +223,7 @@ def test_a_query_has_a_row_a_period_with_its_cost_and_its_reserved_days() -> Non
 
 
 def test_what_a_private_choice_of_cells_has_cost_is_told_beside_the_queries() -> None:
-    listed = f'source = "private"\nepsilon = 2.5\ndays = "2022-01-03,2022-01-06"\n{CELL}'
+    listed = f'source = "private"\nepsilon = 2.5\ndays = "2022-01-03,2022-01-06"\ntimezone = "Asia/Kolkata"\n{CELL}'
     made = read_policy(TABLE | {"cells": "kept.txt"}, ESTIMATOR_KEYS, lambda _: listed)
     rows = [" ".join(line.split()) for line in shown(query_table(made, [], TODAY))]
     assert "cells 2022-01-03 to 2022-01-06 - 2.5 10 spent before" in rows

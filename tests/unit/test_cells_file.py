@@ -14,7 +14,7 @@ from hatcast.stream.policy.policy import Policy, read_policy
 from tests.replayed import policy_of
 
 CELLS = frozenset(h3.grid_disk(0x87608B0D2FFFFFF, 1))
-COST = 'epsilon = 0.5\ndays = "2022-01-02,2022-01-08"\n'
+COST = 'epsilon = 0.5\ndays = "2022-01-02,2022-01-08"\ntimezone = "UTC"\n'
 chosen = st.builds(
     lambda epsilon, first, days: SelectionCost(epsilon, first, first + timedelta(days=days)),
     st.floats(1e-3, 10),
@@ -27,7 +27,7 @@ chosen = st.builds(
 def test_a_file_is_read_again_with_its_source_and_its_cost_and_without_its_remarks(
     source: str, cost: SelectionCost, cells: frozenset[int]
 ) -> None:
-    listed = CellsFile(source, cells, cost if source == "private" else None)
+    listed = CellsFile(source, cells, *((cost, "Asia/Kolkata") if source == "private" else ()))
     text = listed.text(["# a remark", "and another"])
     assert text.startswith(f'source = "{source}"\n# # a remark\n')
     assert read_cells_file(text, "cells", 7) == listed
@@ -76,9 +76,28 @@ def test_a_policy_with_a_private_list_is_another_one_when_the_list_has_cost_some
     assert policy_of().selection_cost is None
 
 
+@pytest.mark.parametrize("key", ["cells", "fine_cells"])
+def test_a_private_list_of_another_time_zone_is_refused_since_other_days_would_be_charged(key: str) -> None:
+    cell, resolutions = ("87608b0d2ffffff", {}) if key == "cells" else ("88608b0d21fffff", {"resolutions": [7, 8]})
+    text = f'source = "private"\n{COST}{cell}\n'
+
+    def policy(timezone: str, listed: str = text) -> Policy:
+        return policy_of(files={"kept.txt": listed}, timezone=timezone, **{key: "kept.txt"}, **resolutions)
+
+    assert policy("UTC").selection_cost is not None
+    with pytest.raises(SettingError) as refused:
+        policy("Asia/Kolkata")
+    assert str(refused.value) == (
+        f"policy.{key} (kept.txt): has cost days of UTC, and policy.timezone is Asia/Kolkata: other days would be"
+        ' charged; use timezone = "UTC", or select again by `hatcast survey --private` under this one'
+    )
+    with pytest.raises(SettingError, match="does not state the time zone of its days; add the line timezone = "):
+        policy("UTC", text.replace('timezone = "UTC"\n', ""))
+
+
 @pytest.mark.parametrize(("last", "is_read"), [("2032-01-08", True), ("2032-01-09", False)])
 def test_a_list_that_names_more_than_ten_years_of_days_is_refused(last: str, *, is_read: bool) -> None:
-    text = f'source = "private"\nepsilon = 0.5\ndays = "2022-01-01,{last}"\n'
+    text = f'source = "private"\nepsilon = 0.5\ndays = "2022-01-01,{last}"\ntimezone = "UTC"\n'
     if is_read:
         listed = read_cells_file(text, "cells", 7).cost
         assert listed is not None

@@ -1,15 +1,18 @@
 """Rules of single readings, against slow exact arithmetic.    [docs/specification/fold.md, rules 3, 5 and 6]"""
 
 import math
+import re
 import unicodedata
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, Self
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hatcast.stream.readings import reading
+from hatcast.stream.readings.formats._times import time_reader
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import (
     NOT_FINITE,
@@ -238,3 +241,25 @@ def test_pseudonyms_of_two_keys_have_none_in_common(date: str | None) -> None:
     of_keys = [{Pseudonyms(bytes([key] * KEY_BYTES)).of(f"bus{n}", date) for n in range(100)} for key in range(2)]
     assert [len(each) for each in of_keys] == [100, 100]
     assert of_keys[0].isdisjoint(of_keys[1])
+
+
+class Python314(datetime):
+    """`datetime` as of Python 3.14, whose `fromisoformat` takes hour 24 for the next day's midnight."""
+
+    @classmethod
+    def fromisoformat(cls, date_string: str) -> Self:
+        ends = re.sub(r"(?<=[T ])24(?=:?00)", "00", date_string)
+        return super().fromisoformat(ends) + timedelta(days=ends != date_string)
+
+
+@pytest.mark.parametrize("text", ["2022-01-02T24:00:00Z", "2022-01-02 24:00+05:30", "20220102T2400Z"])
+def test_hour_24_is_no_time_also_where_python_reads_it_as_the_next_midnight(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = time_reader(None, UTC)
+    assert (parse_time(text), read(text)) == (None, None)
+    monkeypatch.setattr(reading, "datetime", Python314)
+    assert Python314.fromisoformat(text).day == 3
+    assert (parse_time(text), read(text)) == (None, None)
+    for midnight in ("2022-01-24T00:00Z", "20220124T0000Z", "2022-01-02T00:00:24Z"):
+        assert parse_time(midnight) == read(midnight) is not None

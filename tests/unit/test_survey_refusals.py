@@ -37,13 +37,14 @@ def test_a_private_list_names_its_charge_where_it_is_read_and_prints_nothing_els
     assert charge in done.stderr
     assert charge in target.read_text()
     assert target.read_text().startswith('source = "private"\n')
+    assert 'timezone = "America/Chicago"\n' in target.read_text()
     found = json.loads(done.stdout)
     assert set(found) == {
         *("private", "relation", "settings", "candidates", "epsilon", "epsilon_of_each_day"),
         *("epsilon_of_a_user_on_all_days", "noise", "cells"),
     }
     assert found["noise"]["scale"] == 5 / 10
-    assert found["cells"] == target.read_text().splitlines()[5:]
+    assert found["cells"] == target.read_text().splitlines()[6:]
     assert 0 < len(found["cells"]) <= found["candidates"]
     assert {f"{cell:x}" for cell in load_settings(config, {}).policy.cells or ()} == set(found["cells"])
     text = austin(*given, "--cells", tmp_path / "again.txt").stdout
@@ -64,7 +65,9 @@ def test_a_recording_without_a_reading_is_chosen_from_as_any_other(tmp_path: Pat
 def test_candidates_that_are_not_public_are_refused(
     tmp_path: Path, candidates: Path, source: str, austin: Austin
 ) -> None:
-    cost = 'epsilon = 1.0\ndays = "2017-03-21,2017-03-21"\n' if source == "private" else ""
+    cost = (
+        'epsilon = 1.0\ndays = "2017-03-21,2017-03-21"\ntimezone = "America/Chicago"\n' if source == "private" else ""
+    )
     candidates.write_text(candidates.read_text().replace('"public"\n', f'"{source}"\n{cost}'))
     with pytest.raises(HatcastError, match="make the list without looking at the data"):
         austin(

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from hatcast.stream.errors import SettingError, name_fix, similar_name
 from hatcast.stream.readings.formats._csv import parse_number
-from hatcast.stream.readings.reading import instant_ms
+from hatcast.stream.readings.reading import instant_ms, iso_moment
 
 TimeReader = Callable[[object], int | None]
 """One cell, of any type -> ms UTC; None if it is not such a time"""
@@ -114,9 +114,8 @@ def _iso_reader(zone: tzinfo) -> TimeReader:
         text = cell.strip()
         if text.isdigit() and len(text) >= _LEAST_DIGITS:
             return _sized_epoch_ms(_number(text))
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
+        moment = iso_moment(text)
+        if moment is None:
             return _sized_epoch_ms(_number(text))
         return None if len(text) <= _DATE_LENGTH else _in_zone(moment, zone)
 
