@@ -5,6 +5,7 @@ It reads counts, epsilon and the grouping only. See docs/specification/estimator
 
 import math
 from fractions import Fraction
+from hashlib import sha256
 from typing import Final
 
 import numpy as np
@@ -24,20 +25,27 @@ def worst_case(counts: Counts, epsilon: float, grouping: str | None) -> int:
 
     grouping   decides v_l and K; None, for `weighted_mean`: v_l = min(m_l, m) / G and K = G / m
     Tried are all integers; if m* is above 4,096 only that many, evenly spread up to m*. They are tried in the order of
-    a lower bound of E_M, until it exceeds the least E_M found: usually after a tenth of them.
+    a lower bound of E_M, until it exceeds the least E_M found: usually after a tenth of them. Lengths that give all
+    users the same weights are scored once: if one user has most of the readings, those are nearly all lengths.
     """
     lengths = lengths_to_try(int(counts[0]))
     bounds = _lower_bounds(counts, lengths, epsilon, grouping)
     slack, least = _ERROR * (1 + 1 / epsilon), math.inf
-    scores: dict[int, float] = {}
+    found: dict[bytes, tuple[float, int]] = {}  # digest of the weights -> their score and the smallest length
     for index in np.argsort(bounds, kind="stable").tolist():
         if bounds[index] > least + slack:
             break
         length = int(lengths[index])
-        bias, noise = bias_and_noise(counts, length, grouping)
-        scores[length] = bias + noise / epsilon
-        least = min(least, scores[length])
-    near = [length for length, score in scores.items() if score <= least + slack]
+        weights = _weights(counts, length, grouping)
+        digest = _digest(*weights)
+        if digest in found:
+            score, smallest = found[digest]
+            found[digest] = score, min(smallest, length)
+        else:
+            bias, noise = _bias_and_noise(counts, *weights)
+            found[digest] = bias + noise / epsilon, length
+            least = min(least, found[digest][0])
+    near = [length for score, length in found.values() if score <= least + slack]
     if len(near) == 1:
         return near[0]
     return min(near, key=lambda length: (_exact_score(counts, length, epsilon, grouping), length))
@@ -80,9 +88,23 @@ def _weights(counts: Counts, length: int, grouping: str | None) -> tuple[Weights
     return weights_in(counts, arrays), arrays.number, Fraction(arrays.number)
 
 
+def _digest(weights: Weights, whole: int, number: Fraction) -> bytes:
+    """Return the same bytes for the same weights, whatever the array length is that they come from."""
+    places, fills = weights
+    common = np.gcd(places, fills)
+    digest = sha256(f"{whole} {number} ".encode())
+    for part in (places // common, fills // common):
+        digest.update(part.tobytes())
+    return digest.digest()
+
+
 def bias_and_noise(counts: Counts, length: int, grouping: str | None) -> tuple[float, float]:
     """Return both parts of E_M / U at epsilon 1; at another epsilon the noise is divided by it."""
-    (places, fills), whole, number = _weights(counts, length, grouping)
+    return _bias_and_noise(counts, *_weights(counts, length, grouping))
+
+
+def _bias_and_noise(counts: Counts, weights: Weights, whole: int, number: Fraction) -> tuple[float, float]:
+    places, fills = weights
     excess = counts / float(total(counts)) - places / fills / whole
     return float(np.maximum(excess, 0).sum()), 1 / float(number)
 

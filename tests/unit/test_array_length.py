@@ -4,11 +4,13 @@ import math
 from collections.abc import Callable, Iterable
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hatcast.stream.estimators import worst_case_length
 from hatcast.stream.estimators.array_length import PRINTED_RULES, RULES, array_length
 from hatcast.stream.estimators.grouping import GROUPINGS
 from tests.support import ITMS_LIKE, as_counts
@@ -181,6 +183,23 @@ def test_above_4096_readings_worst_case_tries_as_many_lengths_evenly_spread(grou
     expected = min(tried, key=lambda m: (worst_case_error_by_hand(counts, m, 1.0, grouping), m))
     assert array_length("worst_case", as_counts(counts), 1.0, grouping) == expected
     assert (tried[0], tried[-1]) == (3, 9_001)
+
+
+@pytest.mark.parametrize("grouping", GROUPINGS)
+@pytest.mark.parametrize("counts", [[10**9], [10**6] * 20, [10**9, 5, 5, 4, 3]])
+def test_lengths_that_give_the_same_weights_are_scored_once(
+    grouping: str, counts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored: list[object] = []
+
+    def counted(whole: Callable[..., object], *given: object) -> object:
+        scored.append(given)
+        return whole(*given)
+
+    for name in ("_bias_and_noise", "_exact_score"):
+        monkeypatch.setattr(worst_case_length, name, partial(counted, getattr(worst_case_length, name)))
+    array_length("worst_case", as_counts(counts), 1.0, grouping)
+    assert len(scored) < 10, "of 4096 lengths"
 
 
 def test_what_is_only_printed_is_no_rule_for_a_policy() -> None:
