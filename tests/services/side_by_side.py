@@ -12,12 +12,13 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-# They wait for servers more than they compute. A file that is not named here is run all the same, later.
+# They wait for servers more than they compute. The longest first: a long file that comes last would run alone.
+# A file that is not named here is run all the same, later.
 WAITING: Final = (
+    "tests/leaks/test_whole_system.py",
+    "tests/invariants",
     "tests/faults",
     "tests/integration",
-    "tests/invariants",
-    "tests/leaks/test_whole_system.py",
     "tests/laws/test_ledgers.py",
     "tests/laws/test_query_ledgers.py",
     "tests/laws/test_stores.py",
@@ -40,15 +41,23 @@ class SideBySide(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist shi
 
 def next_file(left: list[str], *, computes: bool) -> str:
     """The file that a process takes next, of those that are left in the order of their names."""
-    return next((file for file in left if waits(file) is not computes), left[0])
+    if computes:
+        return next((file for file in left if not waits(file)), left[0])
+    return min(left, key=_turn)
 
 
 def waits(file: str) -> bool:
     """Whether a file's tests wait for servers more than they compute."""
-    return any(PurePosixPath(file).is_relative_to(place) for place in WAITING)
+    return _turn(file) < len(WAITING)
+
+
+def _turn(file: str) -> int:
+    """The place of a file among those that wait; files that compute come after all of them."""
+    places = (turn for turn, place in enumerate(WAITING) if PurePosixPath(file).is_relative_to(place))
+    return next(places, len(WAITING))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SideBySide:
     """Take the place of xdist's own; its groups by mark do not work under pytest 9.2."""
-    config.option.loadscopereorder = False  # in the order of their names: the longest, which are faults, come first
+    config.option.loadscopereorder = False  # in the order of their names
     return SideBySide(config, log)
