@@ -10,6 +10,11 @@ if stored[1] ~= ARGV[2] or stored[2] ~= ARGV[4] then return stored[1] end
 local prefix, changes = ARGV[1], cmsgpack.unpack(ARGV[5])
 set(KEYS[1], 'offset', ARGV[3])
 if changes.complete_from then
+  -- Slots closed by the stored watermark are complete. Of several gaps the first one counts.
+  local watermark = get(KEYS[1], 'clock')
+  if watermark and not get(KEYS[1], 'complete_from') and not get(KEYS[1], 'lost_from') then
+    set_number(KEYS[1], 'lost_from', parse_integer(watermark, KEYS[1]))
+  end
   set(KEYS[1], 'complete_from', changes.complete_from)
   set(KEYS[1], 'gap', false)
 end

@@ -93,10 +93,6 @@ class PartitionStore:
             offset = log_start
         return offset, await self.read(partition)
 
-    async def mark_gap(self, partition: int, offset: int) -> None:
-        """Store that records after the stored watermark are missing, at the stored offset."""
-        await self._skip(keys=[self._keys[partition].state], args=[str(offset), str(offset)])
-
     async def read(self, partition: int) -> Stored:
         """Return a partition's stored state."""
         keys = self._keys[partition]
@@ -276,6 +272,15 @@ def deleted_error(topic: str, partition: int, offset: int, log_start: int) -> Ha
         f"{topic} partition {partition}: records {offset} to {log_start - 1} were deleted before they were folded:"
         " start with --accept-gap, which publishes what is unreleased of those days as incomplete, and raise the"
         " topic's retention"
+    )
+
+
+def compacted_error(topic: str, partition: int, first: int, following: int) -> HatcastError:
+    """Return the error for records that compaction removed before they were folded."""
+    return HatcastError(
+        f"{topic} partition {partition}: compaction removed records {first} to {following - 1} before they were folded:"
+        " set the topic's cleanup.policy to delete, and start with --accept-gap, which publishes what is unreleased of"
+        " those days as incomplete"
     )
 
 

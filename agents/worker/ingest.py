@@ -21,6 +21,7 @@ from hatcast.agents.monitoring.declarations import CHECKPOINT_SECONDS, CHECKPOIN
 from hatcast.agents.monitoring.failures import FailureLog, back_off_s
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.identity import partition_count_error
+from hatcast.agents.redis.partition_state import compacted_error
 from hatcast.agents.release.counters import count_outcomes
 from hatcast.agents.worker.loading import PartitionLoader
 from hatcast.agents.worker.partition import OwnedPartition
@@ -112,15 +113,11 @@ class Ingest:
         if owned is None or owned.next != batch.base:
             self._loader.load_soon(partition)
             return
-        if self._is_beyond_drain(batch):
+        if self._is_beyond_drain(batch) or self._is_at_hole(batch, owned):
             return
         now = now_ms()
         batch, early = owned.split(batch, now)
-        if owned.missing and batch.timestamps:
-            # The deleted records may have had readings of any time up to here.
-            from_ms = batch.timestamps[0] + owned.fold.policy.max_ahead_ms
-            owned.fold.complete_from = max(owned.fold.complete_from or 0, from_ms)
-            owned.missing = False
+        owned.note_missing(batch)
         watermark = owned.fold.watermark
         letters = owned.fold.apply(now, batch.timestamps, batch.values)
         owned.next, owned.epoch = batch.next, batch.epoch
@@ -143,6 +140,18 @@ class Ingest:
         except HatcastError as error:
             self._options.fail(error)
             return True
+        return False
+
+    def _is_at_hole(self, batch: RecordBatch, owned: OwnedPartition) -> bool:
+        """Return True, and end the worker, if compaction has removed records here and that is not accepted."""
+        if not batch.lost:
+            return False
+        until = batch.offsets[0] if batch.offsets else batch.next
+        if not self._options.accept_gap:
+            self._options.fail(compacted_error(self._store.topic, batch.partition, batch.base, until))
+            return True
+        if owned.fold.complete_from is None:  # a compacted log has thousands of holes
+            log.warning("records were compacted away", partition=batch.partition, first=batch.base, next=until)
         return False
 
     async def checkpoint_regularly(self, stopping: asyncio.Event) -> None:
@@ -197,7 +206,7 @@ class Ingest:
         async with owned.storing:
             if self.partitions.get(partition) is not owned:
                 return False
-            if owned.next == owned.base:
+            if owned.next == owned.base or owned.missing:  # what is missing is stored with the record after it
                 return True
             following = owned.next
             stored = await self._store_changes(partition, owned)

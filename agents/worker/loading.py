@@ -149,7 +149,6 @@ class PartitionLoader:
             raise beyond_end_error(store.topic, partition, offset, end)
         stored, fold = await store.read_until(partition, stored, lambda read: self._restored(partition, read))
         if options.drain is not None and options.drain.incomplete_ms is not None:
-            await store.mark_gap(partition, offset)
             fold.complete_from = max(fold.complete_from or 0, options.drain.incomplete_ms)
         if stored.missing:
             log.warning(

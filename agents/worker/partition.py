@@ -16,7 +16,7 @@ class OwnedPartition:
     base             the stored offset on which the changes in memory are based
     next             the next record to fold
     last_arrival_s   when the last record that counts as an arrival was folded (monotonic seconds)
-    missing          records before `next` were deleted unread; the next record bounds their arrival times
+    missing          records before `next` were deleted or compacted unread; the next record bounds their arrival times
     outcomes         outcome -> records, of those that are stored
     epoch            of the last batch; None before the first
     early            the record at `next` if it is dated too far ahead: nothing is folded until the clock allows it
@@ -32,6 +32,15 @@ class OwnedPartition:
     epoch: int | None = None
     early: EarlyRecord | None = None
     storing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def note_missing(self, batch: RecordBatch) -> None:
+        """Note until when missing records may have arrived, if some are, and the batch has the record after them."""
+        self.missing = self.missing or batch.lost
+        if self.missing and batch.timestamps:
+            # They may have had readings of any time up to here.
+            from_ms = batch.timestamps[0] + self.fold.policy.max_ahead_ms
+            self.fold.complete_from = max(self.fold.complete_from or 0, from_ms)
+            self.missing = False
 
     def split(self, batch: RecordBatch, now_ms: int) -> tuple[RecordBatch, EarlyRecord | None]:
         """Return the part of a batch that a clock of `now_ms` allows, and the first record that it does not allow."""

@@ -1,7 +1,7 @@
 """Columns of a fetch response are those of the records that aiokafka itself would return."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import pytest
@@ -14,7 +14,7 @@ from aiokafka.record.util import calc_crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.agents.kafka.batches.unpacked import Unpacker
+from hatcast.agents.kafka.batches.unpacked import Chunk, Unpacker
 
 Row = tuple[int, int, bytes | None]  # offset, timestamp, value
 
@@ -45,13 +45,18 @@ class Sent(NamedTuple):
         key = b"bus" if self.marker is None else struct.pack(">hh", 0, self.marker)
         for at, value in enumerate(values, start=self.missing_first):
             builder.append(at, timestamp=1_000 + base + at, key=key, value=value, headers=list(self.headers))
-        built = bytearray(builder.build())
         last = self.missing_first + len(values) - 1 + self.missing_last
-        attributes = struct.unpack_from(">h", built, _ATTRIBUTES)[0] | (_CONTROL if self.marker is not None else 0)
-        struct.pack_into(">hi", built, _ATTRIBUTES, attributes, last)
-        struct.pack_into(">I", built, _ATTRIBUTES - 4, calc_crc32c(bytes(built[_ATTRIBUTES:])))
-        struct.pack_into(">q", built, 0, base)
-        return bytes(built), base + last + 1
+        extra = _CONTROL if self.marker is not None else 0
+        return stamped(bytearray(builder.build()), base, last, extra), base + last + 1
+
+
+def stamped(built: bytearray, base: int, last: int, extra: int) -> bytes:
+    """A batch at an offset, with its last record's place and further attributes."""
+    attributes = struct.unpack_from(">h", built, _ATTRIBUTES)[0] | extra
+    struct.pack_into(">hi", built, _ATTRIBUTES, attributes, last)
+    struct.pack_into(">I", built, _ATTRIBUTES - 4, calc_crc32c(bytes(built[_ATTRIBUTES:])))
+    struct.pack_into(">q", built, 0, base)
+    return bytes(built)
 
 
 def fetch(sent: Sequence[Sent], position: int, aborted: Sequence[tuple[int, int]] = ()) -> PartitionRecords:
@@ -67,16 +72,32 @@ def as_aiokafka(fetched: PartitionRecords) -> tuple[list[Row], int]:
 
 
 def unpacked(fetched: PartitionRecords, most: int) -> tuple[list[Row], int]:
-    unpacker = Unpacker(fetched)
     rows: list[Row] = []
-    while True:
-        chunk = unpacker.take(most)
+    for chunk in chunks(fetched, most):
         rows += zip(chunk.offsets, chunk.timestamps, chunk.values, strict=True)
         assert len(chunk.values) <= most
         assert all(offset < chunk.next for offset, _, _ in rows)
         assert chunk.next == fetched.next_fetch_offset
-        if len(chunk.values) < most:
-            return rows, chunk.next
+    return rows, chunk.next
+
+
+def chunks(fetched: PartitionRecords, most: int) -> Iterator[Chunk]:
+    unpacker = Unpacker(fetched)
+    more = True
+    while more:
+        chunk = unpacker.take(most)
+        yield chunk
+        more = chunk.more
+
+
+def holes(fetched: PartitionRecords, most: int) -> list[tuple[int, int]]:
+    """The offsets that chunks call lost: from where each begins to its first record, or to its end."""
+    found, begin = [], fetched.next_fetch_offset
+    for chunk in chunks(fetched, most):
+        if chunk.lost:
+            found.append((begin, chunk.offsets[0] if chunk.offsets else chunk.next))
+        begin = chunk.next
+    return found
 
 
 def _data(
@@ -127,6 +148,62 @@ def test_a_producer_counts_again_after_the_marker_of_its_aborted_transaction() -
     aborted = [Sent([b"t"], producer=7, transactional=True), Sent(producer=7, transactional=True, marker=ABORT)]
     committed = [Sent([b"u"], producer=7, transactional=True), Sent(producer=7, transactional=True, marker=COMMIT)]
     assert unpacked(fetch(aborted + committed, 0, [(7, 0)]), 10) == ([(2, 1_002, b"u")], 4)
+
+
+def test_markers_and_aborted_records_are_no_hole() -> None:
+    aborted = [Sent([b"t", b"t"], producer=7, transactional=True), Sent([b"x"]), Sent([b"t"], 0, 7, transactional=True)]
+    marker = Sent(producer=7, transactional=True, marker=ABORT)
+    committed = [Sent([b"u"], producer=8, transactional=True), Sent(producer=8, transactional=True, marker=COMMIT)]
+    for most in range(1, 7):
+        assert holes(fetch([*aborted, marker, *committed, Sent()], 0, [(7, 0)]), most) == []
+
+
+@given(
+    kept=st.lists(st.lists(st.booleans(), min_size=1, max_size=5), min_size=1, max_size=5),
+    gone=st.sets(st.integers(0, 4)),
+    kind=st.sampled_from(["plain", "aborted", "committed"]),
+    position=st.integers(0, 6),
+    most=st.integers(1, 7),
+)
+def test_the_holes_are_what_compaction_removed(
+    kept: list[list[bool]], gone: set[int], kind: str, position: int, most: int
+) -> None:
+    """Compaction removes records of batches, and whole batches; a batch that is left has its old offsets."""
+    log, at = b"", 0
+    removed: list[int] = []
+    crossed: set[int] = set()
+    aborted = [(7, 0)] if kind == "aborted" else []
+    for number, batch in enumerate([*kept, [True]]):  # of a log the last record is never removed
+        inside = kind != "plain" and number % 2 == 0 and number < len(kept)
+        is_gone = number in gone and number < len(kept)
+        if at + len(batch) <= position:
+            pass  # a broker begins with the batch of the position
+        elif is_gone or not any(batch):
+            removed += range(at, at + len(batch))
+        else:
+            log += Compacted(batch, 7 if inside else -1).at(at)
+            if inside and kind == "aborted":
+                crossed |= {*range(at, at + len(batch))}
+            else:
+                removed += [at + place for place, is_kept in enumerate(batch) if not is_kept]
+        at += len(batch)
+    fetched = PartitionRecords(TP, MemoryRecords(log), aborted, position, None, None, CHECK_CRCS, READ_COMMITTED)
+    found = {offset for begin, end in holes(fetched, most) for offset in range(begin, end)}
+    assert found - crossed == {offset for offset in removed if offset >= position}
+
+
+class Compacted(NamedTuple):
+    """A batch of which some records are left, of a transaction or not."""
+
+    kept: Sequence[bool]
+    producer: int
+
+    def at(self, base: int) -> bytes:
+        builder = DefaultRecordBatchBuilder(2, 0, self.producer >= 0, self.producer, 0, 0, 1 << 20)
+        for place, is_kept in enumerate(self.kept):
+            if is_kept:
+                builder.append(place, timestamp=1_000, key=b"bus", value=b"v", headers=[])
+        return stamped(bytearray(builder.build()), base, len(self.kept) - 1, 0)
 
 
 def test_a_batch_with_a_wrong_checksum_is_an_error_and_none_of_its_records_are_returned() -> None:

@@ -10,10 +10,10 @@ import msgspec
 class RecordBatch(msgspec.Struct, frozen=True, gc=False):
     """Records of one partition that were fetched together, as columns: one object per record costs more than the fold.
 
-    Reading started at offset ``base`` and continues at ``next``. Offset holes, left by compaction, transaction markers
-    and aborted transactions, are therefore inside a batch, and the batches of one epoch are a chain without gaps: each
-    ``base`` is the ``next`` of the batch before. A batch without records crosses such a hole; fold it like any other,
-    so that the stored offset reaches the end of the log.
+    Reading started at offset ``base`` and continues at ``next``. Offset holes, left by transaction markers, aborted
+    transactions and compaction, are therefore inside a batch, and the batches of one epoch are a chain without gaps:
+    each ``base`` is the ``next`` of the batch before. A batch without records crosses such a hole; fold it like any
+    other, so that the stored offset reaches the end of the log.
 
     partition     partition of the topic
     epoch         number of the partition's last start; batches of other epochs are dropped, unacknowledged
@@ -21,6 +21,7 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
     offsets       one per record, ascending
     timestamps    ms UTC, from the log
     values        bytes, or None if null in the log: a heartbeat record
+    lost          compaction has removed records between ``base`` and the first record, or ``next`` if there is none
     """
 
     partition: int
@@ -30,6 +31,7 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
     offsets: Sequence[int]
     timestamps: Sequence[int]
     values: Sequence[bytes | None]
+    lost: bool = False
 
     def first(self, records: int) -> "RecordBatch":
         """Return the first `records` records, fewer than all, and the offset hole after them."""
@@ -41,6 +43,7 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
             offsets=self.offsets[:records],
             timestamps=self.timestamps[:records],
             values=self.values[:records],
+            lost=self.lost,
         )
 
 

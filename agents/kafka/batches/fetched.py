@@ -109,7 +109,7 @@ class Fetched:
             unpacking._records_iterator = Unpacker(unpacking)
         chunk: Chunk = unpacking._records_iterator.take(max_records)
         state.consumed_to(chunk.next)
-        if len(chunk.values) < max_records:  # all unpacked: fetch the next ones
+        if not chunk.more:  # all unpacked: fetch the next ones
             self._discard(tp)
         return chunk
 

@@ -278,4 +278,5 @@ def _record_batch(partition: int, chain: Chain, chunk: Chunk) -> RecordBatch:
         offsets=chunk.offsets,
         timestamps=chunk.timestamps,
         values=chunk.values,
+        lost=chunk.lost,
     )
