@@ -34,19 +34,27 @@ class TopicIds:
     async def read(self, topics: Sequence[str]) -> dict[str, str | None]:
         """Return topic -> id, in the form that Kafka's tools print; None if the broker is older than topic ids.
 
-        Raises UnknownTopicOrPartitionError, and KafkaConnectionError if no broker answers.
+        Raises UnknownTopicOrPartitionError with the names of those that are missing, and KafkaConnectionError if no
+        broker answers.
         """
         from confluent_kafka import KafkaError as Code
         from confluent_kafka import KafkaException, TopicCollection
 
+        ids, missing = {}, []
         try:
             futures = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=_REQUEST_S)
-            descriptions = [(topic, await asyncio.wrap_future(futures[topic])) for topic in topics]
         except KafkaException as error:
-            if error.args[0].code() == Code.UNKNOWN_TOPIC_OR_PART:
-                raise UnknownTopicOrPartitionError(", ".join(topics)) from None
             raise KafkaConnectionError(error.args[0].str()) from None
-        return {topic: _topic_id(description) for topic, description in descriptions}
+        for topic in topics:
+            try:
+                ids[topic] = _topic_id(await asyncio.wrap_future(futures[topic]))
+            except KafkaException as error:
+                if error.args[0].code() != Code.UNKNOWN_TOPIC_OR_PART:
+                    raise KafkaConnectionError(error.args[0].str()) from None
+                missing.append(topic)
+        if missing:
+            raise UnknownTopicOrPartitionError(", ".join(missing))
+        return ids
 
     async def read_at_start(self, topics: Sequence[str]) -> dict[str, str | None]:
         """Read as `read` does, with retries for some seconds. Log a warning if the broker is older than topic ids."""

@@ -48,8 +48,13 @@ class Finding:
     fix: str
     fatal: bool
 
+    @property
+    def difference(self) -> str:
+        """What differs, without the fix."""
+        return f"topic {self.topic}: {self.setting} is {self.found}, expected {self.expected}"
+
     def __str__(self) -> str:
-        return f"topic {self.topic}: {self.setting} is {self.found}, expected {self.expected}; {self.fix}"
+        return f"{self.difference}; {self.fix}"
 
 
 @dataclass(frozen=True, slots=True)

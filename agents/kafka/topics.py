@@ -53,7 +53,7 @@ def ensure_topics(settings: Settings, started_with: int | None = None) -> int:
         partitions = states[telemetry.name].partitions
         outputs = output_topics(settings, started_with or partitions)
         states |= _ensure(admin, settings, outputs)
-    found = [finding for topic in (telemetry, *outputs) for finding in findings(topic, states[topic.name], settings)]
+    found = _all_findings(settings, [telemetry, *outputs], states)
     if started_with is not None:  # nothing is sent to the partitions that were added, and recovery reads all
         found = [each for each in found if each.setting != PARTITIONS or int(each.found) < started_with]
     fatal = [finding for finding in found if finding.fatal]
@@ -63,6 +63,22 @@ def ensure_topics(settings: Settings, started_with: int | None = None) -> int:
     for finding in found:
         log.warning("%s", finding)
     return partitions
+
+
+def broken_topics(settings: Settings, started_with: int) -> list[Finding]:
+    """Return what breaks a promise of the topics of a worker that runs. Raises HatcastError if no broker answers.
+
+    A topic that is missing has no findings.
+    """
+    specs = [telemetry_topic(settings), *output_topics(settings, started_with)]
+    with admin_client(settings, patience_s=1.0) as admin:
+        states = _states(admin, settings, [topic.name for topic in specs])
+    return [each for each in _all_findings(settings, specs, states) if each.fatal]
+
+
+def _all_findings(settings: Settings, specs: Sequence[TopicSpec], states: Mapping[str, TopicState]) -> list[Finding]:
+    """Return the differences of the existing topics from their specifications."""
+    return [f for topic in specs if topic.name in states for f in findings(topic, states[topic.name], settings)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +114,7 @@ def check_topics(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Top
     return TopicReport(
         partitions={name: state.partitions for name, state in states.items()},
         missing=[topic.name for topic in missing],
-        findings=[f for topic in specs if topic.name in states for f in findings(topic, states[topic.name], settings)],
+        findings=_all_findings(settings, specs, states),
         denied=denied,
         broker_version=version,
     )

@@ -21,7 +21,7 @@ POLICY: Final = Label("policy")
 STATUS: Final = Label("status", ("released", "suppressed", "budget_exhausted", "incomplete", "deferred"))
 # The parts of `/readyz`. A policy that accepts device reports folds two topics, each with its own parts.
 _TOPIC_PARTS: Final = ("redis", "ledger", "group", "partitions", "checkpoint", "clock")
-PARTS: Final = ("worker", *_TOPIC_PARTS, *(f"reports {part}" for part in _TOPIC_PARTS))
+PARTS: Final = ("worker", "topics", *_TOPIC_PARTS, *(f"reports {part}" for part in _TOPIC_PARTS))
 
 # Every process.
 BUILD_INFO: Final = gauge(

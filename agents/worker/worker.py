@@ -38,6 +38,7 @@ from hatcast.agents.worker.registration import Registration
 from hatcast.agents.worker.source import IngestOptions
 from hatcast.agents.worker.spent_cells import SpentCells
 from hatcast.agents.worker.topic_fold import Loop
+from hatcast.agents.worker.topic_watch import TopicWatch
 from hatcast.stream.errors import HatcastError
 
 log = structlog.get_logger()
@@ -73,6 +74,7 @@ class Worker:
         self._partitions = partitions
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._topic_ids = TopicIds(settings) if topic_ids else None
+        self._topics = None if self._topic_ids is None else TopicWatch(settings, partitions, self._topic_ids)
         self._ready: dict[str, Readiness] = {}
         self._resources = AsyncExitStack()
         self._stopping = asyncio.Event()
@@ -159,6 +161,8 @@ class Worker:
             partial(parts.transition.run, parts.releases),
             parts.estimates.run,
         ]
+        if self._topics is not None:
+            loops.append(self._topics.run)
         for loop in [loop for fold in parts.folds for loop in fold.loops] + loops:
             self._run(loop)
         settings = self._settings
@@ -186,7 +190,10 @@ class Worker:
             return {"worker": "stopping"}
         if not self._ready:
             return {"worker": "starting"}
-        return {prefix + part: state for prefix, ready in self._ready.items() for part, state in ready.parts().items()}
+        states = {
+            prefix + part: state for prefix, ready in self._ready.items() for part, state in ready.parts().items()
+        }
+        return states if self._topics is None else {**states, "topics": self._topics.state()}
 
     def _run(self, loop: Loop) -> None:
         task = asyncio.create_task(loop(self._stopping))

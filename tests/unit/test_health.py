@@ -109,4 +109,4 @@ def test_before_the_first_answer_of_redis_a_worker_is_not_ready() -> None:
 def test_every_part_of_readyz_is_declared_of_both_topics() -> None:
     # A part that is not would fail the whole page, once a policy takes devices' reports.
     parts = Readiness(cast("Any", Parts()), cast("Any", Parts()), 1.0, 10.0).parts()
-    assert {"worker", *parts, *(f"reports {part}" for part in parts)} == set(PARTS)
+    assert {"worker", "topics", *parts, *(f"reports {part}" for part in parts)} == set(PARTS)
