@@ -259,18 +259,22 @@ def _partition_findings(spec: TopicSpec, state: TopicState, settings: Settings) 
     """Compare the number of partitions.
 
     Telemetry may have any number: the first start of the policy fixes it, not the settings. Topics that need one
-    partition may have more: records go to partition 0, and ledger recovery reads all partitions. Kafka cannot remove a
+    partition may have more, and so may topics that workers publish on, which grow with another city's telemetry:
+    records go to the partitions that telemetry has, and ledger recovery and readers read all. Kafka cannot remove a
     partition, so rejecting such a topic would leave no fix.
     """
     topics = settings.topics
     if spec.name == topics.telemetry or spec.partitions in (None, state.partitions):
         return []
-    harmless = spec.name in (topics.budget, topics.dead_letters, topics.clusters)
+    published = (topics.means, topics.queries, topics.estimates, topics.running)
+    harmless = spec.name in (topics.budget, topics.dead_letters, topics.clusters) or (
+        spec.name in published and state.partitions > spec.partitions
+    )
     fix = "set another topic under [topics] before the first start, and hatcast creates it"
     if state.partitions < spec.partitions:
         fix += "; or, after telemetry has grown, add partitions by kafka-topics.sh --alter (docs/runbook.md)"
     if harmless:
-        fix = "no action needed: records are in partition 0, and the others stay empty"
+        fix = "no action needed: records are in the expected ones, and the others stay empty or are another city's"
     elif spec.name == topics.registry:
         fix = "delete it while it is empty, and hatcast creates it"
     return [Finding(spec.name, PARTITIONS, str(state.partitions), str(spec.partitions), fix, fatal=not harmless)]

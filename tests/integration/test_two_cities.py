@@ -4,10 +4,14 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from hatcast.agents.clock import now_ms
+from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka import cloud_events
 from hatcast.agents.kafka.tail import follow
 from hatcast.agents.kafka.topics import ensure_topics
@@ -15,8 +19,10 @@ from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.subscribers import Hub
 from hatcast.agents.map.topic_reader import Reader
 from hatcast.agents.map.topics import find_topics
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
+from tests.integration.test_drain import grow
+from tests.integration.test_worker_refusals import look_often
 from tests.services import KafkaServer, RedisServer
 
 DAY_MS = 86_400_000
@@ -81,3 +87,68 @@ def test_two_cities_with_the_same_output_topics_release_side_by_side_and_are_rea
         monkeypatch.setattr(cloud_events, "_SOURCE", "ce_none")
         assert tailed(one) & {name for name in both if name.startswith(f"{other.name}/")}
         assert mapped(one) == {one.name, other.name}
+
+
+def one_value_each(pipeline: Pipeline) -> dict[str, bytes]:
+    """release_id -> the one value of each release on `hats.means`, of both cities."""
+    published = pipeline.published()
+    assert {len(set(values)) for values in published.values()} == {1}
+    return {name: values[0] for name, values in published.items()}
+
+
+def send_hour(city: Pipeline, number: int) -> None:
+    """An hour of traffic, and what closes it."""
+    later = [replace(each, time_ms=each.time_ms + number * HOUR_MS) for each in traffic(1)]
+    city.kafka.produce(city.name, [each.record() for each in later])
+    city.kafka.produce(city.name, ticks(NOON_MS + (number + 1) * HOUR_MS + 300_000))
+
+
+def grow_by_the_runbook(city: Pipeline, worker: WorkerProcess) -> WorkerProcess:
+    """Steps of docs/runbook.md, More partitions of telemetry, to workers of the next policy, which begins tomorrow."""
+    grow(city)
+    assert worker.wait() == 1
+    assert city.hatcast("worker", "--drain").code == 0
+    topics = city.settings.topics
+    grow(city, topics.means, topics.queries, topics.estimates, topics.running)
+    tomorrow = datetime.fromtimestamp((now_ms() + DAY_MS) / 1000, UTC).date().isoformat()
+    following = {"name": f"{city.name}-next", "replaces": city.name, "from": tomorrow}
+    city.config = city.changed({"policy": following}, "next.toml")
+    city.settings = load_settings(city.config, {})
+    doctor = city.hatcast("doctor")
+    assert doctor.code == 0, doctor.out
+    worker = city.worker()
+    city.wait_for_partitions(worker)
+    return worker
+
+
+def test_one_of_two_cities_grows_by_the_runbook_and_the_other_goes_on(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    with two_cities(kafka, redis_server, tmp_path) as (one, other):
+        for city in (one, other):
+            ensure_topics(city.settings)
+        growing, worker = one.worker(wrap=look_often), other.worker()
+        for city, running in ((one, growing), (other, worker)):
+            city.wait_for_partitions(running)
+            city.kafka.produce(city.name, [each.record() for each in traffic(1)])
+            city.wait(city.is_caught_up, "a folded log", running)
+        following = grow_by_the_runbook(one, growing)
+
+        # The other one runs on, and starts again on topics that have more partitions than its telemetry.
+        send_hour(other, 1)
+        other.wait(other.is_settled, "releases on grown topics", worker)
+        assert worker.terminate() == 0
+        worker = other.worker()
+        send_hour(other, 2)
+        other.wait_for_partitions(worker)
+        other.wait(other.is_settled, "releases after a restart", worker)
+        before = one_value_each(one)
+        assert {name.partition("/")[0] for name in before} == {one.name, other.name}
+
+        # Redis loses all of both: each recovers from topics with partitions that have no position yet.
+        for city in (one, other):
+            redis_server.delete(f"{{{city.name}*")
+        send_hour(other, 3)
+        other.wait(lambda: len(one_value_each(other)) == len(before) + 3, "a further hour", following, worker)
+        assert before.items() <= one_value_each(other).items()
+        assert [following.terminate(), worker.terminate()] == [0, 0]

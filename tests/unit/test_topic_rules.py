@@ -75,11 +75,11 @@ def of_output(role: str, changes: Mapping[str, str], partitions: int | None = No
     return {each.setting: each.fatal for each in findings(topic, state, given)}
 
 
-def test_a_budget_topic_may_have_grown_since_kafka_takes_no_partition_back_but_means_may_not() -> None:
-    assert of_output("budget", {}, 3) == {"partitions": False}
-    assert of_output("dead_letters", {}, 3) == {"partitions": False}
-    assert of_output("means", {}, 9) == {"partitions": True}
-    assert of_output("queries", {}, 7) == {"partitions": True}
+def test_what_workers_publish_on_may_have_grown_since_kafka_takes_no_partition_back() -> None:
+    for role in ("budget", "dead_letters", "means", "queries", "estimates", "running"):
+        assert of_output(role, {}, 9) == {"partitions": False}
+    for role in ("means", "queries", "estimates", "running"):
+        assert of_output(role, {}, 7) == {"partitions": True}
 
 
 def test_a_topic_takes_the_largest_batch_that_is_sent_there() -> None:
