@@ -20,7 +20,7 @@ POLICY: Final = Label("policy")
 """Label of every metric of a worker: the name of its one policy, public and the same for the process' life."""
 STATUS: Final = Label("status", ("released", "suppressed", "budget_exhausted", "incomplete", "deferred"))
 # The parts of `/readyz`. A policy that accepts device reports folds two topics, each with its own parts.
-_TOPIC_PARTS: Final = ("redis", "ledger", "group", "partitions", "checkpoint", "clock")
+_TOPIC_PARTS: Final = ("redis", "ledger", "group", "partitions", "checkpoint", "clock", "transactions")
 PARTS: Final = ("worker", "topics", *_TOPIC_PARTS, *(f"reports {part}" for part in _TOPIC_PARTS))
 
 # Every process.

@@ -7,6 +7,7 @@ load the stored state, and continue from the stored offset in a new epoch.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
@@ -24,6 +25,7 @@ from hatcast.agents.redis.identity import partition_count_error
 from hatcast.agents.redis.partition_state import compacted_error
 from hatcast.agents.release.counters import count_outcomes
 from hatcast.agents.worker.loading import PartitionLoader
+from hatcast.agents.worker.open_transactions import OpenTransactions
 from hatcast.agents.worker.partition import OwnedPartition
 from hatcast.agents.worker.source import IngestOptions, Source
 from hatcast.stream.errors import HatcastError
@@ -40,7 +42,9 @@ class Ingest:
 
     partitions      the partitions in memory
     early_records   the partitions that wait for this machine's clock
+    open_transactions   those that wait for the end of a transaction
     answered_s      when Redis last answered (monotonic seconds); None: not yet
+    answers_s       how long each of its last answers took, in seconds
     stored_s        the same, with everything stored that was folded until then
     """
 
@@ -55,10 +59,12 @@ class Ingest:
         self.consumer = consumer
         self.partitions: dict[int, OwnedPartition] = {}
         self.answered_s: float | None = None
+        self.answers_s: deque[float] = deque(maxlen=3)
         self.stored_s: float | None = None
         self._failures = FailureLog("ingest")
         self._loader = PartitionLoader(source, consumer, self.partitions, self._failures, options)
         self.early_records = self._loader.early_records
+        self.open_transactions = OpenTransactions(source.topic, consumer)
         self._source = source
         self._store = source.store
         self._dead_letters = dead_letters
@@ -160,6 +166,7 @@ class Ingest:
         while await pause(max(self._interval, back_off_s(silent - 1) if silent else 0.0), stopping):
             stored = await asyncio.gather(*(self.checkpoint(partition) for partition in list(self.partitions)))
             self.early_records.waiting()  # logs waits that have ended
+            self.open_transactions.look()
             silent = 0 if await self._reload_forgotten() else silent + 1
             if not silent:
                 self.answered_s = monotonic_s()
@@ -181,9 +188,11 @@ class Ingest:
         idle = {
             partition: (owned, owned.base) for partition, owned in self.partitions.items() if owned.next == owned.base
         }
+        asked_s = monotonic_s()
         try:
             with self._failures.attempt("read the stored offsets"):
                 stored = await self._store.offsets()
+            self.answers_s.append(monotonic_s() - asked_s)
         except RedisError as error:
             self._failures.failed(error)
             return False  # the next checkpoint or round checks the state

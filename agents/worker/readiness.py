@@ -12,6 +12,7 @@ from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.worker.ingest import Ingest
 
 _INTERVALS: Final = 5  # checkpoint intervals that may pass without a good checkpoint
+_SLOW_S: Final = 1.0  # for an answer of Redis: a checkpoint and a release need several
 _LEAST_S: Final = 5.0  # shorter limits are raised to this: a large state takes seconds to write
 
 
@@ -33,13 +34,19 @@ class Readiness:
         assigned = consumer.assigned()
         loaded = len(assigned & self.ingest.partitions.keys())
         return {
-            "redis": self._recent("answer", self.ingest.answered_s),
+            "redis": self._redis(),
             "ledger": READY if self.recovery.is_recovered or not assigned else "the ledger is not recovered yet",
             "group": self._group(),
             "partitions": READY if loaded == len(assigned) else f"{loaded} of {len(assigned)} loaded",
             "checkpoint": self._recent("checkpoint", self.ingest.stored_s),
             "clock": self.ingest.early_records.problem() or READY,
+            "transactions": self.ingest.open_transactions.problem() or READY,
         }
+
+    def _redis(self) -> str:
+        least_s = min(self.ingest.answers_s, default=0.0)  # of the last three, so that no single pause counts
+        state = self._recent("answer", self.ingest.answered_s)
+        return state if state != READY or least_s < _SLOW_S else f"an answer takes {least_s:.1f} s or more"
 
     def _recent(self, what: str, last_s: float | None) -> str:
         if last_s is None:

@@ -27,7 +27,9 @@ def test_two_workers_of_one_file_are_ready_only_while_redis_and_kafka_answer(
         pipeline.wait(lambda: all(map(condition, workers)), f"two workers that {what}", *workers)
 
     wait_for_both("are ready", is_ready)
-    parts = dict.fromkeys(("redis", "ledger", "group", "partitions", "checkpoint", "clock", "topics"), "ok")
+    parts = dict.fromkeys(
+        ("redis", "ledger", "group", "partitions", "checkpoint", "clock", "transactions", "topics"), "ok"
+    )
     assert asked(workers[0], "/readyz")[1] == {"ready": True, "parts": parts}
     breakable_redis.stop()
     wait_for_both("miss Redis", lambda worker: {"redis", "checkpoint"} <= missing(worker).keys())

@@ -1,6 +1,6 @@
 """What has to hold before a worker is ready."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ from hatcast.agents.monitoring.declarations import PARTS
 from hatcast.agents.monitoring.server import READY
 from hatcast.agents.worker.early_record import EarlyRecord
 from hatcast.agents.worker.early_records import EarlyRecords
+from hatcast.agents.worker.open_transactions import OpenTransactions
 from hatcast.agents.worker.readiness import Readiness
 
 
@@ -21,6 +22,7 @@ class FakeConsumer:
     partitions: frozenset[int] = frozenset({0, 1})
     joined: bool = True
     heard_ms: int | None = field(default_factory=now_ms)
+    waits: dict[int, tuple[int, float]] = field(default_factory=dict)
 
     def assigned(self) -> frozenset[int]:
         return self.partitions
@@ -30,6 +32,9 @@ class FakeConsumer:
 
     def answered_ms(self) -> int | None:
         return self.heard_ms
+
+    def blocked(self) -> dict[int, tuple[int, float]]:
+        return self.waits
 
 
 @dataclass
@@ -42,6 +47,11 @@ class Parts:
     stored_s: float | None = field(default_factory=monotonic_s)
     is_recovered: bool = True
     early_records: EarlyRecords = field(default_factory=lambda: EarlyRecords("telemetry"))
+    answers_s: Sequence[float] = (0.1, 0.1, 0.1)
+
+    @property
+    def open_transactions(self) -> OpenTransactions:
+        return OpenTransactions("telemetry", cast("Any", self.consumer))
 
 
 def missing(parts: Parts, checkpoint_interval_s: float = 1.0) -> dict[str, str]:
@@ -97,6 +107,23 @@ def test_a_worker_with_a_record_ahead_of_its_clock_is_not_ready_and_says_where_a
     assert found.keys() == {"clock"}
     assert found["clock"].startswith("telemetry partition 1 waits at offset 17: ")
     assert "NTP" in found["clock"]
+
+
+def test_a_worker_waits_a_minute_for_a_transaction_before_it_is_not_ready() -> None:
+    now_s = monotonic_s()
+    assert missing(Parts(FakeConsumer(waits={0: (5, now_s - 50), 1: (7, now_s - 40)}))) == {}
+    found = missing(Parts(FakeConsumer(waits={0: (5, now_s - 70), 1: (7, now_s - 90)})))
+    assert found.keys() == {"transactions"}
+    assert found["transactions"].startswith("telemetry partition 1 waits at offset 7 for 9")
+    assert "(1 more of its partitions wait)" in found["transactions"]
+
+
+@pytest.mark.parametrize(("answers_s", "reason"), [((3.0, 2.0, 2.5), "2.0"), ((3.0, 0.2, 3.0), None), ((), None)])
+def test_a_worker_whose_redis_takes_seconds_for_each_of_three_answers_is_not_ready(
+    answers_s: Sequence[float], reason: str | None
+) -> None:
+    expected = {} if reason is None else {"redis": f"an answer takes {reason} s or more"}
+    assert missing(Parts(answers_s=answers_s)) == expected
 
 
 def test_before_the_first_answer_of_redis_a_worker_is_not_ready() -> None:

@@ -71,6 +71,9 @@ class NoConsumer:
     def partition_count(self) -> None:
         return None
 
+    def blocked(self) -> dict[int, tuple[int, float]]:
+        return {}
+
     async def park_partition(self, partition: int) -> None:
         """Do nothing: none is read."""
 

@@ -117,6 +117,10 @@ class BatchConsumer(driver.Consumer):
             return None
         return min((self._thread.answered.get(partition, 0) for partition in self._epochs), default=None)
 
+    def blocked(self) -> dict[int, tuple[int, float]]:
+        """Return the started partitions that wait for an open transaction: its offset, since when (monotonic s)."""
+        return {partition: wait for partition, wait in self._thread.blocked.copy().items() if partition in self._epochs}
+
     def partition_count(self) -> int | None:
         """Return the last known number of partitions of the topic; None before the first metadata response."""
         return self._thread.partition_count()

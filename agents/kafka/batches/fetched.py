@@ -65,6 +65,12 @@ class Fetched:
         end: int | None = None if state is None else state.highwater
         return end
 
+    def stable(self, tp: TopicPartition) -> int | None:
+        """Return the last stable offset in the last fetch response: records from there on may be in transactions."""
+        state = self._state(tp)
+        offset: int | None = None if state is None else state.lso
+        return offset
+
     def answered_ms(self, tp: TopicPartition) -> int | None:
         """Return the time of the last fetch response (ms UTC, this machine's clock); None before the first."""
         state = self._state(tp)

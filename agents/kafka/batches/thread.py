@@ -14,6 +14,7 @@ from aiokafka.structs import OffsetAndMetadata
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
+from hatcast.agents.clock import monotonic_s
 from hatcast.agents.kafka.backoff import back_off_reconnects
 from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
 from hatcast.agents.kafka.batches.fetched import Fetched, NoChunk
@@ -54,10 +55,11 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
 
     def __init__(self, consumer: "BatchConsumer", settings: BatchSettings, **service: Any) -> None:
         self.settings = settings
-        # By started partition, from the last fetch response: the log's end, and the response's time (ms UTC). The app's
-        # loop reads them too.
+        # By started partition, from the last fetch response: the log's end, the response's time (ms UTC), and of those
+        # that wait for an open transaction its offset and since when (monotonic seconds). The app's loop reads them.
         self.ends: dict[int, int] = {}
         self.answered: dict[int, int] = {}
+        self.blocked: dict[int, tuple[int, float]] = {}
         self._chains: dict[int, Chain] = {}
         self._batch_consumer = consumer
         super().__init__(consumer, **service)
@@ -83,6 +85,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         self._chains.pop(partition, None)
         self.ends.pop(partition, None)
         self.answered.pop(partition, None)
+        self.blocked.pop(partition, None)
         if not self._fetched().seek(self._tp(partition), offset):
             return False
         self._chains[partition] = Chain(epoch, offset)
@@ -91,6 +94,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
     async def park(self, partition: int) -> None:
         """Stop fetching a partition."""
         self._chains.pop(partition, None)
+        self.blocked.pop(partition, None)
         self._fetched().pause([self._tp(partition)])
 
     async def take(self, capacity: int) -> list[RecordBatch]:
@@ -143,14 +147,22 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             batches += self._drain_partition(fetched, tp, chain, capacity - len(batches))
             if len(batches) == capacity:
                 break
-        for partition in self._chains:
+        for partition, chain in self._chains.items():
             end = fetched.highwater(self._tp(partition))
             if end is not None:
                 self.ends[partition] = end
+                self._note_blocked(partition, chain.next, fetched.stable(self._tp(partition)), end)
             answered = fetched.answered_ms(self._tp(partition))
             if answered is not None:
                 self.answered[partition] = answered
         return batches
+
+    def _note_blocked(self, partition: int, position: int, stable: int | None, end: int) -> None:
+        """Note whether all that is committed was taken, and more is in the log, behind an open transaction."""
+        if stable is None or not 0 <= stable <= position or stable >= end:  # -1 where a broker sends none
+            self.blocked.pop(partition, None)
+        elif partition not in self.blocked or self.blocked[partition][0] != stable:
+            self.blocked[partition] = stable, monotonic_s()
 
     def _drain_partition(self, fetched: Fetched, tp: TopicPartition, chain: Chain, capacity: int) -> list[RecordBatch]:
         # Drain one partition completely before the next: aiokafka fetches the drained ones again while the others are
@@ -192,6 +204,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         self._chains.clear()
         self.ends.clear()
         self.answered.clear()
+        self.blocked.clear()
         self._fetched().pause(map(driver.ensure_aiokafka_TP, assigned))
         await super().on_partitions_assigned(assigned, generation_id)
 
