@@ -102,15 +102,13 @@ def check_structure(database: sqlite3.Connection) -> None:
         raise damaged()
 
 
-def check_schema(database: sqlite3.Connection, required: str, optional: str = "") -> None:
+def check_schema(database: sqlite3.Connection, required: str) -> None:
     """Raise sqlite3.DatabaseError unless tables and indexes are as these statements create them.
 
-    A schema is text, which `check_structure` does not check: damage may rename a column, or drop a key.
-    optional   creates what a file of this version may lack; what neither creates may be there too
+    A schema is text, which `check_structure` does not check: damage may rename a column, or drop a key. Other tables
+    may be there too.
     """
-    wanted, more = _definitions_of(required), _definitions_of(optional)
-    found = _definitions(database)
-    if wanted.items() - found.items() or any(found.get(name, sql) != sql for name, sql in more.items()):
+    if _definitions_of(required).items() - _definitions(database).items():
         raise damaged()
 
 

@@ -19,7 +19,7 @@ from bench.process import cpu_s
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.cli.budget import read_budget
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.stream.accounting.ledger import DayLedger, Total
+from hatcast.stream.ledger.day import DayLedger, Total
 from tests.faults.entries import BATCH, RELEASED_AT_MS, Entries, Spent, rebuilt, recover, recovering
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.health import LISTEN, is_ready

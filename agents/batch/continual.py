@@ -59,12 +59,12 @@ class ContinualRun:
     ) -> tuple[list[ContinualRelease], Status | None]:
         """Return the drawn releases, and the status that closes the horizon, if nothing can be drawn."""
         horizon = sums.horizon(slot.date).first
-        states = self.ledger.horizons.states(horizon, [hat.cell for hat in hats])
+        stored = self.ledger.states(horizon, [hat.cell for hat in hats])
         of_cells = [
-            CellHat(hat.cell, self.retained.chunks(hat), state) for hat, state in zip(hats, states, strict=True)
+            CellHat(hat.cell, self.retained.chunks(hat), state) for hat, state in zip(hats, stored.states, strict=True)
         ]
-        closed = self.ledger.horizons.closed(horizon)
-        if closed is None and self.has_lost(horizon):
+        closed = None if stored.closed is None else Status(stored.closed)
+        if closed is None and (stored.damaged or self.has_lost(horizon)):
             closed = Status.INCOMPLETE
         if closed is None:
             try:

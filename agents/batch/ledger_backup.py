@@ -58,7 +58,8 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _sequences(ledger: sqlite3.Connection) -> dict[str, int]:
     """Return local date -> number of changes of its ledger."""
-    return dict(ledger.execute("SELECT date, sequence FROM days"))
+    days = ledger.execute("SELECT substr(key, 8), value FROM ledger WHERE key LIKE 'ledger:%' AND field = 'sequence'")
+    return {date: int(sequence) for date, sequence in days}
 
 
 def _check_older(copy: Path, path: Path, dates: dict[str, int]) -> None:

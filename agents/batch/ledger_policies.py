@@ -5,7 +5,11 @@ from pathlib import Path
 
 import msgspec
 
+from hatcast.agents.ledger.sqlite import SqliteStore
+from hatcast.agents.ledger.store import at_once, decide
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.ledger import rows
+from hatcast.stream.ledger.transitions import AlreadyBegun, NextPolicy, claim
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys
 
@@ -41,20 +45,17 @@ def claim_policy(database: sqlite3.Connection, path: Path, policy: Policy) -> No
 
 def _follow(database: sqlite3.Connection, path: Path, policy: Policy, begins: str | None) -> None:
     """Store the transition from the policy that this one replaces, which itself `begins` on a date."""
-    run, old, first = database.execute, policy.replaces, str(policy.from_date)
-    stored = run("SELECT from_date, successor FROM successors WHERE name = ?", (old,)).fetchone()
-    if stored == (first, policy.name):
-        return
-    if stored is not None:
-        raise HatcastError(
-            f"{path}: policy {old!r} is replaced by {stored[1]!r} from {stored[0]} on: set policy.replaces to"
-            f" {stored[1]!r}, with a later policy.from"
-        )
+    old, first = str(policy.replaces), str(policy.from_date)
     if begins is not None and first <= begins:
         raise HatcastError(f"{path}: policy.from {first}: {old!r} itself begins on {begins}: use a later date")
-    (last,) = run("SELECT max(date) FROM spent WHERE policy = ? AND commits > 0", (old,)).fetchone()
-    if last is not None and last >= first:
+    wanted = {rows.NEXT_POLICIES: {old}, rows.LAST: {old}}
+    claimed = at_once(decide(SqliteStore(database), wanted, lambda view: claim(view, old, first, policy.name)))
+    if isinstance(claimed, AlreadyBegun):
         raise HatcastError(
-            f"{path}: policy.from {first} has begun: {old!r} has already released {last}; use a later date"
+            f"{path}: policy.from {first} has begun: {old!r} has already released {claimed.last}; use a later date"
         )
-    run("INSERT INTO successors VALUES (?, ?, ?)", (old, first, policy.name))
+    if claimed != NextPolicy(first, policy.name):
+        raise HatcastError(
+            f"{path}: policy {old!r} is replaced by {claimed.name!r} from {claimed.from_date} on: set policy.replaces"
+            f" to {claimed.name!r}, with a later policy.from"
+        )

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from hatcast.agents import sqlite
 from hatcast.agents.batch.ledger_database import transaction
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.recordings.dump_file import DUMP
@@ -20,10 +19,6 @@ from hatcast.stream.readings.formats import Columns, FormatChoice
 from hatcast.stream.readings.reading import READING_RULES
 from hatcast.stream.readings.recording import Contents, Recording
 
-READINGS: Final = """
-CREATE TABLE IF NOT EXISTS read_as (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS read_contents (digest BLOB PRIMARY KEY, options TEXT NOT NULL) WITHOUT ROWID;
-"""
 _RULES: Final = "reading_rules/"
 
 
@@ -65,8 +60,6 @@ class LedgerReadings:
         self._database = database
         self._path = path
         self._policy = policy
-        with transaction(database, path):
-            sqlite.execute_all(database, READINGS)
 
     def check(self, read: Read) -> None:
         """Raise HatcastError if earlier runs read the same content, or the ledger's readings, in another way."""

@@ -102,9 +102,8 @@ class Users:
     vehicles, devices   users and HATs of earlier runs, for the folds of readings and of reports
     """
 
-    def __init__(self, database: sqlite3.Connection, path: Path, policy: str, pseudonyms: Pseudonyms) -> None:
+    def __init__(self, database: sqlite3.Connection, policy: str, pseudonyms: Pseudonyms) -> None:
         self._database = database
-        self._path = path
         self._policy = policy
         self.pseudonyms = pseudonyms
         self.vehicles = LedgerRuns(database, policy, "vehicles")
@@ -121,16 +120,6 @@ class Users:
             "SELECT digest FROM entered WHERE date = ? AND policy = ? AND place = ?", (date, self._policy, place)
         ).fetchone()
         return None if row is None else bytes(row[0])
-
-    def reject_unknown(self, dates: Iterable[str]) -> None:
-        """Raise HatcastError if one of the local dates was released by a version that did not store its users."""
-        found = self._database.execute("SELECT date FROM unknown_users WHERE policy = ?", (self._policy,))
-        unknown = sorted({date for (date,) in found}.intersection(dates))
-        if unknown:
-            raise HatcastError(
-                f"{self._path}: {', '.join(unknown)}: released by an earlier version of hatcast, which did not store"
-                " the users of each HAT, so max_hats_per_day cannot be enforced: leave the records of that day out"
-            )
 
 
 def claim_user_key(database: sqlite3.Connection, path: Path, given: bytes | None) -> Pseudonyms:

@@ -22,13 +22,14 @@ from hatcast.agents.batch.queries import Answers
 from hatcast.agents.batch.retention import RetainChunks, RetainedHat
 from hatcast.agents.batch.tracker import TrackedRun
 from hatcast.agents.clock import now_ms
-from hatcast.stream.accounting.ledger import fits
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.ledger.reservations import reservations
+from hatcast.stream.ledger.summary import fits
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
-from hatcast.stream.queries import is_queried, reservations
+from hatcast.stream.queries import is_queried
 from hatcast.stream.records.fields import release_id
 from hatcast.stream.release.hats import Release, exhausted_of, incomplete_of, release_of
 from hatcast.stream.release.schedule import first_slot_ms, listed_cells, slots_between, slots_due
@@ -51,8 +52,7 @@ def release_final(
     that of the last. Raises HatcastError if these are more than `_MAX_DAYS` apart. A day on which a dump lacks deleted
     records is released as incomplete; days of the next policy are not released.
 
-    An existing record stays, whatever these files add. Raises HatcastError if an earlier version of hatcast has
-    released HATs of a date without storing their users.
+    An existing record stays, whatever these files add.
 
     Also yields the one record of each due answer to a query over days: after all HATs, or under `add_remove` after the
     HATs of its closing slot.
@@ -69,8 +69,6 @@ def release_final(
             return exhausted_of(policy, calendar, hat.slot, hat.cell)
         return release_of(policy, calendar, hat.slot, hat.cell, retained.chunks(hat), noise)
 
-    dates = {slot.date for slot in slots} if hidden else {hat.date for hat in retained.hats()}
-    ledger.users.reject_unknown(date for date in dates if until is None or date < until)
     first_ms = min((slot.start_ms for slot in slots), default=None)
     answers = Answers(calendar, retained, ledger, noise, has_lost, first_ms, until)
     is_due = _reached(folded, retained, policy)

@@ -46,12 +46,12 @@ class TrackedRun:
 
         Each is durable in the ledger before. hats: in the order of release.
         """
-        tracker = PolicyTracker(self.ledger.policy, self.ledger.tracker.state())
+        tracker = PolicyTracker(self.ledger.policy, self.ledger.tracker_state())
         for date, of_date in groupby(hats, lambda hat: hat.date):
             yield from self._of_date(tracker, date, list(of_date))
 
     def _of_date(self, tracker: PolicyTracker, date: str, hats: Sequence[RetainedHat]) -> Iterator[bytes]:
-        is_late, stored = date <= tracker.settled, self.ledger.tracker.records(date)
+        is_late, stored = date <= tracker.settled, self.ledger.records_of(date)
         if not is_late:
             tracker.begin_day(date, stored.items())
         for key, of_slot in groupby(hats, lambda hat: hat.slot):
@@ -70,11 +70,11 @@ class TrackedRun:
             for hat in in_slot:
                 self.retained.close(hat, strips=is_queried(self.ledger.policy, date))
         if is_late:
-            yield from self.ledger.tracker.records(date, settlement=True).values()
+            yield from self.ledger.records_of(date, settlement=True).values()
         elif self._is_over(date):
             self._close_if_necessary(tracker, date)
             yield from self._committed(tracker.settle(self.noise), {})
-            self.ledger.tracker.store_state(date, tracker.end_day())
+            self.ledger.store_tracker_state(date, tracker.end_day())
 
     def _committed(self, drawn: Sequence[TrackerRelease], entered: dict[str, Entered]) -> Iterator[bytes]:
         for at in range(0, len(drawn), _COMMITTED):

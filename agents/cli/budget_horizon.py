@@ -5,9 +5,10 @@ from typing import Any, Final
 
 from hatcast.agents.cli.budget_words import Paragraph, certainty, eps, factor, hidden_values
 from hatcast.stream.budget.per_user import DayLoss
+from hatcast.stream.ledger.reservations import horizon_cost
 from hatcast.stream.policy.continual_keys import AtEnd, delta_of_cell
 from hatcast.stream.policy.policy import ContinualKeys, Policy
-from hatcast.stream.queries import RUNNING_SUMS, horizon_cost
+from hatcast.stream.queries import RUNNING_SUMS
 from hatcast.stream.records import BudgetRecord
 from hatcast.stream.units import NANO
 

@@ -26,9 +26,9 @@ from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.agents.recovery.unsent import Unsent
 from hatcast.agents.redis.adoption import OutputPartition, Position
 from hatcast.agents.redis.attempts import Attempt, RecoveryCheck, RecoveryEnded, RecoveryState
-from hatcast.agents.redis.errors import Behind, Unrecovered
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.stream.ledger.rejections import Behind, Unrecovered
 
 log = structlog.get_logger()
 

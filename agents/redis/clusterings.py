@@ -5,15 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.errors import DaySealed, Replaced, Unrecovered
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Script
+from hatcast.stream.ledger.rejections import DaySealed, Exhausted, Replaced, Unrecovered
 from hatcast.stream.policy.policy import Policy
-
-
-class Exhausted(Exception):
-    """The day, or all days together, lack room for the cost."""
-
 
 _REJECTIONS: Final[Mapping[bytes, type[Exception]]] = {
     b"unrecovered": Unrecovered,

@@ -6,26 +6,7 @@ from typing import Final
 from redis.exceptions import ResponseError
 
 from hatcast.agents.errors.causes import ClearError
-
-
-class Unrecovered(Exception):
-    """This Redis may have lost releases: recover the ledger before the next commit."""
-
-
-class Behind(Unrecovered):
-    """A commit sequence is not the one its owner wrote last: Redis went back in time, or another worker owns it."""
-
-
-class DaySealed(Exception):
-    """The day is sealed: its records are reduced to a summary, and it accepts no commits."""
-
-
-class Replaced(Exception):
-    """The day belongs to the next policy."""
-
-
-class Unclaimed(Exception):
-    """Our policy replaces another, and Redis does not have that transition: claim it again, if still possible."""
+from hatcast.stream.ledger.rejections import Behind, DaySealed, Replaced, Unclaimed, Unrecovered
 
 
 class Damaged(ClearError, ResponseError):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from hatcast.agents.redis.errors import Unrecovered
+from hatcast.stream.ledger.rejections import Unrecovered
 
 
 @dataclass(slots=True)

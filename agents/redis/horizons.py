@@ -14,32 +14,17 @@ from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Argument, Script
 from hatcast.agents.redis.stored_values import number_of, parsing, with_checksum, without_checksum
+from hatcast.stream.ledger.proposals import StateChange
 from hatcast.stream.records.fields import Status
 
 
-@dataclass(frozen=True, slots=True)
-class StateChange:
-    """Change of a horizon by the commit of a record.
-
-    horizon   first local date
-    before    the state that `after` was drawn from; None: there was none. The commit compares it
-    after     state to store; None: none
-    closes    status with which the horizon ends; None: it goes on
-    """
-
-    horizon: str
-    cell: str
-    before: bytes | None
-    after: bytes | None
-    closes: str | None = None
-
-    def arguments(self, keys: DomainKeys, name: str) -> list[Argument]:
-        """Return the last arguments of commit.lua, for a policy of this name."""
-        place, digest = f"{keys.states(name, self.horizon)}/{self.cell}", ""
-        if self.before is not None:
-            digest = hashlib.sha1(with_checksum(place, self.before), usedforsecurity=False).hexdigest()
-        after = b"" if self.after is None else with_checksum(place, self.after)
-        return [self.horizon, self.cell, digest, after, self.closes or ""]
+def change_arguments(change: StateChange, keys: DomainKeys, name: str) -> list[Argument]:
+    """Return the last arguments of commit.lua, for a policy of this name."""
+    place, digest = f"{keys.states(name, change.horizon)}/{change.cell}", ""
+    if change.before is not None:
+        digest = hashlib.sha1(with_checksum(place, change.before), usedforsecurity=False).hexdigest()
+    after = b"" if change.after is None else with_checksum(place, change.after)
+    return [change.horizon, change.cell, digest, after, change.closes or ""]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,21 @@ from typing import Any, Final
 
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.guard import CommitGuard
-from hatcast.agents.redis.horizons import HorizonStore
+from hatcast.agents.redis.horizons import HorizonStore, change_arguments
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_replies import committed_of, kind_of, numbers_of, queries_of
-from hatcast.agents.redis.policy_transition import NextPolicy, claim_args
-from hatcast.agents.redis.proposals import AnswerProposal, Committed, Proposal
+from hatcast.agents.redis.policy_transition import claim_args
 from hatcast.agents.redis.recovery import sequence_field
 from hatcast.agents.redis.scripts import Argument, Call, Script
 from hatcast.agents.redis.slot_progress import ProgressStore
 from hatcast.agents.redis.stored_values import date_of, parsing, record_of, records_of
 from hatcast.agents.redis.tracker_state import TrackerStore
-from hatcast.stream.accounting.ledger import DaySummary, Total, largest_charges, user_charges
+from hatcast.stream.ledger.day import Total, largest_charges, user_charges
+from hatcast.stream.ledger.proposals import AnswerProposal, Committed, Proposal
+from hatcast.stream.ledger.reservations import reservations
+from hatcast.stream.ledger.summary import DaySummary
+from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import reservations
 
 _READ: Final = 1_000  # records in one round trip
 _NEVER: Final = "9999-99-99"  # greater than every local date
@@ -197,7 +199,7 @@ class LedgerStore:
                 *self._sequence(proposal.release_partition, guard),
                 str(guard.seen),
                 *wanted,
-                *([] if change is None else change.arguments(self._keys, name)),
+                *([] if change is None else change_arguments(change, self._keys, name)),
             ],
         )
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hatcast.agents.redis.errors import REJECTIONS
-from hatcast.agents.redis.proposals import Committed
-from hatcast.stream.accounting.ledger import Reserved
+from hatcast.stream.ledger.day import Reserved
+from hatcast.stream.ledger.proposals import Committed
 
 _QUERY: Final = b"query:"
 

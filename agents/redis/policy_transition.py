@@ -13,36 +13,12 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Script
 from hatcast.agents.redis.stored_values import parsing
-
-
-@dataclass(frozen=True, slots=True)
-class NextPolicy:
-    """The policy that replaces another, and its first local date."""
-
-    from_date: str
-    name: str
-
-    @property
-    def stored(self) -> str:
-        """Text of the transition in Redis."""
-        return f"{self.from_date} {self.name}"
-
-    @staticmethod
-    def of(stored: bytes) -> "NextPolicy":
-        """Parse a transition stored in Redis."""
-        return NextPolicy(*stored.decode().split(" "))
+from hatcast.stream.ledger.transitions import AlreadyBegun, NextPolicy
 
 
 def claim_args(name: str, replaces: str | None, from_date: str | None) -> tuple[str, str]:
     """Return script arguments: the policy that `name` replaces, and `name` as its next policy; '' if there is none."""
     return ("", "") if replaces is None or from_date is None else (replaces, NextPolicy(from_date, name).stored)
-
-
-@dataclass(frozen=True, slots=True)
-class AlreadyBegun:
-    """The policy to be replaced has already released a date of the next policy; `last` is its last date."""
-
-    last: str
 
 
 @dataclass(frozen=True, slots=True)

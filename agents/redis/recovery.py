@@ -25,13 +25,14 @@ from hatcast.agents.redis.attempts import (
 )
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.policy_transition import NextPolicy, claim_args
+from hatcast.agents.redis.policy_transition import claim_args
 from hatcast.agents.redis.scripts import Script
 from hatcast.agents.redis.sealed_days import Sealed
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.redis.slot_progress import ProgressStore
 from hatcast.agents.redis.stored_values import parsing
 from hatcast.agents.redis.unsent import UnsentStore
+from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.records import BudgetRecord
 from hatcast.stream.units import nano_ceil, nano_floor
 

@@ -10,10 +10,10 @@ from enum import StrEnum
 from typing import Any
 
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.errors import Unrecovered
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Script
 from hatcast.agents.redis.stored_values import parsing
+from hatcast.stream.ledger.rejections import Unrecovered
 
 
 class Mark(StrEnum):

@@ -6,8 +6,9 @@ from typing import Final
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Call, Script
+from hatcast.stream.ledger.reservations import reservations
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import CELL_SELECTION, reservations
+from hatcast.stream.queries import CELL_SELECTION
 
 _DATES: Final = 366  # dates of one script call
 

@@ -10,7 +10,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.producers import Message
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.release.budget_records import budget_message
-from hatcast.stream.accounting.ledger import DaySummary
+from hatcast.stream.ledger.summary import DaySummary
 
 _SENDS: Final = 100  # concurrent
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import groupby, islice
 from typing import ClassVar, Final, Generic, TypeVar
 
-from hatcast.agents.redis.proposals import Committed
+from hatcast.stream.ledger.proposals import Committed
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.partitioner import by_murmur2
 

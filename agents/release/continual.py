@@ -20,15 +20,16 @@ from typing import Final
 import structlog
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.redis.horizons import StateChange, StoredStates
-from hatcast.agents.redis.proposals import Proposal
-from hatcast.agents.release.hats import DueRelease, HatReleaser, proposal_of
+from hatcast.agents.redis.horizons import StoredStates
+from hatcast.agents.release.hats import DueRelease, HatReleaser
 from hatcast.agents.release.path import ReleaseContext
 from hatcast.stream.fold.hats import Slot
+from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.continual import CellHat, RunningSums
 from hatcast.stream.release.continual_records import ContinualRelease
 from hatcast.stream.release.hats import HatChunks
+from hatcast.stream.release.proposals import proposal_of
 
 log = structlog.get_logger()
 
@@ -116,9 +117,7 @@ class ContinualReleaser(HatReleaser):
             return self._sums.closed(slot, hats, Status.INCOMPLETE), Status.INCOMPLETE
 
     def _proposal(self, due: DueRelease, release: ContinualRelease, closed: Status | None) -> Proposal:
-        closes = None if closed is None else closed.value
-        change = StateChange(release.horizon.first, release.cell, release.before, release.state, closes)
-        return proposal_of(release, now_ms(), self.release_partition(due), change)
+        return proposal_of(release, now_ms(), self.release_partition(due), closed)
 
     async def _drop_finished(self) -> None:
         """Delete the states of horizons of which every day is sealed."""

@@ -6,7 +6,7 @@ from hatcast.agents.clock import monotonic_s
 from hatcast.agents.monitoring.declarations import CLOSING_SECONDS, RELEASES
 from hatcast.agents.monitoring.kinds import Counter
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.redis.proposals import Committed
+from hatcast.stream.ledger.proposals import Committed
 from hatcast.stream.records.projections import HEAD
 
 

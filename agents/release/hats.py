@@ -8,21 +8,19 @@ from typing import ClassVar, Self
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.horizons import StateChange
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import FinalHat
-from hatcast.agents.redis.proposals import Committed, Proposal
 from hatcast.agents.release.batches import MAX_BATCH, Due
 from hatcast.agents.release.counters import ClosingDelays
 from hatcast.agents.release.path import ReleaseContext, ReleasePath
 from hatcast.stream.fold.watermark import min_watermark
+from hatcast.stream.ledger.proposals import Committed, Proposal
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import is_queried
 from hatcast.stream.records.fields import release_id
 from hatcast.stream.release.batches import releases_of
-from hatcast.stream.release.continual_records import ContinualRelease
-from hatcast.stream.release.hats import HatChunks, Release, exhausted_of, incomplete_of
-from hatcast.stream.release.tracker_records import TrackerRelease
+from hatcast.stream.release.hats import HatChunks, exhausted_of, incomplete_of
+from hatcast.stream.release.proposals import proposal_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,26 +175,3 @@ async def final_slots(store: HatStore, ledger: LedgerStore, policy: Policy) -> l
     closed, end_date = watermark - policy.lateness_ms, await ledger.end_date()
     by_end = sorted((end, slot) for slot, end in (await store.open_slots()).items())
     return [(slot, end) for end, slot in by_end if end <= closed and slot < end_date]
-
-
-def proposal_of(
-    release: Release | TrackerRelease | ContinualRelease,
-    at_ms: int,
-    release_partition: int,
-    change: StateChange | None = None,
-) -> Proposal:
-    """Return a release as proposed to the ledger by the owner of a release partition.
-
-    change   of a running sum: what the commit does to its horizon
-    """
-    return Proposal(
-        release_id=release.release_id,
-        date=release.date,
-        place=release.place,
-        charge=release.charge,
-        record=release.record(at_ms),
-        exhausted=release.exhausted().record(at_ms),
-        fineness=release.fineness,
-        change=change,
-        release_partition=release_partition,
-    )

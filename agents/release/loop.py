@@ -10,7 +10,6 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.clock import pause
 from hatcast.agents.kafka.producers import ProducerGone
-from hatcast.agents.redis.errors import Behind, DaySealed, Replaced, Unclaimed, Unrecovered
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.continual import ContinualReleaser
 from hatcast.agents.release.hats import HatPath, HatReleaser
@@ -18,6 +17,7 @@ from hatcast.agents.release.path import ReleaseContext, ReleasePath
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.agents.release.slots import SlotReleaser
 from hatcast.agents.release.tracker import TrackerReleaser
+from hatcast.stream.ledger.rejections import Behind, DaySealed, Replaced, Unclaimed, Unrecovered
 from hatcast.stream.policy.policy import Relation
 
 log = structlog.get_logger()

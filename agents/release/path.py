@@ -34,16 +34,16 @@ from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.errors import Unrecovered
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.proposals import Committed
 from hatcast.agents.release.ahead import one_ahead
 from hatcast.agents.release.batches import Drawn, Due, batches_of, groups_of, release_partition_of, sends_of
 from hatcast.agents.release.budget_records import budget_messages
 from hatcast.agents.release.counters import count_published
 from hatcast.agents.release.requests import RequestedLimits
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger.proposals import Committed
+from hatcast.stream.ledger.rejections import Unrecovered
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.release.hats import Spent

@@ -12,18 +12,17 @@ from functools import partial
 from typing import ClassVar
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.redis.proposals import AnswerProposal
 from hatcast.agents.redis.retained import Gap, Retained, RetainedStore
 from hatcast.agents.release.batches import Due
 from hatcast.agents.release.path import ReleaseContext, ReleasePath
 from hatcast.agents.release.query_inputs import retained_periods
-from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.fold.watermark import closes_at, min_watermark
+from hatcast.stream.ledger.proposals import AnswerProposal
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.queries import RetainedDay
-from hatcast.stream.records.fields import Status
-from hatcast.stream.release.queries import QueryPeriod, QueryRelease, query_periods, query_release_of
+from hatcast.stream.release.proposals import answer_proposal_of
+from hatcast.stream.release.queries import QueryPeriod, query_periods, query_release_of
 from hatcast.stream.release.schedule import listed_cells, released_at_ms
 
 
@@ -199,18 +198,3 @@ def _affects(gap: Gap, starts_ms: int, closes_ms: int) -> bool:
     The slot's day begins before the gap ends, and the slot was open when the gap began.
     """
     return starts_ms < gap.until_ms and not (gap.from_ms is not None and gap.from_ms >= closes_ms)
-
-
-def answer_proposal_of(answer: QueryRelease, at_ms: int, release_partition: int) -> AnswerProposal:
-    """Return an answer as proposed to the ledger by the owner of a release partition."""
-    query_period = answer.query_period
-    return AnswerProposal(
-        release_id=answer.release_id,
-        date=answer.date,
-        dates=query_period.period.dates,
-        query=query_period.query.name,
-        reserved=Reserved(query_period.policy.most_hats, query_period.query.epsilon_nano),
-        record=answer.record(at_ms),
-        exhausted=(answer.exhausted() if answer.status == Status.RELEASED else answer).record(at_ms),
-        release_partition=release_partition,
-    )

@@ -16,10 +16,10 @@ from hatcast.agents.redis.slot_progress import Mark, Progress
 from hatcast.agents.release.hats import DueRelease, HatPath, Published
 from hatcast.agents.release.path import ReleaseContext
 from hatcast.agents.release.queries import QueryReleaser
-from hatcast.stream.accounting.ledger import fits
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.fold.watermark import closes_at, min_watermark
-from hatcast.stream.queries import reservations
+from hatcast.stream.ledger.reservations import reservations
+from hatcast.stream.ledger.summary import fits
 from hatcast.stream.records.fields import release_id
 from hatcast.stream.release.queries import query_periods_of
 from hatcast.stream.release.schedule import earliest_send_ms, listed_cells, released_at_ms, slots_due

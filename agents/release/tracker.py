@@ -23,20 +23,21 @@ import structlog
 from hatcast.agents.clock import now_ms
 from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.redis.errors import Behind
 from hatcast.agents.redis.partition_state import FinalHat
-from hatcast.agents.redis.proposals import Committed, Proposal
 from hatcast.agents.release.batches import MAX_BATCH, TRACKER_PARTITION, batches_of
 from hatcast.agents.release.batches import Drawn as DrawnBatch
 from hatcast.agents.release.counters import count_published
-from hatcast.agents.release.hats import DueRelease, HatPath, Published, final_slots, proposal_of
+from hatcast.agents.release.hats import DueRelease, HatPath, Published, final_slots
 from hatcast.agents.release.path import ReleaseContext
 from hatcast.agents.release.tracker_day import closed_by
 from hatcast.agents.release.tracker_work import Drawn, TrackerWork
 from hatcast.stream.fold.watermark import min_watermark
+from hatcast.stream.ledger.proposals import Committed, Proposal
+from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.queries import is_queried
 from hatcast.stream.records.fields import Status, is_settlement, release_id
 from hatcast.stream.release.hats import HatChunks, Spent
+from hatcast.stream.release.proposals import proposal_of
 from hatcast.stream.release.tracker import PolicyTracker, closed_releases, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease
 from hatcast.stream.tracker.tracker import HatUsers

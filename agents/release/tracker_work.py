@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from hatcast.agents.redis.proposals import Proposal
+from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.release.tracker import PolicyTracker
 from hatcast.stream.release.tracker_records import TrackerRelease
 

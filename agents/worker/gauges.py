@@ -19,8 +19,8 @@ from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.worker.topic_fold import TopicFold
-from hatcast.stream.accounting.ledger import DaySummary
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import RUNNING_SUMS, TRACKER_QUERIES
 

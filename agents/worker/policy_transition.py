@@ -21,12 +21,13 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.redis.policy_transition import AlreadyBegun, NextPolicy, PolicyTransitionStore
+from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.limits import limit_of
+from hatcast.stream.ledger.transitions import AlreadyBegun, NextPolicy
 from hatcast.stream.policy.policy import Policy
 
 log = structlog.get_logger()

@@ -18,13 +18,13 @@ from hatcast.stream.audit.running_sums import ALONE
 from hatcast.stream.fold.contributions import ReadingFold
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.users import FoldUsers
+from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.release.batches import releases_of
 from hatcast.stream.release.continual import CellHat, RunningSums
-from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import HatChunks
 from hatcast.stream.units import DAY_MS
 

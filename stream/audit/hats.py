@@ -13,11 +13,11 @@ from hatcast.stream.audit.families import Claim, Neighbours, RandomNumbers, Run
 from hatcast.stream.audit.inputs import chunks_of
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.hybrid import HybridParameters, delta_per_hat, report_bound
+from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.release.batches import Hat as ReleasedHat
 from hatcast.stream.release.batches import releases_of
-from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import HatChunks, Release
 
 ReleasesOf = Callable[[Policy, Calendar, Sequence[ReleasedHat], Noise], list[Release]]

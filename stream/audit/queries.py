@@ -9,11 +9,11 @@ from hatcast.stream.audit.families import Claim, Neighbours, RandomNumbers, Run
 from hatcast.stream.audit.hats import CELL, NOW_MS
 from hatcast.stream.audit.inputs import chunks_of, stripped
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query import Query
 from hatcast.stream.queries import RetainedDay
-from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.queries import QueryPeriod, query_periods_of, query_release_of
 from hatcast.stream.units import NANO
 

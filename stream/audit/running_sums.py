@@ -10,11 +10,11 @@ from hatcast.stream.audit.hats import CELL, NOW_MS
 from hatcast.stream.audit.inputs import chunks_of, random_share
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.horizons import SlotIndex, horizon_of
+from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.continual_keys import ContinualKeys, ContinualKind
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.continual import CellHat, RunningSums, setting_of
-from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import HatChunks
 
 ALONE: Final = {ContinualKind.TREE, ContinualKind.KARY, ContinualKind.WITHHOLD_RELEASE}

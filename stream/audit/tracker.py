@@ -10,9 +10,9 @@ from hatcast.stream.audit.families import Claim, Neighbours, RandomNumbers, Run
 from hatcast.stream.audit.hats import CELL, NOW_MS
 from hatcast.stream.audit.inputs import random_share
 from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.tracker import PolicyTracker
 from hatcast.stream.tracker.tracker import HatUsers
 from hatcast.stream.units import NANO

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from hatcast.stream.accounting.composition import composed_epsilon
-from hatcast.stream.accounting.ledger import Reserved, user_charges
 from hatcast.stream.hybrid import gaussian_epsilon
+from hatcast.stream.ledger.day import Reserved, user_charges
+from hatcast.stream.ledger.reservations import horizon_cost, reservations
 from hatcast.stream.policy.continual_keys import ContinualKeys
 from hatcast.stream.policy.hybrid_keys import NoiseKind
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import RUNNING_SUMS, TRACKER_QUERIES, horizon_cost, reservations
+from hatcast.stream.queries import RUNNING_SUMS, TRACKER_QUERIES
 from hatcast.stream.units import NANO
 
 

@@ -1,6 +1,6 @@
 """The report's table of the cost of its two queries for one bus's day, next to that day's total cost.    [T III.E]
 
-An exact calculation from public numbers: it reads no data and charges nothing. `hatcast.stream.accounting.ledger`
+An exact calculation from public numbers: it reads no data and charges nothing. `hatcast.stream.ledger.day`
 decides what hatcast charges.
 """
 

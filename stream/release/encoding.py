@@ -1,14 +1,15 @@
 """Encoding of records: their common fields, exact numbers, instants, and the bytes around `seq`."""
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
-from hatcast.stream.accounting.ledger import decimal
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.units import NANO
 
 JSON: Final = msgspec.json.Encoder()
 
@@ -43,10 +44,11 @@ def record_parts(head: dict[str, Any], tail: dict[str, Any], *, hidden: bool) ->
     return JSON.encode(head)[:-1] + b',"seq":', b"," + JSON.encode(tail)[1:]
 
 
-def numbered(record: tuple[bytes, bytes], number: int) -> bytes:
-    """Return a record's bytes with its `seq`. agents/redis/deciding.lua does the same."""
-    head, tail = record
-    return b"%b%d%b" % (head, number, tail) if tail else head
+def decimal(nano: int) -> Decimal:
+    """Return a charge (1e-9) as a decimal for publication: no trailing zeros, at least one digit after the point."""
+    value = (Decimal(nano) / NANO).normalize()
+    exponent = value.as_tuple().exponent
+    return value if isinstance(exponent, int) and exponent < 0 else value.quantize(Decimal("0.1"))
 
 
 def exact_json(nano: int) -> msgspec.Raw:

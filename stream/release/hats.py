@@ -18,12 +18,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hatcast.stream.accounting.ledger import DaySummary, Reserved
 from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
 from hatcast.stream.estimators._one_draw import OneDraw
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.packing import joined_columns
 from hatcast.stream.hybrid.release import Blend, blend_fields, blend_of, device_fields
+from hatcast.stream.ledger.day import Reserved
+from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation

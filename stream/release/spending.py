@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable, Sequence
 
 from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
-from hatcast.stream.accounting.ledger import DaySummary
 from hatcast.stream.estimators import ESTIMATORS, NOISES, Parameters, capped_ratio
 from hatcast.stream.estimators.values import noise_shares
 from hatcast.stream.hybrid import gaussian_epsilon
+from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms.grid import Grid, fineness
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.units import NANO

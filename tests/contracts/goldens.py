@@ -13,22 +13,24 @@ from hatcast.agents.kafka.dead_letters import DeadLetter, Reason
 from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.estimate_records import estimate_message
 from hatcast.agents.release.running_records import running_message
-from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Total
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters, report_bound
 from hatcast.stream.kmeans.messages import encode
+from hatcast.stream.ledger.day import DayLedger, Total
+from hatcast.stream.ledger.proposals import numbered
+from hatcast.stream.ledger.reservations import reservations
+from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
-from hatcast.stream.queries import RetainedDay, reservations
+from hatcast.stream.queries import RetainedDay
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading, ValueReading
 from hatcast.stream.records import EstimateRecord, ReleaseRecord, ReportRecord
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.continual_records import ContinualRelease
-from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import HatChunks, Release, Spent, exhausted_of, incomplete_of, release_of
 from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
 from hatcast.stream.release.tracker import PolicyTracker, hat_users

@@ -22,11 +22,11 @@ from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.release.budget_records import BUDGET_PARTITION, budget_message
-from hatcast.stream.accounting.ledger import DaySummary
 from hatcast.stream.estimators import Estimate
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.records.fields import Status

@@ -21,7 +21,6 @@ from hatcast.agents.redis.adoption import OutputPartition
 from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.redis.proposals import Committed, Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import Retained
 from hatcast.agents.redis.sealed_days import Sealed
@@ -29,6 +28,7 @@ from hatcast.agents.redis.tracker_state import TrackerStore
 from hatcast.agents.release.hats import DueRelease, HatPath
 from hatcast.agents.release.queries import DueAnswer, QueryReleaser
 from hatcast.stream.fold.checkpoint import Changes
+from hatcast.stream.ledger.proposals import Committed, Proposal
 from hatcast.stream.release.spending import fineness_of
 from hatcast.stream.release.tracker_records import StoredQuery
 from tests.faults.faulty_worker import meet

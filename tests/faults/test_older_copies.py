@@ -13,8 +13,8 @@ import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import LedgerRecovery
-from hatcast.agents.redis.errors import Behind
 from hatcast.agents.release.loop import ReleaseLoop
+from hatcast.stream.ledger.rejections import Behind
 from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, forget, roll_back
 from tests.faults.test_unsent import LIMIT, assert_within_the_limit, fork_history
 from tests.integration.harness import Pipeline, open_pipeline

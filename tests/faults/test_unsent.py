@@ -17,14 +17,14 @@ from redis.asyncio import Redis
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.unsent import Unsent
 from hatcast.agents.redis.adoption import Answered, Published
-from hatcast.agents.redis.errors import Behind
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.slot_progress import Mark, ProgressStore
-from hatcast.stream.accounting.ledger import Reserved
+from hatcast.stream.ledger.day import Reserved
+from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.queries import Period
 from hatcast.stream.records import BudgetRecord, ReservedRecord
 from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, forget, roll_back

@@ -14,11 +14,11 @@ from hatcast.agents.redis.adoption import Position, Published
 from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.policy_transition import NextPolicy
-from hatcast.agents.redis.proposals import AnswerProposal, Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.sealed_days import Sealed
-from hatcast.stream.accounting.ledger import Reserved
+from hatcast.stream.ledger.day import Reserved
+from hatcast.stream.ledger.proposals import AnswerProposal, Proposal
+from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.policy.policy import Policy
 from tests.faults.test_unsent import told
 from tests.integration.recovering import OUTPUT, adopt, guard_of, guard_of_all

@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 
 from hatcast.agents.kafka.producers import TransactionalProducers
-from hatcast.agents.redis.proposals import Committed
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.queries import DueAnswer, QueryReleaser
+from hatcast.stream.ledger.proposals import Committed
 from tests.integration.days import DATES, EPSILON, expected
 from tests.integration.harness import Pipeline
 from tests.integration.readings import Sample, Stores

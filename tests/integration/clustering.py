@@ -15,8 +15,8 @@ import numpy as np
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.research.cluster.live import run as live_run
 from hatcast.agents.research.cluster.live.state import State
-from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.mechanisms import Noisy
 from tests.devices import line, recording
 from tests.integration.forked import Forked, Wrap, plain

@@ -15,10 +15,10 @@ import pytest
 
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.clock import now_ms
-from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.kmeans.devices import Devices
 from hatcast.stream.kmeans.lloyd import Clusters, cluster
 from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.units import NANO
 from tests.contracts.check import closed, message_problems, value_problems
 from tests.devices import line, recording

@@ -11,12 +11,12 @@ from redis.asyncio import Redis
 
 from hatcast.agents.redis import scripts
 from hatcast.agents.redis.adoption import OutputPartition, Position
-from hatcast.agents.redis.errors import Behind, DaySealed, Unrecovered
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.ledger.rejections import Behind, DaySealed, Unrecovered
 from tests.integration.recovering import guard_of_all
 from tests.replayed import policy_of
 from tests.services import RedisServer

@@ -10,9 +10,10 @@ import pytest
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
-from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
+from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.redis.sealed_days import Sealed
 from hatcast.agents.worker.policy_transition import PolicyTransition
+from hatcast.stream.ledger.transitions import NextPolicy
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, open_stores
 from tests.integration.running_sums import (

@@ -24,15 +24,16 @@ from hatcast.agents.redis.identity import claim_policy
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
-from hatcast.agents.redis.proposals import AnswerProposal, Proposal
+from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay
 from hatcast.agents.redis.slot_progress import Mark
 from hatcast.agents.redis.spent_cells import SpentStore
 from hatcast.agents.redis.user_keys import StoredKey, restore_made_key
-from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.fold.checkpoint import take_changes
+from hatcast.stream.ledger.day import Reserved
+from hatcast.stream.ledger.proposals import AnswerProposal, Proposal
+from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.queries import Period
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms

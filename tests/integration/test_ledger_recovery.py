@@ -11,12 +11,12 @@ from redis.asyncio import Redis
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.outputs import OutputReader
-from hatcast.agents.redis.errors import Unrecovered
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.ledger.rejections import Unrecovered
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import open_stores, store_closed, traffic
 from tests.integration.recovering import guard_of_all

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
+from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.redis.stored_values import DIGEST_BYTES
+from hatcast.stream.ledger.transitions import NextPolicy
 from tests.integration.answering import (
     ANSWERS,
     answering,

@@ -20,14 +20,14 @@ from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.errors import Unrecovered
-from hatcast.agents.redis.proposals import Committed, Proposal
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.hats import DueRelease
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.path import ReleaseContext, ReleasePath
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.agents.release.requests import RequestedLimits
+from hatcast.stream.ledger.proposals import Committed, Proposal
+from hatcast.stream.ledger.rejections import Unrecovered
 from hatcast.stream.mechanisms.system import SystemNoise
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic

@@ -14,9 +14,9 @@ import hatcast.agents.release.batches
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import Message, ProducerGone, TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.redis.errors import Behind, Unrecovered
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release.loop import ReleaseLoop
+from hatcast.stream.ledger.rejections import Behind, Unrecovered
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import Stores, open_stores, store_closed, traffic
 from tests.integration.test_release import (

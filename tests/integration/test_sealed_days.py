@@ -17,11 +17,11 @@ from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.redis.adoption import OutputPartition
-from hatcast.agents.redis.errors import DaySealed
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay, TopicStart, registry_records
 from hatcast.agents.release.loop import ReleaseLoop
-from hatcast.stream.accounting.ledger import DaySummary
+from hatcast.stream.ledger.rejections import DaySealed
+from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import NOON_MS, Sample, Stores, open_stores, store_closed, traffic

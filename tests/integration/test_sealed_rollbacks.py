@@ -13,9 +13,9 @@ from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import Domain
 from hatcast.agents.recovery.adopter import Adopter
-from hatcast.agents.redis.errors import Behind
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.sealing import SealStore
+from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, open_stores, store_closed, ticks

@@ -15,11 +15,11 @@ from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
 from hatcast.agents.monitoring.kinds import Process
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.errors import Behind
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
-from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.release.tracker import TrackerReleaser
 from hatcast.agents.release.tracker_day import read_tracker
+from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.ledger.rejections import Behind
 from tests.exposed import figures
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, Stores, open_stores, store_closed, traffic

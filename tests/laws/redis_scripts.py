@@ -6,7 +6,7 @@ import pytest
 from redis.asyncio import Redis
 
 from hatcast.agents.redis import scripts
-from hatcast.agents.redis.proposals import Proposal
+from hatcast.stream.ledger.proposals import Proposal
 
 DAY = "2022-01-02"
 NANO = 10**9

@@ -14,21 +14,21 @@ from hatcast.agents.redis.adoption import AdoptionBatch, Answered, Position, Pub
 from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
 from hatcast.agents.redis.clusterings import ClusteringStore
 from hatcast.agents.redis.guard import CommitGuard
-from hatcast.agents.redis.horizons import StateChange
 from hatcast.agents.redis.identity import claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import FinalHat, PartitionStore
-from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
-from hatcast.agents.redis.proposals import AnswerProposal, Proposal
+from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay
 from hatcast.agents.redis.slot_progress import Mark
 from hatcast.agents.redis.spent_cells import SpentStore
 from hatcast.agents.redis.user_keys import StoredKey, restore_made_key
-from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.fold.checkpoint import Changes, take_changes
+from hatcast.stream.ledger.day import Reserved
+from hatcast.stream.ledger.proposals import AnswerProposal, Proposal, StateChange
+from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import Period

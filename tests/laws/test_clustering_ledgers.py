@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from hatcast.agents.batch.ledger_file import open_ledger
-from hatcast.agents.redis.clusterings import ClusteringStore, Exhausted
-from hatcast.agents.redis.errors import DaySealed, Unrecovered
+from hatcast.agents.redis.clusterings import ClusteringStore
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.stream.accounting.ledger import DaySummary, Reserved
+from hatcast.stream.ledger.day import DayLedger, Reserved, Total
+from hatcast.stream.ledger.rejections import DaySealed, Exhausted, Unrecovered
+from hatcast.stream.ledger.summary import DaySummary, fits
 from hatcast.stream.units import NANO
 from tests.integration.recovering import guard_of_all
 from tests.replayed import policy_of
@@ -106,8 +107,6 @@ def test_both_ledgers_charge_each_clustering_once_and_refuse_what_a_limit_leaves
 
 def test_a_clustering_takes_its_room_from_the_releases_of_the_day() -> None:
     """In the model of both: `fits` decides whether there is room for one more release."""
-    from hatcast.stream.accounting.ledger import DayLedger, Total, fits
-
     policy, day, total = policy_of(privacy=PRIVACY), DayLedger(), Total()
     assert day.has_room(policy, 7 * NANO, total)
     assert not day.has_room(policy, 7 * NANO + 1, total)

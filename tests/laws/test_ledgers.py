@@ -20,11 +20,12 @@ from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.adoption import Published
 from hatcast.agents.redis.attempts import RecoveryCheck
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
-from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Total
 from hatcast.stream.estimators import Estimate
 from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.ledger.day import DayLedger, Total
+from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.partitioner import by_murmur2

@@ -17,17 +17,18 @@ from redis.asyncio import Redis
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.spent_cells import SpentStore
-from hatcast.agents.release.hats import proposal_of
-from hatcast.agents.release.queries import answer_proposal_of
-from hatcast.stream.accounting.ledger import DayLedger, DaySummary, PolicyDay, Total
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger.day import DayLedger, PolicyDay, Total
+from hatcast.stream.ledger.proposals import numbered
+from hatcast.stream.ledger.reservations import reservations
+from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import CELL_SELECTION, RetainedDay, reservations
+from hatcast.stream.queries import CELL_SELECTION, RetainedDay
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.records.fields import Status
-from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import Release
+from hatcast.stream.release.proposals import answer_proposal_of, proposal_of
 from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
 from tests.integration.recovering import guard_of_all
 from tests.integration.tables import PARTITIONS

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.accounting.ledger import DayLedger, Total
 from hatcast.stream.errors import SettingError
+from hatcast.stream.ledger.day import DayLedger, Total
 from hatcast.stream.policy.cells_file import CellsFile
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.schedule import listed_cells

@@ -18,10 +18,9 @@ from redis.asyncio import Redis
 
 from hatcast.agents.redis.adoption import Position, Published
 from hatcast.agents.redis.attempts import RecoveryCheck
-from hatcast.agents.redis.horizons import StateChange
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.stream.ledger.proposals import Proposal, StateChange
 from tests.integration.recovering import OUTPUT, adopt, guard_of
 from tests.laws.redis_scripts import DAY, Mutant, break_scripts
 from tests.replayed import policy_of

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from redis.asyncio import Redis
 from hatcast.agents.redis.errors import Overflow
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.stream.accounting.ledger import DayLedger, PolicyDay, Total
+from hatcast.stream.ledger.day import DayLedger, PolicyDay, Total, day_cost
 from tests.integration.recovering import guard_of_all
 from tests.laws.redis_scripts import DAY, NANO, Mutant, break_scripts, contents, proposal
 from tests.replayed import policy_of
@@ -101,17 +102,16 @@ def test_a_commit_books_what_the_model_books_or_nothing_however_large_the_sums_a
 async def check_commit(url: str, found: Books) -> None:
     name = f"t-scripts-{uuid.uuid4().hex[:8]}"
     policy = replace(policy_of(name=name), max_hats_per_day=found.cap, daily_limit=4e15)  # larger than a file may say
-    own, charge = PolicyDay(found.cap), found.charge
-    for level, number in found.levels.items():
-        for n in range(number):
-            own.add_charge(f"{level}-{n}", level)
+    places = {f"{level}-{n}": level for level, number in found.levels.items() for n in range(number)}
+    levels, charge = dict(Counter(places.values())), found.charge
+    own = PolicyDay(found.cap, places, levels, day_cost(levels, found.cap))
     day = DayLedger({name: own, "other": PolicyDay(1, hats=found.of_day)})
     total = Total(day.cost + found.of_others)
     place = min(own.costs, default="new") if found.again else "new"
     keys = DomainKeys(name)
     async with Redis.from_url(url) as redis:
         guard = await guard_of_all(redis, name, policy.name)
-        costs = {f"cap:{name}": own.cap, "cost": day.cost, f"cost:{name}": own.cost, "cost:other": found.of_day}
+        costs = {f"cap:{name}": found.cap, "cost": day.cost, f"cost:{name}": own.cost, "cost:other": found.of_day}
         await redis.hset(keys.ledger(DAY), mapping=_texts(costs))
         await redis.hset(keys.total, "spent", str(total.spent))
         if own.costs:

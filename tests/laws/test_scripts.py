@@ -9,8 +9,9 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from hatcast.agents.redis.errors import Behind, Damaged, Overflow
+from hatcast.agents.redis.errors import Damaged, Overflow
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.stream.ledger.rejections import Behind
 from tests.laws.redis_scripts import DAY, Contents, Mutant, break_scripts, contents
 from tests.laws.script_stage import staged
 from tests.services import RedisServer

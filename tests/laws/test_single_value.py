@@ -19,8 +19,8 @@ from hatcast.stream.estimators import ESTIMATOR_KEYS, ESTIMATORS
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import pack
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS
+from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.policy.policy import Policy, Relation, read_policy
-from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import HatChunks, Release, release_of
 from tests.folding import NOON, apply, contributions, fold_of, record
 from tests.support import Scripted, selects

@@ -12,12 +12,13 @@ from redis.asyncio import Redis
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.adoption import Position, Published
 from hatcast.agents.redis.attempts import RecoveryCheck
-from hatcast.agents.redis.errors import Replaced, Unclaimed
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.policy_transition import AlreadyBegun, NextPolicy, PolicyTransitionStore
-from hatcast.agents.redis.proposals import Proposal
+from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.ledger.rejections import Replaced, Unclaimed
+from hatcast.stream.ledger.transitions import AlreadyBegun, NextPolicy
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import BUDGET
 from hatcast.stream.release.hats import budget_record

@@ -21,10 +21,10 @@ from hatcast.agents.kafka.batches import RecordBatch
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.release.hats import DueRelease, HatPath
 from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.worker import Worker
+from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.release.hats import HatChunks
 
 FATAL_SLOT: Final = "2022-01-02/14:00"

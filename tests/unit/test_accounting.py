@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Total, day_cost, decimal, fits
+from hatcast.stream.ledger.day import DayLedger, Total, day_cost
+from hatcast.stream.ledger.summary import DaySummary, fits
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.release.encoding import decimal
 from hatcast.stream.units import NANO
 from tests.replayed import policy_of
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hatcast.agents.batch.horizons import Horizons
+from hatcast.stream.ledger.sums import store_state
 from hatcast.stream.mechanisms import NoisyVector
 from hatcast.stream.release import continual
 from tests.batching import USERS, batch, releases
@@ -112,17 +112,17 @@ def test_a_run_that_was_killed_leaves_record_and_state_together(
     tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its second slot is in the file as a whole or not at all: the third goes on from there."""
-    store, stored = Horizons.store, 0
+    stored = 0
 
-    def killed(horizons: Horizons, *arguments: Any) -> None:
+    def killed(*arguments: Any) -> None:
         nonlocal stored
-        store(horizons, *arguments)
+        store_state(*arguments)
         stored += 1
         if stored == 2:
             raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(Horizons, "store", killed)
+        patched.setattr("hatcast.stream.ledger.ledger.store_state", killed)
         patched.setattr("hatcast.stream.mechanisms.system.SystemNoise", Silent)
         with pytest.raises(Killed):
             run(config, rides(tmp_path / "file", *HOURS))

@@ -246,37 +246,3 @@ def test_a_file_that_has_its_own_key_refuses_another_one(
     monkeypatch.setenv("HATCAST_USER_KEY", KEY)
     line = refusal(path, "--format", "jsonl", "--config", config, "--ledger", tmp_path / "ledger")
     assert line.endswith("the file has its own key: remove that setting")
-
-
-# Ledgers of the version before
-
-
-def without_users(ledger: Path) -> None:
-    """The file as the version before wrote it."""
-    with closing(sqlite3.connect(ledger)) as database, database:
-        for table in ("user_key", "entered", "unknown_users"):
-            database.execute(f"DROP TABLE {table}")
-        database.execute("PRAGMA user_version = 3")
-
-
-def test_an_older_ledger_releases_other_days_and_refuses_those_it_has(tmp_path: Path, config: Path) -> None:
-    today, tomorrow = rides(tmp_path / "today", NOON), rides(tmp_path / "tomorrow", NOON + DAY)
-    run(config, today)
-    without_users(tmp_path / "ledger")
-    arguments = ("--format", "jsonl", "--config", config, "--ledger", tmp_path / "ledger", "--json")
-    for files in ([today], [today, tomorrow]):
-        assert f"ledger: {DATE}: released by an earlier version" in refusal(*files, *arguments)
-    [first] = run(config, tomorrow)
-    assert first["status"] == "released"
-    assert run(config, tomorrow) == [first]
-    assert run(config, rides(tmp_path / "evening", NOON + DAY + HOUR)) == []
-    assert "leave the records of that day out" in refusal(today, *arguments)
-
-
-def test_an_older_ledger_keeps_its_charges(tmp_path: Path, config: Path) -> None:
-    run(config, rides(tmp_path / "today", NOON))
-    without_users(tmp_path / "ledger")
-    assert cost(config) == 1.0
-    with closing(sqlite3.connect(tmp_path / "ledger")) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (4,)
-        assert database.execute("SELECT * FROM unknown_users").fetchall() == [(DATE, "test")]

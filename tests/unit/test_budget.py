@@ -17,8 +17,9 @@ from hatcast.agents.cli.budget import command
 from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.cli.budget_tables import BudgetTable, bar_cells, query_table, today_line
 from hatcast.agents.cli.budget_words import certainty, factor
-from hatcast.stream.accounting.ledger import DaySummary, Reserved, Total, user_charges
 from hatcast.stream.estimators import ESTIMATOR_KEYS
+from hatcast.stream.ledger.day import Reserved, Total, user_charges
+from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.release.hats import budget_record
 from hatcast.stream.units import NANO

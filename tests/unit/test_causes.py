@@ -11,7 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from hatcast.agents.errors.causes import FULL, Cause, cause_of
-from hatcast.agents.redis.errors import Unrecovered
+from hatcast.stream.ledger.rejections import Unrecovered
 
 SECRET = "GJ05BX1234 38.5 {t:0}:chunk"
 

@@ -12,13 +12,13 @@ from hatcast.agents.cli.budget_tables import BudgetTable, today_line
 from hatcast.agents.demo.introduction import introduction
 from hatcast.agents.kafka.registry.checks import policies_without_room
 from hatcast.agents.research.cluster.release import check_relation
-from hatcast.stream.accounting.ledger import DayLedger, Total
 from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger.day import DayLedger, Total
+from hatcast.stream.ledger.reservations import reservations
 from hatcast.stream.policy.policy import Policy, read_policy
-from hatcast.stream.queries import reservations
 from hatcast.stream.units import NANO
 from tests.unit.demo_states import state
 from tests.unit.test_continual_policy import READ, policy

@@ -6,9 +6,9 @@ import pytest
 
 from hatcast.agents.monitoring.declarations import READINGS
 from hatcast.agents.monitoring.meters import Meters
-from hatcast.agents.redis.proposals import Committed
 from hatcast.agents.release import counters as counted
 from hatcast.agents.release.counters import ClosingDelays, count_outcomes, count_published
+from hatcast.stream.ledger.proposals import Committed
 from tests.exposed import figures
 
 STATUSES = (b"released", b"budget_exhausted", b"released")

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
-from hatcast.stream.accounting.ledger import Total
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
+from hatcast.stream.ledger.day import Total
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.hats import HatChunks, Release, release_of
@@ -207,7 +207,7 @@ from tests.unit.test_ledger_file import AT, POLICY, drawn
 with open_ledger(Path(sys.argv[1]), POLICY) as ledger:
     (record,) = ledger.commit([drawn("a")], AT).values()
     ledger._database.execute("BEGIN")
-    ledger._database.execute("DELETE FROM releases")
+    ledger._database.execute("DELETE FROM ledger")
     os.write(1, record)
     os.kill(os.getpid(), 9)
 """

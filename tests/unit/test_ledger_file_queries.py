@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
-from hatcast.stream.accounting.ledger import Reserved, Total, fits
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger.day import Reserved, Total
+from hatcast.stream.ledger.summary import fits
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
@@ -199,14 +200,15 @@ def test_the_days_of_anothers_list_leave_no_room_for_a_slot_under_add_remove(pat
         assert not fits(day, hidden, 3, {})  # it would without the days that have no release
 
 
-def test_a_ledger_file_that_could_not_hold_the_total_is_refused_and_unchanged(path: Path) -> None:
+def test_a_charge_that_a_ledger_could_not_count_is_refused_and_nothing_changes(path: Path) -> None:
+    most = b"9" * 25
     with open_ledger(path, POLICY) as ledger:
-        ledger._database.execute("UPDATE total SET spent = ?", (2**63 - 1,))
-    with open_ledger(path, POLICY) as ledger, pytest.raises(HatcastError, match="more than a ledger file can count"):
         ledger.commit([drawn("a")], AT)
-    with open_ledger(path, POLICY) as ledger:
-        assert ledger.find(drawn("a").release_id) is None
-        assert (ledger.summary(DATE).releases, ledger.summary(DATE).total.spent) == (0, 2**63 - 1)
+        ledger._database.execute("UPDATE ledger SET value = ? WHERE field = 'epsilon:test'", (most,))
+        with pytest.raises(HatcastError, match="more than a ledger can count"):
+            ledger.commit([drawn("b")], AT)
+        assert ledger.find(drawn("b").release_id) is None
+        assert (ledger.summary(DATE).releases, ledger.summary(DATE).epsilon_sum) == (1, int(most))
 
 
 def test_a_file_sums_charges_exactly_beyond_64_bits(path: Path) -> None:

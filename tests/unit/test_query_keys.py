@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.stream.errors import SettingError
+from hatcast.stream.ledger.reservations import reservations
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys
-from hatcast.stream.queries import Query, reservations
+from hatcast.stream.queries import Query
 from tests.unit import test_policy, test_policy_add_remove
 
 MEAN: dict[str, Any] = {

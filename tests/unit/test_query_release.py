@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import RetainedDay
 from hatcast.stream.records import QUERY
-from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.queries import QueryPeriod, QueryRelease, query_periods_of, query_release_of
 from tests.folding import NOW
 from tests.support import Scripted

@@ -15,10 +15,10 @@ from hatcast.agents.recovery.contents import Contents
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
+from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.records.fields import Status
-from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import HatChunks, incomplete_of, is_charged, release_of
 from hatcast.stream.release.spending import fineness_of
 from tests.folding import NOW

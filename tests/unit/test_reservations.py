@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Reserved, Total, decimal, fits
+from hatcast.stream.ledger.day import DayLedger, Reserved, Total
+from hatcast.stream.ledger.reservations import reservations
+from hatcast.stream.ledger.summary import DaySummary, fits
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import reservations
+from hatcast.stream.release.encoding import decimal
 from hatcast.stream.units import NANO
 from tests.replayed import policy_of
 

@@ -16,7 +16,7 @@ from hatcast.agents.cli.query import command as query
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.tables.terminal import answer_row, read_shown, record_line
-from hatcast.stream.release.encoding import numbered
+from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.release.spending import fineness_of
 from tests.contracts.goldens import CROWD, NOW_MS, released
 from tests.contracts.goldens import DELAY as OF_DELAYS

@@ -13,12 +13,13 @@ from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_m
 from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.cli.budget_tables import today_line
 from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
-from hatcast.stream.accounting.ledger import DaySummary, Total
 from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.estimators import ESTIMATOR_KEYS, ESTIMATORS, Estimate
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters
+from hatcast.stream.ledger.day import Total
+from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms.gaussian import smallest_scale
 from hatcast.stream.mechanisms.grid import MAX_FINENESS
 from hatcast.stream.mechanisms.system import SystemNoise

@@ -8,9 +8,9 @@ import pytest
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
+from hatcast.stream.ledger.reservations import reservations
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR, TrackerKeys
-from hatcast.stream.queries import reservations
 from hatcast.stream.units import NANO
 
 CELL = "87608b0d2ffffff"

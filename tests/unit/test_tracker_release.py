@@ -9,12 +9,12 @@ import pytest
 
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.records import ReleaseRecord
 from hatcast.stream.records.fields import Status
-from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.tracker import PolicyTracker
 from hatcast.stream.release.tracker_records import StoredQuery, TrackerRelease
 from hatcast.stream.tracker.query import Query

@@ -17,6 +17,7 @@ from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.sources.filter import Filter
 from hatcast.agents.tables.terminal import read_shown, record_line, releases_table
 from hatcast.stream.fold.packing import Row, columns, pack, strip, stripped_columns, unpack, values_columns
+from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms.grid import MAX_FINENESS
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format, Recorded, format_with, jsonl
@@ -25,7 +26,6 @@ from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.reading import Outcome, Reading, ValuesReading, ValueUnits
 from hatcast.stream.records import RELEASE
 from hatcast.stream.records.projections import SHOWN
-from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import Release
 from hatcast.stream.release.spending import fineness_of
 from hatcast.stream.replay.heartbeats import Router

@@ -17,13 +17,13 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client_settings import aiokafka_options
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.clusterings import ClusteringStore, Exhausted
+from hatcast.agents.redis.clusterings import ClusteringStore
 from hatcast.agents.redis.connection import connect_redis_async, redis_error
-from hatcast.agents.redis.errors import DaySealed, Replaced, Unrecovered
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.release.announcing import announce_days
 from hatcast.agents.research.cluster.live.plan import Plan
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.ledger.rejections import DaySealed, Exhausted, Replaced, Unrecovered
 from hatcast.stream.readings.formats import Format, FormatChoice
 from hatcast.stream.units import nano_ceil
 

@@ -3,8 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hatcast.agents.redis.horizons import StateChange
-from hatcast.stream.accounting.ledger import Reserved
+from hatcast.stream.ledger.day import Reserved
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """Change of a horizon by the commit of a running sum's record.
+
+    horizon   first local date
+    before    the state that `after` was drawn from; None: there was none. The commit compares it
+    after     state to store; None: none
+    closes    status with which the horizon ends; None: it goes on
+    """
+
+    horizon: str
+    cell: str
+    before: bytes | None
+    after: bytes | None
+    closes: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +81,9 @@ class Committed:
     record: bytes
     published: bool
     new: bool
+
+
+def numbered(record: tuple[bytes, bytes], number: int) -> bytes:
+    """Return a record's bytes with its `seq`. agents/redis/deciding.lua does the same."""
+    head, tail = record
+    return b"%b%d%b" % (head, number, tail) if tail else head

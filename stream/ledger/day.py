@@ -14,10 +14,8 @@ before the first release of that day.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.units import NANO
 
 
 def largest_charges(levels: Mapping[int, int], cap: int | None) -> Counter[int]:
@@ -76,14 +74,14 @@ class Reserved:
 class PolicyDay:
     """Charges of one policy on one day.
 
-    cap      K of the policy
-    costs    `cell/slot` -> e(cell, slot) of its HATs, in 1e-9
+    cap      K of the policy; None while the ledger does not know it: then every charge counts
+    costs    `cell/slot` -> e(cell, slot), in 1e-9, of the places that are charged next; another has none yet
     levels   e -> number of cells and slots with this e
     hats     sum of the K largest e, in 1e-9
     queries  query name -> its reservation
     """
 
-    cap: int
+    cap: int | None
     costs: dict[str, int] = field(default_factory=dict)
     levels: dict[int, int] = field(default_factory=dict)
     hats: int = 0
@@ -94,18 +92,8 @@ class PolicyDay:
         """Cost of the day for one user, in 1e-9."""
         return self.hats + sum(reserved.amount for reserved in self.queries.values())
 
-    def add_charge(self, place: str, charge: int) -> None:
-        """Add a charge (1e-9) to a `cell/slot`."""
-        self.levels = self._levels_with(place, charge)
-        self.costs[place] = self.costs.get(place, 0) + charge
-        self.hats = day_cost(self.levels, self.cap)
-
-    def cost_increase(self, place: str, charge: int) -> int:
-        """Return by how much a charge (1e-9) on `cell/slot` would raise the day's cost."""
-        return day_cost(self._levels_with(place, charge), self.cap) - self.hats
-
-    def _levels_with(self, place: str, charge: int) -> dict[int, int]:
-        """Return the levels with a charge added to `cell/slot`."""
+    def levels_with(self, place: str, charge: int) -> dict[int, int]:
+        """Return the levels with a charge (1e-9) added to `cell/slot`."""
         before, levels = self.costs.get(place, 0), self.levels.copy()
         levels[before + charge] = levels.get(before + charge, 0) + 1
         if before:
@@ -143,9 +131,12 @@ class DayLedger:
     def charge(self, policy: Policy, place: str, charge: int, total: Total) -> bool:
         """Charge `cell/slot` (1e-9) if day and total stay within the limits; else change nothing and return False."""
         policy_day = self._policy_day(policy)
-        if not self._spend(policy, policy_day.cost_increase(place, charge), total):
+        levels = policy_day.levels_with(place, charge)
+        hats = day_cost(levels, policy_day.cap)
+        if not self._spend(policy, hats - policy_day.hats, total):
             return False
-        policy_day.add_charge(place, charge)
+        policy_day.levels, policy_day.hats = levels, hats
+        policy_day.costs[place] = policy_day.costs.get(place, 0) + charge
         self.policies[policy.name] = policy_day
         return True
 
@@ -158,8 +149,8 @@ class DayLedger:
         new = [name for name in wanted if name not in policy_day.queries]
         for name in new:
             self.policies[policy.name] = policy_day
-            fits = self._spend(policy, wanted[name].amount, total, is_spent=wanted[name].is_spent)
-            policy_day.queries[name] = wanted[name] if fits else Reserved(0, wanted[name].epsilon)
+            has_room = self._spend(policy, wanted[name].amount, total, is_spent=wanted[name].is_spent)
+            policy_day.queries[name] = wanted[name] if has_room else Reserved(0, wanted[name].epsilon)
         return new
 
     def _policy_day(self, policy: Policy) -> PolicyDay:
@@ -192,70 +183,3 @@ def user_charges(levels: Mapping[int, int], cap: int | None, queries: Iterable[R
 
 def _smaller_limit(one: int | None, other: int | None) -> int | None:
     return min((limit for limit in (one, other) if limit is not None), default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class DaySummary:
-    """Summary of a policy's day, as published in `hats.budget`.
-
-    releases          number of HATs released
-    epsilon_sum       1e-9: sum of the charges
-    epsilon_user_day  1e-9: upper bound of a user's cost on this day so far, over all policies of the domain
-    shared            whether another policy of the domain has charged this day too
-    limit             1e-9: smallest daily limit of the policies that charged; None if nothing was charged
-    sequence          number of changes of the day's ledger
-    levels            largest charges of one user: of each policy the K largest of HATs, and those of its queries
-    total             total of the domain
-    policy_levels     K largest charges of this policy's HATs, as levels
-    fineness          `mechanisms.grid.fineness` -> number of this policy's charges whose noise had that fineness
-    queries           name of a query of this policy -> its reservation
-    """
-
-    releases: int
-    epsilon_sum: int
-    epsilon_user_day: int
-    shared: bool
-    limit: int | None
-    sequence: int
-    levels: Mapping[int, int]
-    total: Total
-    policy_levels: Mapping[int, int] = field(default_factory=dict)
-    fineness: Mapping[int, int] = field(default_factory=dict)
-    queries: Mapping[str, Reserved] = field(default_factory=dict)
-
-    @property
-    def least_fineness(self) -> int | None:
-        """Smallest fineness of this policy's HATs; None unless all charges are equal and on different places.
-
-        If the mean charge equals the largest level, all charges equal it. None also if an older version, which did not
-        store fineness, made some of the charges.
-        """
-        largest = max(self.policy_levels, default=0)
-        if self.epsilon_sum != self.releases * largest or sum(self.fineness.values()) != self.releases:
-            return None
-        return min(self.fineness, default=None)
-
-
-def fits(summary: DaySummary, policy: Policy, releases: int, wanted: Mapping[str, Reserved]) -> bool:
-    """Return whether this many more releases, each of a different HAT, keep day and total within the limits.
-
-    wanted   queries that read the day; those without a reservation are reserved first, as at a commit
-    """
-    levels = Counter(summary.policy_levels)
-    levels[policy.epsilon_nano] += releases
-    increase = day_cost(levels, policy.max_hats_per_day) - day_cost(summary.policy_levels, policy.max_hats_per_day)
-    day = DayLedger({"": PolicyDay(0, hats=summary.epsilon_user_day, queries={})}, summary.limit)
-    total = Total(summary.total.spent, summary.total.limit)
-    day.reserve(policy, {name: query for name, query in wanted.items() if name not in summary.queries}, total)
-    day_limit = _smaller_limit(day.limit, policy.daily_limit_nano)
-    total_limit = _smaller_limit(total.limit, policy.total_limit_nano)
-    if day_limit is not None and day.cost + increase > day_limit:
-        return False
-    return total_limit is None or total.spent + increase <= total_limit
-
-
-def decimal(nano: int) -> Decimal:
-    """Return a charge (1e-9) as a decimal for publication: no trailing zeros, at least one digit after the point."""
-    value = (Decimal(nano) / NANO).normalize()
-    exponent = value.as_tuple().exponent
-    return value if isinstance(exponent, int) and exponent < 0 else value.quantize(Decimal("0.1"))

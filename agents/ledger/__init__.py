@@ -1,0 +1,1 @@
+"""Stores of a ledger, behind two verbs: read rows of one moment, and apply changes whole or not at all."""

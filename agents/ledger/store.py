@@ -1,0 +1,47 @@
+"""A store of a ledger, and how a decision is made in it."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from hatcast.stream.ledger.view import Changes, Decision, Unread, View, Wanted, merged
+
+R = TypeVar("R")
+
+
+class Store(Protocol):
+    """The rows of one domain."""
+
+    async def read(self, wanted: Wanted) -> View:
+        """Return rows of one moment."""
+        ...
+
+    async def apply(self, changes: Changes) -> bool:
+        """Apply all changes if all of their conditions hold; else change nothing and return False: it is stale."""
+        ...
+
+
+async def decide(store: Store, wanted: Wanted, decision: Callable[[View], Decision[R]]) -> R:
+    """Make a decision and apply it; make it again where the rows have changed since they were read.
+
+    wanted   rows that it reads for certain; others are read when it needs them
+    Errors of the decision pass through: then nothing was changed.
+    """
+    while True:
+        view = await store.read(wanted)
+        try:
+            decided = decision(view)
+        except Unread as more:
+            wanted = merged(wanted, {more.key: more.fields})
+            continue
+        if decided.changes.is_empty or await store.apply(decided.changes):
+            return decided.result
+
+
+def at_once(decision: Coroutine[Any, Any, R]) -> R:
+    """Return the result of a coroutine that waits for nothing, such as a decision in a file."""
+    try:
+        decision.send(None)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    raise RuntimeError("it waits")

@@ -1,0 +1,310 @@
+"""Decisions of a ledger: commit releases and answers with their charges, and reserve costs.
+
+Each takes rows of one moment and returns what was decided with the changes that store it; nothing else decides about a
+charge.    [docs/proofs.md, "One ledger"; docs/specification/release.md, Ledger]
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from hatcast.stream.ledger import rows
+from hatcast.stream.ledger.book import Book, total_of
+from hatcast.stream.ledger.day import Reserved, Total
+from hatcast.stream.ledger.proposals import AnswerProposal, Committed, Proposal, numbered
+from hatcast.stream.ledger.rejections import (
+    Behind,
+    DaySealed,
+    Exhausted,
+    Replaced,
+    Unclaimed,
+    Unrecovered,
+)
+from hatcast.stream.ledger.reservations import reservations
+from hatcast.stream.ledger.sums import change_rows, check_state, store_state
+from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, TooLarge, View, Wanted, merged, text_of
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.query import CELL_SELECTION
+
+_EXHAUSTED: Final = "budget_exhausted"  # the status of a horizon that a date has no room for
+
+Either = Proposal | AnswerProposal
+Rejection = Unrecovered | DaySealed | Replaced | Unclaimed | DamagedRow | TooLarge
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What a worker knows of a ledger: a commit compares it, so that a store that lost data is noticed before a write.
+
+    token     of the finished recovery; "" while the ledger is not known to be recovered
+    written   release partition -> the commit sequence that this worker wrote last
+    seen      the greatest number of the domain's commits that this worker knows
+    """
+
+    token: str
+    written: Mapping[int, int]
+    seen: int
+
+
+def commit_rows(policy: Policy, proposals: Sequence[Either], guard: Guard | None) -> Wanted:
+    """Return what a commit of these proposals reads at least."""
+    name, wanted = policy.name, dict[str, set[str] | None]()
+
+    def want(key: str, *fields: str) -> None:
+        known = wanted.setdefault(key, set())
+        if known is not None:
+            known.update(fields)
+
+    want(rows.SEALED, name)
+    want(rows.NEXT_POLICIES, name, *([] if policy.replaces is None else [policy.replaces]))
+    if guard is not None:
+        want(rows.RECOVERY, "token", "run_id")
+        want(rows.SERVER, "run_id")
+        want(rows.SEQUENCES, rows.ALL, *(rows.sequence_field(name, each.release_partition) for each in proposals))
+    want(rows.TOTAL, rows.LIMIT)
+    if policy.total_limit_nano is not None:
+        want(rows.NONCES, rows.TOTAL)
+        wanted[rows.TOTAL] = None
+    for each in proposals:
+        want(rows.releases(each.date, name), each.release_id)
+        want(rows.published(each.date, name), each.release_id)
+        if isinstance(each, Proposal):
+            want(rows.costs(each.date, name), each.place)
+        for date in {each.date, *(each.dates if isinstance(each, AnswerProposal) else ())}:
+            want(rows.NONCES, date)
+            wanted[rows.ledger(date)] = wanted[rows.levels(date, name)] = None
+    found: Wanted = wanted
+    for each in proposals:
+        if isinstance(each, Proposal) and each.change is not None:
+            found = merged(found, change_rows(name, each.change))
+    return found
+
+
+def commit(
+    view: View, policy: Policy, proposals: Sequence[Either], guard: Guard | None
+) -> Decision[list[Committed | Rejection]]:
+    """Commit records with their charges, in order; a record that is stored already is returned.
+
+    guard   None: of a store that only this process writes, and that has no recovery
+    Each proposal is decided by itself: a rejection is in its place, and the others are committed. Raises Unrecovered or
+    Behind if the store may have lost data: then none is.
+    """
+    entry = _Entry(view, policy)
+    if guard is not None:
+        require_recovered(entry.draft, guard.token)
+        _check_sequences(entry.draft, policy.name, proposals, guard)
+    decided, new = list[Committed | Rejection](), Counter[int]()
+    for proposal in proposals:
+        try:
+            committed = entry.commit(proposal, discardable=guard is not None)
+        except Behind:  # a running sum was drawn from another state: the batch is drawn again
+            raise
+        except (DaySealed, Replaced, Unclaimed, DamagedRow, TooLarge) as rejection:
+            decided.append(rejection)
+            continue
+        decided.append(committed)
+        new[proposal.release_partition] += committed.new
+    entry.write()
+    if guard is not None:
+        _count_commits(entry.draft, policy.name, +new, guard)
+    return Decision(decided, entry.draft.changes)
+
+
+def require_recovered(draft: Draft, token: str | None) -> bytes:
+    """Return the token of this server's finished recovery. Raises Unrecovered unless it is this one (None: any)."""
+    stored, run_id = draft.compare(rows.RECOVERY, "token"), draft.compare(rows.RECOVERY, "run_id")
+    if not stored or run_id is None or draft.compare(rows.SERVER, "run_id") != run_id:
+        raise Unrecovered
+    if token is not None and stored != token.encode():
+        raise Unrecovered
+    return stored
+
+
+def reserve(view: View, policy: Policy, query: str, date: str, cost: Reserved, *, guarded: bool) -> Decision[bool]:
+    """Reserve a cost on a date, once for each query name. Return whether this decision does; False: it is reserved.
+
+    guarded   require a finished recovery
+    Raises Unrecovered, DaySealed, Replaced or Exhausted.
+    """
+    entry = _Entry(view, policy)
+    if guarded:
+        require_recovered(entry.draft, None)
+    book, total = entry.book(date), entry.total
+    known = book.queries.get(query)
+    if known is not None and known.places:
+        return Decision(result=False, changes=entry.draft.changes)
+    entry.check_open(date)
+    if not book.day.has_room(policy, cost.amount, total):
+        raise Exhausted
+    book.reserve(policy, {query: cost}, total)
+    book.count("sequence")
+    entry.changed[date] = None
+    entry.write()
+    return Decision(result=True, changes=entry.draft.changes)
+
+
+def book_spent(view: View, policy: Policy, dates: Sequence[str]) -> Decision[list[str]]:
+    """Book the cost of a private list of cells on each of its dates where it is missing; return these dates."""
+    entry, booked = _Entry(view, policy), list[str]()
+    for date in dates:
+        wanted = {CELL_SELECTION: reservations(policy, date)[CELL_SELECTION]}
+        if entry.book(date).reserve(policy, wanted, entry.total):
+            entry.book(date).count("sequence")
+            entry.changed[date] = None
+            booked.append(date)
+    entry.write()
+    return Decision(booked, entry.draft.changes)
+
+
+def dates_rows(policy: Policy, dates: Sequence[str]) -> Wanted:
+    """Return what `reserve` and `book_spent` read of these dates."""
+    found: dict[str, set[str] | None] = {
+        rows.NONCES: {*dates, rows.TOTAL},
+        rows.TOTAL: None,
+        rows.SEALED: {policy.name},
+        rows.NEXT_POLICIES: {policy.name, *([] if policy.replaces is None else [policy.replaces])},
+        rows.RECOVERY: {"token", "run_id"},
+        rows.SERVER: {"run_id"},
+    }
+    return found | {key: None for date in dates for key in (rows.ledger(date), rows.levels(date, policy.name))}
+
+
+def _check_sequences(draft: Draft, name: str, proposals: Sequence[Either], guard: Guard) -> None:
+    """Raise Behind if the store went back, or another worker owns a release partition of these proposals."""
+    for release_partition in {each.release_partition for each in proposals}:
+        written = guard.written.get(release_partition)
+        if written is None:
+            raise Unrecovered
+        stored = draft.compare(rows.SEQUENCES, rows.sequence_field(name, release_partition))
+        if int(stored or 0) != written:
+            raise Behind
+    draft.changes.at_least[rows.SEQUENCES, rows.ALL] = guard.seen
+    if draft.number(rows.SEQUENCES, rows.ALL) < guard.seen:
+        raise Behind
+
+
+def _count_commits(draft: Draft, name: str, new: Counter[int], guard: Guard) -> None:
+    for release_partition, commits in new.items():
+        number = guard.written[release_partition] + commits
+        draft.set_number(rows.SEQUENCES, rows.sequence_field(name, release_partition), number)
+    if new:
+        draft.changes.add[rows.SEQUENCES, rows.ALL] = new.total()
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What one decision has booked so far: the books of its dates, and the total that they share."""
+
+    view: View
+    policy: Policy
+    draft: Draft = field(init=False)
+    books: dict[str, Book] = field(default_factory=dict)
+    changed: dict[str, None] = field(default_factory=dict)
+    _total: Total | None = None
+
+    def __post_init__(self) -> None:
+        self.draft = Draft(self.view)
+
+    @property
+    def total(self) -> Total:
+        """The cost of all days, with what is booked so far."""
+        if self._total is None:
+            self._total = total_of(self.draft, self.policy)
+            self._total.spent += sum(book.recomputed for book in self.books.values())
+        return self._total
+
+    def book(self, date: str) -> Book:
+        """Return the book of a date. Raises DamagedRow, Unread."""
+        if date not in self.books:
+            book = Book.read(self.draft, self.policy.name, date, self.policy.max_hats_per_day)
+            total = self.total
+            total.spent += book.recomputed
+            self.books[date] = book
+        return self.books[date]
+
+    def check_open(self, date: str) -> None:
+        """Raise DaySealed or Replaced if nothing of a date may be charged any more."""
+        draft, policy = self.draft, self.policy
+        self._check_sealed(date)
+        next_policy = draft.compare(rows.NEXT_POLICIES, policy.name)
+        if next_policy is not None and date >= text_of(rows.NEXT_POLICIES, next_policy).partition(" ")[0]:
+            raise Replaced
+
+    def check_claimed(self) -> None:
+        """Raise Unclaimed unless the transition to the policy is stored, if it replaces another."""
+        policy = self.policy
+        if policy.replaces is not None:
+            claimed = self.draft.compare(rows.NEXT_POLICIES, policy.replaces)
+            if claimed != f"{policy.from_date} {policy.name}".encode():
+                raise Unclaimed
+
+    def commit(self, proposal: Either, *, discardable: bool) -> Committed:
+        """Commit one record with its charge, or return the stored one.
+
+        Raises DaySealed, Replaced, Unclaimed, DamagedRow, TooLarge, Behind or Unread before anything of it is changed.
+        """
+        key, name = rows.releases(proposal.date, self.policy.name), self.policy.name
+        self._check_sealed(proposal.date)
+        if (stored := self.draft.get(key, proposal.release_id)) is not None:
+            marked = self.draft.has_member(rows.published(proposal.date, name), proposal.release_id)
+            return Committed(stored, marked, new=False)
+        self.check_open(proposal.date)
+        self.check_claimed()
+        book = self.book(proposal.date)
+        has_room = (
+            self._answer(proposal)
+            if isinstance(proposal, AnswerProposal)
+            else self._charge(proposal, book, discardable=discardable)
+        )
+        book.count("sequence")
+        record = numbered(proposal.record if has_room else proposal.exhausted, book.count("commits"))
+        self.draft.set(key, proposal.release_id, record)
+        self.draft.add_member(rows.unsealed(name), proposal.date)
+        last = self.draft.changes.raised.get((rows.LAST, name), b"")
+        self.draft.changes.raised[rows.LAST, name] = max(last, proposal.date.encode())
+        self.changed[proposal.date] = None
+        return Committed(record, published=False, new=True)
+
+    def _check_sealed(self, date: str) -> None:
+        sealed = self.draft.compare(rows.SEALED, self.policy.name)
+        if sealed is not None and date.encode() <= sealed:
+            raise DaySealed
+
+    def write(self) -> None:
+        """Write the rows of the dates that have changed, and the limit of all days."""
+        for date in self.changed:
+            self.books[date].write()
+        stored = self.draft.get(rows.TOTAL, rows.LIMIT)
+        limit = None if self._total is None else self._total.limit
+        if limit is not None and stored != b"%d" % limit:
+            self.draft.set_number(rows.TOTAL, rows.LIMIT, limit)
+            self.draft.changes.nonces[rows.TOTAL] = None
+
+    def _charge(self, proposal: Proposal, book: Book, *, discardable: bool) -> bool:
+        """Charge a release, after what its date reserves. Return whether there was room."""
+        policy, change, wanted = self.policy, proposal.change, reservations(self.policy, proposal.date)
+        if change is not None:
+            check_state(self.draft, policy.name, change)
+        if proposal.ends_horizon:  # it reserves nothing more
+            wanted = {}
+        if proposal.charge:
+            book.check_charge(proposal.place, proposal.charge)
+        book.reserve(policy, wanted, self.total)
+        has_room = all(book.queries[query].places for query, cost in wanted.items() if cost.is_required)
+        if has_room and proposal.charge:
+            has_room = book.charge(policy, proposal.place, proposal.charge, proposal.fineness, self.total)
+        if change is not None:
+            if not has_room:
+                change = replace(change, closes=_EXHAUSTED)
+            store_state(self.draft, policy.name, change, proposal.release_id if discardable else None)
+        return has_room
+
+    def _answer(self, proposal: AnswerProposal) -> bool:
+        """Reserve an answer's query on each date of its period. Return whether all of them had room."""
+        books = [self.book(date) for date in proposal.dates]
+        for book in books:
+            if book.reserve(self.policy, {proposal.query: proposal.reserved}, self.total):
+                book.count("sequence")
+                self.changed[book.date] = None
+        return all(book.queries[proposal.query].places for book in books)

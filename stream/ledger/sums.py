@@ -1,0 +1,124 @@
+"""States of running sums in a ledger: each changes with the record that follows from it, in one apply.
+
+[docs/specification/release.md, Running sums]
+A cell's state follows from what was sent of its horizon. Where that is not certain the horizon is closed, for good.
+"""
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hatcast.stream.ledger import rows
+from hatcast.stream.ledger.proposals import StateChange
+from hatcast.stream.ledger.rejections import Behind
+from hatcast.stream.ledger.view import DamagedRow, Draft, View, Wanted, text_of
+
+CHECKSUM_BYTES: Final = 4
+INCOMPLETE: Final = b"incomplete"
+NONE: Final = b"none"  # before the first state; not b"": a state that was cut to nothing would count as none
+_CHECKSUM: Final = struct.Struct("<I")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStates:
+    """States of cells in a horizon.
+
+    closed    status with which the horizon has ended; None: it goes on
+    states    of each requested cell, in order; None: the cell has had no slot in the horizon, or its state is damaged
+    damaged   whether one of these states is damaged: then nothing more of the horizon may be drawn
+    """
+
+    closed: str | None
+    states: Sequence[bytes | None]
+    damaged: bool = False
+
+
+def with_checksum(place: str, value: bytes) -> bytes:
+    """Return a value followed by the CRC-32 of its place and itself."""
+    return value + _CHECKSUM.pack(zlib.crc32(value, zlib.crc32(place.encode())))
+
+
+def without_checksum(place: str, stored: bytes) -> bytes:
+    """Return a value that `with_checksum` returned for this place. Raises DamagedRow for any other."""
+    value = stored[:-CHECKSUM_BYTES]
+    if len(stored) < CHECKSUM_BYTES or stored != with_checksum(place, value):
+        raise DamagedRow(place)
+    return value
+
+
+def states_rows(name: str, horizon: str, cells: Sequence[str]) -> Wanted:
+    """Return what `states_of` reads."""
+    return {
+        rows.horizons(name): {f"closed:{horizon}", f"cells:{horizon}", "lost"},
+        rows.states(name, horizon): {*cells, rows.COUNT},
+    }
+
+
+def states_of(view: View, name: str, horizon: str, cells: Sequence[str]) -> StoredStates:
+    """Return the states of cells in a horizon (first local date). Raises DamagedRow, Unread.
+
+    The horizon counts as closed too if days of it were sealed that this store lacked, or states are missing.
+    """
+    draft, key, index = Draft(view), rows.states(name, horizon), rows.horizons(name)
+    closed, lost = view.get(index, f"closed:{horizon}"), view.get(index, "lost") or b""
+    has_lost = horizon.encode() <= lost or draft.number(index, f"cells:{horizon}") != draft.number(key, rows.COUNT)
+    if closed is None and has_lost:
+        closed = INCOMPLETE
+    status = None if closed is None else text_of(index, closed)
+    try:
+        states = [
+            None if (stored := view.get(key, cell)) is None else without_checksum(f"{key}/{cell}", stored)
+            for cell in cells
+        ]
+    except DamagedRow:
+        return StoredStates(status, [None] * len(cells), damaged=True)
+    return StoredStates(status, states)
+
+
+def change_rows(name: str, change: StateChange) -> Wanted:
+    """Return what `check_state` and `store_state` read."""
+    return {
+        rows.horizons(name): {f"closed:{change.horizon}"},
+        rows.states(name, change.horizon): {change.cell},
+    }
+
+
+def check_state(draft: Draft, name: str, change: StateChange) -> None:
+    """Raise Behind unless the horizon is open and the stored state is the one that the new state was drawn from."""
+    if change.after is None:
+        return
+    key, index = rows.states(name, change.horizon), rows.horizons(name)
+    draft.compare(key, change.cell)
+    draft.compare(index, f"closed:{change.horizon}")
+    before = None if change.before is None else with_checksum(f"{key}/{change.cell}", change.before)
+    if draft.get(index, f"closed:{change.horizon}") is not None or draft.get(key, change.cell) != before:
+        raise Behind
+
+
+def store_state(draft: Draft, name: str, change: StateChange, release_id: str | None) -> None:
+    """Store the state after a record, or close its horizon.
+
+    release_id   of the record, if it may be discarded: then the state before it is kept too, until it is published
+    """
+    if change.closes is not None:
+        close_horizon(draft, name, change.horizon, change.closes.encode())
+    elif change.after is not None:
+        key, cell = rows.states(name, change.horizon), change.cell
+        known = draft.get(key, cell)
+        if known is None:
+            counted = rows.horizons(name), f"cells:{change.horizon}"
+            draft.changes.add[counted] = draft.changes.add.get(counted, 0) + 1
+        draft.set(key, cell, with_checksum(f"{key}/{cell}", change.after))
+        if release_id is not None:
+            kept = release_id.encode() + b"\n" + (NONE if known is None else known)
+            draft.set(rows.states_before(name, change.horizon), cell, kept)
+
+
+def close_horizon(draft: Draft, name: str, horizon: str, status: bytes) -> None:
+    """Close a horizon: no state of it changes any more. The first reason counts."""
+    index, field = rows.horizons(name), f"closed:{horizon}"
+    draft.compare(index, field)
+    if draft.get(index, field) is None:
+        draft.set(index, field, status)

@@ -1,0 +1,188 @@
+"""What a decision on a ledger reads, and what it changes: a view of rows at one moment, and a draft over it.
+
+A decision reads rows, decides without waiting for anything, and returns changes with conditions. A store applies the
+changes if all conditions hold, or nothing: then the decision is made again from fresh rows.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from hatcast.stream.ledger.rows import DATES, NONCES, ledger
+
+R = TypeVar("R")
+
+Wanted = Mapping[str, Collection[str] | None]
+"""Key -> fields to read; None: all of them"""
+
+_NUMBER: Final = re.compile(rb"0|[1-9][0-9]{0,24}")
+_LEAST_TOO_LARGE: Final = 10**25
+
+
+class DamagedRow(ValueError):
+    """A row holds a value that hatcast did not write: nothing is decided from it, and nothing overwrites it."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+class TooLarge(Exception):
+    """A number would have more digits than a row can have."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+class Unread(Exception):
+    """A decision needs rows that were not read: read them too, and decide again. They never count as empty."""
+
+    def __init__(self, key: str, fields: Collection[str] | None) -> None:
+        super().__init__(key)
+        self.key = key
+        self.fields = fields
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Rows of one moment.
+
+    asked   what was read: of another key or field nothing is known
+    found   key -> field -> value, of what is stored
+    """
+
+    asked: Wanted
+    found: Mapping[str, Mapping[str, bytes]]
+
+    def get(self, key: str, name: str) -> bytes | None:
+        """Return a value; None if it is not stored. Raises Unread."""
+        asked = self.asked.get(key, ())
+        if asked is not None and name not in asked:
+            raise Unread(key, (name,))
+        return self.found.get(key, {}).get(name)
+
+    def whole(self, key: str) -> Mapping[str, bytes]:
+        """Return all fields of a key. Raises Unread."""
+        if self.asked.get(key, ()) is not None:
+            raise Unread(key, None)
+        return self.found.get(key, {})
+
+
+@dataclass(slots=True)
+class Changes:
+    """Changes of rows, and the conditions under which they are applied.
+
+    equal      (key, field) -> value that must be stored; None: none may be
+    at_least   (key, field) -> number that must be stored, or a greater one
+    set        key -> field -> value; None deletes the field; of a set the members, with empty values
+    add        (key, field) -> number to add, negative too; the sum stays from 0 to 2^53
+    raised     (key, field) -> number or date, stored unless a greater one is
+    nonces     fields of NONCES to replace by fresh random values
+    """
+
+    equal: dict[tuple[str, str], bytes | None] = field(default_factory=dict)
+    at_least: dict[tuple[str, str], int] = field(default_factory=dict)
+    set: dict[str, dict[str, bytes | None]] = field(default_factory=dict)
+    add: dict[tuple[str, str], int] = field(default_factory=dict)
+    raised: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    nonces: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changes: then nothing is applied, and no condition compared."""
+        return not (self.set or self.add or self.raised or self.nonces)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[R]):
+    """What was decided, and the changes that make it so."""
+
+    result: R
+    changes: Changes
+
+
+@dataclass(slots=True)
+class Draft:
+    """A view with changes over it: later steps of a decision read what earlier ones set."""
+
+    view: View
+    changes: Changes = field(default_factory=Changes)
+
+    def get(self, key: str, name: str) -> bytes | None:
+        """Return a value, as changed. Raises Unread."""
+        changed = self.changes.set.get(key)
+        if changed is not None and name in changed:
+            return changed[name]
+        return self.view.get(key, name)
+
+    def number(self, key: str, name: str) -> int:
+        """Return a number; 0 if none is stored. Raises DamagedRow, Unread."""
+        found = self.get(key, name)
+        return 0 if found is None else number_of(key, found)
+
+    def has_member(self, key: str, member: str) -> bool:
+        """Return whether a set has a member. Raises Unread."""
+        return self.get(key, member) is not None
+
+    def set(self, key: str, name: str, value: bytes | None) -> None:
+        """Store a value; None deletes it."""
+        self.changes.set.setdefault(key, {})[name] = value
+
+    def set_number(self, key: str, name: str, number: int) -> None:
+        """Store a number. Raises TooLarge."""
+        self.set(key, name, digits_of(key, number))
+
+    def add_member(self, key: str, member: str) -> None:
+        """Add a member to a set."""
+        self.set(key, member, b"")
+
+    def compare(self, key: str, name: str) -> bytes | None:
+        """Return a value, and require that it is still the stored one when the changes are applied. Raises Unread."""
+        found = self.view.get(key, name)
+        self.changes.equal[key, name] = found
+        return found
+
+    def change_date(self, date: str) -> None:
+        """Note that rows of a date change: whoever has read them decides again."""
+        self.changes.nonces[date] = None
+        self.add_member(DATES, date)
+
+    def read_date(self, date: str) -> Mapping[str, bytes]:
+        """Return the ledger of a date, and require that none of the date's rows has changed. Raises Unread."""
+        self.compare(NONCES, date)
+        return self.view.whole(ledger(date))
+
+
+def number_of(key: str, value: bytes) -> int:
+    """Parse a number as hatcast writes it: ASCII digits, at most 25. Raises DamagedRow."""
+    if _NUMBER.fullmatch(value) is None:
+        raise DamagedRow(key)
+    return int(value)
+
+
+def digits_of(key: str, number: int) -> bytes:
+    """Return the digits of a number. Raises TooLarge, or DamagedRow for one below 0: its parts do not fit together."""
+    if number < 0:
+        raise DamagedRow(key)
+    if number >= _LEAST_TOO_LARGE:
+        raise TooLarge(key)
+    return b"%d" % number
+
+
+def text_of(key: str, value: bytes) -> str:
+    """Return the text of a value. Raises DamagedRow."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise DamagedRow(key) from None
+
+
+def merged(wanted: Wanted, more: Wanted) -> Wanted:
+    """Return both of two wanted sets of rows."""
+    found = dict(wanted)
+    for key, fields in more.items():
+        known = found.get(key, ())
+        found[key] = None if known is None or fields is None else {*known, *fields}
+    return found
