@@ -1,7 +1,6 @@
-"""`hatcast evaluate`: what it prints, what it refuses, and who may use its simulation."""
+"""`hatcast evaluate`: what it prints and what it refuses. Who may use its simulation: test_imports.py."""
 
 import json
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -14,7 +13,6 @@ from hatcast.agents.research.evaluate.contenders import DEFAULT, GRID
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.estimators.vectors import LINEAR
 from tests.services.data import DATA
-from tests.unit.test_imports import ROOT, SIMULATION, modules, offences
 
 COUNTS = DATA / "itms_like_counts.json"
 
@@ -160,32 +158,5 @@ def test_wrong_usage_is_told_as_such(arguments: list[object]) -> None:
     assert evaluate(*arguments).exit_code == 2
 
 
-# Who may use it
-
-
-def users_of(banned: str, allowed: Callable[[str], bool]) -> list[str]:
-    return [each for each in offences("stream", "agents", banned=(banned,)) if not allowed(each)]
-
-
-def test_only_the_commands_that_evaluate_import_the_simulation() -> None:
-    commands = ("evaluate.py:", "evaluate_days.py:", "evaluate_usage.py:", "evaluate_worst.py:", "cluster.py:")
-    own = ("agents/research/evaluate/", *(f"agents/cli/{command}" for command in commands))
-    assert users_of("hatcast.agents.research.evaluate", lambda each: each.startswith(own)) == []
-
-
-def test_what_is_printed_wrongly_in_the_papers_is_only_for_evaluate() -> None:
-    own = ("agents/research/evaluate/", "stream/estimators/array_length.py:")
-    for name in ("PRINTED_RULES", "minimax_convex_printed"):
-        assert users_of(f"hatcast.stream.estimators.array_length.{name}", lambda each: each.startswith(own)) == []
-
-
-def test_random_numbers_are_drawn_in_three_files_of_simulations() -> None:
-    marked = [
-        path.relative_to(ROOT).as_posix() for path in modules("stream", "agents") if SIMULATION in path.read_text()
-    ]
-    assert marked == [
-        "agents/research/audit/random_numbers.py",
-        "agents/research/evaluate/simulation.py",
-        "agents/sources/synthetic.py",
-    ]
+def test_the_simulation_releases_on_the_grid_of_a_policy() -> None:
     assert GRID.step == Decimal("0.001")

@@ -4,7 +4,7 @@ Among them docs/specification/release.md, Invariants, I6.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -110,3 +110,30 @@ def test_only_one_module_reads_the_clock() -> None:
 )
 def test_a_banned_name_is_found_however_it_is_written(source: str, name: str) -> None:
     assert any(is_within(used, name) for _, used in names_used(source))
+
+
+def users_of(banned: str, allowed: Callable[[str], bool]) -> list[str]:
+    return [each for each in offences("stream", "agents", banned=(banned,)) if not allowed(each)]
+
+
+def test_only_the_commands_that_evaluate_import_the_simulation() -> None:
+    commands = ("evaluate.py:", "evaluate_days.py:", "evaluate_usage.py:", "evaluate_worst.py:", "cluster.py:")
+    own = ("agents/research/evaluate/", *(f"agents/cli/{command}" for command in commands))
+    assert users_of("hatcast.agents.research.evaluate", lambda each: each.startswith(own)) == []
+
+
+def test_what_is_printed_wrongly_in_the_papers_is_only_for_evaluate() -> None:
+    own = ("agents/research/evaluate/", "stream/estimators/array_length.py:")
+    for name in ("PRINTED_RULES", "minimax_convex_printed"):
+        assert users_of(f"hatcast.stream.estimators.array_length.{name}", lambda each: each.startswith(own)) == []
+
+
+def test_random_numbers_are_drawn_in_three_files_of_simulations() -> None:
+    marked = [
+        path.relative_to(ROOT).as_posix() for path in modules("stream", "agents") if SIMULATION in path.read_text()
+    ]
+    assert marked == [
+        "agents/research/audit/random_numbers.py",
+        "agents/research/evaluate/simulation.py",
+        "agents/sources/synthetic.py",
+    ]
