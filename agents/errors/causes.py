@@ -26,7 +26,7 @@ _REDIS_CODES: Final[Mapping[str, str]] = {
     "NOPERM": "its ACL does not allow a command or a key (NOPERM): see `hatcast acls`",
     "LOADING": "it is loading its data (LOADING)",
     "BUSY": "a script or function blocks it (BUSY)",
-    "CLUSTERDOWN": "its cluster misses a node (CLUSTERDOWN)",
+    "CLUSTERDOWN": "its cluster misses a node (CLUSTERDOWN): start it, or give its slots to another",
     "MASTERDOWN": "its master is down (MASTERDOWN)",
     "TRYAGAIN": "its cluster moves keys (TRYAGAIN)",
     "MOVED": "its cluster moves keys (MOVED)",

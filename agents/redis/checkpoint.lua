@@ -1,35 +1,38 @@
 -- Write a partition's changes, only if they were folded from the stored offset, and no other worker has opened the
 -- partition since.
--- KEYS[1]  {name:p}:state
--- ARGV     prefix, base, next, owner token, changes (msgpack: clock, complete_from, outcomes, slots, hats, days,
---          days_over, ends_journal), number and bytes of a block of the journal ('' for none), then key and value of each
---          chunk (cmsgpack does not support msgpack's type for bytes)
+-- KEYS  1 {name:p}:state, 2 journal, then the index of each slot with changes, the chunks to write, and those to delete
+-- ARGV  1 base, 2 owner token, 3 the slots (msgpack): slot, end, cell -> users; 4 fields of the state (msgpack; false
+--       deletes one), 5 6 number and bytes of a block of the journal ('' for none), 7 '1' to end the journal, then each
+--       chunk (cmsgpack does not support msgpack's type for bytes)
 -- Returns "OK", or the stored offset (nil if there is none): then nothing was written.
 local stored = redis.call('HMGET', KEYS[1], 'offset', 'owner')
-if stored[1] ~= ARGV[2] or stored[2] ~= ARGV[4] then return stored[1] end
-local prefix, changes = ARGV[1], cmsgpack.unpack(ARGV[5])
-set(KEYS[1], 'offset', ARGV[3])
-if changes.complete_from then
+if stored[1] ~= ARGV[1] or stored[2] ~= ARGV[2] then return stored[1] end
+local slots = cmsgpack.unpack(ARGV[3])
+check_entries(KEYS[2], get_number(KEYS[1], 'journal'))
+for i, slot in ipairs(slots) do
+  check_slot(slot[1], KEYS[2 + i])
+  for cell, users in pairs(slot[3]) do set(KEYS[2 + i], cell, users) end
+end
+local fields = cmsgpack.unpack(ARGV[4])
+if fields.complete_from then
   -- Slots closed by the stored watermark are complete. Of several gaps the first one counts.
   local watermark = get(KEYS[1], 'clock')
   if watermark and not get(KEYS[1], 'complete_from') and not get(KEYS[1], 'lost_from') then
     set_number(KEYS[1], 'lost_from', parse_integer(watermark, KEYS[1]))
   end
-  set(KEYS[1], 'complete_from', changes.complete_from)
-  set(KEYS[1], 'gap', false)
 end
-if changes.clock then set(KEYS[1], 'clock', changes.clock) end
-for outcome, records in pairs(changes.outcomes) do set(prefix .. 'outcomes', outcome, records) end
-for slot, ends in pairs(changes.slots) do set(prefix .. 'slots', slot, ends) end
-for slot, cells in pairs(changes.hats) do
-  for cell, users in pairs(cells) do set(prefix .. 'hats:' .. slot, cell, users) end
+for field, value in pairs(fields) do set(KEYS[1], field, value) end
+if ARGV[5] ~= '' then set(KEYS[2], ARGV[5], ARGV[6]) end
+if ARGV[7] == '1' then remove(KEYS[2]) end
+local first = 3 + #slots
+for i = first, #KEYS do
+  local chunk = ARGV[8 + i - first]
+  if chunk then set_string(KEYS[i], chunk) else remove(KEYS[i]) end
 end
-if changes.ends_journal then remove(prefix .. 'journal') end
-if ARGV[6] ~= '' then set(prefix .. 'journal', ARGV[6], ARGV[7]) end
-for i = 8, #ARGV, 2 do set_string(prefix .. ARGV[i], ARGV[i + 1]) end
-for date, users in pairs(changes.days) do set(prefix .. 'days', date, users) end
-for date, chunks in pairs(changes.days_over) do
-  set(prefix .. 'days', date, false)
-  for chunk = 0, tonumber(chunks) - 1 do remove(prefix .. 'd:' .. date .. '/' .. chunk) end
+local answer = write_all('OK')
+if answer == 'OK' then
+  for i, slot in ipairs(slots) do
+    redis.call('HSET', KEYS[1], 'slot:' .. slot[1], slot[2] .. ' ' .. redis.call('HLEN', KEYS[2 + i]))
+  end
 end
-return write_all('OK')
+return answer

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Self
 
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.partition_state import FinalHat, PartitionStore
+from hatcast.agents.redis.final_hats import FinalHat
+from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.hats import HatChunks
 

@@ -1,11 +1,15 @@
--- Delete the contributions of published HATs, and retain the parts that queries over days will read.
--- KEYS[1]  {name:p}:state
--- ARGV     prefix, users in a chunk, bytes of a pseudonym ('' to retain nothing), then for each HAT: slot, cell, the
---          least watermark (ms UTC) that closes it
--- A partition whose watermark went back (its Redis was restored) deletes nothing: it folds these records again.
--- A HAT of which a chunk is missing is damaged; a damaged number of users must not occupy Redis.
-local prefix, watermark = ARGV[1], parse_integer(get(KEYS[1], 'clock') or '-1', KEYS[1])
-local pseudonym, deleted = tonumber(ARGV[3]), {}
+-- Delete the contributions of published HATs of one slot, and retain the parts that queries over days will read.
+-- KEYS  1 {name:p}:state, 2 the slot's index; to retain also 3 slots with retained contributions, 4 those of the slot;
+--       then the chunks of each HAT
+-- ARGV  1 nonce of the index from which these keys follow, 2 the next one, 3 slot, 4 the least watermark (ms UTC) that
+--       closes it, 5 bytes of a pseudonym ('' to retain nothing), then cell and number of chunks of each HAT
+-- Returns "OK", or "moved" if the index has changed: then nothing was written. A partition whose watermark went back
+-- (its Redis was restored) deletes nothing: it folds these records again.
+if get(KEYS[1], 'nonce') ~= ARGV[1] then return write_all('moved') end
+if parse_integer(get(KEYS[1], 'clock') or '-1', KEYS[1]) < tonumber(ARGV[4]) then return write_all('OK') end
+local slot, pseudonym = ARGV[3], tonumber(ARGV[5])
+local ends, cells = check_slot(slot, KEYS[2])
+local retained_cells = pseudonym and check_retained(slot, KEYS[3], KEYS[4])
 
 -- hatcast.stream.fold.packing.strip: header, counts, totals, maxima
 local function strip(chunk, key)
@@ -19,34 +23,27 @@ local function strip(chunk, key)
   return string.sub(chunk, 1, 5) .. string.sub(chunk, start, stop)
 end
 
-for i = 4, #ARGV, 3 do
-  local slot, cell = ARGV[i], ARGV[i + 1]
-  if watermark >= tonumber(ARGV[i + 2]) then
-    local hats, retained = prefix .. 'hats:' .. slot, {}
-    local users = get_number(hats, cell)
-    if users < 1 and get(hats, cell) then reject('damaged', hats) end  -- its chunks would stay, and not be retained
-    for chunk = 0, math.ceil(users / tonumber(ARGV[2])) - 1 do
-      local key = prefix .. 'c:' .. slot .. '/' .. cell .. '/' .. chunk
-      local bytes = pseudonym and get_string(key)
-      if not bytes and (pseudonym or redis.call('EXISTS', key) == 0) then
-        reject('damaged', hats)
-        break
-      end
-      if pseudonym then retained[#retained + 1] = strip(bytes, key) end
-      remove(key)
+local at = pseudonym and 4 or 2
+for i = 6, #ARGV, 2 do
+  local cell, retained = ARGV[i], {}
+  for _ = 1, tonumber(ARGV[i + 1]) do
+    at = at + 1
+    if redis.call('EXISTS', KEYS[at]) == 0 then
+      reject('damaged', KEYS[2])
+    elseif pseudonym then
+      retained[#retained + 1] = strip(get_string(KEYS[at]) or '', KEYS[at])
     end
-    if #retained > 0 then
-      local key, value = prefix .. 'k:' .. slot, table.concat(retained)
-      set(key, cell, value .. string.sub(redis.sha1hex(key .. '/' .. cell .. value), 1, 8))
-      set(prefix .. 'kept', slot, get(prefix .. 'slots', slot) or reject('damaged', prefix .. 'slots'))
-    end
-    if get(hats, cell) then
-      deleted[slot] = (deleted[slot] or 0) + 1
-      set(hats, cell, false)
-    end
+    remove(KEYS[at])
   end
+  if pseudonym then
+    local value = table.concat(retained)
+    if not get(KEYS[4], cell) then retained_cells = retained_cells + 1 end
+    set(KEYS[4], cell, value .. string.sub(redis.sha1hex(KEYS[4] .. '/' .. cell .. value), 1, 8))
+  end
+  set(KEYS[2], cell, false)
+  cells = cells - 1
 end
-for slot, cells in pairs(deleted) do
-  if redis.call('HLEN', prefix .. 'hats:' .. slot) == cells then set(prefix .. 'slots', slot, false) end
-end
-return write_all('OK')
+if pseudonym then set_retained(slot, KEYS[3], retained_cells) end
+set(KEYS[1], 'slot:' .. slot, cells > 0 and ends .. ' ' .. text(cells))
+set(KEYS[1], 'nonce', ARGV[2])
+return write_all('OK', true)

@@ -1,17 +1,13 @@
--- Delete retained contributions whose queries are answered.
--- KEYS[1]  {name:p}:state
--- ARGV     prefix, then for each HAT: slot, cell
-local deleted = {}
-for i = 2, #ARGV, 2 do
-  local slot, cell = ARGV[i], ARGV[i + 1]
-  deleted[slot] = deleted[slot] or 0
-  if get(ARGV[1] .. 'k:' .. slot, cell) then
-    deleted[slot] = deleted[slot] + 1
-    set(ARGV[1] .. 'k:' .. slot, cell, false)
+-- Delete retained contributions of one slot whose queries are answered.
+-- KEYS  1 {name:p}:state, 2 slots with retained contributions, 3 those of the slot
+-- ARGV  1 the next nonce, 2 slot, then cells
+local cells = check_retained(ARGV[2], KEYS[2], KEYS[3])
+for i = 3, #ARGV do
+  if get(KEYS[3], ARGV[i]) then
+    cells = cells - 1
+    set(KEYS[3], ARGV[i], false)
   end
 end
-for slot, cells in pairs(deleted) do
-  local key = ARGV[1] .. 'k:' .. slot
-  if is_a('hash', key) and redis.call('HLEN', key) == cells then set(ARGV[1] .. 'kept', slot, false) end
-end
-return write_all('OK')
+set_retained(ARGV[2], KEYS[2], cells)
+set(KEYS[1], 'nonce', ARGV[1])
+return write_all('OK', true)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from redis.exceptions import ResponseError
+from redis.exceptions import ClusterError, ResponseError
 
 from hatcast.agents.errors.causes import ClearError
 from hatcast.stream.ledger.rejections import Behind, DaySealed, Replaced, Unclaimed, Unrecovered
@@ -26,6 +26,20 @@ class Overflow(ClearError, ResponseError):
         super().__init__(
             f"a number in the Redis key {key!r} would exceed what can be counted exactly, so nothing was written: start"
             " under a new policy.name with a lower epsilon"
+        )
+
+
+class SlotMoving(ClearError, ClusterError):
+    """A Redis Cluster moves a slot, and each of two nodes has some of a command's keys: it did not run the command."""
+
+    def __init__(self, slot: int) -> None:
+        super().__init__()
+        self.slot = slot
+
+    def __str__(self) -> str:  # not from `args`: redis-py writes a pipeline's command there
+        return (
+            f"the Redis Cluster moves slot {self.slot} between nodes (TRYAGAIN): nothing is lost, and all is retried"
+            " until the move ends; `redis-cli --cluster fix` ends one that was left half done"
         )
 
 

@@ -24,23 +24,16 @@ class PartitionKeys:
 
     @property
     def state(self) -> str:
-        """Hash: fold state of the partition.
+        """Hash: fold state of the partition, and its index.
 
         `offset` (the next record to read), `owner` (token of the only writer), `clock` (watermark, ms), `gap`,
         `complete_from` (ms), `lost_from` (ms, the watermark at the first gap); `user_key`, the fingerprint of the user
-        key of its pseudonyms, and `made_key`, that key if hatcast generated it.
+        key of its pseudonyms, and `made_key`, that key if hatcast generated it; `outcome:NAME` (records).
+        Of the index: `slot:date/slot` -> end (ms UTC) and number of cells with contributions; `day:date` -> users;
+        `journal` (blocks), `kept` (slots with retained contributions), and `nonce`, 128 random bits that every writer
+        replaces: whoever derived keys from the index compares it.
         """
         return self.prefix + "state"
-
-    @property
-    def outcomes(self) -> str:
-        """Hash: outcome -> records."""
-        return self.prefix + "outcomes"
-
-    @property
-    def slots(self) -> str:
-        """Hash: `date/slot` -> end (ms UTC), of slots with contributions."""
-        return self.prefix + "slots"
 
     def hats(self, slot: str) -> str:
         """Hash: cell -> users, of one slot."""
@@ -61,17 +54,12 @@ class PartitionKeys:
 
     @property
     def retained(self) -> str:
-        """Hash: `date/slot` -> end (ms UTC), of slots with retained contributions."""
+        """Hash: `date/slot` -> number of cells with retained contributions."""
         return self.prefix + "kept"
 
     def retained_hats(self, slot: str) -> str:
         """Hash: cell -> concatenated stripped chunks (`hatcast.stream.fold.packing.strip`), of one slot."""
         return f"{self.prefix}k:{slot}"
-
-    @property
-    def days(self) -> str:
-        """Hash: date -> users."""
-        return self.prefix + "days"
 
     def day_chunk(self, date: str, chunk: int) -> str:
         """String: one packed chunk of a day's users."""
@@ -185,8 +173,8 @@ class DomainKeys:
         """Hash: `cell/slot` -> e(cell, slot) under one policy (1e-9)."""
         return f"{self.prefix}costs:{date}:{name}"
 
-    def levels(self, date: str, name: str = "") -> str:
-        """Hash: e -> number of cells and slots with that e under one policy. Without a name: the common key prefix."""
+    def levels(self, date: str, name: str) -> str:
+        """Hash: e -> number of cells and slots with that e under one policy."""
         return f"{self.prefix}levels:{date}:{name}"
 
     @property

@@ -9,7 +9,7 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.horizons import HorizonStore, change_arguments
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger_replies import committed_of, kind_of, numbers_of, queries_of
+from hatcast.agents.redis.ledger_replies import committed_of, kind_of, numbers_of, policies_of, queries_of
 from hatcast.agents.redis.policy_transition import claim_args
 from hatcast.agents.redis.recovery import sequence_field
 from hatcast.agents.redis.scripts import Argument, Call, Script
@@ -53,6 +53,7 @@ class LedgerStore:
         self._commit = Script(redis, "commit")
         self._answer = Script(redis, "answer")
         self._summary = Script(redis, "summary")
+        self._charging = [policy.name]  # policies that the last summary had charges of: most days have the same
 
     async def find(self, date: str, release_ids: Sequence[str]) -> list[Committed | None]:
         """Return the stored record of each release, in the same order; None if there is none."""
@@ -230,17 +231,22 @@ class LedgerStore:
     async def summary(self, date: str) -> DaySummary:
         """Return a day's ledger, as published on `hats.budget`."""
         keys = self._keys
-        found = await self._summary(keys=[keys.ledger(date), keys.total], args=[keys.levels(date)])
-        with parsing(keys.ledger(date)):
-            return self._summary_of(found)
+        names = self._charging
+        while True:
+            levels = [keys.levels(date, name) for name in names]
+            found = await self._summary(keys=[keys.ledger(date), keys.total, *levels], args=[])
+            with parsing(keys.ledger(date)):
+                self._charging = policies_of(found[0])
+                if self._charging == names:
+                    return self._summary_of(found, names)
+            names = self._charging
 
-    def _summary_of(self, found: Sequence[Any]) -> DaySummary:
-        """Return the summary of a reply of summary.lua."""
+    def _summary_of(self, found: Sequence[Any], names: Sequence[str]) -> DaySummary:
+        """Return the summary of a reply of summary.lua, with the levels of these policies."""
         day, total = numbers_of(found[0]), numbers_of(found[1])
         queries = queries_of(found[0])
         levels, met = dict[str, Counter[int]](), Counter[int]()
-        for key, flat in zip(found[2::2], found[3::2], strict=True):
-            name = key.decode()
+        for name, flat in zip(names, found[2:], strict=True):
             of_hats, cap = {int(e): count for e, count in numbers_of(flat).items()}, day.get(f"cap:{name}")
             levels[name] = largest_charges(of_hats, cap)
             met += user_charges(of_hats, cap, queries.get(name, {}).values())

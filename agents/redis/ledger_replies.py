@@ -34,6 +34,11 @@ def numbers_of(flat: Sequence[bytes]) -> dict[str, int]:
     return {field.decode(): int(value) for field, value in fields if not field.startswith(_QUERY)}
 
 
+def policies_of(flat: Sequence[bytes]) -> list[str]:
+    """Return the policies that have charged, from the fields of a day's ledger."""
+    return sorted(field.decode().removeprefix("cost:") for field in flat[::2] if field.startswith(b"cost:"))
+
+
 def queries_of(flat: Sequence[bytes]) -> dict[str, dict[str, Reserved]]:
     """Return policy -> query -> reservation, from the fields of a day's ledger."""
     found: dict[str, dict[str, Reserved]] = {}

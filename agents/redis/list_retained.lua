@@ -1,8 +1,7 @@
 -- List the cells with retained contributions in some slots, and their number of users. Not the number of bytes, which
 -- depends on the speeds.
--- KEYS[1]  {name:p}:state
--- ARGV     prefix, then the slots
--- Returns cell, users, cell, users, ...; {"damaged", key} if a digest is wrong: delete.lua
+-- KEYS  1 {name:p}:state, 2 slots with retained contributions, then those of each slot; ARGV  the slots
+-- Returns cell, users, cell, users, ...; "damaged" also if a digest is wrong: delete.lua
 
 -- Chunks are concatenated, each with its header first: hatcast.stream.fold.packing.stripped_columns.
 local function users_of(chunks)
@@ -14,22 +13,21 @@ local function users_of(chunks)
   return users
 end
 
-local found, users = {}, {}
-for i = 2, #ARGV do
-  local key = ARGV[1] .. 'k:' .. ARGV[i]
-  for _, cell in ipairs(redis.call('HKEYS', key)) do
-    local stored = redis.call('HGET', key, cell)
+local users, answer = {}, {}
+for i, slot in ipairs(ARGV) do
+  local key = KEYS[2 + i]
+  check_retained(slot, KEYS[2], key)
+  for cell, stored in pairs(fields_of(key)) do
     local chunks = string.sub(stored, 1, -9)
     if string.sub(redis.sha1hex(key .. '/' .. cell .. chunks), 1, 8) ~= string.sub(stored, -8) then
-      return {'damaged', key}
+      reject('damaged', key)
+    else
+      users[cell] = (users[cell] or 0) + users_of(chunks)
     end
-    if not users[cell] then found[#found + 1] = cell end
-    users[cell] = (users[cell] or 0) + users_of(chunks)
   end
 end
-local answer = {}
-for _, cell in ipairs(found) do
+for cell, number in pairs(users) do
   answer[#answer + 1] = cell
-  answer[#answer + 1] = users[cell]
+  answer[#answer + 1] = number
 end
-return answer
+return write_all(answer)

@@ -1,52 +1,24 @@
 """Fold state of input partitions in Redis: load it, checkpoint changes, and read and delete final HATs."""
 
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from hatcast.agents.redis.chunks import load_chunks
-from hatcast.agents.redis.clients import AnyRedis
+from hatcast.agents.redis.clients import AnyRedis, cluster_problem
 from hatcast.agents.redis.errors import Damaged
+from hatcast.agents.redis.final_hats import FinalHat, FinalHats
+from hatcast.agents.redis.index import Index, index_of, next_nonce, read_counted
 from hatcast.agents.redis.keys import PartitionKeys
-from hatcast.agents.redis.partition_values import (
-    chunks_of,
-    number_or_none,
-    outcome_of,
-    packed_changes,
-    packed_values,
-)
-from hatcast.agents.redis.scripts import Argument, Call, Script
-from hatcast.agents.redis.stored_values import (
-    cell_of,
-    date_of,
-    number_of,
-    numbers_of_hash,
-    slot_of,
-    users_of,
-    without_checksum,
-)
+from hatcast.agents.redis.partition_values import checkpoint_call, number_or_none
+from hatcast.agents.redis.scripts import Script
+from hatcast.agents.redis.stored_values import cell_of, number_of, numbers_of_hash, users_of, without_checksum
 from hatcast.agents.redis.user_keys import StoredKey, user_key_mismatch
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import Changes, Stored
-from hatcast.stream.fold.open_slots import CHUNK_USERS
-from hatcast.stream.readings.pseudonyms import PSEUDONYM_BYTES
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class FinalHat:
-    """A HAT whose slot has ended, from the partitions' indexes.
-
-    slot        `date/slot`
-    cell        H3 index in hexadecimal
-    closes_ms   the least watermark (ms UTC) at which a partition accepts no more readings of it
-    """
-
-    slot: str
-    cell: str
-    closes_ms: int
 
 
 class PartitionStore:
@@ -62,10 +34,8 @@ class PartitionStore:
         self._owners: dict[int, str] = {}
         self._open = Script(redis, "open")
         self._checkpoint = Script(redis, "checkpoint")
-        self._load = Script(redis, "load")
-        self._delete = Script(redis, "delete")
         self._skip = Script(redis, "skip")
-        self._sweep = Script(redis, "sweep")
+        self._hats = FinalHats(redis, self._keys)
 
     async def open(
         self, partition: int, log_start: int, user_key: StoredKey | None = None, *, accept_gap: bool = False
@@ -81,7 +51,7 @@ class PartitionStore:
         keys = self._keys[partition]
         owner = secrets.token_hex(8)
         key = ("", b"") if user_key is None else (user_key.fingerprint, user_key.key or b"")
-        found, other_key = await self._open(keys=[keys.state], args=[str(log_start), owner, *key])
+        found, other_key = await self._open(keys=[keys.state], args=[str(log_start), owner, *key, next_nonce()])
         if other_key:
             raise user_key_mismatch(self.name, partition, other_key.decode(), key[0])
         self._owners[partition] = owner
@@ -89,46 +59,54 @@ class PartitionStore:
         if offset < log_start:
             if not accept_gap:
                 raise deleted_error(self.topic, partition, offset, log_start)
-            await self._skip(keys=[keys.state], args=[str(offset), str(log_start)])
+            await self._skip(keys=[keys.state], args=[str(offset), str(log_start), next_nonce()])
             offset = log_start
         return offset, await self.read(partition)
 
+    def cluster_problem(self) -> str | None:
+        """Return why a Redis Cluster has not run a command of this client lately, or None."""
+        return cluster_problem(self._redis)
+
     async def read(self, partition: int) -> Stored:
-        """Return a partition's stored state."""
+        """Return a partition's stored state. Raises Damaged, unless the state changed between the steps of the read."""
         keys = self._keys[partition]
+        while True:
+            state: Mapping[bytes, bytes] = await self._redis.hgetall(keys.state)  # type: ignore[assignment] # redis-py allows text
+            try:
+                return await self._read_rows(keys, state, index_of(keys.state, state))
+            except Damaged:
+                if await self._redis.hget(keys.state, "nonce") == state.get(b"nonce"):
+                    raise
+
+    async def _read_rows(self, keys: PartitionKeys, state: Mapping[bytes, bytes], index: Index) -> Stored:
         async with self._redis.pipeline(transaction=False) as pipe:
-            pipe.hmget(keys.state, ["clock", "complete_from", "offset", "gap"])
-            pipe.hgetall(keys.outcomes)
-            pipe.hkeys(keys.slots)
-            pipe.hgetall(keys.days)
             pipe.hgetall(keys.journal)
-            (watermark, complete_from, offset, gap), outcomes, slots, days, journal = await pipe.execute()
-            names = [slot_of(keys.slots, slot) for slot in slots]
-            for slot in names:
+            for slot in index.cells:
                 pipe.hgetall(keys.hats(slot))
-            hats = await pipe.execute() if slots else []
-        users = {
-            (slot, cell_of(keys.hats(slot), cell)): users_of(keys.hats(slot), number)
-            for slot, cells in zip(names, hats, strict=True)
-            for cell, number in cells.items()
-        }
-        users_of_days = {date_of(keys.days, date): users_of(keys.days, number) for date, number in days.items()}
-        chunks = await load_chunks(self._redis, users, lambda hat, number: keys.chunk(*hat, number))
-        of_days = await load_chunks(self._redis, users_of_days, keys.day_chunk)
+            journal, *hats = await pipe.execute()
         blocks = {number_of(keys.journal, number): block for number, block in journal.items()}
-        if sorted(blocks) != [*range(len(blocks))]:
+        if sorted(blocks) != [*range(index.journal)]:
             raise Damaged(keys.journal)
+        users = {}
+        for (slot, number), cells in zip(index.cells.items(), hats, strict=True):
+            if len(cells) != number:
+                raise Damaged(keys.hats(slot))
+            for cell, of_cell in cells.items():
+                users[slot, cell_of(keys.hats(slot), cell)] = users_of(keys.hats(slot), of_cell)
+        chunks = await load_chunks(self._redis, users, lambda hat, number: keys.chunk(*hat, number))
+        of_days = await load_chunks(self._redis, index.days, keys.day_chunk)
+        watermark, offset = state.get(b"clock"), state.get(b"offset")
         return Stored(
             watermark=number_or_none(keys.state, watermark),
-            complete_from=number_or_none(keys.state, complete_from),
+            complete_from=number_or_none(keys.state, state.get(b"complete_from")),
             # A first start above offset 0: the records before it were deleted.
-            missing=gap is not None or (watermark is None and offset not in (None, b"0")),
-            outcomes=numbers_of_hash(keys.outcomes, outcome_of, outcomes),
+            missing=b"gap" in state or (watermark is None and offset not in (None, b"0")),
+            outcomes=index.outcomes,
             hats=chunks,
             days=of_days,
             journal=[without_checksum(keys.journal_block(number), blocks[number]) for number in sorted(blocks)],
             users=users,
-            users_of_days=users_of_days,
+            users_of_days=index.days,
         )
 
     async def read_until(self, partition: int, stored: Stored, use: Callable[[Stored], T]) -> tuple[Stored, T]:
@@ -154,20 +132,9 @@ class PartitionStore:
 
         Also False if this worker no longer owns the partition: another worker opened it, or Redis lost the owner.
         """
-        keys = self._keys[partition]
         owner = self._owners.get(partition, "")
-        answer = await self._checkpoint(
-            keys=[keys.state],
-            args=[
-                keys.prefix,
-                str(base),
-                str(following),
-                owner,
-                packed_changes(changes),
-                *packed_values(changes, keys),
-            ],
-        )
-        return bool(answer == b"OK")
+        keys, args = checkpoint_call(self._keys[partition], base, following, owner, changes)
+        return bool(await self._checkpoint(keys, args) == b"OK")
 
     async def watermarks(self) -> list[int | None]:
         """Return every partition's stored watermark (ms UTC)."""
@@ -179,15 +146,7 @@ class PartitionStore:
 
     async def outcomes(self) -> dict[str, int]:
         """Return the number of records by outcome, summed over all partitions."""
-        async with self._redis.pipeline(transaction=False) as pipe:
-            for keys in self._keys:
-                pipe.hgetall(keys.outcomes)
-            found = await pipe.execute()
-        totals: dict[str, int] = {}
-        for keys, outcomes in zip(self._keys, found, strict=True):
-            for outcome, records in numbers_of_hash(keys.outcomes, outcome_of, outcomes).items():
-                totals[outcome] = totals.get(outcome, 0) + records
-        return totals
+        return dict(sum((Counter(index.outcomes) for index in await self._indexes()), Counter[str]()))
 
     async def complete_from(self) -> int | None:
         """Return the time (ms UTC) before which some partition lacks records; None if none does."""
@@ -201,46 +160,31 @@ class PartitionStore:
             found: list[bytes | None] = await pipe.execute()
         return [number_or_none(keys.state, value) for keys, value in zip(self._keys, found, strict=True)]
 
-    async def open_slots(self) -> dict[str, int]:
-        """Return `date/slot` -> end (ms UTC) of every slot with contributions in any partition."""
+    async def _indexes(self) -> list[Index]:
         async with self._redis.pipeline(transaction=False) as pipe:
             for keys in self._keys:
-                pipe.hgetall(keys.slots)
-            indexes = await pipe.execute()
-        found: dict[str, int] = {}
-        for keys, index in zip(self._keys, indexes, strict=True):
-            found |= numbers_of_hash(keys.slots, slot_of, index)
-        return found
+                pipe.hgetall(keys.state)
+            states = await pipe.execute()
+        return [index_of(keys.state, state) for keys, state in zip(self._keys, states, strict=True)]
+
+    async def open_slots(self) -> dict[str, int]:
+        """Return `date/slot` -> end (ms UTC) of every slot with contributions in any partition."""
+        return {slot: end for index in await self._indexes() for slot, end in index.ends.items()}
 
     async def cells(self, slot: str) -> dict[str, int]:
         """Return cell -> number of users, summed over all partitions, of the cells with contributions in a slot."""
-        async with self._redis.pipeline(transaction=False) as pipe:
-            for keys in self._keys:
-                pipe.hgetall(keys.hats(slot))
-            indexes = await pipe.execute()
-        users: dict[str, int] = {}
+        users = Counter[str]()
+        indexes = await read_counted(self._redis, self._keys, f"slot:{slot}", lambda keys: keys.hats(slot))
         for keys, index in zip(self._keys, indexes, strict=True):
-            for cell, count in numbers_of_hash(keys.hats(slot), cell_of, index).items():
-                users[cell] = users.get(cell, 0) + count
-        return users
+            users.update(numbers_of_hash(keys.hats(slot), cell_of, index))
+        return dict(users)
 
     async def load(self, hats: Sequence[FinalHat]) -> list[list[bytes]] | None:
         """Return the chunks of each HAT from all partitions; None if a watermark is missing or too small.
 
-        One script reads a partition's watermark and contributions, so a watermark that went back is detected.
         Raises Damaged if a chunk is missing or damaged, or has other users than the index says.
         """
-        answers = await self._load.run_each(self._calls(hats))
-        if any(answer is None for answer in answers):
-            return None
-        return [
-            [
-                chunk
-                for keys, answer in zip(self._keys, answers, strict=True)
-                for chunk in chunks_of(keys, hat.slot, hat.cell, answer[i])
-            ]
-            for i, hat in enumerate(hats)
-        ]
+        return await self._hats.load(hats)
 
     async def delete(self, hats: Sequence[FinalHat], *, keep: bool = False) -> None:
         """Delete the contributions of published HATs.
@@ -248,22 +192,14 @@ class PartitionStore:
         keep   retain, without pseudonyms, the parts that queries over days read: see retained.py. Raises Damaged as
                `load` does, since what is retained gets a checksum of its own, and would pass for sound
         """
-        if keep:
-            await self.load(hats)
-        await self._delete.run_each(self._calls(hats, PSEUDONYM_BYTES if keep else ""))
+        await self._hats.delete(hats, keep=keep)
 
     async def sweep(self, date: str, users_from: str) -> None:
         """Delete the contributions from a local date on, which are the next policy's.
 
         users_from   first date, or horizon, whose users are deleted
         """
-        calls: list[Call] = [([keys.state], [keys.prefix, CHUNK_USERS, date, users_from]) for keys in self._keys]
-        await self._sweep.run_each(calls)
-
-    def _calls(self, hats: Sequence[FinalHat], *more: Argument) -> list[Call]:
-        """Return the calls of a script for these HATs in every partition."""
-        named = [part for hat in hats for part in (hat.slot, hat.cell, hat.closes_ms)]
-        return [([keys.state], [keys.prefix, CHUNK_USERS, *more, *named]) for keys in self._keys]
+        await self._hats.sweep(date, users_from)
 
 
 def deleted_error(topic: str, partition: int, offset: int, log_start: int) -> HatcastError:

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from hatcast.agents.redis.clients import AnyRedis
+from hatcast.agents.redis.index import next_nonce, read_counted
 from hatcast.agents.redis.keys import PartitionKeys
-from hatcast.agents.redis.scripts import Script
+from hatcast.agents.redis.scripts import Call, Script
 from hatcast.agents.redis.stored_values import cell_of, number_of, parsing, slot_of, without_digest
 from hatcast.stream.fold.packing import check_stripped
 
-_DELETE_BATCH: Final = 5_000  # HATs of one script: a call takes about a million arguments, and Redis does nothing else
+_DELETE_BATCH: Final = 5_000  # cells of one script: Redis does nothing else meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +56,7 @@ class RetainedStore:
 
     async def slots(self) -> set[str]:
         """Return the slots with retained contributions."""
-        async with self._redis.pipeline(transaction=False) as pipe:
-            for keys in self._keys:
-                pipe.hkeys(keys.retained)
-            found = await pipe.execute()
+        found = await read_counted(self._redis, self._keys, "kept", lambda keys: keys.retained)
         return {slot_of(keys.retained, slot) for keys, slots in zip(self._keys, found, strict=True) for slot in slots}
 
     async def slot_counts(self) -> tuple[int, ...]:
@@ -70,7 +68,9 @@ class RetainedStore:
 
     async def cells(self, slots: Sequence[str]) -> dict[str, int]:
         """Return cell -> number of users, summed over these slots, of the cells with retained contributions."""
-        answers = await self._list.run_each([([keys.state], [keys.prefix, *slots]) for keys in self._keys])
+        answers = await self._list.run_each(
+            [([keys.state, keys.retained, *map(keys.retained_hats, slots)], slots) for keys in self._keys]
+        )
         users: dict[str, int] = {}
         for keys, answer in zip(self._keys, answers, strict=True):
             for name, of_cell in zip(answer[::2], answer[1::2], strict=True):
@@ -83,9 +83,11 @@ class RetainedStore:
 
         closes_ms   the least watermark at which a partition accepts no more readings of the last slot
         """
-        answers = await self._load.run_each(
-            [([keys.state], [keys.prefix, closes_ms, len(slots), *slots, *cells]) for keys in self._keys]
-        )
+        calls: list[Call] = []
+        for keys in self._keys:
+            of_slots = [key for slot in slots for key in (keys.retained_hats(slot), keys.hats(slot))]
+            calls.append(([keys.state, keys.retained, *of_slots], [closes_ms, len(slots), *slots, *cells]))
+        answers = await self._load.run_each(calls)
         if any(answer is None for answer in answers):
             return None
         gaps = [
@@ -104,9 +106,19 @@ class RetainedStore:
 
     async def delete(self, hats: Sequence[tuple[str, str]]) -> None:
         """Delete the retained contributions of these (slot, cell)."""
-        for at in range(0, len(hats), _DELETE_BATCH):
-            named = [part for hat in hats[at : at + _DELETE_BATCH] for part in hat]
-            await self._delete.run_each([([keys.state], [keys.prefix, *named]) for keys in self._keys])
+        cells: dict[str, list[str]] = {}
+        for slot, cell in hats:
+            cells.setdefault(slot, []).append(cell)
+        for slot, of_slot in cells.items():
+            for at in range(0, len(of_slot), _DELETE_BATCH):
+                calls: list[Call] = [
+                    (
+                        [keys.state, keys.retained, keys.retained_hats(slot)],
+                        [next_nonce(), slot, *of_slot[at : at + _DELETE_BATCH]],
+                    )
+                    for keys in self._keys
+                ]
+                await self._delete.run_each(calls)
 
 
 def _checked(key: str, cell: str, stored: bytes) -> bytes:

@@ -17,20 +17,13 @@ _BOOKING: Final = frozenset(
         *("reserve_clustering", "supersede", "unreserve"),
     }
 )
+_INDEX: Final = frozenset({"checkpoint", "delete", "delete_retained", "list_retained", "load", "load_retained"})
 _PRELUDES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(  # shared part -> scripts that it precedes
     {
         "staging": _BOOKING
-        | {
-            "advance_progress",
-            "checkpoint",
-            "delete",
-            "delete_retained",
-            "restore_progress",
-            "seal",
-            "skip",
-            "store_tracker",
-            "sweep",
-        },
+        | _INDEX
+        | {"advance_progress", "restore_progress", "seal", "skip", "store_tracker", "sweep"},
+        "index": _INDEX,
         "amounts": _BOOKING,
         "booking": _BOOKING,
         "horizons": frozenset({"adopt", "commit", "discard", "supersede"}),

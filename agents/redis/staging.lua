@@ -118,19 +118,24 @@ end
 local function remove(key) removed[#removed + 1] = key end
 
 -- Write all staged changes and return the answer; if rejected, write nothing and return the reason.
-local function write_all(answer)
+-- What makes room deletes first: a full Redis refuses a script whose first write needs memory, and no later one.
+local function write_all(answer, makes_room)
   for _, key in ipairs(hash_keys) do is_a('hash', key) end
   if rejection then return rejection end
-  local gone = {}
+  local function free()
+    for _, key in ipairs(hash_keys) do
+      for _, field in ipairs(hashes[key].fields) do
+        if not hashes[key].known[field] then redis.call('HDEL', key, field) end
+      end
+    end
+    for _, key in ipairs(removed) do redis.call('DEL', key) end
+  end
+  if makes_room then free() end
   for _, key in ipairs(hash_keys) do
     local hash, parts = hashes[key], {}
     for _, field in ipairs(hash.fields) do
       local value = hash.known[field]
-      if value then
-        parts[#parts + 1], parts[#parts + 2] = field, value
-      else
-        gone[#gone + 1] = {key, field}
-      end
+      if value then parts[#parts + 1], parts[#parts + 2] = field, value end
       if #parts >= 4000 then
         redis.call('HSET', key, unpack(parts))
         parts = {}
@@ -140,7 +145,6 @@ local function write_all(answer)
   end
   for _, key in ipairs(set_keys) do redis.call('SADD', key, unpack(sets[key])) end
   for _, key in ipairs(string_keys) do redis.call('SET', key, strings[key]) end
-  for _, one in ipairs(gone) do redis.call('HDEL', one[1], one[2]) end
-  for _, key in ipairs(removed) do redis.call('DEL', key) end
+  if not makes_room then free() end
   return answer
 end

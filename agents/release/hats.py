@@ -8,8 +8,8 @@ from typing import ClassVar, Self
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.partition_state import FinalHat
 from hatcast.agents.release.batches import MAX_BATCH, Due
 from hatcast.agents.release.counters import ClosingDelays
 from hatcast.agents.release.path import ReleaseContext, ReleasePath

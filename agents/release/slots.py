@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hatcast.agents.clock import now_ms, pause
-from hatcast.agents.redis.partition_state import FinalHat
+from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.slot_progress import Mark, Progress
 from hatcast.agents.release.hats import DueRelease, HatPath, Published
 from hatcast.agents.release.path import ReleaseContext

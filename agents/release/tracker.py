@@ -23,7 +23,7 @@ import structlog
 from hatcast.agents.clock import now_ms
 from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.redis.partition_state import FinalHat
+from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.release.batches import MAX_BATCH, TRACKER_PARTITION, batches_of
 from hatcast.agents.release.batches import Drawn as DrawnBatch
 from hatcast.agents.release.counters import count_published

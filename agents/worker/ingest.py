@@ -72,6 +72,10 @@ class Ingest:
         self._options = options
         self._rebalancing = False
 
+    def redis_problem(self) -> str | None:
+        """Return why a Redis Cluster has not run a command lately, or None."""
+        return self._store.cluster_problem()
+
     # Called by the transport.
 
     def on_assigned(self, partitions: frozenset[int]) -> None:

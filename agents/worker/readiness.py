@@ -28,13 +28,14 @@ class Readiness:
     def parts(self) -> dict[str, str]:
         """Return part -> `READY`, or the reason why it is not.
 
-        The texts contain only counts of partitions, seconds, and a record's offset and timestamp.
+        The texts contain only counts of partitions, seconds, a record's offset and timestamp, and the number of a slot
+        of a Redis Cluster, which follows from public names.
         """
         consumer = self.ingest.consumer
         assigned = consumer.assigned()
         loaded = len(assigned & self.ingest.partitions.keys())
         return {
-            "redis": self._redis(),
+            "redis": self.ingest.redis_problem() or self._redis(),
             "ledger": READY if self.recovery.is_recovered or not assigned else "the ledger is not recovered yet",
             "group": self._group(),
             "partitions": READY if loaded == len(assigned) else f"{loaded} of {len(assigned)} loaded",

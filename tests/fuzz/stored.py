@@ -16,9 +16,9 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from hatcast.agents.redis.estimates import SnapshotStore, StoredSnapshot
+from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.identity import check_user_key, policy_errors
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.partition_state import FinalHat
 from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.stream.errors import HatcastError
@@ -36,7 +36,8 @@ from tests.laws.test_stores import state
 from tests.support import Scripted
 
 _KINDS: Final = ("cut", "flip", "type", "swap", "delete", "replace", "huge", "append", "rename")
-_FOLDED: Final = (b"}:c:", b"}:d:", b"}:journal", b"}:hats:", b"}:days")
+_FOLDED: Final = (b"}:c:", b"}:d:", b"}:journal", b"}:hats:")
+_INDEX: Final = (b"slot:", b"day:", b"journal")  # fields of the state
 _STATES: Final = {b"}:k:": "kept", b"}:tracker:": "tracker", b"}:running:": "sums", b"}:estimates:": "snapshot"}
 _DRAWN_AGAIN: Final = ("sums", "snapshot")  # None is a refusal: the horizon ends, and the snapshot is made again
 
@@ -202,7 +203,7 @@ class State:
         key = keys[int.from_bytes(head[:2]) % len(keys)]
         kind = _KINDS[head[2] % len(_KINDS)]
         value = self._values[key]
-        folded = ("restored", "released") if any(part in key for part in _FOLDED) else ()
+        folded: tuple[str, ...] = ("restored", "released") if any(part in key for part in _FOLDED) else ()
         checked = (*folded, *(name for part, name in _STATES.items() if part in key))
         if kind == "type":
             return key, checked, [("DEL", key), ("RPUSH", key, payload)]
@@ -210,10 +211,12 @@ class State:
             return key, (), [("SREM", key, *sorted(value)[: 1 + head[3]]), ("SADD", key, payload)]
         if isinstance(value, dict):
             field = sorted(value)[int.from_bytes(head[3:5]) % len(value)]
+            if b"}:state" in key and field.startswith(_INDEX):
+                folded = checked = ("restored",)
             if kind in ("delete", "rename"):
                 more = [("HSET", key, payload, value[field])] if kind == "rename" else []
-                is_last = int(field) == len(value) - 1 if b"}:journal" in key else True
-                return key, () if is_last else folded, [("HDEL", key, field), *more]
+                # As many entries as counted, but one of another name: a HAT that is not in the index has no readings.
+                return key, folded if kind == "delete" else folded[:1], [("HDEL", key, field), *more]
             new = self._changed(kind, value[field], head[5], payload)
             return key, checked, [("HSET", key, field, new)]
         if kind in ("delete", "rename"):

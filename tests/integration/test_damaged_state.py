@@ -12,10 +12,10 @@ from redis.asyncio import Redis
 from hatcast.agents.redis.attempts import Attempt
 from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.estimates import SnapshotStore, StoredRunning, StoredSnapshot
+from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.horizons import StoredStates
 from hatcast.agents.redis.identity import check_user_key, claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
-from hatcast.agents.redis.partition_state import FinalHat
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.stored_values import with_checksum
 from hatcast.stream.errors import HatcastError
@@ -98,7 +98,7 @@ def test_a_state_is_read_again_if_a_hat_was_deleted_or_redis_lost_it_meanwhile(
             torn = replace(before, hats={**before.hats, (SLOT, one): []})  # its users were read, then it was deleted
             found = await _restored(stage, torn)
             assert found == await stage.partition.read(0)
-            assert list(found.hats) == [(SLOT, other)]
+            assert {(SLOT, one), (SLOT, other)} & found.hats.keys() == {(SLOT, other)}
             for key in [each async for each in stage.redis.scan_iter(f"{PartitionKeys(stage.name, 0).prefix}*")]:
                 await stage.redis.delete(key)
             assert (await _restored(stage, torn)).hats == {}
@@ -151,7 +151,7 @@ def test_a_damaged_number_of_users_costs_a_deletion_no_more_than_the_chunks_that
             keys = PartitionKeys(stage.name, 0)
             for cell in (one, other):
                 await stage.redis.hset(keys.hats(SLOT), cell, users)
-            await stage.redis.hset(keys.days, "2022-01-02", users)
+            await stage.redis.hset(keys.state, "day:2022-01-02", users)
             for keep in (False, True):
                 with pytest.raises(Damaged, match="hats:2022-01-02/12:00"):
                     await stage.partition.delete([FinalHat(SLOT, one, 0)], keep=keep)

@@ -50,6 +50,7 @@ from tests.integration.readings import (
 )
 from tests.integration.recovering import OUTPUT, budget_record, guard_of_all
 from tests.integration.test_own_redis import own_redis, pipeline_on
+from tests.laws.script_stage import staged
 from tests.replayed import policy_of
 from tests.services import KafkaServer
 from tests.services.data import ROOT
@@ -138,7 +139,7 @@ async def _refuse_each(url: str) -> None:
             "sweep",
             "unreserve",
         }  # `delete`, `delete_retained`, `shrink`, `sweep` and `unreserve` make room
-        shared = {"amounts", "booking", "deciding", "horizons", "staging"}
+        shared = {"amounts", "booking", "deciding", "horizons", "index", "staging"}
         assert writes.keys() | reads | shared == {path.stem for path in (ROOT / "agents" / "redis").glob("*.lua")}
         for name, write in writes.items():
             before = await _everything(redis)
@@ -180,6 +181,21 @@ def _chunk(records: int) -> AdoptionBatch:
 
 async def _everything(redis: Redis) -> dict[bytes, bytes | None]:
     return {key: await redis.dump(key) async for key in redis.scan_iter()}
+
+
+@pytest.mark.parametrize("script", ["delete", "delete_retained", "sweep"])
+def test_a_full_redis_deletes_what_is_not_needed_any_more(script: str) -> None:
+    async def keys_left(url: str) -> tuple[int, int]:
+        async with staged(url) as stage:
+            before = await stage.redis.dbsize()
+            await stage.redis.config_set("maxmemory", "1")
+            await stage.acts()[script]()
+            await stage.redis.config_set("maxmemory", "0")
+            return before, await stage.redis.dbsize()
+
+    with own_redis() as server:
+        before, after = asyncio.run(keys_left(server.url))
+    assert after < before
 
 
 def test_a_script_that_would_fill_redis_is_refused_before_it_writes_or_runs_to_its_end() -> None:

@@ -204,7 +204,7 @@ def test_days_that_a_partition_cannot_vouch_for_are_missing_and_no_others(
                 await store_closed(stores, pipeline.settings.policy, days([0]), END_MS - 2 * DAY_MS)
                 await releaser.round(asyncio.Event())
                 if state == "new":
-                    await stores.redis.delete(key)
+                    await stores.redis.delete(*await stores.redis.keys(f"{{{pipeline.name}:3}}:*"))
                 offset, stored = await stores.partitions.open(3, 1000, accept_gap=True)
                 assert (offset, stored.missing) == (1000, True)
                 complete_from = END_MS - 2 * DAY_MS + 60_000  # as the first record after the gap tells

@@ -28,7 +28,11 @@ async def contents(redis: Redis, name: str) -> Contents:
         reads = {b"hash": pipe.hgetall, b"set": pipe.smembers, b"string": pipe.get, b"list": pipe.llen}
         for key, kind in zip(keys, kinds, strict=True):
             reads[kind](key)
-        return dict(zip(keys, await pipe.execute(), strict=True))
+        found = dict(zip(keys, await pipe.execute(), strict=True))
+    for value in found.values():
+        if isinstance(value, dict) and b"nonce" in value:
+            value[b"nonce"] = b"random"
+    return found
 
 
 def proposal(name: str, slot: str, place: str, charge: int = NANO) -> Proposal:

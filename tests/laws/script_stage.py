@@ -13,11 +13,12 @@ from redis.asyncio import Redis
 from hatcast.agents.redis.adoption import AdoptionBatch, Answered, Position, Published
 from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
 from hatcast.agents.redis.clusterings import ClusteringStore
+from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.identity import claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.partition_state import FinalHat, PartitionStore
+from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import RetainedStore
@@ -33,7 +34,7 @@ from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import Period
 from hatcast.stream.records import ReservedRecord
-from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, folds, traffic
+from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, Sample, folds, traffic
 from tests.integration.recovering import OUTPUT, adopt, budget_record, guard_of_all
 from tests.laws.redis_scripts import DAY, NANO, PARTS, proposal
 from tests.replayed import policy_of
@@ -161,13 +162,15 @@ class Stage:
             "commit": lambda: self.commit([running_sum(name, "11:00", b"first", b"second")]),
             "delete": lambda: self.partition.delete(self.hats(), keep=True),
             "delete_retained": lambda: kept.delete([(hat.slot, hat.cell) for hat in self.hats()]),
-            "open": lambda: self.partition._open(keys=[PartitionKeys(name, 0).state], args=["0", "another", "", ""]),
+            "open": lambda: self.partition._open(
+                keys=[PartitionKeys(name, 0).state], args=["0", "another", "", "", "next"]
+            ),
             "restore_budget": lambda: recovery.restore_budget(budget),
             "restore_reservation": lambda: recovery.restore_reservation(
                 Answered(name, "q", Period(date.fromisoformat(DAY), 1), 1, NANO)
             ),
             "restore_progress": lambda: ledger.progress.restore(NOON_MS, NOON_MS + 2 * HOUR_MS, [0, 1]),
-            "skip": lambda: self.partition._skip(keys=[PartitionKeys(name, 0).state], args=["1", "9"]),
+            "skip": lambda: self.partition._skip(keys=[PartitionKeys(name, 0).state], args=["1", "9", "next"]),
             "book_spent": SpentStore(self.redis, name, paid).confirm,
             "discard": lambda: recovery.unsent.discard(Attempt("a", ours=True, is_fenced=True), here),
             "unreserve": lambda: recovery.unsent.unreserve(Attempt("a", ours=True, is_fenced=True), [(name, DAY)]),
@@ -188,7 +191,8 @@ async def staged(url: str) -> AsyncIterator[Stage]:
     name = f"t-scripts-{uuid.uuid4().hex[:8]}"
     policy = policy_of(name=name, lateness="48h")
     fold = folds(policy)[0]
-    fold.apply(LATER_MS, [NOON_MS], [next(s for s in traffic() if s.partition == 0).value])
+    vehicle = next(sample.vehicle for sample in traffic() if sample.partition == 0)
+    fold.apply(LATER_MS, [NOON_MS] * 2, [Sample(vehicle, NOON_MS, place).value for place in (0, 3)])
     async with Redis.from_url(url) as redis:
         stage = Stage(redis, name, policy, PartitionStore(redis, name, 1), take_changes(fold))
         await stage.fill()

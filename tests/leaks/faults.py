@@ -70,7 +70,7 @@ def break_a_key(run: Run, worker: WorkerProcess) -> None:
     """A key of the state is of another type for a while: Redis refuses what a script does with it."""
     pipeline, reading = run.pipeline, run.city.readings[0]
     partition = by_murmur2(reading.vehicle.encode(), PARTITIONS)
-    key = PartitionKeys(pipeline.settings.policy.name, partition).outcomes
+    key = PartitionKeys(pipeline.settings.policy.name, partition).state
     with closing(pipeline.redis_server.client()) as redis:
         kept = redis.dump(key)
         assert isinstance(kept, bytes)

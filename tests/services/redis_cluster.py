@@ -66,9 +66,14 @@ class RedisClusterServer(RedisServer):
     """A cluster that answers; its `url` is that of the first node, its `data_dir` has a folder for each.
 
     What is done to it is done to all nodes; `servers` are the nodes.
+
+    moves    of slots, that have begun and not ended
+    moved    slot -> its node, of those that have moved
     """
 
     nodes: list[RedisServer] = field(default_factory=list)
+    moves: list["SlotMove"] = field(default_factory=list)
+    moved: dict[int, RedisServer] = field(default_factory=dict)
 
     @property
     def servers(self) -> Sequence[RedisServer]:
@@ -90,7 +95,15 @@ class RedisClusterServer(RedisServer):
 
     def node_of(self, key: str) -> RedisServer:
         """The master that serves a key."""
-        return self.nodes[key_slot(key.encode()) * len(self.nodes) // SLOTS]
+        slot = key_slot(key.encode())
+        return self.moved.get(slot, self.nodes[slot * len(self.nodes) // SLOTS])
+
+    def heal(self) -> None:
+        """Let all nodes run, and end the moves of slots."""
+        super().heal()
+        self.wait_until_ready()
+        for move in list(self.moves):
+            move.end()
 
     def wait_until_ready(self, timeout: float = START_SECONDS) -> None:
         """Return once every node says that all slots are served."""
@@ -104,6 +117,59 @@ class RedisClusterServer(RedisServer):
         except redis.RedisError:
             return False
         return bool(state["cluster_state"] == "ok" and int(state["cluster_known_nodes"]) == len(self.nodes))
+
+
+class SlotMove:
+    """A move of a key's slot to another node, one key at a time, as `redis-cli --cluster reshard` does it."""
+
+    def __init__(self, cluster: RedisClusterServer, key: str) -> None:
+        """Begin it. What the other node has of the slot from an earlier time is deleted."""
+        self.slot = key_slot(key.encode())
+        self._cluster = cluster
+        self._source = cluster.node_of(key)
+        self._target = next(node for node in cluster.nodes if node is not self._source)
+        _run(self._target, "CLUSTER", "SETSLOT", self.slot, "IMPORTING", _id(self._source))
+        for old in _keys(self._target, self.slot):
+            _run(self._target, "DEL", old, asking=True)
+        _run(self._source, "CLUSTER", "SETSLOT", self.slot, "MIGRATING", _id(self._target))
+        cluster.moves.append(self)
+
+    def unmoved(self) -> list[str]:
+        """Return the keys that have not moved yet."""
+        return _keys(self._source, self.slot)
+
+    def move(self, key: str) -> None:
+        """Move one key."""
+        port = self._target.url.rpartition(":")[2].partition("/")[0]
+        _run(self._source, "MIGRATE", "127.0.0.1", port, key, 0, 5000)
+
+    def end(self) -> None:
+        """Move what is left, and give the slot to the other node. Does nothing if it has ended."""
+        if self not in self._cluster.moves:
+            return
+        for key in self.unmoved():
+            self.move(key)
+        others = [node for node in self._cluster.nodes if node not in (self._source, self._target)]
+        for node in (self._target, self._source, *others):
+            _run(node, "CLUSTER", "SETSLOT", self.slot, "NODE", _id(self._target))
+        self._cluster.moves.remove(self)
+        self._cluster.moved[self.slot] = self._target
+
+
+def _run(node: RedisServer, *command: str | int, asking: bool = False) -> Any:
+    made: Any = node.client()
+    with closing(made), closing(made.client()) as raw:  # one connection, for ASKING
+        if asking:
+            raw.execute_command("ASKING")
+        return raw.execute_command(*command)
+
+
+def _id(node: RedisServer) -> str:
+    return str(_run(node, "CLUSTER", "MYID").decode())
+
+
+def _keys(node: RedisServer, slot: int) -> list[str]:
+    return [key.decode() for key in _run(node, "CLUSTER", "GETKEYSINSLOT", slot, 100_000)]
 
 
 @contextmanager

@@ -47,11 +47,15 @@ class Parts:
     stored_s: float | None = field(default_factory=monotonic_s)
     is_recovered: bool = True
     early_records: EarlyRecords = field(default_factory=lambda: EarlyRecords("telemetry"))
+    cluster_problem: str | None = None
     answers_s: Sequence[float] = (0.1, 0.1, 0.1)
 
     @property
     def open_transactions(self) -> OpenTransactions:
         return OpenTransactions("telemetry", cast("Any", self.consumer))
+
+    def redis_problem(self) -> str | None:
+        return self.cluster_problem
 
 
 def missing(parts: Parts, checkpoint_interval_s: float = 1.0) -> dict[str, str]:
@@ -61,6 +65,10 @@ def missing(parts: Parts, checkpoint_interval_s: float = 1.0) -> dict[str, str]:
 
 def test_a_worker_is_ready_where_nothing_is_missing() -> None:
     assert missing(Parts()) == {}
+
+
+def test_a_worker_whose_redis_cluster_moves_a_slot_is_not_ready_and_names_it() -> None:
+    assert missing(Parts(cluster_problem="the cluster moves slot 7")) == {"redis": "the cluster moves slot 7"}
 
 
 def test_a_worker_without_partitions_needs_no_recovered_ledger() -> None:
