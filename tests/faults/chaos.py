@@ -10,9 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from redis.exceptions import RedisError
+
+from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from tests.faults.faulty_worker import NOT_OF_TRACKER, OF_ANSWERS, OF_TRACKER, STEPS
+from tests.faults.generate import PARTITIONS
 from tests.faults.proxy import Proxy
 from tests.faults.stage import Stage, Worker
+from tests.services.redis_cluster import RedisClusterServer, SlotMove
 
 WORKERS: Final = 4  # at most, beside frozen ones
 SESSION_S: Final = 6.0  # of the policies that storms run
@@ -141,6 +146,7 @@ def redis_rollback(stage: Stage) -> None:
 
 def redis_flush(stage: Stage) -> None:
     """FLUSHALL; of a cluster, on one node."""
+    stage.end_moves()
     stage.redis.resume()
     stage.random.choice(stage.redis.servers).flush()
     stage.tally["Redis flushed"] += 1
@@ -165,6 +171,32 @@ def redis_failback(stage: Stage) -> None:
         stage.tally["Redis followed an older copy"] += 1
     stage.copy_to_other()
     return None
+
+
+def move_slot(stage: Stage) -> None:
+    """Of a cluster: the slot of a partition or of the ledger moves to another node; for a while, half of its keys."""
+    cluster, name = stage.redis, stage.pipeline.settings.policy.name
+    if not isinstance(cluster, RedisClusterServer) or cluster.moves:
+        return
+    cluster.resume()
+    cluster.wait_until_ready()
+    states = [PartitionKeys(name, partition).state for partition in range(PARTITIONS)]
+    first = stage.random.choice([*states, DomainKeys(stage.pipeline.name).recovery])
+    move = SlotMove(cluster, first)
+    keys = move.unmoved()
+    stage.random.shuffle(keys)
+    for key in keys[: len(keys) // 2]:
+        move.move(key)
+    stage.later(stage.random.uniform(0.5, AWAY_S), lambda: _end_move(stage, move))
+    stage.tally["slot of Redis moved"] += 1
+
+
+def _end_move(stage: Stage, move: SlotMove) -> None:
+    """End it, once all nodes answer."""
+    try:
+        move.end()
+    except RedisError:
+        stage.later(1.0, lambda: _end_move(stage, move))
 
 
 def other_configuration(stage: Stage) -> None:
@@ -242,6 +274,7 @@ DECK: Final[Mapping[Fault, int]] = MappingProxyType(
         redis_failback: 2,
         other_configuration: 1,
         redis_pause: 1,
+        move_slot: 2,
         kafka_restart: 2,
         kafka_pause: 1,
         cut: 4,

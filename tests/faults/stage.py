@@ -22,6 +22,7 @@ from tests.faults.proxy import Proxy, proxy_of_kafka, proxy_of_redis
 from tests.integration.forked import plain
 from tests.integration.harness import Pipeline, WorkerProcess
 from tests.services import KafkaServer, RedisServer
+from tests.services.redis_cluster import RedisClusterServer
 from tests.services.redis_server import copy_of, follow, local_redis, restore
 
 _COPIES: Final = 4
@@ -198,7 +199,7 @@ class Stage:
 
     def copy_redis(self) -> None:
         """Keep what its files hold at this moment, as a snapshot of the disk would. Some copies are kept."""
-        if self.redis.data_dir is None or not self.redis.ours.running:
+        if self.redis.data_dir is None or not self.redis.ours.running or self._is_moving():
             return
         copy = self.pipeline.folder / f"redis-{time.monotonic_ns()}"
         self.redis.pause()  # or a file would be rewritten in the middle
@@ -214,12 +215,21 @@ class Stage:
         """Start it again from an older copy of its files; from none, if there is no copy."""
         folder = self.redis.data_dir
         assert folder is not None
+        self.end_moves()
         self.redis.kill()
         for path in folder.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         if self.copies:
             shutil.copytree(self.random.choice(self.copies), folder, dirs_exist_ok=True)
         self.redis.start()
+
+    def end_moves(self) -> None:
+        """End the moves of slots: what one node loses would be a part of what the other has."""
+        if self._is_moving():
+            self.redis.heal()
+
+    def _is_moving(self) -> bool:
+        return isinstance(self.redis, RedisClusterServer) and bool(self.redis.moves)
 
     def dump_redis(self) -> None:
         """Note what every key holds at this moment, for `restore_redis`; the last note counts."""
