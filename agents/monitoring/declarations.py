@@ -164,6 +164,12 @@ RECOVERIES: Final = counter(
     _WORKER,
     (Label("result", ("finished", "unfinished")),),
 )
+RELEASES_LACKING: Final = counter(
+    "hatcast_releases_lacking_total",
+    "Releases of open dates that `hats.budget` counts and a recovery found nowhere: commits that were never sent, or"
+    " records that the output topics lost.",
+    _WORKER,
+)
 FENCED: Final = counter(
     "hatcast_producers_fenced_total",
     "Producers of this worker that another worker fenced while they were sending.",

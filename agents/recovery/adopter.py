@@ -15,6 +15,7 @@ from hatcast.agents.redis.adoption import AdoptionBatch, OutputPartition, Positi
 from hatcast.agents.redis.attempts import AlreadyAdopted, RecordsMissing, RecoveryCheck, RecoveryEnded
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.records import BudgetRecord
 from hatcast.stream.release.spending import fineness_of
 
 log = structlog.get_logger()
@@ -30,6 +31,7 @@ class Adopter:
         self._store = store
         self._reader = reader
         self._fineness = fineness_of(policy)
+        self.budgets: dict[tuple[str, str], BudgetRecord] = {}  # the newest that were read, of a policy and date
 
     async def adopt(self, domain: Domain, check: RecoveryCheck, ends: Mapping[OutputPartition, Position]) -> int:
         """Adopt all records up to the ends; return how many records Redis lacked or had with other bytes.
@@ -48,7 +50,7 @@ class Adopter:
         missing, resume_at = 0, None
         try:
             while (fetched := await _in_thread(_next, reading, resume_at)) is not None:
-                place, contents = fetched.place, self._contents(domain, fetched)
+                place, contents = fetched.place, self.contents(domain, fetched)
                 following = Position(ends[place].topic_id, fetched.following)
                 batch = AdoptionBatch(place, stored.get(place), following, contents.releases, contents.budget_days)
                 try:
@@ -77,7 +79,8 @@ class Adopter:
             return _offset(end, other.stored), other.stored
         return sealed, following
 
-    def _contents(self, domain: Domain, fetched: OutputBatch) -> Contents:
+    def contents(self, domain: Domain, fetched: OutputBatch) -> Contents:
+        """Decode a batch of an output topic."""
         topic = fetched.place.topic
         return decode_contents(
             topic,
@@ -92,6 +95,7 @@ class Adopter:
 
         Raises RecoveryEnded, AlreadyAdopted.
         """
+        self.budgets |= contents.budgets
         await self._restore(domain, contents)
         missing = await self._adopt_records(check, batch)
         # Again: between the two, Redis may have gone back to a copy with the same adopted position.

@@ -22,6 +22,7 @@ from hatcast.agents.monitoring.declarations import RECOVERIES
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.recovery.adopter import Adopter
 from hatcast.agents.recovery.domain import Domain
+from hatcast.agents.recovery.losses import Losses
 from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.agents.recovery.unsent import Unsent
 from hatcast.agents.redis.adoption import OutputPartition, Position
@@ -70,6 +71,7 @@ class LedgerRecovery:
         self._topic_ids = topic_ids
         self._reader = OutputReader(settings)
         self._adopter = Adopter(settings.policy, store, self._reader)
+        self._losses = Losses(store, self._reader, self._adopter.contents)
         self._unsent = Unsent(settings.policy, store.unsent)
         self._must_catch_up = False
         self._caught_up_at = 0
@@ -227,11 +229,12 @@ class LedgerRecovery:
                 return False
             await self._store.restore_next_policies(domain.next_policies)
             await self._store.seals.restore(domain.sealed, domain.days)
-            adopted = await self._adopter.adopt(
-                domain, RecoveryCheck.in_progress(attempt.token), await self._store.ends()
-            )
+            ends = await self._store.ends()
+            await self._losses.check(domain, ends)
+            adopted = await self._adopter.adopt(domain, RecoveryCheck.in_progress(attempt.token), ends)
             if discarded := await self._unsent.discard(domain, attempt):
                 log.warning("discarded releases that were never sent", releases=discarded)
+            await self._losses.warn(domain, {day: each.releases for day, each in self._adopter.budgets.items()})
             finished = await self._store.finish(attempt, domain.sealed)
         except RecoveryEnded:
             pass

@@ -77,6 +77,16 @@ class OutputReader:
                     found[OutputPartition(topic, partition)] = Position(topic_id, end)
         return found
 
+    def ranges(self, places: Iterable[OutputPartition]) -> dict[OutputPartition, tuple[int, int]]:
+        """Return the first offset and the end of each partition, as they are now."""
+        from confluent_kafka import TopicPartition
+
+        with self._consumer("read_uncommitted") as consumer:
+            return {
+                place: consumer.get_watermark_offsets(TopicPartition(*place), SILENCE_S, cached=False)
+                for place in places
+            }
+
     def read(
         self, starts: Mapping[OutputPartition, int], ends: Mapping[OutputPartition, int]
     ) -> Generator[OutputBatch, int | None, None]:

@@ -112,6 +112,14 @@ class RecoveryStore:
         """Return the position in each output partition up to which the ledger has every record."""
         return await self._positions(self._keys.adopted)
 
+    async def charged(self, name: str, date: str) -> tuple[int, set[str]]:
+        """Return how many charged releases of a policy a day's ledger counts, and the ids of all of its records."""
+        keys = self._keys
+        counted = await self._redis.hget(keys.ledger(date), f"releases:{name}")
+        ids: Any = await self._redis.hkeys(keys.releases(date, name))  # bytes, but the types allow for text
+        with parsing(keys.ledger(date)):
+            return int(counted or 0), {each.decode() for each in ids}
+
     async def _positions(self, key: str) -> dict[OutputPartition, Position]:
         stored: Any = await self._redis.hgetall(key)  # bytes, but the types allow for text
         found = {}

@@ -1,0 +1,125 @@
+"""Releases that `hats.budget` counts and that neither Redis nor the output topics have.
+
+A budget record counts the charged commits of its policy and date, also those of other release partitions that had not
+been sent yet: after a crash some may be lacking, nobody has seen them, and they are drawn again. But if something shows
+that a topic lost records, these may be releases that were published, and a second value would be drawn. A recovery then
+refuses, before it adopts anything: so the next one finds what this one found.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import structlog
+
+from hatcast.agents.monitoring.declarations import RELEASES_LACKING
+from hatcast.agents.monitoring.meters import METERS
+from hatcast.agents.recovery.contents import Contents
+from hatcast.agents.recovery.domain import Domain
+from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
+from hatcast.agents.redis.adoption import OutputPartition, Position
+from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.stream.errors import HatcastError
+
+log = structlog.get_logger()
+
+Decode = Callable[[Domain, OutputBatch], Contents]
+Day = tuple[str, str]  # policy name, local date
+
+_FIX: Final = (
+    "they would be drawn again, so nothing is released; restore the topic with its records, or start with another"
+    " telemetry topic, and count what these dates cost as spent"
+)
+
+
+class Losses:
+    """Looks for them at each recovery."""
+
+    def __init__(self, store: RecoveryStore, reader: OutputReader, decode: Decode) -> None:
+        """Args: `decode`, decodes a batch of an output topic."""
+        self._store = store
+        self._reader = reader
+        self._decode = decode
+
+    async def check(self, domain: Domain, ends: Mapping[OutputPartition, Position]) -> None:
+        """Raise HatcastError if a topic has lost records, and releases are lacking. Call before the adoption."""
+        places = [place for place in ends if place.topic in domain.releases]
+        adopted = await self._store.adopted()
+        ranges = await asyncio.to_thread(self._reader.ranges, places)
+        for place in places:
+            known = [position for position in (adopted.get(place), domain.read_from(place)) if position is not None]
+            if (shown := _shown(known, ends[place].topic_id, *ranges[place])) is None:
+                continue
+            lacking = await self._lacking(domain, *await asyncio.to_thread(self._read, domain, ends))
+            if lacking:
+                (name, date), number = min(lacking.items())
+                raise HatcastError(
+                    f"topic {place.topic} {shown}, and {number} releases of policy {name!r} on {date} that"
+                    f" {' and '.join(sorted(domain.budgets))} count are neither there nor in Redis: {_FIX}"
+                )
+            return
+
+    async def warn(self, domain: Domain, budgets: Mapping[Day, int]) -> None:
+        """Log and count the releases that are lacking after an adoption.
+
+        budgets   policy name and date -> number of charged releases in the newest budget record
+        """
+        for (name, date), number in sorted((await self._lacking(domain, budgets, {})).items()):
+            METERS.count(RELEASES_LACKING, number)
+            log.warning(
+                "hats.budget counts more releases than were recovered: commits that were never sent, or lost records",
+                policy=name,
+                date=date,
+                releases=number,
+            )
+
+    async def _lacking(
+        self, domain: Domain, budgets: Mapping[Day, int], sent: Mapping[Day, Iterable[str]]
+    ) -> dict[Day, int]:
+        """Return how many releases of each open date are neither in Redis nor `sent` (ids on the topics)."""
+        found = {}
+        for (name, date), number in budgets.items():
+            if domain.is_sealed(name, date):
+                continue
+            charged, ids = await self._store.charged(name, date)
+            lacking = number - charged - len(set(sent.get((name, date), ())) - ids)
+            if lacking > 0:
+                found[name, date] = lacking
+        return found
+
+    def _read(
+        self, domain: Domain, ends: Mapping[OutputPartition, Position]
+    ) -> tuple[dict[Day, int], dict[Day, set[str]]]:
+        """Return what the newest budget records count, and the ids of the charged releases on the topics."""
+        starts = {place: _offset_of(domain.read_from(place), end) for place, end in ends.items()}
+        budgets: dict[Day, tuple[int, int]] = {}
+        sent: dict[Day, set[str]] = {}
+        for batch in self._reader.read(starts, {place: end.offset for place, end in ends.items()}):
+            contents = self._decode(domain, batch)
+            for day, budget in contents.budgets.items():
+                budgets[day] = max(budgets.get(day, (0, 0)), (budget.seq, budget.releases))
+            for _, release in contents.releases:
+                if release.charge:
+                    sent.setdefault((release.name, release.date), set()).add(release.release_id)
+        return {day: releases for day, (_, releases) in budgets.items()}, sent
+
+
+def _shown(known: Iterable[Position], topic_id: str, start: int, end: int) -> str | None:
+    """Return what shows that a partition lost records which were not read; None if nothing does.
+
+    known        positions up to which records were read: the adopted one, and where unsealed days begin
+    start, end   of the log as it is now: others that share the topic, and this recovery, may be past its stored ends
+    """
+    known = list(known)
+    if any(position.topic_id and topic_id and position.topic_id != topic_id for position in known):
+        return "was deleted and created again"
+    read_to = max((position.offset for position in known), default=0)
+    if end < read_to:
+        return f"ends at offset {end}, though it was read up to {read_to}"
+    if start > read_to:
+        return f"begins at offset {start}, though it was read up to {read_to} only"
+    return None
+
+
+def _offset_of(position: Position | None, end: Position) -> int:
+    return position.offset if position is not None and position.topic_id == end.topic_id else 0

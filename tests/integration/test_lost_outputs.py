@@ -1,0 +1,117 @@
+"""A recovery of the ledger where `hats.means` has lost records that `hats.budget` counts."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from hatcast.agents.kafka.topics import ensure_topics, topic_range
+from hatcast.agents.redis.keys import DomainKeys
+from tests.exposed import figures
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.health import LISTEN, is_ready, scraped
+from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
+from tests.services import KafkaServer, RedisServer
+
+RELEASES = 6  # of two hours
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    """All of two hours is published, and no worker runs."""
+    with open_pipeline(kafka, redis_server, tmp_path, "lost", LISTEN) as opened:
+        ensure_topics(opened.settings)
+        worker = opened.worker()
+        kafka.produce(opened.name, [each.record() for each in traffic()])
+        kafka.produce(opened.name, ticks(NOON_MS + 2 * HOUR_MS + 600_000))
+        opened.wait(lambda: len(opened.published()) == RELEASES and opened.is_settled(), "releases", worker)
+        assert worker.terminate() == 0
+        worker = opened.worker()  # the next owner reads what was published
+        adopted = DomainKeys(opened.name).adopted
+        with closing(redis_server.client()) as redis:
+            opened.wait(lambda: bool(redis.hlen(adopted)), "adopted positions", worker)
+        assert worker.terminate() == 0
+        yield opened
+
+
+def delete_records(pipeline: Pipeline) -> None:
+    """What retention does to a topic that is not only compacted, at once; then the setting is right again."""
+    means = pipeline.settings.topics.means
+    ends = {TopicPartition(means, p): end for p, (_, end) in enumerate(topic_range(pipeline.settings, means))}
+    with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
+        for policy in ("delete", "compact"):
+            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, means, {"cleanup.policy": policy})])
+            if policy == "delete":
+                admin.delete_records(ends)
+    forget(pipeline)
+
+
+def make_again(pipeline: Pipeline) -> None:
+    """The topic is made again; Redis has lost all but how far it had read the old one."""
+    means, keys = pipeline.settings.topics.means, DomainKeys(pipeline.name)
+    pipeline.kafka.delete_topics([means])
+    with closing(pipeline.redis_server.client()) as redis:
+        adopted = redis.hgetall(keys.adopted)
+        forget(pipeline)
+        redis.hset(keys.adopted, mapping=adopted)
+
+
+def cut_off(pipeline: Pipeline) -> None:
+    """The log ends before what was read of it; Redis has lost all the rest."""
+    keys = DomainKeys(pipeline.name)
+    with closing(pipeline.redis_server.client()) as redis:
+        adopted = {field: value.rpartition(b":")[0] + b":99999" for field, value in redis.hgetall(keys.adopted).items()}
+        delete_records(pipeline)
+        redis.hset(keys.adopted, mapping=adopted)
+
+
+def forget(pipeline: Pipeline) -> None:
+    pipeline.redis_server.delete(f"{{{pipeline.name}*")
+
+
+@pytest.mark.parametrize(
+    ("lose", "reason"),
+    [
+        (delete_records, "begins at offset "),
+        (make_again, "was deleted and created again"),
+        (cut_off, "though it was read up to 99999"),
+    ],
+)
+def test_releases_that_a_topic_has_shown_to_have_lost_are_not_drawn_again(
+    pipeline: Pipeline, lose: Callable[[Pipeline], None], reason: str
+) -> None:
+    lose(pipeline)
+    for _ in range(2):  # a second start finds the same
+        refused = pipeline.hatcast("worker")
+        assert refused.code == 1
+        last = refused.err.splitlines()[-1]
+        assert last.startswith(f"hatcast: topic {pipeline.settings.topics.means} ")
+        assert reason in last
+        assert (
+            f"6 releases of policy {pipeline.name!r} on 2022-01-02 that {pipeline.settings.topics.budget} count" in last
+        )
+        assert pipeline.published() == {}
+
+
+def test_releases_that_are_lacking_without_a_sign_of_loss_are_logged_and_counted(pipeline: Pipeline) -> None:
+    """As after a crash in which the transactions of other release partitions had not been sent yet."""
+    pipeline.kafka.delete_topics([pipeline.settings.topics.means])
+    forget(pipeline)
+    worker = pipeline.worker()
+    pipeline.wait(lambda: len(pipeline.published()) == RELEASES and is_ready(worker), "releases", worker)
+    assert "hats.budget counts more releases than were recovered" in worker.logged()
+    assert figures(scraped(worker), "hatcast_releases_lacking_total") == {(): RELEASES}
+
+
+def test_topics_that_lost_what_redis_has_are_no_reason_to_refuse(pipeline: Pipeline) -> None:
+    before = pipeline.published()
+    pipeline.kafka.delete_topics([pipeline.settings.topics.means])
+    with closing(pipeline.redis_server.client()) as redis:
+        redis.delete(DomainKeys(pipeline.name).recovery)  # as after a restart: the ledger has to be recovered
+    worker = pipeline.worker()
+    pipeline.wait(lambda: is_ready(worker), "a ready worker", worker)
+    assert "ledger recovered" in worker.logged()
+    assert all(name not in pipeline.published() for name in before)
