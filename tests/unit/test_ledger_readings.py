@@ -1,6 +1,8 @@
 """How a ledger's readings were read is fixed: the same file read in another way is refused, and other files are not."""
 
 import gzip
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -187,3 +189,11 @@ def test_a_clustering_does_not_charge_a_file_that_was_read_in_another_way(tmp_pa
     file = tmp_path
     with pytest.raises(HatcastError, match="is no file, and a clustering that goes on reads it again"):
         charge("plate")
+
+
+def test_a_ledger_whose_readings_could_be_stored_twice_is_damaged(tmp_path: Path, config: Path) -> None:
+    ledger, file = tmp_path / "ledger", rides(tmp_path / "rides.csv")
+    batch(file, *CSV, "--config", config, "--ledger", ledger, "--json")
+    with closing(sqlite3.connect(ledger)) as database:
+        database.executescript("DROP TABLE read_as; CREATE TABLE read_as (name TEXT, value TEXT)")
+    assert "is a damaged ledger" in refusal(file, *CSV, "--config", config, "--ledger", ledger)
