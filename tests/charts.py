@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 from hatcast.agents.config.settings import Settings, load_settings
-from tests.services.absent import absent
+from tests.services.absent import ServiceAbsent
 from tests.services.data import ROOT
 from tools import chart
 
@@ -45,7 +45,7 @@ def run_helm(path: Path) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "tools.chart", "--render", str(path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode == chart.ABSENT:
-        absent(done.stderr.splitlines()[-1])
+        raise ServiceAbsent(done.stderr.splitlines()[-1])
     return done
 
 

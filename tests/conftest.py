@@ -3,6 +3,7 @@
 from hypothesis import Phase, settings
 
 pytest_plugins = [
+    "tests.services.absent",
     "tests.services.fixtures",
     "tests.services.logs",
     "tests.services.rotation",

@@ -1,13 +1,14 @@
-"""The system's Chromium, which asks nobody anything of its own accord."""
+"""A Chromium, which asks nobody anything of its own accord."""
 
-import shutil
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright._impl._driver import compute_driver_executable
+from playwright.sync_api import Browser, Error, sync_playwright
 
-from tests.services.absent import absent
+from tests.services.absent import ServiceAbsent, find_program
 
 _QUIET: Final = (
     "--no-sandbox",  # tests may run as root, for which Chromium has no sandbox
@@ -20,14 +21,32 @@ _QUIET: Final = (
 )
 
 
+def find_driver() -> None:
+    """The program behind Playwright. Raises ServiceAbsent where the machine lacks a library of it."""
+    program, _ = compute_driver_executable()
+    if subprocess.run([program, "--version"], capture_output=True, check=False).returncode:
+        raise ServiceAbsent("no driver for a browser", "libatomic1")
+
+
+def find_browser() -> str:
+    """The system's. Raises ServiceAbsent where there is none."""
+    return find_program("chromium", "chromium-browser", "google-chrome", package="chromium")
+
+
 @contextmanager
 def open_chromium() -> Iterator[Browser]:
-    """The browser. Where there is none the test is skipped; with CI set it fails."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        absent("no Chromium: install Debian's package chromium")
+    """The system's browser, else the one that Playwright has fetched. Raises ServiceAbsent where neither starts."""
+    find_driver()
+    path = None
+    with suppress(ServiceAbsent):
+        path = find_browser()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(_QUIET))
+        try:
+            browser = playwright.chromium.launch(executable_path=path, args=list(_QUIET))
+        except Error as error:
+            if path is None:  # nothing was fetched, or the machine lacks its libraries
+                raise ServiceAbsent("no Chromium", "chromium") from error
+            raise
         try:
             yield browser
         finally:

@@ -12,7 +12,7 @@ import pytest
 from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import Pipeline
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, Sample, assert_exact_means, ticks, traffic
-from tests.integration.test_own_redis import own_redis, pipeline_on
+from tests.integration.test_own_redis import pipeline_on
 from tests.services import KafkaServer, RedisServer
 from tests.services.redis_server import copy_of, follow, local_redis, restore
 
@@ -62,7 +62,7 @@ def test_a_living_redis_that_goes_back_publishes_no_second_value(
     tmp_path: Path,
 ) -> None:
     changes = {"policy": {"privacy": EXACT | {"min_users": 2}}}
-    with own_redis() as server, pipeline_on(kafka, server, tmp_path, changes) as pipeline:
+    with local_redis() as server, pipeline_on(kafka, server, tmp_path, changes) as pipeline:
         ensure_topics(pipeline.settings)
         running = [pipeline.worker() for _ in range(workers)]
         send(pipeline, hour(0), NOON_MS + HOUR_MS + 30 * 60_000)
@@ -81,7 +81,7 @@ def test_the_next_owner_of_release_partitions_finds_what_a_living_redis_lost(
     other: RedisServer, kafka: KafkaServer, tmp_path: Path
 ) -> None:
     """Whoever wrote last is gone, so that no commit sequence is missed by anybody."""
-    with own_redis() as server, pipeline_on(kafka, server, tmp_path, {"policy": {"privacy": EXACT}}) as pipeline:
+    with local_redis() as server, pipeline_on(kafka, server, tmp_path, {"policy": {"privacy": EXACT}}) as pipeline:
         ensure_topics(pipeline.settings)
         first = pipeline.worker()
         send(pipeline, hour(0), NOON_MS + HOUR_MS + 30 * 60_000)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.target import SECRET, Finding, check_limits, check_message
-from tests.services.absent import absent
+from tests.services.absent import ServiceAbsent
 from tests.services.data import ROOT
 
 _RUNS = 60  # besides the seeds; all targets together take some 12 s of processor time
@@ -31,9 +31,9 @@ for found in search(targets, Bounds(0.0, 20_000, 1), Path(sys.argv[1]), 1):
 
 
 def python(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Python in the root of the repository; skips the test where there is no atheris."""
+    """Python in the root of the repository. Raises ServiceAbsent where there is no atheris."""
     if find_spec("atheris") is None:
-        absent("atheris absent: it has no wheels of this system")
+        raise ServiceAbsent("no atheris: it has no wheels of this system")
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=ROOT,
@@ -45,6 +45,7 @@ def python(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.usefixtures("redis_server")  # the stored states need one
 def test_no_target_breaks_its_property_on_its_seeds_and_some_inputs_made_of_them(tmp_path: Path) -> None:
     ran = python("-m", "tests.fuzz", "--runs", _RUNS, "--folder", tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -5,7 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,7 @@ from hatcast.agents.kafka.topics import ensure_topics, topic_range
 from hatcast.agents.redis.connection import connect_redis, connect_redis_async
 from hatcast.stream.errors import HatcastError
 from tests.integration.tables import DEFAULTS, merged
-from tests.services import KafkaServer, RedisServer, ServiceAbsent, kafka_jars, local_redis
-from tests.services.absent import absent
+from tests.services import KafkaServer, RedisServer, kafka_jars, local_redis
 from tests.services.kafka_server import _log4j, _prepare_local
 
 PASSWORD = "s3cret"
@@ -38,10 +37,7 @@ def settings(**tables: Any) -> Settings:
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """How to reach a Kafka that wants SASL over TLS."""
     folder = tmp_path_factory.mktemp("guarded")
-    try:
-        java = [kafka_jars.java(), "-cp", f"{kafka_jars.jars()}/*", f"-Dlog4j2.configurationFile={_log4j()}"]
-    except ServiceAbsent as reason:
-        absent(str(reason))
+    java = [kafka_jars.java(), "-cp", f"{kafka_jars.jars()}/*", f"-Dlog4j2.configurationFile={_log4j()}"]
     ca = make_certificate(Path(java[0]).resolve().with_name("keytool"), folder)
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
     guards = {
@@ -142,16 +138,6 @@ def test_a_mechanism_that_the_broker_does_not_have_is_named(guarded: Settings) -
         wait_for_broker(other)
 
 
-@contextmanager
-def redis_with(*options: str) -> Iterator[RedisServer]:
-    """A Redis of our own; it cannot be waited for where it wants a password."""
-    try:
-        with local_redis(*options) as server:
-            yield server
-    except ServiceAbsent as reason:
-        absent(str(reason))
-
-
 def use_sync(given: Settings) -> None:
     with closing(connect_redis(given, 1.0)) as client:
         assert client.ping()
@@ -171,7 +157,7 @@ both = pytest.mark.parametrize("use", [use_sync, use_async], ids=["sync", "async
 
 @both
 def test_redis_lets_in_who_knows_the_password(use: Callable[[Settings], None]) -> None:
-    with redis_with() as server:
+    with local_redis() as server:
         with closing(server.client()) as admin:
             admin.acl_setuser("bus", enabled=True, passwords=[f"+{PASSWORD}"], categories=["+@all"], keys=["*"])
             admin.acl_setuser("default", enabled=False)

@@ -17,8 +17,6 @@ from hatcast.agents.redis.identity import claim_policy, claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from tests.integration.harness import Finished, Pipeline, open_pipeline
 from tests.services import KafkaServer, Record, RedisServer, local_redis
-from tests.services.absent import absent
-from tests.services.lifecycle import ServiceAbsent
 
 
 @pytest.fixture
@@ -92,15 +90,11 @@ def test_a_topic_that_breaks_a_promise_is_a_problem_with_the_command_that_mends_
 
 
 def test_a_redis_that_forgets_is_a_problem_unless_it_is_accepted_as_by_a_worker(pipeline: Pipeline) -> None:
-    try:
-        forgetful = local_redis("--appendonly", "no", "--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")
-        with forgetful as server:
-            config = pipeline.changed({"redis": {"url": server.url}})
-            refused = pipeline.hatcast("worker", config=config)
-            done = pipeline.hatcast("doctor", "--json", config=config)
-            accepted = pipeline.hatcast("doctor", "--json", "--accept-volatile-state", config=config)
-    except ServiceAbsent as reason:
-        absent(str(reason))
+    with local_redis("--appendonly", "no", "--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru") as server:
+        config = pipeline.changed({"redis": {"url": server.url}})
+        refused = pipeline.hatcast("worker", config=config)
+        done = pipeline.hatcast("doctor", "--json", config=config)
+        accepted = pipeline.hatcast("doctor", "--json", "--accept-volatile-state", config=config)
     found = checks(done)
     assert (refused.code, done.code, accepted.code) == (1, 1, 0)
     assert states(found, "problem") == {"redis persistence", "redis eviction"}
@@ -121,11 +115,8 @@ def test_the_versions_of_kafka_and_redis_are_shown(pipeline: Pipeline) -> None:
 
 
 def test_a_replica_is_a_problem(pipeline: Pipeline) -> None:
-    try:
-        with local_redis("--replicaof", "127.0.0.1", "1") as replica:
-            done = pipeline.hatcast("doctor", "--json", config=pipeline.changed({"redis": {"url": replica.url}}))
-    except ServiceAbsent as reason:
-        absent(str(reason))
+    with local_redis("--replicaof", "127.0.0.1", "1") as replica:
+        done = pipeline.hatcast("doctor", "--json", config=pipeline.changed({"redis": {"url": replica.url}}))
     assert done.code == 1
     assert checks(done)["redis role"]["state"] == "problem"
 

@@ -49,10 +49,10 @@ from tests.integration.readings import (
     traffic,
 )
 from tests.integration.recovering import OUTPUT, budget_record, guard_of_all
-from tests.integration.test_own_redis import own_redis, pipeline_on
+from tests.integration.test_own_redis import pipeline_on
 from tests.laws.script_stage import staged
 from tests.replayed import policy_of
-from tests.services import KafkaServer
+from tests.services import KafkaServer, local_redis
 from tests.services.data import ROOT
 
 DATE = "2022-01-02"
@@ -73,7 +73,7 @@ SEALED_DAY = SealedDay(
 
 
 def test_every_script_writes_all_or_nothing_where_redis_is_full() -> None:
-    with own_redis() as server:
+    with local_redis() as server:
         asyncio.run(_refuse_each(server.url))
 
 
@@ -193,13 +193,13 @@ def test_a_full_redis_deletes_what_is_not_needed_any_more(script: str) -> None:
             await stage.redis.config_set("maxmemory", "0")
             return before, await stage.redis.dbsize()
 
-    with own_redis() as server:
+    with local_redis() as server:
         before, after = asyncio.run(keys_left(server.url))
     assert after < before
 
 
 def test_a_script_that_would_fill_redis_is_refused_before_it_writes_or_runs_to_its_end() -> None:
-    with own_redis() as server:
+    with local_redis() as server:
         whole = asyncio.run(_adopt_at_limits(server.url))
     assert set(whole) == {False, True}
 
@@ -234,7 +234,7 @@ async def _adopt_at_limits(url: str) -> list[bool]:
 def test_a_worker_whose_redis_is_full_waits_says_so_once_and_loses_nothing(kafka: KafkaServer, tmp_path: Path) -> None:
     changes = {**LISTEN, "policy": {"privacy": EXACT}}
     with (
-        own_redis() as server,
+        local_redis() as server,
         closing(server.client()) as redis,
         pipeline_on(kafka, server, tmp_path, changes) as pipeline,
     ):

@@ -1,7 +1,5 @@
 """A worker on a Redis that is set up in other ways than ours: what it refuses, and what it needs."""
 
-import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -23,19 +21,9 @@ from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
 from tests.integration.redis_user import PASSWORD, acl_line
-from tests.services import KafkaServer, RedisServer, ServiceAbsent, local_redis
-from tests.services.absent import absent
+from tests.services import KafkaServer, RedisServer, local_redis
 from tests.services.lifecycle import free_ports
-
-
-@contextmanager
-def own_redis(*options: str) -> Iterator[RedisServer]:
-    """A Redis with these options."""
-    try:
-        with local_redis(*options) as server:
-            yield server
-    except ServiceAbsent as reason:
-        absent(str(reason))
+from tests.services.tls import make_certificate
 
 
 @contextmanager
@@ -48,7 +36,7 @@ def pipeline_on(
 
 
 def test_a_redis_that_may_lose_state_is_refused_unless_that_is_accepted(kafka: KafkaServer, tmp_path: Path) -> None:
-    forgetful = own_redis("--appendonly", "no", "--maxmemory-policy", "allkeys-lru")
+    forgetful = local_redis("--appendonly", "no", "--maxmemory-policy", "allkeys-lru")
     with forgetful as server, pipeline_on(kafka, server, tmp_path) as pipeline:
         refused = pipeline.hatcast("worker")
         assert (refused.code, refused.out) == (1, "")
@@ -66,7 +54,7 @@ def test_a_redis_that_may_lose_state_is_refused_unless_that_is_accepted(kafka: K
 def test_what_redis_keeps_is_read_from_its_settings_as_far_as_they_may_be_asked_for(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
-    with own_redis() as server, closing(server.client()) as redis, pipeline_on(kafka, server, tmp_path) as pipeline:
+    with local_redis() as server, closing(server.client()) as redis, pipeline_on(kafka, server, tmp_path) as pipeline:
         ensure_durable(pipeline.settings)
         assert read_durability(redis).persistence is Persistence.APPEND_ONLY
         redis.config_set("appendonly", "no")
@@ -92,32 +80,20 @@ def as_user(settings: Settings, name: str, password: str) -> Settings:
     return replace(settings, redis=msgspec.structs.replace(settings.redis, username=name), redis_password=password)
 
 
-def make_certificate(folder: Path) -> dict[str, Path]:
-    """A key and its certificate for 127.0.0.1, which is its own authority, and good for server and client."""
-    files = {"key": folder / "redis.key", "certificate": folder / "redis.pem"}
-    if shutil.which("openssl") is None:
-        absent("no openssl to make a certificate for Redis: install it")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    names = ["-days", "2", "-subj", "/CN=redis", "-addext", "subjectAltName=IP:127.0.0.1"]
-    out = ["-keyout", str(files["key"]), "-out", str(files["certificate"])]
-    subprocess.run([*command, *names, *out], check=True, capture_output=True)
-    return files
-
-
 def test_behind_tls_and_with_no_more_rights_than_those_of_its_role_a_worker_folds_releases_and_seals(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
-    files = make_certificate(tmp_path)
-    key, certificate = str(files["key"]), str(files["certificate"])
+    made = make_certificate(tmp_path)
+    ca, key, certificate = map(str, (made.ca_file, made.key_file, made.cert_file))
     with free_ports(1) as (port,):
         tls = ["--tls-port", str(port), "--tls-cert-file", certificate, "--tls-key-file", key]
-    with own_redis(*tls, "--tls-ca-cert-file", certificate) as server, closing(server.client()) as admin:
+    with local_redis(*tls, "--tls-ca-cert-file", ca) as server, closing(server.client()) as admin:
         (tmp_path / "password").write_text(PASSWORD)
         redis = {
             "url": f"rediss://127.0.0.1:{port}/0",
             "username": "hatcast",
             "password_file": "password",
-            "ssl_ca_certs": certificate,
+            "ssl_ca_certs": ca,
             "ssl_certfile": certificate,
             "ssl_keyfile": key,
         }

@@ -19,18 +19,14 @@ from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, assert_exact_means, ticks, traffic
 from tests.integration.redis_user import PASSWORD, acl_line
 from tests.integration.tables import PARTITIONS
-from tests.services import KafkaServer, RedisServer, ServiceAbsent
-from tests.services.absent import absent
+from tests.services import KafkaServer, RedisServer
 from tests.services.redis_cluster import RedisClusterServer, local_cluster
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RedisClusterServer]:
-    try:
-        with local_cluster() as made:
-            yield made
-    except ServiceAbsent as reason:
-        absent(str(reason))
+    with local_cluster() as made:
+        yield made
 
 
 def permit(node: RedisServer, settings: Settings) -> None:

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException, Producer
 from tests.services import KafkaServer, Record, RedisServer, local_redis
 from tests.services.fixtures import MakeTopic
 from tests.services.lifecycle import ServerDidNotStart, ServerProcess, wait_until
+from tests.services.redis_server import redis_binary
 
 
 def test_a_record_comes_back_from_kafka_as_it_was_sent(kafka: KafkaServer, make_topic: MakeTopic) -> None:
@@ -105,7 +106,7 @@ def test_a_server_that_does_not_start_shows_its_log() -> None:
 
 
 def test_a_server_started_in_a_thread_outlives_the_thread(tmp_path: Path) -> None:
-    server = ServerProcess(["sleep", "60"], tmp_path / "log")
+    server = ServerProcess([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log")
     thread = threading.Thread(target=server.start)
     thread.start()
     thread.join()
@@ -124,6 +125,7 @@ def test_a_killed_test_run_leaves_no_server_behind(tmp_path: Path) -> None:
         "    print(server.lifecycle.pid, flush=True)\n"
         "    time.sleep(60)\n"
     )
+    redis_binary()  # where there is none the process below could not say so
     environment = {**os.environ, "TMPDIR": str(tmp_path)}  # a killed run cannot clear its folders away
     run = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
     assert run.stdout is not None

@@ -16,8 +16,6 @@ from hatcast.agents.redis.retained import RetainedStore
 from hatcast.stream.fold.checkpoint import take_changes
 from tests.integration.readings import LATER_MS, NOON_MS, Sample, folds
 from tests.replayed import policy_of
-from tests.services import ServiceAbsent
-from tests.services.absent import absent
 from tests.services.redis_cluster import RedisClusterServer, SlotMove, local_cluster
 
 NAME, SLOT = "t-migration", "2022-01-02/12:00"
@@ -26,11 +24,8 @@ Act = Callable[[], Awaitable[object]]
 
 @pytest.fixture
 def cluster() -> Iterator[RedisClusterServer]:
-    try:
-        with local_cluster() as made:
-            yield made
-    except ServiceAbsent as reason:
-        absent(str(reason))
+    with local_cluster() as made:
+        yield made
 
 
 class Stage:

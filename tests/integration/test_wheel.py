@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.absent import absent
+from tests.services.absent import ServiceAbsent
 
 ROOT = Path(__file__).parents[2]
 _WHERE = "from importlib.util import find_spec as f; print(f('hatcast').origin, f('agents').origin)"
@@ -45,7 +45,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     run(*pip, "--target", folder, wheel, cwd=folder)
     found = subprocess.run([*pip, "--target", folder, OTHER], capture_output=True, check=False, text=True)
     if found.returncode:
-        absent(f"{OTHER} could not be fetched: {found.stderr.strip().splitlines()[-1]}")
+        raise ServiceAbsent(f"{OTHER} could not be fetched: {found.stderr.strip().splitlines()[-1]}")
     yield folder
 
 

@@ -3,8 +3,9 @@
 ``with open_kafka() as kafka, open_redis() as redis_server:`` works anywhere; the fixtures are in ``fixtures.py``.
 """
 
+from tests.services.absent import ServiceAbsent
 from tests.services.kafka_server import KafkaServer, Received, Record, docker_kafka, local_kafka, open_kafka
-from tests.services.lifecycle import NotOurs, ServerDidNotStart, ServiceAbsent
+from tests.services.lifecycle import NotOurs, ServerDidNotStart
 from tests.services.redis_server import RedisServer, docker_redis, local_redis, open_redis
 
 __all__ = [

@@ -1,10 +1,62 @@
-"""``python -m tests.services``: fetch what the tests of this machine need, before their time limits run."""
+"""``python -m tests.services``: fetch what the tests of this machine need, before their time limits run.
 
+``python -m tests.services missing`` prints the packages of Debian and Ubuntu that bring what is not here.
+"""
+
+import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from typing import Final
 
+from tests.browser.chromium import find_browser, find_driver, open_chromium
+from tests.services import faketime, mosquitto, postgres, rabbitmq, tls
+from tests.services.absent import ServiceAbsent, find_program
 from tests.services.kafka_jars import fetch_if_needed
 from tools.helm import HelmAbsent, library
 
-fetch_if_needed()
-with suppress(HelmAbsent):  # the tests say it, once
-    library()
+
+def _find_browser() -> None:
+    """The system's, or one that Playwright has fetched and that starts."""
+    try:
+        find_browser()
+    except ServiceAbsent as reason:
+        try:
+            with open_chromium():
+                pass
+        except ServiceAbsent:
+            raise reason from None
+
+
+# Each raises ServiceAbsent where it finds nothing.
+NEEDED: Final[tuple[Callable[[], object], ...]] = (
+    partial(find_program, "redis-server", package="redis-server"),  # the one in the wheel has no TLS
+    find_driver,
+    _find_browser,
+    mosquitto.programs,
+    rabbitmq.programs,
+    postgres.programs,
+    partial(find_program, "promtool", package="prometheus"),
+    faketime.library,
+    tls.find_openssl,
+    partial(find_program, "strip", package="binutils"),  # scripts/size
+)
+
+
+def missing() -> list[str]:
+    """The packages that would bring what is not here."""
+    packages = []
+    for find in NEEDED:
+        try:
+            find()
+        except ServiceAbsent as reason:
+            packages.append(reason.package or "")
+    return packages
+
+
+if sys.argv[1:] == ["missing"]:
+    print(*missing())
+else:
+    fetch_if_needed()
+    with suppress(HelmAbsent):  # the tests say it, once
+        library()

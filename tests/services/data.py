@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from tests.services.absent import absent
+from tests.services.absent import ServiceAbsent
 
 ROOT: Final = Path(__file__).parents[2]
 DATA: Final = ROOT / "tests" / "data"
@@ -22,11 +22,13 @@ RECORDINGS_ABSENT: Final = "recordings absent, set HATCAST_DATA"
 def recording(path: str) -> Path:
     """A recording by its path, such as ``itms/suratITMS.json`` or ``capmetro/2017-03-21.csv.gz``.
 
-    Where it is absent the calling test is skipped and counted in one line at the end; with CI set it fails.
+    Raises ServiceAbsent where there is none.
     """
     elsewhere = Path(os.environ.get("HATCAST_DATA") or ROOT.parent / "shared" / "data")
     found = next((each for each in (DATA / path, elsewhere / path) if each.is_file()), None)
-    return found or absent(RECORDINGS_ABSENT)
+    if found is None:
+        raise ServiceAbsent(RECORDINGS_ABSENT)
+    return found
 
 
 def golden(name: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.services.absent import absent
+from tests.services.absent import ServiceAbsent, hidden
 
 # Where Debian, Fedora, Alpine and a build from source put it. The form for processes with threads.
 _PLACES: Final = ("/usr/lib/*/faketime", "/usr/lib64/faketime", "/usr/lib/faketime", "/usr/local/lib/faketime")
@@ -15,10 +15,10 @@ class FakeClock:
     """The wall clock of the processes that are started with `env`. The monotonic clock stays true."""
 
     def __init__(self, folder: Path, offset_s: int) -> None:
-        """Args: `folder`, where the offset is kept. Skips the calling test without libfaketime; fails it in CI."""
+        """Args: `folder`, where the offset is kept. Raises ServiceAbsent without libfaketime."""
         self._file = folder / "faketime"
         self.env: Mapping[str, str] = {
-            "LD_PRELOAD": str(_library()),
+            "LD_PRELOAD": str(library()),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # time-outs and heartbeats go by it
@@ -34,6 +34,9 @@ class FakeClock:
         fresh.replace(self._file)
 
 
-def _library() -> Path:
+def library() -> Path:
+    """The library that a process loads. Raises ServiceAbsent where there is none."""
     found = (path for place in _PLACES for path in sorted(Path("/").glob(f"{place.lstrip('/')}/{_LIBRARY}")))
-    return next(found, None) or absent("there is no libfaketime (package faketime)")
+    if hidden("faketime") or (first := next(found, None)) is None:
+        raise ServiceAbsent("no libfaketime", "faketime")
+    return first

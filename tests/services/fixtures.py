@@ -5,64 +5,53 @@ import re
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import pytest
 
 from tests.services import data
-from tests.services.absent import absent, count
+from tests.services.absent import ServiceAbsent
 from tests.services.kafka_server import KafkaServer, open_kafka
-from tests.services.lifecycle import ServiceAbsent
 from tests.services.mosquitto import Mosquitto, local_mosquitto
 from tests.services.postgres import local_postgres
 from tests.services.rabbitmq import RabbitMQ, local_rabbitmq
 from tests.services.redis_server import RedisServer, open_redis
 
-Server = TypeVar("Server", KafkaServer, RedisServer, Mosquitto, RabbitMQ, str)
-
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaServer]:
     """A real Kafka with ``bootstrap_servers``, ``create_topic``, ``produce`` and ``read``."""
-    with ExitStack() as ends_with_the_run:
-        yield _enter(ends_with_the_run, open_kafka())
+    with open_kafka() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
     """A real Redis, append-only, with ``url`` and ``client()``."""
-    with ExitStack() as ends_with_the_run:
-        yield _enter(ends_with_the_run, open_redis())
+    with open_redis() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def mosquitto() -> Iterator[Mosquitto]:
     """A real MQTT broker, without TLS and with it; a test that stops it starts it again."""
-    with ExitStack() as ends_with_the_run:
-        yield _enter(ends_with_the_run, local_mosquitto())
+    with local_mosquitto() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def rabbitmq() -> Iterator[RabbitMQ]:
     """A real AMQP broker, without TLS and with it; it takes six seconds of a processor to start: use it in one file."""
-    with ExitStack() as ends_with_the_run:
-        yield _enter(ends_with_the_run, local_rabbitmq())
+    with local_rabbitmq() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The address of a real PostgreSQL: use it in one file."""
-    with ExitStack() as ends_with_the_run:
-        yield _enter(ends_with_the_run, local_postgres())
-
-
-def _enter(stack: ExitStack, opened: AbstractContextManager[Server]) -> Server:
-    try:
-        return stack.enter_context(opened)
-    except ServiceAbsent as reason:
-        absent(str(reason))
+    with local_postgres() as server:
+        yield server
 
 
 @pytest.fixture
@@ -76,7 +65,7 @@ def temporary() -> Iterator[Path]:
 def breakable_kafka(kafka: KafkaServer) -> Iterator[KafkaServer]:
     """The same Kafka for a test that stops, kills or pauses it; it works again after the test."""
     if kafka.lifecycle is None:
-        absent("a Kafka of our own to break: unset HATCAST_TEST_KAFKA")
+        raise ServiceAbsent("no Kafka of our own to break: unset HATCAST_TEST_KAFKA")
     yield kafka
     kafka.heal()
 
@@ -85,7 +74,7 @@ def breakable_kafka(kafka: KafkaServer) -> Iterator[KafkaServer]:
 def breakable_redis(redis_server: RedisServer) -> Iterator[RedisServer]:
     """The same Redis for a test that stops, kills, pauses or empties it; it works again after the test."""
     if redis_server.lifecycle is None:
-        absent("a Redis of our own to break: unset HATCAST_TEST_REDIS")
+        raise ServiceAbsent("no Redis of our own to break: unset HATCAST_TEST_REDIS")
     yield redis_server
     redis_server.heal()
 
@@ -117,11 +106,5 @@ def make_topic(kafka: KafkaServer, unique_name: str) -> Iterator[MakeTopic]:
 
 @pytest.fixture(scope="session")
 def recordings() -> Callable[[str], Path]:
-    """``recordings("itms/suratITMS.json")``: the path, or the test is skipped (with CI set: fails)."""
+    """``recordings("itms/suratITMS.json")``: the path; raises ServiceAbsent."""
     return data.recording
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for each thing that is absent, with the number of tests that were not run for it."""
-    for reason, tests in sorted(count(terminalreporter.stats.get("skipped", [])).items()):
-        terminalreporter.write_line(f"{tests} test{'s' if tests > 1 else ''} skipped: {reason}", yellow=True)

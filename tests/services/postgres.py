@@ -9,20 +9,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.services.lifecycle import ServerProcess, ServiceAbsent, accepts, free_ports, wait_until
+from tests.services.absent import ServiceAbsent, find_program
+from tests.services.lifecycle import ServerProcess, accepts, free_ports, wait_until
 
 START_SECONDS: Final = 60.0
 PLACES: Final = "/usr/lib/postgresql/*/bin"
 _USER: Final = "postgres"
 
 
+def programs() -> tuple[str, str]:
+    """What makes a database, and the server, of one version. Raises ServiceAbsent where there are none."""
+    initdb = find_program("initdb", package="postgresql", places=(PLACES,))
+    server = Path(initdb).resolve().with_name("postgres")
+    if not server.exists():
+        raise ServiceAbsent("no PostgreSQL beside initdb", "postgresql")
+    return initdb, str(server)
+
+
 @contextmanager
 def local_postgres() -> Iterator[str]:
     """The address of a new database, as libpq takes it. Raises ServiceAbsent where there is no PostgreSQL."""
-    found = sorted(Path("/").glob(f"{PLACES[1:]}/initdb"))
-    programs = found[-1].parent if found else Path(shutil.which("initdb") or "/none/initdb").parent
-    if not (programs / "postgres").exists():
-        raise ServiceAbsent("no PostgreSQL: install postgresql with the package manager")
+    initdb, postgres = programs()
     folder = Path(tempfile.mkdtemp(prefix="hatcast-postgres-"))
     data = folder / "data"
     # It refuses to run as root; then as the user that its package has made.
@@ -31,7 +38,7 @@ def local_postgres() -> Iterator[str]:
         shutil.chown(folder, _USER)
     try:
         made = subprocess.run(
-            [*become, programs / "initdb", "-D", data, "-U", _USER, "--auth=trust", "-E", "UTF8", "--no-sync"],
+            [*become, initdb, "-D", data, "-U", _USER, "--auth=trust", "-E", "UTF8", "--no-sync"],
             cwd=folder,
             capture_output=True,
             text=True,
@@ -42,7 +49,7 @@ def local_postgres() -> Iterator[str]:
         with free_ports(1) as (port,):
             pass
         options = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={folder}", "-p", str(port)]
-        command = [*become, str(programs / "postgres"), "-D", str(data), *options]
+        command = [*become, postgres, "-D", str(data), *options]
         server = ServerProcess(command, folder.with_suffix(".log"))
         server.start()
         try:

@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.services.absent import find_program
 from tests.services.broker import Broker
-from tests.services.lifecycle import ServerProcess, ServiceAbsent, accepts, free_ports, serving, wait_until
+from tests.services.lifecycle import ServerProcess, accepts, free_ports, serving, wait_until
 from tests.services.tls import make_certificate
 
 START_SECONDS: Final = 100.0  # 4 s on an idle machine; five times that under load
-PLACES: Final = "/usr/lib/rabbitmq/bin:/opt/homebrew/sbin:/usr/local/sbin"
+# Not the one in /usr/sbin, which becomes the user rabbitmq and knows one place for everything.
+PLACES: Final = ("/usr/lib/rabbitmq/bin", "/opt/homebrew/sbin", "/usr/local/sbin")
 SETTINGS: Final = """\
 listeners.tcp.1 = 127.0.0.1:{port}
 listeners.ssl.1 = 127.0.0.1:{tls_port}
@@ -36,13 +38,16 @@ class RabbitMQ(Broker):
     START_SECONDS = START_SECONDS
 
 
+def programs() -> tuple[str, str]:
+    """The server, and Erlang's port mapper. Raises ServiceAbsent where there are none."""
+    server = find_program("rabbitmq-server", package="rabbitmq-server", places=PLACES)
+    return server, find_program("epmd", package="rabbitmq-server")
+
+
 @contextmanager
 def local_rabbitmq() -> Iterator[RabbitMQ]:
     """A RabbitMQ on free ports. Raises ServiceAbsent where there is none."""
-    # Not the one in /usr/sbin, which becomes the user rabbitmq and knows one place for everything.
-    server, mapper = shutil.which("rabbitmq-server", path=PLACES), shutil.which("epmd")
-    if server is None or mapper is None:
-        raise ServiceAbsent("no RabbitMQ: install rabbitmq-server with the package manager")
+    server, mapper = programs()
     folder = Path(tempfile.mkdtemp(prefix="hatcast-rabbitmq-"))
     certificate = make_certificate(folder)
     (folder / "enabled_plugins").write_text("[].\n")

@@ -13,8 +13,9 @@ from typing import Any, Final
 import redis
 from redis.crc import key_slot
 
-from tests.services.lifecycle import ServerProcess, ServiceAbsent, free_ports, wait_until
-from tests.services.redis_server import DURABLE, START_SECONDS, RedisServer
+from tests.services.absent import ServiceAbsent
+from tests.services.lifecycle import ServerProcess, free_ports, wait_until
+from tests.services.redis_server import DURABLE, START_SECONDS, RedisServer, redis_binary
 
 SLOTS: Final = 16_384
 LEAST_VERSION: Final = 7  # before, the port of the cluster's bus cannot be chosen
@@ -175,9 +176,9 @@ def _keys(node: RedisServer, slot: int) -> list[str]:
 @contextmanager
 def local_cluster(masters: int = 3) -> Iterator[RedisClusterServer]:
     """A cluster of `masters` nodes. Raises ServiceAbsent without a redis-server that can be one."""
-    binary = shutil.which("redis-server")
-    if binary is None or _version(binary) < LEAST_VERSION:
-        raise ServiceAbsent(f"no Redis Cluster: install redis-server {LEAST_VERSION} or newer")
+    binary = redis_binary()
+    if _version(binary) < LEAST_VERSION:
+        raise ServiceAbsent(f"no Redis Cluster: its server is older than {LEAST_VERSION}")
     folder = Path(tempfile.mkdtemp(prefix="hatcast-cluster-"))
     data = folder / "data"
     data.mkdir()

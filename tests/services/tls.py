@@ -1,11 +1,10 @@
 """Certificates for tests: an authority of our own, and one that it signed for 127.0.0.1."""
 
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services.lifecycle import ServiceAbsent
+from tests.services.absent import find_program
 
 
 @dataclass(frozen=True)
@@ -15,11 +14,14 @@ class Certificate:
     key_file: Path
 
 
+def find_openssl() -> str:
+    """Makes certificates. Raises ServiceAbsent where there is none."""
+    return find_program("openssl", package="openssl")
+
+
 def make_certificate(folder: Path) -> Certificate:
     """A certificate for localhost and 127.0.0.1, and its authority. Raises ServiceAbsent without openssl."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        raise ServiceAbsent("no openssl to make a certificate: install it")
+    openssl = find_openssl()
     made = Certificate(folder / "ca.pem", folder / "server.pem", folder / "server.key")
     new = [openssl, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     ca_key, request, names = folder / "ca.key", folder / "server.csr", folder / "names"
@@ -36,7 +38,7 @@ def make_certificate(folder: Path) -> Certificate:
 
 def make_client_certificate(folder: Path, name: str) -> Certificate:
     """A client's certificate, CN=name, from the authority of `make_certificate` in the same folder."""
-    openssl = shutil.which("openssl") or ""
+    openssl = find_openssl()
     made = Certificate(folder / "ca.pem", folder / f"{name}.pem", folder / f"{name}.key")
     request = folder / f"{name}.csr"
     new = [

