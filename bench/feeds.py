@@ -9,7 +9,6 @@ from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import BinaryIO, Final
-from zoneinfo import ZoneInfo
 
 import click
 import pyarrow as pa
@@ -25,6 +24,7 @@ from hatcast.stream.readings.formats.capmetro import COLUMNS
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.positions import Derivation, SpeedDeriver
 from hatcast.stream.readings.reading import MISSING, Reading, ValueUnits, parse_time
+from hatcast.stream.time_zones import time_zone
 
 LEAST: Final = 150_000.0  # readings/s
 LEAST_GTFS_RT: Final = 50_000.0
@@ -68,7 +68,7 @@ def command(as_json: bool, records: int, rounds: int) -> int:  # noqa: FBT001 - 
 def _named_columns(canonical: bytes) -> dict[str, Callable[[], int]]:
     """Return the work on CSV and JSON with columns of other names: with ISO times, and times of a pattern."""
     rows = [json.loads(line) for line in canonical.splitlines()]
-    zone = ZoneInfo("Asia/Kolkata")
+    zone = time_zone("Asia/Kolkata")
     names = {"vehicle": "plate", "time": "ts", "lat": "y", "lon": "x", "value": "v"}
     columns = Columns(names, unit="km/h")
     patterned = Columns(names, unit="km/h", time_format=_PATTERN)

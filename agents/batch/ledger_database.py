@@ -21,6 +21,7 @@ CREATE TABLE policies (name TEXT PRIMARY KEY, policy_id TEXT NOT NULL, canonical
 CREATE TABLE user_key (fingerprint TEXT NOT NULL, key BLOB);
 CREATE TABLE entered (date TEXT, policy TEXT, place TEXT, vehicles BLOB NOT NULL, devices BLOB NOT NULL,
                       digest BLOB NOT NULL, PRIMARY KEY (date, policy, place)) WITHOUT ROWID;
+CREATE TABLE date_rules (date TEXT PRIMARY KEY, rules TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE read_as (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE read_contents (digest BLOB PRIMARY KEY, options TEXT NOT NULL) WITHOUT ROWID;
 """

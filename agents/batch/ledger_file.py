@@ -21,6 +21,7 @@ from hatcast.agents.batch.ledger_users import NO_USERS, Entered, Users, claim_us
 from hatcast.agents.ledger.store import at_once, decide
 from hatcast.agents.sqlite import open_locked
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.ledger import book_spent, commit, commit_rows, dates_rows, reserve
@@ -51,6 +52,7 @@ class LedgerFile(LedgerDays):
         self._path = path
         self.users = users
         self.readings = LedgerReadings(database, path, policy)
+        self._calendar = Calendar(policy)
 
     def find(self, release_id: str) -> bytes | None:
         """Return the one record of a HAT or an answer, or None."""
@@ -74,9 +76,9 @@ class LedgerFile(LedgerDays):
         With each HAT's record it stores the users that have `entered` the HAT, by release_id. closes: status with which
         the horizon of these running sums ends; then nothing is reserved for it.
 
-        A date's first HAT reserves the cost of the queries that read the date; an answer reserves the cost of its query
-        on the days of its period that had no HAT. Returns the records that are in the file now, by release_id.
-        Raises HatcastError, and stores none of them, if the file cannot be written.
+        A date's first HAT stores the date's rules, and reserves the cost of the queries that read it; an answer
+        reserves the cost of its query on the days of its period that had no HAT. Returns the records that are in the
+        file now, by release_id. Raises HatcastError, and stores none of them, if the file cannot be written.
         """
         policy = self.policy
         proposals = [
@@ -93,9 +95,15 @@ class LedgerFile(LedgerDays):
                 if isinstance(committed, Exception):
                     raise self._clear(committed)
                 if committed.new and not isinstance(release, QueryRelease) and release.is_hat:
+                    rules = self._calendar.rules_of(release.date)
+                    self._database.execute("INSERT OR IGNORE INTO date_rules VALUES (?, ?)", (release.date, rules))
                     self.users.store(release.date, release.place, entered.get(release.release_id, NO_USERS))
                 records[release.release_id] = committed.record
         return records
+
+    def check_dates(self) -> None:
+        """Raise HatcastError if a date was opened under other rules of the time zone than this process has."""
+        self._calendar.check_rules(self._database.execute("SELECT date, rules FROM date_rules"))
 
     def book_spent(self) -> None:
         """Book the cost of a private list of cells on each of its days where it is missing, in one transaction.
@@ -173,7 +181,8 @@ def open_ledger(path: Path, policy: Policy, user_key: bytes | None = None) -> It
     user_key   of the settings; None: generated with the file and stored in it
 
     Raises HatcastError: the file is not a ledger, in use or unreadable; its policy of this name has another policy_id,
-    its policies another time zone, or its users another key; or the policy cannot replace the one that it names.
+    its policies another time zone, a date other rules of that zone, or its users another key; or the policy cannot
+    replace the one that it names.
     """
     try:
         with open_locked(path, *PRAGMAS) as database:
@@ -183,6 +192,7 @@ def open_ledger(path: Path, policy: Policy, user_key: bytes | None = None) -> It
                 claim_policy(database, path, policy)
                 pseudonyms = claim_user_key(database, path, user_key)
             ledger = LedgerFile(database, path, policy, Users(database, policy.name, pseudonyms))
+            ledger.check_dates()
             ledger.book_spent()
             yield ledger
     except sqlite3.OperationalError as error:

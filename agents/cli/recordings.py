@@ -2,12 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import wraps
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from zoneinfo import ZoneInfo
 
 import click
 from rich.console import Console
@@ -20,6 +19,7 @@ from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMAT_NAMES, Columns, DeriveSpeed, Format, FormatChoice, Recorded
 from hatcast.stream.readings.reading import Reading, ValuesReading
+from hatcast.stream.time_zones import time_zone
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -166,10 +166,10 @@ def _show(records: Sequence[Recorded], path: str, policy: Policy) -> None:
     console = Console(stderr=True)
     if not console.is_terminal:
         return  # rows are raw data, which logs must not have
-    console.print(_table(decoded[:_SHOWN], path, ZoneInfo(policy.timezone)))
+    console.print(_table(decoded[:_SHOWN], path, time_zone(policy.timezone)))
 
 
-def _table(readings: Sequence[Reading], path: str, zone: ZoneInfo) -> Table:
+def _table(readings: Sequence[Reading], path: str, zone: tzinfo) -> Table:
     others = [name for reading in readings[:1] if isinstance(reading, ValuesReading) for name in reading.others]
     table = Table(
         title=f"{Path(path).name}: the first rows as they are read (raw data, not private)", title_justify="left"
@@ -184,7 +184,7 @@ def _table(readings: Sequence[Reading], path: str, zone: ZoneInfo) -> Table:
     return table
 
 
-def _local(time_ms: int, zone: ZoneInfo) -> str:
+def _local(time_ms: int, zone: tzinfo) -> str:
     try:
         return datetime.fromtimestamp(time_ms / 1000, zone).isoformat(" ", "seconds")
     except (ValueError, OverflowError, OSError):  # outside the years 1 to 9999

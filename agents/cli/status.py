@@ -33,6 +33,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.horizons import horizon_of
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.policy.policy import ContinualKeys, Policy, Relation
+from hatcast.stream.time_zones import TIME_ZONE_DATA
 from hatcast.stream.units import NANO
 
 
@@ -116,6 +117,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
             **reports.pop(""),
             **reports,
             "started_with": store.partitions,
+            "time_zone_data": TIME_ZONE_DATA,
             # Every slot that ends at or before this time is final.
             "closed_through": None if watermark is None else calendar.local(watermark - policy.lateness_ms).isoformat(),
             "open_hats": sum(map(len, cells.values())),
@@ -179,6 +181,7 @@ def _show(status: dict[str, Any], settings: Settings) -> None:
     if "first_slot" in status:
         console.print(f"first slot      {status['first_slot'] or 'unknown: no worker has stored it'}")
         console.print(f"released through {status['released_through'] or 'nothing yet'}")
+    console.print(f"time zone data  {status['time_zone_data']}", highlight=False)
     console.print(f"open HATs       {status['open_hats']} in {len(status['open_slots'])} slots")
     console.print(f"unpublished     {sum(status['unpublished'].values())} releases")
     if "unanswered" in status:

@@ -14,6 +14,7 @@ from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.adoption import AdoptionBatch, OutputPartition, Position, Published
 from hatcast.agents.redis.attempts import AlreadyAdopted, RecordsMissing, RecoveryCheck, RecoveryEnded
 from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import BudgetRecord
 from hatcast.stream.release.spending import fineness_of
@@ -32,11 +33,13 @@ class Adopter:
         self._reader = reader
         self._fineness = fineness_of(policy)
         self.budgets: dict[tuple[str, str], BudgetRecord] = {}  # the newest that were read, of a policy and date
+        self._calendar = Calendar(policy)
 
     async def adopt(self, domain: Domain, check: RecoveryCheck, ends: Mapping[OutputPartition, Position]) -> int:
         """Adopt all records up to the ends; return how many records Redis lacked or had with other bytes.
 
-        Raises RecoveryEnded if the required recovery has ended.
+        Raises RecoveryEnded if the required recovery has ended, and HatcastError if a slot that is not sealed was
+        published under other rules of its local date: this worker's HATs would have readings that it has, too.
         """
         places = list(ends)
         if places:  # workers that share a recovery start with different partitions
@@ -82,13 +85,17 @@ class Adopter:
     def contents(self, domain: Domain, fetched: OutputBatch) -> Contents:
         """Decode a batch of an output topic."""
         topic = fetched.place.topic
-        return decode_contents(
+        contents = decode_contents(
             topic,
             fetched.records,
             holds_budgets=topic in domain.budgets,
             policy_id=self._policy.policy_id,
             fineness=self._fineness,
         )
+        for name, date, start, end in contents.slots:
+            if not domain.is_sealed(name, date):
+                self._calendar.check_published(date, start, end)
+        return contents
 
     async def _adopt_batch(self, domain: Domain, check: RecoveryCheck, batch: AdoptionBatch, contents: Contents) -> int:
         """Adopt one batch; return how many of its records Redis lacked or had with other bytes.

@@ -24,6 +24,7 @@ class Contents:
     budgets   (policy name, date) -> the newest budget record
     budget_days   (policy name, date) -> offset of the first budget record
     spans     policy name -> its first and last slot, under `add_remove`
+    slots     (policy name, local date, start, end) of the releases: local times, as published
     """
 
     releases: list[tuple[int, Published]] = field(default_factory=list)
@@ -31,6 +32,7 @@ class Contents:
     budgets: dict[tuple[str, str], BudgetRecord] = field(default_factory=dict)
     budget_days: dict[tuple[str, str], int] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
+    slots: set[tuple[str, str, str, str]] = field(default_factory=set)
 
     def add_budget(self, offset: int, budget: BudgetRecord) -> None:
         """Add a budget record if it is the newest of its policy and date."""
@@ -42,6 +44,7 @@ class Contents:
     def add_release(self, offset: int, release: Published) -> None:
         """Add a release or an answer."""
         self.releases.append((offset, release))
+        self.slots.add((release.name, release.date, release.start, release.end))
         if release.answered is not None:
             self.answered.add(release.answered)
         start_ms = release.slot_start_ms

@@ -49,6 +49,7 @@ class _Release(msgspec.Struct):
     date: Date
     slot: str
     start: str
+    end: str
     epsilon: float
     relation: Relation
     seq: int | None = None
@@ -108,6 +109,8 @@ def published_of(value: bytes, policy_id: str, fineness: Fineness) -> Published:
             fineness=0,
             record=value,
             answered=release.answered(),
+            start=release.start,
+            end=release.end,
         )
     return Published(
         release_id=release.release_id,
@@ -122,4 +125,6 @@ def published_of(value: bytes, policy_id: str, fineness: Fineness) -> Published:
         slot_start_ms=int(datetime.fromisoformat(release.start).timestamp() * 1000) if hidden else None,
         horizon="" if release.running is None else release.running.horizon,
         is_drawn=release.running is not None and release.status in ("released", "suppressed"),
+        start=release.start,
+        end=release.end,
     )

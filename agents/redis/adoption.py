@@ -49,6 +49,7 @@ class Published(msgspec.Struct, frozen=True):
     answered       the query's reservation, if the record answers a query
     horizon        first local date of the horizon of a running sum; "" for other records
     is_drawn       of a running sum: whether the state of its cell changed with it
+    start, end     local times, as published
     """
 
     release_id: str
@@ -63,6 +64,8 @@ class Published(msgspec.Struct, frozen=True):
     answered: "Answered | None" = None
     horizon: str = ""
     is_drawn: bool = False
+    start: str = ""
+    end: str = ""
 
 
 class Answered(NamedTuple):

@@ -53,6 +53,10 @@ class HatStore:
             found |= slots
         return found
 
+    async def rules(self) -> set[tuple[str, str]]:
+        """Return each local date that has opened in a partition of either topic, with its rules there."""
+        return set().union(*await asyncio.gather(*(store.rules() for store in self._stores)))
+
     async def cells(self, slot: str) -> dict[str, int]:
         """Return cell -> number of users and devices, of the cells with contributions or reports in a slot."""
         users: Counter[str] = Counter()

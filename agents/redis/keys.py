@@ -28,7 +28,8 @@ class PartitionKeys:
 
         `offset` (the next record to read), `owner` (token of the only writer), `clock` (watermark, ms), `gap`,
         `complete_from` (ms), `lost_from` (ms, the watermark at the first gap); `user_key`, the fingerprint of the user
-        key of its pseudonyms, and `made_key`, that key if hatcast generated it; `outcome:NAME` (records).
+        key of its pseudonyms, and `made_key`, that key if hatcast generated it; `outcome:NAME` (records);
+        `rules`, JSON: the rules of each local date that has opened in the partition.
         Of the index: `slot:date/slot` -> end (ms UTC) and number of cells with contributions; `day:date` -> users;
         `journal` (blocks), `kept` (slots with retained contributions), and `nonce`, 128 random bits that every writer
         replaces: whoever derived keys from the index compares it.
@@ -93,6 +94,11 @@ class DomainKeys:
     def owner(self, name: str) -> str:
         """Hash: `domain` of a policy name, because partition keys contain only the policy name."""
         return f"{{{name}:domain}}"
+
+    @staticmethod
+    def opening(name: str, date: str) -> str:
+        """String: rules of a policy's local date that is opening; expires."""
+        return f"{{{name}:domain}}:opening:{date}"
 
     @property
     def next_policies(self) -> str:

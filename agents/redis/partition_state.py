@@ -3,15 +3,15 @@
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from hatcast.agents.redis.chunks import load_chunks
 from hatcast.agents.redis.clients import AnyRedis, cluster_problem
 from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.final_hats import FinalHat, FinalHats
 from hatcast.agents.redis.index import Index, index_of, next_nonce, read_counted
-from hatcast.agents.redis.keys import PartitionKeys
-from hatcast.agents.redis.partition_values import checkpoint_call, number_or_none
+from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
+from hatcast.agents.redis.partition_values import checkpoint_call, number_or_none, rules_of
 from hatcast.agents.redis.scripts import Script
 from hatcast.agents.redis.stored_values import cell_of, number_of, numbers_of_hash, users_of, without_checksum
 from hatcast.agents.redis.user_keys import StoredKey, user_key_mismatch
@@ -19,6 +19,8 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import Changes, Stored
 
 T = TypeVar("T")
+
+CLAIM_MS: Final = 600_000  # longer than from a claim to its checkpoint: a worker that is frozen for so long is fenced
 
 
 class PartitionStore:
@@ -107,6 +109,7 @@ class PartitionStore:
             journal=[without_checksum(keys.journal_block(number), blocks[number]) for number in sorted(blocks)],
             users=users,
             users_of_days=index.days,
+            rules=rules_of(keys.state, state.get(b"rules")),
         )
 
     async def read_until(self, partition: int, stored: Stored, use: Callable[[Stored], T]) -> tuple[Stored, T]:
@@ -153,12 +156,35 @@ class PartitionStore:
         found = [instant for instant in await self._read_numbers("complete_from") if instant is not None]
         return max(found, default=None)
 
+    async def rules(self) -> set[tuple[str, str]]:
+        """Return each local date that has opened in a partition, with the rules under which it was folded there."""
+        found = zip(self._keys, await self._read_field("rules"), strict=True)
+        return {rule for keys, stored in found for rule in rules_of(keys.state, stored).items()}
+
+    async def claim(self, date: str, rules: str) -> str:
+        """Claim the rules of a local date that is about to open in a partition; return those that were claimed first.
+
+        The partitions of a date may be on several nodes of Redis, so no step can compare all and write. The claim
+        expires: from then on the states have the rules, and a date that did not open has none.
+        """
+        key = DomainKeys.opening(self.name, date)
+        while True:
+            await self._redis.set(key, rules, nx=True, px=CLAIM_MS)
+            claimed = await self._redis.get(key)
+            if isinstance(claimed, bytes):
+                return claimed.decode(errors="replace")
+
     async def _read_numbers(self, field: str) -> list[int | None]:
+        found = zip(self._keys, await self._read_field(field), strict=True)
+        return [number_or_none(keys.state, value) for keys, value in found]
+
+    async def _read_field(self, field: str) -> list[bytes | None]:
+        """Return a field of every partition's state."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for keys in self._keys:
                 pipe.hget(keys.state, field)
             found: list[bytes | None] = await pipe.execute()
-        return [number_or_none(keys.state, value) for keys, value in zip(self._keys, found, strict=True)]
+        return found
 
     async def _indexes(self) -> list[Index]:
         async with self._redis.pipeline(transaction=False) as pipe:

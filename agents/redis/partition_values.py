@@ -8,7 +8,7 @@ from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.index import next_nonce
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.agents.redis.scripts import Argument, Call
-from hatcast.agents.redis.stored_values import number_of, parsing, with_checksum, without_checksum
+from hatcast.agents.redis.stored_values import date_of, number_of, parsing, with_checksum, without_checksum
 from hatcast.stream.fold.checkpoint import Changes
 from hatcast.stream.fold.packing import users_in
 
@@ -33,6 +33,13 @@ def number_or_none(key: str, value: bytes | None) -> int | None:
     return None if value is None else number_of(key, value)
 
 
+def rules_of(key: str, stored: bytes | None) -> dict[str, str]:
+    """Return date -> rules, of the dates that have opened in a partition. Raises Damaged."""
+    with parsing(key):
+        rules = {} if stored is None else msgspec.json.decode(stored, type=dict[str, str])
+    return {date_of(key, date.encode()): text for date, text in rules.items()}
+
+
 def checkpoint_call(keys: PartitionKeys, base: int, following: int, owner: str, changes: Changes) -> Call:
     """Return the keys and arguments of checkpoint.lua, every number as text: Lua would print a large one as 1.6e+12."""
     fields: dict[str, str | bool] = {"offset": str(following), "nonce": next_nonce()}
@@ -43,6 +50,8 @@ def checkpoint_call(keys: PartitionKeys, base: int, following: int, owner: str, 
     fields |= {f"outcome:{name}": str(records) for name, records in changes.outcomes.items()}
     fields |= {f"day:{date}": str(users) for date, users in changes.days.items()}
     fields |= {f"day:{date}": False for date in changes.days_over}
+    if changes.rules:
+        fields["rules"] = msgspec.json.encode(changes.rules).decode()
     block: tuple[str, bytes] = ("", b"")
     if changes.ends_journal:
         fields["journal"] = False

@@ -10,6 +10,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.open_dates import OpenDates
 from hatcast.agents.release.batches import MAX_BATCH, Due
 from hatcast.agents.release.counters import ClosingDelays
 from hatcast.agents.release.path import ReleaseContext, ReleasePath
@@ -63,6 +64,7 @@ class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
     def __init__(self, context: ReleaseContext) -> None:
         super().__init__(context, context.settings.topics.means, context.ledger.commit)
         self.closing_delays = ClosingDelays()
+        self._dates = OpenDates(context.store, context.ledger, self._calendar)
 
     @abstractmethod
     async def due_releases(self, owned: frozenset[int]) -> list[DueRelease]:
@@ -93,8 +95,13 @@ class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
         self.closing_delays.published(due.hat.slot for due, _ in published)
 
     async def load(self, batch: Sequence[DueRelease]) -> list[HatChunks] | None:
-        """Load each HAT's chunks (step loaded); None if a partition's watermark is missing or too small."""
-        return await self._store.load([due.hat for due in batch])
+        """Load each HAT's chunks (step loaded); None if a partition's watermark is missing or too small.
+
+        Raises HatcastError if they were folded under other rules of the local date than this process has.
+        """
+        loaded = await self._store.load([due.hat for due in batch])
+        await self._dates.check()  # after the load: what was stored before it has its rules beside it
+        return loaded
 
     async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
         """Draw each HAT's estimate with its noise (step drawn), in a thread: a large HAT takes a second of computing.

@@ -249,7 +249,7 @@ class TrackerReleaser(HatPath):
         found: list[HatUsers] = []
         for batch in batches_of(due):
             with self._failures.attempt("load contributions"):
-                chunks = await self._store.load([each.hat for each in batch])
+                chunks = await super().load(batch)
             if chunks is None:
                 return None
             found += [hat_users(each.cell, of_hat) for each, of_hat in zip(batch, chunks, strict=True)]

@@ -241,6 +241,8 @@ class Ingest:
             with METERS.timed(CHECKPOINT_SECONDS), self._failures.name_operation(_CHECKPOINT, partition):
                 if self._options.confirm_topic is not None:  # after the last of these records was fetched, not before
                     await self._options.confirm_topic()
+                if self._options.open_dates is not None and changes.rules:
+                    changes.rules = await self._options.open_dates(changes.rules)
                 stored = await self._store.checkpoint(partition, owned.base, following, changes)
         except (RedisError, KafkaError) as error:  # it may be stored nevertheless
             METERS.count(CHECKPOINTS, result="failed")

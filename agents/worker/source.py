@@ -1,6 +1,6 @@
 """A topic to fold, and what its ingest needs from the worker."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from hatcast.agents.monitoring.declarations import REPORTS
@@ -46,6 +46,7 @@ class IngestOptions:
     user_key       under which the partitions are folded
     restore        restores the policy and the user key in Redis; called whenever a state is loaded
     confirm_topic  checks that the topic is still the registered one; None if the broker has no topic ids
+    open_dates     compares the rules of the dates that open in a partition, before they are stored
     on_rollback    called if a stored offset is not the one that was stored last
     """
 
@@ -55,4 +56,5 @@ class IngestOptions:
     user_key: StoredKey | None = None
     restore: Callable[[], Awaitable[None]] | None = None
     confirm_topic: Callable[[], Awaitable[None]] | None = None
+    open_dates: Callable[[Mapping[str, str]], Awaitable[Mapping[str, str]]] | None = None
     on_rollback: Callable[[], None] = lambda: None

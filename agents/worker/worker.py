@@ -26,6 +26,7 @@ from hatcast.agents.monitoring.server import OperatorServer
 from hatcast.agents.redis.connection import connect_redis_async, redis_error, with_retries
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.open_dates import OpenDates
 from hatcast.agents.redis.spent_cells import SpentStore
 from hatcast.agents.worker.connections import Connections
 from hatcast.agents.worker.drain import Drainer
@@ -40,6 +41,8 @@ from hatcast.agents.worker.spent_cells import SpentCells
 from hatcast.agents.worker.topic_fold import Loop
 from hatcast.agents.worker.topic_watch import TopicWatch
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.time_zones import TIME_ZONE_DATA
 
 log = structlog.get_logger()
 
@@ -130,9 +133,13 @@ class Worker:
         spent = SpentCells(settings, spent_store, ledger, connections.producer)
         await with_retries(settings, spent.charge)
 
+        dates = OpenDates(connections.store, ledger, Calendar(settings.policy))
+        await with_retries(settings, dates.check)
+
         async def restore() -> None:
             await registered.restore()
             await spent.charge()
+            await dates.check()
 
         options = IngestOptions(
             fail=self._fail,
@@ -140,6 +147,7 @@ class Worker:
             drain=self._drain,
             user_key=registered.stored_key,
             restore=restore,
+            open_dates=dates.open,
             on_rollback=recovery.require_catch_up,
         )
         folds = make_folds(connections, registered, options)
@@ -170,7 +178,13 @@ class Worker:
             gauges.register()
             self._run(gauges.run)
         policy = settings.policy
-        log.info("worker started", policy=policy.name, policy_id=policy.policy_id, partitions=self._partitions)
+        log.info(
+            "worker started",
+            policy=policy.name,
+            policy_id=policy.policy_id,
+            partitions=self._partitions,
+            time_zone_data=TIME_ZONE_DATA,
+        )
         limits = settings.checkpoint_interval_s, settings.session_timeout_s
         for prefix, fold in zip(("", "reports "), parts.folds, strict=False):
             self._ready[prefix] = Readiness(fold.ingest, parts.recovery, *limits)

@@ -34,6 +34,7 @@ class Changes:
     complete_from  ms UTC or None, as in the fold
     block          number and bytes of the next block of the journal; None: no row has changed, or they are in chunks
     ends_journal   all blocks are to be deleted: the chunks have their rows
+    rules          local date -> its rules, of all dates that have opened in the partition, if one opens now; else empty
     """
 
     watermark: int | None
@@ -47,6 +48,7 @@ class Changes:
     complete_from: int | None = None
     block: tuple[int, bytes] | None = None
     ends_journal: bool = False
+    rules: Mapping[str, str] = field(default_factory=dict)
 
 
 def take_changes(fold: PartitionFold[T], *, journal: bool = False) -> Changes:
@@ -68,6 +70,9 @@ def take_changes(fold: PartitionFold[T], *, journal: bool = False) -> Changes:
             _take_chunks(hat, changes)
     for day in fold.days.values():
         _take_day(day, changes, fold.limit, is_over=fold.is_over(day.date))
+    if opened := {slot.partition("/")[0] for slot in changes.slots} - fold.rules.keys():
+        fold.rules |= {date: fold.calendar.rules_of(date) for date in sorted(opened)}
+        changes.rules = dict(fold.rules)
     return changes
 
 
@@ -114,6 +119,7 @@ class Stored:
     complete_from  ms UTC or None, as in the fold
     journal        blocks in order
     missing        records before the stored offset were deleted unread, and no record after them has been folded
+    rules          as in the fold
     users          number of users of a HAT, and of a day, as the store's indexes have them; empty: not known
     """
 
@@ -126,6 +132,7 @@ class Stored:
     journal: Sequence[bytes] = ()
     users: Mapping[tuple[str, str], int] = field(default_factory=dict)
     users_of_days: Mapping[str, int] = field(default_factory=dict)
+    rules: Mapping[str, str] = field(default_factory=dict)
 
     def open_hats(self) -> dict[tuple[str, int], OpenHat]:
         """Return the stored HATs by slot (`date/slot`) and cell, in the order in which users entered them.
@@ -154,6 +161,7 @@ def restore(fold: PartitionFold[T], stored: Stored) -> None:
     fold.watermark = stored.watermark
     fold.complete_from = stored.complete_from
     fold.outcomes.update(stored.outcomes)
+    fold.rules.update(stored.rules)
     for date, chunks in stored.days.items():
         if not fold.is_over(date):
             day = fold.days[date] = Day(date)

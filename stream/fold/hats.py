@@ -4,21 +4,23 @@ A `Calendar` maps an instant to its slot. Where clocks go back, the repeated hou
 at the first instant of that local time and ends at the last. A skipped hour does not exist.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from operator import attrgetter
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.continual_keys import AtEnd
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.reading import Outcome
+from hatcast.stream.time_zones import TIME_ZONE_DATA, time_zone
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)
 _SHIFT_MAX: Final = timedelta(hours=26)  # larger than any single change of a time zone's offset
+_BY: Final = " by "  # before the version of the data
 _NEVER: Final = "9999-99-99"  # after every date
 _SLOT_CACHE_SIZE: Final = 10_000  # more than a year of hours
 
@@ -49,12 +51,13 @@ class Calendar:
     """Slots of a policy. Pure: an instant always gives the same slot."""
 
     def __init__(self, policy: Policy) -> None:
-        self._zone = ZoneInfo(policy.timezone)
+        self._zone = time_zone(policy.timezone)
         self._length = timedelta(milliseconds=policy.slot_length_ms)
         self._hours = policy.hours
         self._first_date, self._end_date = _dates(policy)
         self._slots: dict[tuple[str, str], Slot] = {}
         self._day_ends: dict[str, int] = {}
+        self._rules: dict[str, str] = {}
 
     def slot_at(self, instant_ms: int) -> Slot:
         """Return the slot of an instant (ms UTC). Raises OverflowError outside the years 2 to 9998."""
@@ -108,6 +111,41 @@ class Calendar:
             day -= _DAY
         return self.day_end(day.date().isoformat())
 
+    def rules_of(self, date: str) -> str:
+        """Return which instants are on a local date, as intervals in local time with its offset, and by which data.
+
+        Its start, its end and its slots follow from the intervals. Other versions of the data may have others.
+        """
+        rules = self._rules.get(date)
+        if rules is None:
+            intervals = ", ".join(
+                " to ".join(instant.astimezone(timezone(offset)).isoformat() for instant in (start, end))
+                for start, end, offset in self._spans(datetime.fromisoformat(date), _DAY)
+            )
+            rules = self._rules[date] = f"{intervals or 'no date'}{_BY}{TIME_ZONE_DATA}"
+        return rules
+
+    def check_rules(self, opened: Iterable[tuple[str, str]]) -> None:
+        """Raise HatcastError if a local date was opened under other rules. opened: dates with their rules."""
+        for date, rules in sorted(opened):
+            if rules.partition(_BY)[0] != self.rules_of(date).partition(_BY)[0]:
+                raise self._other_rules(date, rules)
+
+    def check_published(self, date: str, start: str, end: str) -> None:
+        """Raise HatcastError if a published slot of a local date begins or ends at another local time here.
+
+        start   of the slot, or of a period that begins on an earlier date and is not compared
+        """
+        for text in (start, end) if start.startswith(date) else (end,):
+            if datetime.fromisoformat(text).astimezone(self._zone).isoformat() != text:
+                raise self._other_rules(date, f"{start} to {end}")
+
+    def _other_rules(self, date: str, rules: str) -> HatcastError:
+        return HatcastError(
+            f"{date} in {self._zone.key} was opened as {rules}; here it is {self.rules_of(date)}: install the version"
+            " of the Python package tzdata that opened it, at least until that date is sealed"
+        )
+
     def local(self, instant_ms: int) -> datetime:
         """Convert an instant (ms UTC) to a datetime in the policy's time zone."""
         return (_EPOCH + timedelta(milliseconds=instant_ms)).astimezone(self._zone)
@@ -128,10 +166,10 @@ class Calendar:
         key = (wall.date().isoformat(), wall.strftime("%H:%M"))
         slot = self._slots.get(key)
         if slot is None:
-            spans = self._spans(wall)
+            spans = self._spans(wall, self._length)
             if not spans:
                 return None
-            first, end = min(start for start, _ in spans), max(end for _, end in spans)
+            first, end = min(start for start, _, _ in spans), max(end for _, end, _ in spans)
             slot = Slot(*key, _ms(first), _ms(end), self._outside(key[0], wall))
             if len(self._slots) >= _SLOT_CACHE_SIZE:
                 self._slots.clear()
@@ -144,14 +182,17 @@ class Calendar:
         clock = wall - datetime.combine(wall, datetime.min.time())
         return None if self._hours[0] * _HOUR <= clock < self._hours[1] * _HOUR else Outcome.OUTSIDE_HOURS.value
 
-    def _spans(self, wall: datetime) -> list[tuple[datetime, datetime]]:
-        """Return the UTC intervals in which the local clock shows this slot: two if clocks go back."""
+    def _spans(self, wall: datetime, length: timedelta) -> list[tuple[datetime, datetime, timedelta]]:
+        """Return the UTC intervals in which the local clock shows [wall, wall + length), each with its offset.
+
+        A slot has two if clocks go back.
+        """
         at = wall.replace(tzinfo=UTC)
         spans = []
-        for begin, end, offset in self._offsets(at - _SHIFT_MAX, at + self._length + _SHIFT_MAX):
-            start, stop = max(begin, at - offset), min(end, at + self._length - offset)
+        for begin, end, offset in self._offsets(at - _SHIFT_MAX, at + length + _SHIFT_MAX):
+            start, stop = max(begin, at - offset), min(end, at + length - offset)
             if start < stop:
-                spans.append((start, stop))
+                spans.append((start, stop, offset))
         return spans
 
     def _offsets(self, begin: datetime, end: datetime) -> list[tuple[datetime, datetime, timedelta]]:

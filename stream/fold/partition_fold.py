@@ -38,6 +38,7 @@ class PartitionFold(ABC, Generic[V]):
     outcomes        number of records by outcome
     slots           by `date/slot`; days by date, or horizons by their first date
     limit           of what each user enters in a day or horizon
+    rules           rules of the local dates that have opened here: `Calendar.rules_of` when their first HAT was stored
     journal         sizes of what the store has
     late_hats       (`date/slot`, cell) of HATs that were released before a reading of another user arrived
     State is bounded by the users of open HATs and of unfinished days or horizons.
@@ -62,6 +63,7 @@ class PartitionFold(ABC, Generic[V]):
         self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in Outcome}
         self.slots: dict[str, OpenSlot] = {}
         self.days: dict[str, Day] = {}
+        self.rules: dict[str, str] = {}
         self.late_hats: set[tuple[str, int]] = set()
         self.limit = limit_of(policy, calendar)
         self.journal = Journal()

@@ -9,14 +9,14 @@ from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from hatcast.stream.errors import SettingError, name_fix, similar_name
+from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.policy.cells_file import CellsFile, check_days, read_cells_file
 from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable, epsilon_problem
 from hatcast.stream.policy.value_keys import Value
 from hatcast.stream.readings.reading import to_milli
+from hatcast.stream.time_zones import similar_time_zone, time_zone
 from hatcast.stream.units import DAY_MS, HOUR_MS, MINUTE_MS, NANO, nano_ceil, nano_floor
 
 STEPS_MAX: Final = 86_400  # of min_interval in a slot: one bit of each is stored, 11 kB a user
@@ -116,9 +116,9 @@ def check_times(given: PolicyTable, durations: Mapping[str, int]) -> None:
         if durations[key] > most:
             raise SettingError(f"policy.{key}", f"{getattr(given, key)!r} is too long", f"use at most {days}")
     try:
-        ZoneInfo(given.timezone).utcoffset(None)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        near = similar_name(given.timezone, available_timezones())
+        time_zone(given.timezone)
+    except (ValueError, OSError, LookupError):
+        near = similar_time_zone(given.timezone)
         fix = 'use a name such as "Asia/Kolkata"'
         raise SettingError(
             "policy.timezone",

@@ -1,12 +1,12 @@
 """Formats for a policy: with its values, its time zone for times without an offset, and derived speeds."""
 
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format, FormatChoice
 from hatcast.stream.readings.positions import Derivation
+from hatcast.stream.time_zones import time_zone
 
 _FASTEST_MILLI: Final = 150_000  # km/h, under reject_above = "none": as its default
 
@@ -18,7 +18,7 @@ def policy_format(choice: FormatChoice, policy: Policy, *, live: bool = False) -
     Raises SettingError if its records do not have the policy's values, its columns cannot be used, or speeds cannot be
     derived.
     """
-    feed = choice.format(policy.value_units, ZoneInfo(policy.timezone), live=live)
+    feed = choice.format(policy.value_units, time_zone(policy.timezone), live=live)
     if choice.derive is None:
         return feed
     if policy.value_units.single is not None:

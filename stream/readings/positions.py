@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import asin, cos, radians, sin, sqrt
 from typing import Final, Literal
-from zoneinfo import ZoneInfo
 
 from hatcast.stream.readings.reading import MISSING, Reading, ValuesReading, canonical_vehicle, number, parse_time
+from hatcast.stream.time_zones import time_zone
 
 GAP_MIN_MS: Final = 10_000  # over less, the error of two places is too large for their distance
 GAP_MAX_MS: Final = (
@@ -60,7 +60,7 @@ class SpeedDeriver:
     def __init__(self, derivation: Derivation, vehicles_max: int = VEHICLES_MAX) -> None:
         self.unstored = 0
         self._derivation = derivation
-        self._zone = ZoneInfo(derivation.timezone)
+        self._zone = time_zone(derivation.timezone)
         self._vehicles_max = vehicles_max
         self._positions: OrderedDict[tuple[str, int], _Position] = OrderedDict()
         self._dates: dict[int, int] = {}

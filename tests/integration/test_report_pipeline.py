@@ -11,12 +11,12 @@ from datetime import datetime
 from fractions import Fraction
 from functools import partial
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import h3.api.basic_str as h3
 import pytest
 from jsonschema import Draft202012Validator
 
+from hatcast.stream.time_zones import time_zone
 from tests.integration.crashing_worker import die_after_answers
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.tables import golden_table
@@ -43,7 +43,7 @@ PRIVACY = {
     "min_users": 1,
 }
 MOST = 21 * len(SLOTS)  # HATs that a day can enter: there are no more in 21 cells
-ZONE = ZoneInfo("America/Chicago")
+ZONE = time_zone("America/Chicago")
 
 UserDay = tuple[str, str]  # date, vehicle
 Hats = dict[tuple[str, str], dict[UserDay, list[int]]]  # (slot, cell) -> speeds in milli-units of km/h

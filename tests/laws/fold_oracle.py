@@ -14,10 +14,11 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cache
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import h3.api.basic_int as h3
 from kafka.partitioner.default import murmur2
+
+from hatcast.stream.time_zones import time_zone
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MS = timedelta(milliseconds=1)
@@ -230,7 +231,7 @@ def time_of(time: str | float) -> int | None:
 
 
 def slot_of(timezone: str, length: int, time: int) -> tuple[str, str]:
-    local = (EPOCH + time * MS).astimezone(ZoneInfo(timezone))
+    local = (EPOCH + time * MS).astimezone(time_zone(timezone))
     minutes = (local.hour * 60 + local.minute) * 60_000 // length * (length // 60_000)
     return local.date().isoformat(), f"{minutes // 60:02}:{minutes % 60:02}"
 

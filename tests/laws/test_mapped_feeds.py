@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,9 +20,10 @@ from hatcast.agents.recordings.parquet import parquet_records
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.readings.formats import Columns, Format, FormatChoice, Recorded, jsonl
 from hatcast.stream.readings.reading import Reading, ValueUnits, is_complete, number, to_milli
+from hatcast.stream.time_zones import time_zone
 from tests.laws.test_feeds import BROKEN, SAMPLES, is_reading_or_nothing, messages, mutated_records, survives, texts
 
-BERLIN = ZoneInfo("Europe/Berlin")
+BERLIN = time_zone("Europe/Berlin")
 FOLDER = SAMPLES / "mapped"
 PLACES = "lat=position.coordinates.1,lon=position.coordinates.0"
 

@@ -2,7 +2,6 @@
 
 import io
 import re
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,8 +11,9 @@ from hatcast.agents.recordings.parquet import parquet_records
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.readings.formats import Columns, FormatChoice, Recorded
 from hatcast.stream.readings.reading import MISSING, Reading, ValueReading, ValuesReading, ValueUnits
+from hatcast.stream.time_zones import time_zone
 
-BERLIN = ZoneInfo("Europe/Berlin")
+BERLIN = time_zone("Europe/Berlin")
 ROW = "B 7,2022-01-02T05:29:43Z,52.5,13.4,38"
 AS_READ = Reading("B 7", 1641101383000, 52.5, 13.4, 38.0, "km/h")
 

@@ -133,7 +133,7 @@ def test_the_whole_minute_lies_in_the_slot_of_its_instant(zone: str, length: str
 
 
 def test_an_offset_with_seconds_is_told() -> None:
-    assert not calendar("Europe/Amsterdam").is_whole_minute(utc("1930-01-01T12:00"))
+    assert not calendar("Africa/Monrovia").is_whole_minute(utc("1930-01-01T12:00"))
 
 
 @pytest.mark.parametrize(

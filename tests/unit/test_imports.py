@@ -4,6 +4,7 @@ Among them docs/specification/release.md, Invariants, I6.
 """
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -95,6 +96,15 @@ def test_the_system_mechanism_is_passed_in_and_imported_by_nothing_in_the_core()
 def test_only_one_module_reads_the_clock() -> None:
     found = offences("stream", "agents", banned=tuple(CLOCK_READERS))
     assert [each for each in found if not each.startswith("agents/clock.py:")] == []
+
+
+def test_only_one_module_reads_time_zone_data() -> None:
+    imports = re.compile(
+        r"^\s*(from|import) (zoneinfo|tzdata)\b", re.MULTILINE
+    )  # by text: also of all tests, in no time
+    folders = ("stream", "agents", "tests", "bench", "tools")
+    found = {str(path.relative_to(ROOT)) for path in modules(*folders) if imports.search(path.read_text())}
+    assert found == {"stream/time_zones.py", "tests/other_tzdata.py"}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Times of foreign records."""
 
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -10,8 +9,9 @@ from hypothesis import strategies as st
 from hatcast.stream.errors import SettingError
 from hatcast.stream.readings.formats._times import time_reader, zone_of
 from hatcast.stream.readings.reading import instant_ms, parse_time
+from hatcast.stream.time_zones import time_zone
 
-BERLIN = ZoneInfo("Europe/Berlin")
+BERLIN = time_zone("Europe/Berlin")
 NINE = 1641114000000  # 2022-01-02 09:00:00 UTC
 
 

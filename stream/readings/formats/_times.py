@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 from typing import Final
-from zoneinfo import ZoneInfo, available_timezones
 
-from hatcast.stream.errors import SettingError, name_fix, similar_name
+from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.readings.formats._csv import parse_number
 from hatcast.stream.readings.reading import instant_ms, iso_moment
+from hatcast.stream.time_zones import similar_time_zone, time_zone
 
 TimeReader = Callable[[object], int | None]
 """One cell, of any type -> ms UTC; None if it is not such a time"""
@@ -92,9 +92,9 @@ def check_time_format(time_format: str) -> None:
 def zone_of(name: str) -> tzinfo:
     """Return a time zone. Raises SettingError if there is none of this name."""
     try:
-        return ZoneInfo(name)
+        return time_zone(name)
     except (ValueError, OSError, LookupError):
-        near = similar_name(name, available_timezones())
+        near = similar_time_zone(name)
         raise SettingError(
             "times_in",
             f"{name!r} is not a known time zone",

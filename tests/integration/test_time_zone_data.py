@@ -1,0 +1,132 @@
+"""Workers whose time zone data differ: a local date is folded and released under one set of rules."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.open_dates import OpenDates
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.time_zones import TIME_ZONE_DATA
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, assert_exact_means, open_stores, store_closed, traffic
+from tests.integration.readings import ticks as heartbeats
+from tests.integration.test_ledger_recovery import forget
+from tests.integration.test_release import OVER_MS, finish, releasing
+from tests.other_tzdata import ZONE, install_other_tzdata, use_other_tables
+from tests.services import KafkaServer, RedisServer
+from tests.services.data import ROOT
+
+DATE: Final = "2022-01-02"
+KOLKATA: Final = f"{DATE} in {ZONE} was opened as {DATE}T00:00:00+05:30 to 2022-01-03T00:00:00+05:30"
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    with open_pipeline(
+        kafka, redis_server, tmp_path, "zones", {"policy": {"timezone": ZONE, "privacy": EXACT}}
+    ) as opened:
+        ensure_topics(opened.settings)
+        yield opened
+
+
+def test_a_worker_with_other_time_zone_data_is_refused_and_every_mean_is_true(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    hours = traffic(hours=4)
+    telemetry = pipeline.settings.topics.telemetry
+    first = pipeline.worker()
+    pipeline.wait_for_partitions(first)
+    pipeline.kafka.produce(telemetry, [each.record() for each in hours if each.time_ms < NOON_MS + HOUR_MS])
+    pipeline.wait(lambda: pipeline.is_caught_up() and pipeline.folded() > 0, "folded hour", first)
+    path = os.pathsep.join([str(install_other_tzdata(tmp_path / "other")), str(ROOT)])
+    other = pipeline.start("worker", env={"PYTHONPATH": path})
+    assert other.wait() == 1
+    (said,) = [line for line in other.logged().splitlines() if line.startswith("hatcast: ")]
+    assert f"{KOLKATA} by {TIME_ZONE_DATA}; here it is {DATE}T00:00:00+06:00" in said
+    assert "by tzdata 1999z: install the version of the Python package tzdata that opened it" in said
+    pipeline.kafka.produce(telemetry, [each.record() for each in hours if each.time_ms >= NOON_MS + HOUR_MS])
+    pipeline.kafka.produce(telemetry, heartbeats(OVER_MS + 4 * HOUR_MS))
+    pipeline.wait(pipeline.is_settled, "all means", first)
+    assert_exact_means(pipeline, hours)
+    assert f'"time_zone_data": "{TIME_ZONE_DATA}"' in first.logged()
+    assert pipeline.status()["time_zone_data"] == TIME_ZONE_DATA
+
+
+def test_nothing_is_released_of_a_date_that_was_folded_under_other_rules(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fold_then_release() -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+            use_other_tables(monkeypatch)
+            async with releasing(pipeline, stores) as releaser:
+                with pytest.raises(HatcastError, match=r"was opened as .*\+05:30 .* here it is .*\+06:00"):
+                    await releaser.round(asyncio.Event())
+
+    asyncio.run(fold_then_release())
+    assert pipeline.published(committed=False) == {}
+
+
+def test_a_worker_that_folds_what_redis_forgot_under_other_rules_ends_before_it_releases(
+    pipeline: Pipeline, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def release_forget_release() -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+            await finish(pipeline, stores)
+            forget(pipeline, redis_server)
+            use_other_tables(monkeypatch)
+            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+            async with releasing(pipeline, stores) as releaser:
+                with pytest.raises(HatcastError, match=rf"^{DATE} in {ZONE} was opened as .*\+05:30; here it is"):
+                    await releaser.round(asyncio.Event())
+
+    asyncio.run(release_forget_release())
+    assert len(pipeline.published(committed=False)) == 6
+
+
+def test_of_two_workers_that_open_a_date_at_once_under_different_rules_the_second_stores_nothing(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def open_twice() -> None:
+        async with open_stores(pipeline) as stores:
+            policy, store = pipeline.settings.policy, HatStore(stores.partitions)
+            first = OpenDates(store, stores.ledger, Calendar(policy))
+            own = Calendar(policy).rules_of(DATE)
+            assert await first.open({DATE: own}) == {DATE: own}
+            use_other_tables(monkeypatch)
+            second = OpenDates(store, stores.ledger, Calendar(policy))
+            with pytest.raises(HatcastError, match="was opened as"):
+                await second.open({DATE: Calendar(policy).rules_of(DATE)})
+            await second.check()  # the date has not opened
+            assert await first.open({DATE: own}) == {DATE: own}
+            key = DomainKeys.opening(policy.name, DATE)
+            assert 0 < await stores.redis.pttl(key) <= 600_000
+            await stores.redis.delete(key)  # as if it had expired
+            assert await second.open({DATE: Calendar(policy).rules_of(DATE)})
+
+    asyncio.run(open_twice())
+
+
+def test_a_date_that_is_sealed_may_have_other_rules(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def seal() -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+            use_other_tables(monkeypatch)
+            dates = OpenDates(HatStore(stores.partitions), stores.ledger, Calendar(pipeline.settings.policy))
+            with pytest.raises(HatcastError, match="was opened as"):
+                await dates.check()
+            domain = DomainKeys(pipeline.settings.topics.telemetry)
+            await stores.redis.hset(domain.sealed, pipeline.settings.policy.name, DATE)
+            await dates.check()
+            assert await dates.open({DATE: "no date by tzdata 1999z"}) == {}
+
+    asyncio.run(seal())
