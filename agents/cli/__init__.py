@@ -31,6 +31,7 @@ COMMANDS: Final[dict[str, str]] = {
     "status": "Operator: offsets, watermarks, outcomes, open HATs.",
     "contributions": "Operator: open contributions. Reads raw data, not private.",
     "dump": "Operator: write a topic as lines, for `batch --format kafka`.",
+    "republish": "Operator: send the stored releases of a date again, after a topic was lost.",
     "export": "Write releases and estimates to Parquet files, one a date.",
     "cells": "Make a public list of cells, from a timetable, an area or a box.",
     "survey": "Find a resolution and cells in recordings. Reads raw data, not private.",

@@ -55,6 +55,26 @@ async def _is_served(admin: AIOKafkaAdminClient, group: str) -> bool:
     return True
 
 
+async def count_members(group: str, client: dict[str, Any]) -> int:
+    """Return the number of members of a group. Raises KafkaError.
+
+    client   aiokafka's connection options
+    """
+    await wait_for_group(group, client)
+    admin = AIOKafkaAdminClient(**client)
+    try:
+        await admin.start()
+        found = [each for response in await admin.describe_consumer_groups([group]) for each in response.groups]
+    finally:
+        await admin.close()
+    members = 0
+    for code, _, _, _, _, of_group, *_ in found:
+        if (error := for_code(code)) is not NoError:
+            raise error
+        members += len(of_group)
+    return members
+
+
 async def remove_members(group: str, members: Iterable[str], client: dict[str, Any]) -> None:
     """Remove members from a group, as if each had left it. Those that are not in it any more are ignored.
 

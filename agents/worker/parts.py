@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.registry import Registry
-from hatcast.agents.kafka.topic_ids import TopicIdCheck
+from hatcast.agents.kafka.topic_ids import TopicIdCheck, TopicIds
 from hatcast.agents.monitoring.declarations import READINGS, REPORTS
 from hatcast.agents.recovery import Domain, LedgerRecovery
+from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import watch_reconnects
 from hatcast.agents.redis.estimates import SnapshotStore
 from hatcast.agents.redis.recovery import RecoveryStore
@@ -48,20 +50,22 @@ class Parts:
     transition: PolicyTransition
 
 
-def make_recovery(connections: Connections, publishers: TransactionalProducers) -> LedgerRecovery:
-    """Return the ledger recovery; it catches up after each reconnect to Redis."""
-    settings, registry, reader = connections.settings, Registry(connections.settings), connections.topic_ids
+def make_recovery(
+    settings: Settings, partitions: int, redis: AnyRedis, reader: TopicIds | None, publishers: TransactionalProducers
+) -> LedgerRecovery:
+    """Return the ledger recovery; it catches up after each reconnect to Redis. `reader`: None without topic ids."""
+    registry = Registry(settings)
 
     async def domain() -> Domain:
-        return Domain.of(await registry.read(), settings, connections.partitions)
+        return Domain.of(await registry.read(), settings, partitions)
 
     async def topic_ids(topics: Iterable[str]) -> Mapping[str, str]:
         known = {} if reader is None else await reader.read(list(topics))
         return {topic: known.get(topic) or "" for topic in topics}
 
-    store = RecoveryStore(connections.redis, settings.topics.telemetry, settings.policy.name)
+    store = RecoveryStore(redis, settings.topics.telemetry, settings.policy.name)
     recovery = LedgerRecovery(settings, store, publishers, domain, topic_ids)
-    watch_reconnects(connections.redis, recovery.require_catch_up)
+    watch_reconnects(redis, recovery.require_catch_up)
     return recovery
 
 

@@ -1,10 +1,10 @@
-"""Resend ledger records that Kafka has not committed and whose HATs are not open.
+"""Resend ledger records whose HATs are not open: those that Kafka has not committed, or those of a topic that was lost.
 
-Such a record was adopted from an aborted transaction, or from behind an open one, and its contributions are deleted.
-[docs/specification/release.md, Adopting]
+A record that Kafka has not committed was adopted from an aborted transaction, or from behind an open one, and its
+contributions are deleted.    [docs/specification/release.md, Adopting; docs/runbook.md, A lost output topic]
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from hatcast.agents.config.settings import Settings
@@ -18,6 +18,11 @@ from hatcast.stream.policy.policy import Relation
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.reading import instant_ms
 from hatcast.stream.records.projections import HEAD
+
+
+def _time_and_id(sent: tuple[str, bytes]) -> tuple[str, str]:
+    release_id, record = sent
+    return HEAD.decode(record).released_at, release_id
 
 
 class Resender:
@@ -35,14 +40,27 @@ class Resender:
         for date in dates:
             if not await self._ledger.count_unpublished(date):
                 continue
-            by_owner: dict[int, list[tuple[str, bytes]]] = {}
-            for release_id, record in (await self._ledger.unpublished_records(date)).items():
-                release_partition = self._release_partition(release_id, record)
-                if release_partition in owned:
-                    by_owner.setdefault(release_partition, []).append((release_id, record))
-            for pending in sends_of(by_owner):
-                for release_partition, records in pending.items():
-                    await self._send(release_partition, date, records)
+            await self._send_all(date, await self._ledger.unpublished_records(date), owned)
+
+    async def republish(self, date: str, owned: frozenset[int]) -> int:
+        """Send the published records of a date again, in order; return their number. Raises as `resend`.
+
+        An unpublished one has its own time: a worker sends it, with the slot that it belongs to.
+        """
+        records, unpublished = await self._ledger.records(date), await self._ledger.unpublished_records(date)
+        published = [(release_id, record) for release_id, record in records.items() if release_id not in unpublished]
+        await self._send_all(date, dict(sorted(published, key=_time_and_id)), owned)
+        return len(published)
+
+    async def _send_all(self, date: str, records: Mapping[str, bytes], owned: frozenset[int]) -> None:
+        by_owner: dict[int, list[tuple[str, bytes]]] = {}
+        for release_id, record in records.items():
+            release_partition = self._release_partition(release_id, record)
+            if release_partition in owned:
+                by_owner.setdefault(release_partition, []).append((release_id, record))
+        for pending in sends_of(by_owner):
+            for release_partition, of_partition in pending.items():
+                await self._send(release_partition, date, of_partition)
 
     async def _send(self, release_partition: int, date: str, records: Sequence[tuple[str, bytes]]) -> None:
         summary = await self._ledger.summary(date)

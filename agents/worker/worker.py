@@ -124,7 +124,7 @@ class Worker:
         settings, redis, ledger = self._settings, connections.redis, connections.ledger
         publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, connections.client)
         self._resources.push_async_callback(publishers.stop)
-        recovery = make_recovery(connections, publishers)
+        recovery = make_recovery(settings, self._partitions, redis, self._topic_ids, publishers)
         transition = PolicyTransition(settings, redis, ledger, recovery, connections.producer)
         self._resources.push_async_callback(transition.sweep, connections.store)  # after the last checkpoint
         await transition.take_over()

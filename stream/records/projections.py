@@ -40,6 +40,20 @@ class Head(Projection, frozen=True):
 HEAD: Final = msgspec.json.Decoder(Head)
 
 
+class Filed(Projection, frozen=True):
+    """Policy and date of a release or an answer, and the order in which those of a date were committed."""
+
+    OF = (ReleaseRecord, QueryRecord)
+
+    policy_id: str
+    date: str
+    released_at: str
+    seq: int | None = None
+
+
+FILED: Final = msgspec.json.Decoder(Filed)
+
+
 class ShownNormal(msgspec.Struct, frozen=True):
     """A mean of an estimate, or a running mean. Numbers keep their digits."""
 

@@ -9,10 +9,13 @@ from typing import Any
 
 import h3.api.basic_str as h3
 import pytest
+from click.testing import CliRunner
 
 import hatcast.agents.batch.release
 from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
+from hatcast.agents.cli.republish import command as republish
 from hatcast.agents.config.settings import load_settings
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.release.queries import query_release_of
 from tests.batching import CONFIG, USERS, batch, dump_of, refusal, releases, telemetry
 from tests.folding import DAY, HOUR, MINUTE, NOON, record
@@ -61,6 +64,26 @@ def users_in(ledger: Path) -> dict[str, int]:
 
 def changed(hats: int) -> str:
     return f"HATs that an earlier run released from other readings: {hats}."
+
+
+# Stored releases
+
+
+def test_the_lines_of_a_date_are_printed_again_from_the_ledger(tmp_path: Path, config: Path) -> None:
+    config.write_text(CONFIG)
+    given = rides(tmp_path / "days", NOON, NOON + HOUR, NOON + DAY)
+    done = batch(given, "--format", "jsonl", "--config", config, "--ledger", tmp_path / "ledger", "--json")
+    *first, last = done.stdout.splitlines()
+    assert len(first) == 2
+
+    def again(date: str) -> list[str]:
+        arguments = [date, "--ledger", str(tmp_path / "ledger"), "--config", str(config)]
+        return CliRunner(catch_exceptions=False).invoke(republish, arguments).stdout.splitlines()
+
+    assert again(DATE) == first
+    assert again("2022-01-03") == [last]
+    with pytest.raises(HatcastError, match="has no releases of 2022-01-04 under policy"):
+        again("2022-01-04")
 
 
 # K over all runs

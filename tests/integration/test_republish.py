@@ -1,0 +1,68 @@
+"""`hatcast republish`: an output topic that was deleted and made again gets the stored bytes of open dates."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from hatcast.agents.redis.keys import DomainKeys
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.readings import HOUR_MS, NOON_MS, traffic
+from tests.integration.readings import ticks as heartbeats
+from tests.integration.test_release import DATE
+from tests.integration.test_worker_refusals import assert_refused
+from tests.services import KafkaServer, RedisServer
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    with open_pipeline(kafka, redis_server, tmp_path, "again") as opened:
+        yield opened
+
+
+def charged(pipeline: Pipeline) -> dict[bytes, bytes]:
+    """The ledger of the date in Redis."""
+
+    async def read() -> dict[bytes, bytes]:
+        async with Redis.from_url(pipeline.settings.redis.url) as redis:
+            found: dict[bytes, bytes] = await redis.hgetall(DomainKeys(pipeline.settings.topics.telemetry).ledger(DATE))
+            return found
+
+    return asyncio.run(read())
+
+
+def test_a_topic_that_was_lost_gets_the_same_bytes_of_open_dates_from_their_owner_alone(pipeline: Pipeline) -> None:
+    topics = pipeline.settings.topics
+    worker = pipeline.worker()
+    pipeline.wait_for_partitions(worker)
+    pipeline.kafka.produce(topics.telemetry, [each.record() for each in traffic(hours=2)])
+    pipeline.kafka.produce(topics.telemetry, heartbeats(NOON_MS + 4 * HOUR_MS))
+    pipeline.wait(lambda: len(pipeline.published()) == 6 and pipeline.is_settled(), "releases", worker)
+    assert_refused(pipeline.hatcast("republish", DATE), "(1 in group hatcast-", "stop all of them, republish")
+
+    assert worker.terminate() == 0
+    before, day = pipeline.published(), charged(pipeline)
+    pipeline.kafka.delete_topics([topics.means, topics.budget])
+    assert_refused(pipeline.hatcast("republish", "2022-01-01"), "nothing of 2022-01-01 was published", DATE)
+    done = pipeline.hatcast("republish", DATE)
+    assert (done.code, done.out, done.err) == (0, f"republished 6 releases of {DATE}\n", "")
+    assert pipeline.published() == before, "one value of each release, with its id"
+    assert charged(pipeline) == day, "nothing is charged again"
+    assert pipeline.budget_records()[f"{pipeline.name}/{DATE}"]["releases"] == 6
+
+    done = pipeline.hatcast("republish", DATE)
+    assert done.code == 0
+    after = pipeline.published()
+    assert after == {name: 2 * values for name, values in before.items()}, "who has them sees equal ids and bytes"
+
+    worker = pipeline.worker()
+    pipeline.wait_for_partitions(worker)
+    pipeline.kafka.produce(topics.telemetry, heartbeats(NOON_MS + 48 * HOUR_MS))
+    pipeline.wait(lambda: "days sealed" in worker.logged(), "seal", worker)
+    assert worker.terminate() == 0
+    assert pipeline.published() == after, "a worker goes on with what was republished"
+    assert_refused(
+        pipeline.hatcast("republish", DATE), f"{DATE} is sealed", "gone with the topic", "No releases are stored"
+    )
