@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -22,13 +23,12 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
         yield opened
 
 
-def charged(pipeline: Pipeline) -> dict[bytes, bytes]:
+def charged(pipeline: Pipeline) -> Any:
     """The ledger of the date in Redis."""
 
-    async def read() -> dict[bytes, bytes]:
+    async def read() -> Any:
         async with Redis.from_url(pipeline.settings.redis.url) as redis:
-            found: dict[bytes, bytes] = await redis.hgetall(DomainKeys(pipeline.settings.topics.telemetry).ledger(DATE))
-            return found
+            return await redis.hgetall(DomainKeys(pipeline.settings.topics.telemetry).ledger(DATE))
 
     return asyncio.run(read())
 
