@@ -18,12 +18,12 @@ from hatcast.agents.kafka.groups import count_members
 from hatcast.agents.kafka.producers import ProducerGone, TransactionalProducers
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.redis.connection import connect_redis_async, redis_error
-from hatcast.agents.redis.errors import Unrecovered
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.worker.parts import make_recovery
 from hatcast.agents.worker.registration import Registration
 from hatcast.agents.worker.resending import Resender
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.ledger.rejections import Unrecovered
 
 _PAUSE_S: Final = 1.0  # before the ledger is looked at again, while it cannot be recovered
 
