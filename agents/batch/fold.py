@@ -1,7 +1,7 @@
 """Fold recordings and dumps.    [docs/specification/fold.md, Recordings]"""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
@@ -12,6 +12,7 @@ from hatcast.agents.batch.retention import Retention
 from hatcast.agents.recordings.dump_file import Dump
 from hatcast.agents.worker.early_record import EarlyRecord
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.id_spans import IdSpans
 from hatcast.stream.fold.partition_fold import PartitionFold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.fold.values import reading_fold
@@ -58,6 +59,7 @@ class FoldResult:
     complete_from   time (ms UTC) before which some partition lacks deleted records; None if none does
     late_hats       (`date/slot`, cell) of HATs that had a record when readings of a new user arrived
     ahead           of a dump: why partitions were not folded to their ends, in the worker's words
+    spans           how many timeslots of their day vehicle ids live in
     """
 
     outcomes: dict[str, int]
@@ -67,6 +69,7 @@ class FoldResult:
     complete_from: int | None
     late_hats: frozenset[tuple[str, str]] = frozenset()
     ahead: tuple[str, ...] = ()
+    spans: IdSpans = field(default_factory=IdSpans)
 
     def merged_with(self, reports: "FoldResult") -> "FoldResult":
         """Return this result merged with that of devices' reports, whose outcomes get the prefix `reports.`"""
@@ -80,6 +83,7 @@ class FoldResult:
             complete_from=max((each.complete_from for each in both if each.complete_from is not None), default=None),
             late_hats=self.late_hats | reports.late_hats,
             ahead=self.ahead + reports.ahead,
+            spans=self.spans,
         )
 
 
@@ -125,6 +129,8 @@ class _Partition(Generic[V]):
     def end(self) -> None:
         """Call the retention for the last time."""
         self._retain(ended=True)
+        for day in self.fold.days.values():  # which the watermark has not ended
+            day.add_to(self.fold.spans)
 
     def _retain(self, *, ended: bool) -> None:
         fold = self.fold
@@ -177,6 +183,9 @@ def fold_dump(dump: Dump, job: Job, make_fold: Callable[[int], PartitionFold[byt
 def _folded(partitions: Sequence[_Partition[V]], is_final: Callable[[int], bool]) -> FoldResult:
     firsts = [partition.first_ms for partition in partitions if partition.first_ms is not None]
     watermarks = [partition.fold.watermark for partition in partitions if partition.fold.watermark is not None]
+    spans = IdSpans()
+    for partition in partitions:
+        spans.merge(partition.fold.spans)
     complete = [p.fold.complete_from for p in partitions if p.fold.complete_from is not None]
     return FoldResult(
         outcomes=_outcome_counts(partition.fold for partition in partitions),
@@ -187,6 +196,7 @@ def _folded(partitions: Sequence[_Partition[V]], is_final: Callable[[int], bool]
         late_hats=frozenset(
             (slot, h3.int_to_str(cell)) for partition in partitions for slot, cell in partition.fold.late_hats
         ),
+        spans=spans,
     )
 
 

@@ -130,7 +130,8 @@ def fold_input(run: Run, retention: Retention, ledger: "LedgerFile | None" = Non
     folded = _fold(run, retention, ledger)
     shows_counts = ledger is None or policy.relation is Relation.REPLACE  # else they are private
     found = hints(folded.outcomes, policy, lambda: _cause_of_undecodable(run.input)) if shows_counts else ()
-    for warning in (*folded.ahead, *found):
+    spans = folded.spans.hint() if shows_counts else None
+    for warning in (*folded.ahead, *found, *([] if spans is None else [f"hint: {spans}"])):
         run.warn(warning)
     return folded
 

@@ -38,7 +38,7 @@ def explanation(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | st
     )
     return [
         *first,
-        Paragraph("What is hidden, and what is not", _hidden(policy)),
+        Paragraph("What is hidden, and what is not", _hidden(policy) + _in_both_groups(policy, loss)),
         Paragraph("What has been spent", _spent(policy, days, ledger)),
     ]
 
@@ -272,6 +272,16 @@ def _hidden(policy: Policy) -> str:
     if policy.continual is not None:
         return f"{text}; a bus has a new pseudonym in each horizon."
     return f"{text}." if policy.unit == "user" else f"{text}; a bus that drives past midnight counts as two days."
+
+
+def _in_both_groups(policy: Policy, loss: DayLoss) -> str:
+    """Return the sentence on a bus that is central and local; an empty text if no mean has both groups."""
+    if policy.hybrid is None or not (policy.hybrid.use.central and policy.hybrid.use.local):
+        return ""
+    return (
+        " That a bus sends either readings or reports is assumed and cannot be checked: one that sends both counts as"
+        f" two buses, and its day can lose 2 x {eps(loss.bound)} = {eps(2 * loss.bound)}."
+    )
 
 
 def _spent(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -> str:

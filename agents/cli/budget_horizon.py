@@ -6,7 +6,7 @@ from typing import Any, Final
 from hatcast.agents.cli.budget_words import Paragraph, certainty, eps, factor, hidden_values
 from hatcast.stream.budget.per_user import DayLoss
 from hatcast.stream.ledger.reservations import horizon_cost
-from hatcast.stream.policy.continual_keys import AtEnd, delta_of_cell
+from hatcast.stream.policy.continual_keys import AtEnd, part_of_delta
 from hatcast.stream.policy.policy import ContinualKeys, Policy
 from hatcast.stream.queries import RUNNING_SUMS
 from hatcast.stream.records import BudgetRecord
@@ -39,7 +39,7 @@ def horizon_figures(policy: Policy) -> dict[str, Any]:
             "epsilon_cell": cost.epsilon / NANO,
             "epsilon_user_horizon": cost.amount / NANO,
         }
-        | ({} if policy.is_pure else {"delta_cell": delta_of_cell(policy.delta, keys.max_cells), "delta": policy.delta})
+        | ({} if policy.is_pure else {"delta_cell": part_of_delta(policy.delta, keys.max_cells), "delta": policy.delta})
     }
 
 

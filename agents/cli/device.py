@@ -23,8 +23,9 @@ from hatcast.agents.sources.replay import replay_pace
 from hatcast.agents.sources.synthetic import CityOptions
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
-from hatcast.stream.readings.reading import Reading, canonical_vehicle
+from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Recording
+from hatcast.stream.readings.vehicles import canonical_vehicle
 
 _INTERRUPTED: Final = 130
 _STDIN: Final = "-"

@@ -149,12 +149,21 @@ def _polled(every: str) -> Callable[[Function], Function]:
     epilog="Example:  hatcast feed gtfs-rt https://agency.example/vehiclepositions.pb --every 15s",
 )
 @_polled("15s")
+@click.option(
+    "--vehicle",
+    "field",
+    type=click.Choice(["id", "plate", "label"]),
+    default="id",
+    show_default=True,
+    help="Field with the vehicle's id; label: only if each vehicle has one of its own, the same all day.",
+)
 def gtfs_rt(**given: Any) -> None:
     """Poll a URL for vehicle positions, until Ctrl-C, SIGTERM or --for.
 
     Unchanged data is not sent twice: neither an unchanged response nor a vehicle with an unchanged timestamp.
     """
-    _run_polls(given, "gtfs-rt")
+    field = given.pop("field")
+    _run_polls(given, "gtfs-rt", "gtfs-rt" if field == "id" else f"gtfs-rt-{field}")
 
 
 @click.command(
@@ -167,11 +176,15 @@ def siri(**given: Any) -> None:
 
     Unchanged data is not sent twice: neither an unchanged response nor a vehicle with an unchanged time.
     """
-    _run_polls(given, "siri", accept="application/xml, application/json;q=0.9, */*;q=0.1")
+    _run_polls(given, "siri", "siri", accept="application/xml, application/json;q=0.9, */*;q=0.1")
 
 
-def _run_polls(given: dict[str, Any], name: str, accept: str = "") -> None:
-    """Run a polled feed, whose command and format have the same name."""
+def _run_polls(given: dict[str, Any], name: str, form: str, accept: str = "") -> None:
+    """Run a polled feed.
+
+    name   of the command
+    form   name of its format
+    """
     if not given["url"]:
         raise click.UsageError("the address is empty: if a variable has it (HATCAST_GTFS_RT_URL in compose), set that")
     if not _is_address(given["url"]):
@@ -195,7 +208,7 @@ def _run_polls(given: dict[str, Any], name: str, accept: str = "") -> None:
         None if given["ca_file"] is None else tls_context(given["ca_file"]),
         accept,
     )
-    choice = FormatChoice(name, derive=given[DERIVE])
+    choice = FormatChoice(form, derive=given[DERIVE])
     _run(given, settings, choice, lambda: PollSource(poll), polled=True)
 
 

@@ -10,7 +10,7 @@ import click
 from hatcast.agents.config.address import Address, parse_address
 from hatcast.agents.config.settings import DEFAULT_FILE
 from hatcast.stream.errors import HatcastError, SettingError
-from hatcast.stream.readings.reading import canonical_vehicle
+from hatcast.stream.readings.vehicles import canonical_vehicle
 
 
 class FiniteNumber(click.ParamType):

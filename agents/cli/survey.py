@@ -187,6 +187,8 @@ def _survey(given: _Options) -> None:
     with _progress() as progress:
         job = run.Job(given["files"], feed, policy, given["days"], users, now_ms(), progress)
         counts = run.survey(job)
+    if (hint := counts.spans.hint()) is not None:
+        click.echo(f"hint: {hint}", err=True)
     if given["output"] is not None:
         _write_figures(given["output"], counts, policy, users)
     elif given["as_json"]:

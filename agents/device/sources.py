@@ -8,13 +8,12 @@ from typing import BinaryIO, Final
 from hatcast.agents.clock import now_ms
 from hatcast.agents.device.live import Arrived
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.readings.caches import cache
 from hatcast.stream.readings.formats import Recorded
-from hatcast.stream.readings.reading import Reading, canonical_vehicle
+from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.vehicles import canonical_vehicle
 
 QUEUE_READINGS: Final = 10_000  # live readings; the source waits when the queue is full
 _LINE_BYTES: Final = 1 << 16
-_CACHE_IDS: Final = 100_000  # ids as sent
 
 
 class FleetFilter:
@@ -23,17 +22,10 @@ class FleetFilter:
     def __init__(self, vehicles: frozenset[str] | None) -> None:
         """Args: `vehicles`, canonical ids."""
         self._vehicles = vehicles
-        self._cache: dict[str, bool] = {}
 
     def __call__(self, reading: Reading) -> bool:
         """Return whether the reading is of one of the vehicles."""
-        if self._vehicles is None:
-            return True
-        accepted = self._cache.get(reading.vehicle)
-        if accepted is None:
-            accepted = canonical_vehicle(reading.vehicle) in self._vehicles
-            cache(self._cache, reading.vehicle, accepted, _CACHE_IDS)
-        return accepted
+        return self._vehicles is None or canonical_vehicle(reading.vehicle) in self._vehicles
 
 
 class SingleVehicleFilter:

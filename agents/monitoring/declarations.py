@@ -45,6 +45,14 @@ REPORTS: Final = counter(
     _WORKER,
     (Label("outcome", tuple(outcome.value for outcome in Outcome)),),
 )
+ID_DAYS: Final = counter(
+    "hatcast_id_days_total",
+    "Vehicle ids of days that are over, by whether they were in one or two timeslots of their day (`few`) or in more."
+    " Of a partition and day with fewer than 20 of them, or 6 timeslots, none is counted. Nearly all `few`: ids change"
+    " from trip to trip, and one bus has many budgets.",
+    _WORKER,
+    (Label("slots", ("few", "many")),),
+)
 WATERMARK: Final = gauge(
     "hatcast_clock_timestamp_seconds",
     "Watermark of an owned partition: the arrival time up to which it is folded.",

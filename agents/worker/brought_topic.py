@@ -17,6 +17,7 @@ from hatcast.agents.worker.checks import Check, State
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.topic_sample import SAME_TIME_SHARE, TopicSample, best_partitioner, share
 from hatcast.stream.readings.formats import format_with
+from hatcast.stream.readings.formats.gtfs_rt import FLEET_NUMBERS
 from hatcast.stream.readings.partitioner import PARTITIONERS
 
 SAMPLE_RECORDS: Final = 10_000
@@ -56,6 +57,9 @@ def check_brought_topic(settings: Settings, records: int = SAMPLE_RECORDS) -> It
     if sample.decoded:
         yield _partition_check(settings, sample, len(bounds))
         yield from _time_checks(settings, sample, state)
+        if (hint := sample.spans.hint()) is not None:
+            found, _, fix = hint.partition(": ")
+            yield Check("vehicle ids", State.WARNING, found, fix)
 
 
 def _settings_checks(settings: Settings, state: TopicState) -> Iterator[Check]:
@@ -98,7 +102,8 @@ def _format_check(sample: TopicSample, name: str) -> Check:
     if sample.others:
         other, count = sample.others.most_common(1)[0]
         found += f"; {share(count, sample.records)} are {other}"
-        reasons.append(f"try --format {other}")
+        doubt = f" {FLEET_NUMBERS}" if name in other else ""  # such as gtfs-rt-label for gtfs-rt
+        reasons.append(f"try --format {other}{doubt}")
     state = State.PROBLEM if not sample.decoded else State.WARNING
     fix = "; ".join(reasons) or "name their format by --format, or correct their producer"
     return Check("format", state, found, f"{fix}: workers count them as undecodable")

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from hatcast.agents.clock import monotonic_s, now_ms, pause
 from hatcast.agents.kafka.batches import BatchConsumer, RecordBatch
 from hatcast.agents.kafka.dead_letters import DeadLetters
-from hatcast.agents.monitoring.declarations import CHECKPOINT_SECONDS, CHECKPOINTS, REBALANCES
+from hatcast.agents.monitoring.declarations import CHECKPOINT_SECONDS, CHECKPOINTS, ID_DAYS, READINGS, REBALANCES
 from hatcast.agents.monitoring.failures import FailureLog, back_off_s
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.identity import partition_count_error
@@ -30,6 +30,8 @@ from hatcast.agents.worker.partition import OwnedPartition
 from hatcast.agents.worker.source import IngestOptions, Source
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import take_changes
+from hatcast.stream.fold.id_spans import IdSpans
+from hatcast.stream.fold.partition_fold import PartitionFold
 
 log = structlog.get_logger()
 
@@ -230,9 +232,17 @@ class Ingest:
                 return False
             owned.base = following
             owned.fold.drop_closed()
+            self._count_spans(owned.fold)
             if owned.epoch is not None:
                 self.consumer.acknowledge(partition, owned.epoch, following)
             return True
+
+    def _count_spans(self, fold: PartitionFold[bytes]) -> None:
+        """Count the vehicles of telemetry's days that have ended."""
+        spans, fold.spans = fold.spans, IdSpans()
+        if self._source.counter is READINGS:
+            METERS.count(ID_DAYS, spans.few, slots="few")
+            METERS.count(ID_DAYS, spans.many, slots="many")
 
     async def _store_changes(self, partition: int, owned: OwnedPartition) -> bool:
         """Write the changes; False if Redis rejected them, or if it is unknown whether they are stored."""

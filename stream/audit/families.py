@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.policy import Policy
 
 Run = Callable[[Noise], list[bytes]]
 """Releases one input with this noise, and returns the bytes of all that is published, in order."""
@@ -28,6 +29,14 @@ class Claim:
 
     epsilon: float
     delta: float = 0.0
+
+    @classmethod
+    def of_part(cls, policy: Policy, epsilon: float, parts: int) -> "Claim":
+        """Return the claim of one of so many HATs or cells of a user's period, whose deltas sum to the policy's.
+
+        It is computed here, from the policy alone: the code under audit computes its own.    [docs/proofs.md]
+        """
+        return cls(epsilon, 0.0 if policy.is_pure else policy.delta / parts)
 
 
 @dataclass(frozen=True, slots=True)

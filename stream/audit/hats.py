@@ -12,7 +12,7 @@ from typing import Final
 from hatcast.stream.audit.families import Claim, Neighbours, RandomNumbers, Run
 from hatcast.stream.audit.inputs import chunks_of
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.hybrid import HybridParameters, delta_per_hat, report_bound
+from hatcast.stream.hybrid import HybridParameters, report_bound
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
@@ -55,8 +55,7 @@ class MeanFamily:
         """Args: `release`, the code under audit."""
         self.policy = policy
         # A central user of a hybrid policy is in the operator's mean alone: devices have a family of their own.
-        delta = 0.0 if policy.hybrid is None or policy.is_pure else delta_per_hat(policy)
-        self.claim = Claim(policy.epsilon_nano / 1e9, delta)
+        self.claim = Claim.of_part(policy, policy.epsilon_nano / 1e9, policy.most_hats)
         self._release = release
         self._calendar = Calendar(policy)
         self._slot = slot_of(self._calendar)

@@ -24,7 +24,7 @@ class ReportFamily:
         if policy.hybrid is None:
             raise ValueError(f"{policy.name} takes no reports")
         self._parameters = HybridParameters.of(policy)
-        self.claim = Claim(policy.hybrid.local_epsilon, self._parameters.delta or 0.0)
+        self.claim = Claim.of_part(policy, policy.hybrid.local_epsilon, policy.most_hats)
 
     def worst(self) -> list[Neighbours]:
         """See `Family`: the ends of the range, and means beyond them, which the device clips."""

@@ -14,7 +14,7 @@ from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.continual_keys import ContinualKeys, ContinualKind
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.release.continual import CellHat, RunningSums, setting_of
+from hatcast.stream.release.continual import CellHat, RunningSums
 from hatcast.stream.release.hats import HatChunks
 
 ALONE: Final = {ContinualKind.TREE, ContinualKind.KARY, ContinualKind.WITHHOLD_RELEASE}
@@ -42,7 +42,7 @@ class RunningSumFamily:
         keys = policy.continual
         if keys is None:
             raise ValueError(f"{policy.name} has no running sums")
-        self.claim = Claim(policy.epsilon, setting_of(policy).delta)
+        self.claim = Claim.of_part(policy, policy.epsilon, keys.max_cells)
         self.is_alone = keys.kind in ALONE
         self._policy, self._keys, self._sums = policy, keys, RunningSums(policy)
         self._slots = self._slots_of_horizon(keys)

@@ -33,7 +33,7 @@ def search(family: Family, pairs: int, random: RandomNumbers, noise: Noise) -> F
     Every second pair is a small change of the best so far, the others are random.
     """
     best: Found | None = None
-    compare = Shifts().loss if family.is_alone else replayed
+    compare = Shifts().loss if family.is_alone else partial(replayed, delta=family.claim.delta)
     worst = family.worst()
     for number in range(max(pairs, len(worst))):
         if number < len(worst):

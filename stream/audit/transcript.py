@@ -20,6 +20,7 @@ from hatcast.stream.mechanisms import Distances, Noise, Noisy, NoisyVector
 
 Integers = NDArray[np.int64]
 _BATCH: Final = "many"
+_ROUNDED: Final = 1e-9  # relative; of sums of deltas
 
 
 class Leak(Exception):
@@ -208,6 +209,11 @@ class Replay:
             used += share * terms.epsilon
         return used + self.selected + abs(self.log_ratio)
 
+    @property
+    def delta(self) -> float:
+        """The sum of the deltas of the requests whose numbers differ."""
+        return math.fsum(terms.delta for (terms, _), moves in self.moved.items() if any(map(np.any, moves)))
+
     def _answer(self, terms: Terms, values: Sequence[int] | Integers) -> Request:
         found = self._next()
         if not isinstance(found, Request) or found.terms != terms or len(found.values) != len(values):
@@ -236,10 +242,11 @@ def _log_total(weights: Integers, costs: Integers, rate: Fraction) -> float:
     return math.log(math.fsum(terms.tolist())) - float(rate) * least
 
 
-def replayed(neighbours: Neighbours, noise: Noise) -> float:
+def replayed(neighbours: Neighbours, noise: Noise, delta: float) -> float:
     """Return the privacy loss between two neighbours, from their requests for noise. Raises Leak.
 
     noise   answers the first run
+    delta   of the claim: requests with larger ones are a leak
     """
     recorder = Recorder(noise)
     published = neighbours.one(recorder)
@@ -248,4 +255,6 @@ def replayed(neighbours: Neighbours, noise: Noise) -> float:
         raise Leak("what is published differs although all noisy numbers are the same")
     if replay.at != len(recorder.entries):
         raise Leak("less noise is drawn")
+    if replay.delta > delta * (1 + _ROUNDED):
+        raise Leak("requests of noise have a larger delta than is claimed")
     return replay.loss

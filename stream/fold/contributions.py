@@ -18,6 +18,7 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.value_keys import SPEED, Value
 from hatcast.stream.readings.caches import cache
 from hatcast.stream.readings.reading import Outcome, Reading, in_milli, number, parse_time, to_milli
+from hatcast.stream.readings.vehicles import canonical_vehicle
 from hatcast.stream.units import MINUTE_MS
 
 V = TypeVar("V")
@@ -70,7 +71,7 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         try:
             vehicle = self._vehicles[reading.vehicle]
         except KeyError:
-            vehicle = self._add_vehicle(reading.vehicle)
+            vehicle = self._add_vehicle(reading.vehicle, canonical_vehicle(reading.vehicle))
         if vehicle is None:
             return _UNDECODABLE
         latitude, longitude = reading.lat, reading.lon

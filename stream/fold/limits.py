@@ -103,7 +103,7 @@ class DailyLimit:
     def unpack(self, chunk: bytes, day: Day) -> None:
         """See UserLimit."""
         for ordinal, (pseudonym, entered) in enumerate(unpack_day(chunk), start=len(day.users)):
-            day.users[pseudonym] = UserOfDay(pseudonym, entered, ordinal, day.date)
+            day.users[pseudonym] = UserOfDay(pseudonym, entered, ordinal, day.date, entered)
 
 
 class HorizonLimit:
@@ -171,7 +171,7 @@ class HorizonLimit:
         for pseudonym, places in unpack_horizon(chunk):
             user = self.new_user(pseudonym, day)
             user.places = places
-            user.entered = sum(map(len, places.values()))
+            user.entered = user.slots = sum(map(len, places.values()))
 
     def _enter(self, user: UserOfDay, cell: int, number: int) -> None:
         user = _of_horizon(user)

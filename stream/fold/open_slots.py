@@ -11,9 +11,11 @@ from typing import Final
 import msgspec
 
 from hatcast.stream.fold.hats import Slot
+from hatcast.stream.fold.id_spans import IdSpans
 from hatcast.stream.fold.packing import ChunkUsers, Row
 
 CHUNK_USERS: Final = 64
+_NEVER: Final = -(1 << 62)  # ms
 
 
 class Contribution(msgspec.Struct, gc=False):
@@ -103,12 +105,20 @@ class UserOfDay(msgspec.Struct, gc=False):
     Untracked by the garbage collector: so a user has its day's date, not the day, which has the user.
 
     period   the local date; of a horizon the first one
+    slots    number of timeslots in which it sent, entered or not; after a restart at least some of them
     """
 
     pseudonym: bytes
     entered: int
     ordinal: int
     period: str
+    slots: int = 0
+    latest_ms: int = _NEVER
+
+    def see(self, start_ms: int) -> None:
+        """Count a timeslot that begins after all that were seen: readings may be out of order."""
+        self.latest_ms = start_ms
+        self.slots += 1
 
 
 class UserOfHorizon(UserOfDay, gc=False):
@@ -129,12 +139,18 @@ class Day:
     date    the local date; of a horizon the first one
 
     over    no record can count on this date any more, and the checkpoint deletes it from the store
+    slots   the timeslots in which users sent, by their starts
     """
 
     date: str
     users: dict[bytes, UserOfDay] = field(default_factory=dict)
     changed: set[int] = field(default_factory=set)
     over: bool = False
+    slots: set[int] = field(default_factory=set)
+
+    def add_to(self, spans: IdSpans) -> None:
+        """Add its users to the counts of how long ids live."""
+        spans.add((user.slots for user in self.users.values()), len(self.slots))
 
 
 @dataclass(slots=True)

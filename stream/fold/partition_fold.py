@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
 from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.id_spans import IdSpans
 from hatcast.stream.fold.journal import MOST_ROWS, AcceptedRow, Entrant, Journal
 from hatcast.stream.fold.limits import limit_of
 from hatcast.stream.fold.open_slots import CHUNK_USERS, Contribution, Day, OpenHat, OpenSlot, UserOfDay, Vehicle
@@ -15,7 +16,7 @@ from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.caches import cache
-from hatcast.stream.readings.reading import Outcome, canonical_vehicle
+from hatcast.stream.readings.reading import Outcome
 
 V = TypeVar("V")
 
@@ -40,6 +41,7 @@ class PartitionFold(ABC, Generic[V]):
     limit           of what each user enters in a day or horizon
     rules           rules of the local dates that have opened here: `Calendar.rules_of` when their first HAT was stored
     journal         sizes of what the store has
+    spans           how many timeslots the ids of days that are over lived in
     late_hats       (`date/slot`, cell) of HATs that were released before a reading of another user arrived
     State is bounded by the users of open HATs and of unfinished days or horizons.
     """
@@ -67,6 +69,7 @@ class PartitionFold(ABC, Generic[V]):
         self.late_hats: set[tuple[str, int]] = set()
         self.limit = limit_of(policy, calendar)
         self.journal = Journal()
+        self.spans = IdSpans()
         self._changed: list[OpenHat] = []
         self._accepted: list[AcceptedRow] = []
         self._entrants: list[Entrant] = []
@@ -171,6 +174,9 @@ class PartitionFold(ABC, Generic[V]):
         user = vehicle.user
         if user is None or user.period != day.date:
             user = self._user(vehicle, day)
+        if slot.slot.start_ms > user.latest_ms:
+            user.see(slot.slot.start_ms)
+            day.slots.add(slot.slot.start_ms)
         hat = slot.hats.get(cell)
         known = None if hat is None else hat.users.get(user.pseudonym)
         if hat is None or known is None:
@@ -213,9 +219,8 @@ class PartitionFold(ABC, Generic[V]):
         """Return the contribution of a user without a reading. ordinal: its position in the HAT."""
         return Contribution(0, 0, 0, 0, ordinal)
 
-    def _add_vehicle(self, sent: str) -> Vehicle | None:
+    def _add_vehicle(self, sent: str, canonical: str | None) -> Vehicle | None:
         """Return and cache the vehicle of an id that is not in the cache; None if undecodable (rules 3 and 10)."""
-        canonical = canonical_vehicle(sent)
         vehicle = None
         if canonical is not None:
             vehicle = Vehicle(canonical, self._belongs is None or self._belongs(canonical.encode()))
@@ -296,6 +301,6 @@ class PartitionFold(ABC, Generic[V]):
             # Readings may have been folded while the last changes were being stored.
             self._dropped_changed |= any(hat.changed for hat in hats)
         for date in [date for date, day in self.days.items() if day.over]:
-            del self.days[date]
+            self.days.pop(date).add_to(self.spans)
         self._vehicles.clear()
         return True

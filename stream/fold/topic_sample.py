@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.id_spans import IdSpans
 from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.partitioner import PARTITIONERS
-from hatcast.stream.readings.reading import Reading, canonical_vehicle, parse_time
+from hatcast.stream.readings.reading import Reading, parse_time
+from hatcast.stream.readings.vehicles import canonical_vehicle
 
 SAME_TIME_SHARE: Final = 0.9
 _YEAR_MS: Final = 366 * 86_400_000
@@ -52,6 +54,7 @@ class TopicSample:
         self._watermarks: dict[int, int] = {}
         self._homes: dict[str, set[int]] = {}
         self._lags: list[int] = []
+        self._slots: dict[tuple[str, str], set[str]] = {}
 
     @property
     def vehicles(self) -> int:
@@ -62,6 +65,15 @@ class TopicSample:
     def scattered(self) -> int:
         """Number of vehicles with readings in more than one partition."""
         return sum(len(homes) > 1 for homes in self._homes.values())
+
+    @property
+    def spans(self) -> IdSpans:
+        """How many timeslots of their day the sampled ids are in."""
+        spans = IdSpans()
+        for day in {day for day, _ in self._slots}:
+            of_day = [slots for (date, _), slots in self._slots.items() if date == day]
+            spans.add(map(len, of_day), len(set[str]().union(*of_day)))
+        return spans
 
     @property
     def median_lag_ms(self) -> int | None:
@@ -91,7 +103,7 @@ class TopicSample:
         self._homes.setdefault(vehicle, set()).add(partition)
         for name, partitioner in PARTITIONERS.items():
             self.matching[name] += partitioner(user, self._partitions) == partition
-        self._count_times(ts, watermark, parse_time(reading.time))
+        self._count_times(vehicle, ts, watermark, parse_time(reading.time))
 
     def _explain(self, value: bytes) -> None:
         if self._without_speed is not None and self._without_speed(value) is not None:
@@ -102,14 +114,16 @@ class TopicSample:
                 self.others[name] += 1
                 return
 
-    def _count_times(self, ts: int, watermark: int, time: int | None) -> None:
+    def _count_times(self, vehicle: str, ts: int, watermark: int, time: int | None) -> None:
         if time is None or abs(ts - time) > 100 * _YEAR_MS:
             return
         self.timed += 1
         self.copied += ts == time
         self._lags.append(ts - time)
         if 0 < time < ts + self._policy.max_ahead_ms:
-            self.late += watermark >= closes_at(self._calendar.slot_at(time), self._policy)
+            slot = self._calendar.slot_at(time)
+            self.late += watermark >= closes_at(slot, self._policy)
+            self._slots.setdefault((slot.date, vehicle), set()).add(slot.key)
 
 
 def share(part: int, whole: int) -> str:

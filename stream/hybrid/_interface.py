@@ -17,6 +17,7 @@ from hatcast.stream.hybrid.setting import Number, Setting
 from hatcast.stream.mechanisms import MAX_SCALE, Noise, Noisy
 from hatcast.stream.mechanisms.gaussian import MIN_DELTA, deviation_for, scale_bound, smallest_scale
 from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.policy.continual_keys import part_of_delta
 from hatcast.stream.policy.policy import GroupMeans, NoiseKind, Policy
 
 
@@ -189,10 +190,7 @@ class HybridParameters:
 
 def delta_per_hat(policy: Policy) -> float:
     """Return the delta of one HAT: a user is in at most `most_hats` HATs a day, whose deltas sum to at most delta."""
-    delta = policy.delta / policy.most_hats
-    while Fraction(delta) * policy.most_hats > Fraction(policy.delta):
-        delta = math.nextafter(delta, 0)
-    return delta
+    return part_of_delta(policy.delta, policy.most_hats)
 
 
 def _as_decimal(epsilon: float) -> Fraction:

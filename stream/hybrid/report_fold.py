@@ -76,7 +76,7 @@ class ReportFold(PartitionFold[bytes]):
         return self._enter_report(report, slot, cell)
 
     def _enter_report(self, report: Report, slot: Slot, cell: int) -> str:
-        device = self._vehicles.get(report.id) or self._add_vehicle(report.id)
+        device = self._vehicles.get(report.id) or self._add_vehicle(report.id, report.id)
         if device is None:
             return _UNDECODABLE
         steps = steps_of(report.value, self._parameters) + self._shift

@@ -104,9 +104,9 @@ class ContinualKeys:
         }
 
 
-def delta_of_cell(delta: float, max_cells: int) -> float:
-    """Return the largest delta of one cell with which those of `max_cells` cells sum to at most `delta`."""
-    cell = delta / max_cells
-    while Fraction(cell) * max_cells > Fraction(delta):
-        cell = math.nextafter(cell, 0)
-    return cell
+def part_of_delta(delta: float, parts: int) -> float:
+    """Return the largest delta of one part, such as a HAT or a cell, with which all of them sum to at most `delta`."""
+    part = delta / parts
+    while Fraction(part) * parts > Fraction(delta):
+        part = math.nextafter(part, 0)
+    return part

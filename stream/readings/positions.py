@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 from math import asin, cos, radians, sin, sqrt
 from typing import Final, Literal
 
-from hatcast.stream.readings.reading import MISSING, Reading, ValuesReading, canonical_vehicle, number, parse_time
+from hatcast.stream.readings.reading import MISSING, Reading, ValuesReading, number, parse_time
+from hatcast.stream.readings.vehicles import canonical_vehicle
 from hatcast.stream.time_zones import time_zone
 
 GAP_MIN_MS: Final = 10_000  # over less, the error of two places is too large for their distance

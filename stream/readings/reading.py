@@ -5,7 +5,6 @@ integer milliseconds UTC and integer milli-units of km/h.
 """
 
 import math
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -16,10 +15,9 @@ from typing import Final
 
 import msgspec
 
-READING_RULES: Final = 1
+READING_RULES: Final = 2
 """Version of the code that decides the vehicle, place, time and value of a record. Raise it with every change by which
 a record gets another one: it is fixed for a policy's life.    [docs/specification/fold.md, What is pinned]"""
-VEHICLE_BYTES_MAX: Final = 128
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _EPOCH_DIGITS_MIN: Final = 12  # fewer digits are a date in ISO basic format, not epoch milliseconds
@@ -66,7 +64,7 @@ HORIZON_OUTCOMES: Final = frozenset({Outcome.OVER_PARTICIPATION})
 class Reading(msgspec.Struct, gc=False):
     """One decoded record of one vehicle.
 
-    vehicle   the id as sent; `canonical_vehicle` gives the user
+    vehicle   the id as sent; `canonical_vehicle` of `vehicles` gives the user
     time      ISO 8601 text, or milliseconds since 1970 as a number or as text of 12 or more digits
     lat, lon  degrees (WGS 84)
     speed     in `unit`
@@ -128,21 +126,6 @@ def has_numbers(reading: Reading) -> bool:
 def number(value: float | str) -> float:
     """Convert a latitude, longitude or speed to a float; the texts of `NOT_FINITE` give nan, inf and -inf."""
     return NOT_FINITE[value] if isinstance(value, str) else value
-
-
-def canonical_vehicle(vehicle: str) -> str | None:
-    """Return the canonical vehicle id: NFC, stripped. None if it is empty or over 128 bytes of UTF-8."""
-    stripped = vehicle.strip()
-    # NFC takes quadratic time for accents that are not in their order: minutes for a megabyte. An id has at most as
-    # many code points as its NFD, and that at most two for each byte of its NFC: what is longer than this is too long.
-    if len(stripped) > 2 * VEHICLE_BYTES_MAX:
-        return None
-    canonical = unicodedata.normalize("NFC", stripped).strip()
-    try:
-        size = len(canonical.encode())
-    except UnicodeEncodeError:  # a lone surrogate has no UTF-8, so no partition
-        return None
-    return canonical if 0 < size <= VEHICLE_BYTES_MAX else None
 
 
 def parse_time(time: str | int | float) -> int | None:

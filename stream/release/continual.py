@@ -17,7 +17,7 @@ from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.horizons import SlotIndex, horizon_of
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.mechanisms import VectorNoise
-from hatcast.stream.policy.continual_keys import delta_of_cell
+from hatcast.stream.policy.continual_keys import part_of_delta
 from hatcast.stream.policy.policy import NoiseKind, Policy
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.continual_records import ContinualRelease, Horizon, RunningSum
@@ -133,7 +133,7 @@ def setting_of(policy: Policy) -> Setting:
         min_separation=keys.min_separation,
         bound=policy.upper_bound,
         epsilon=policy.epsilon,
-        delta=delta_of_cell(policy.delta, keys.max_cells) if keys.noise is NoiseKind.GAUSSIAN else 0.0,
+        delta=part_of_delta(policy.delta, keys.max_cells) if keys.noise is NoiseKind.GAUSSIAN else 0.0,
         noise=keys.noise,
         branching=keys.branching,
         buffers=keys.buffers,

@@ -13,7 +13,7 @@ import msgspec
 
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.mechanisms.grid import Grid, clip
-from hatcast.stream.policy.continual_keys import CONTINUAL, ContinualKeys, delta_of_cell
+from hatcast.stream.policy.continual_keys import CONTINUAL, ContinualKeys, part_of_delta
 from hatcast.stream.policy.hybrid_keys import NoiseKind
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records.fields import Status, release_id
@@ -133,7 +133,7 @@ class ContinualRelease(Placed):
             "max_cells": keys.max_cells,
         }
         if keys.noise is NoiseKind.GAUSSIAN:
-            fields["delta"] = delta_of_cell(self.policy.delta, keys.max_cells)
+            fields["delta"] = part_of_delta(self.policy.delta, keys.max_cells)
         if self.running is not None:
             fields["count"] = self.running.count
             if self.status is Status.RELEASED:

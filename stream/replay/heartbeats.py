@@ -16,7 +16,8 @@ from hatcast.stream.readings.caches import cache
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.partitioner import Partitioner
-from hatcast.stream.readings.reading import Reading, canonical_vehicle, parse_time
+from hatcast.stream.readings.reading import Reading, parse_time
+from hatcast.stream.readings.vehicles import canonical_vehicle
 
 HEARTBEAT_MS: Final = 10_000
 _EARLIEST_MS: Final = 1  # librdkafka replaces timestamp 0 by the current time

@@ -21,15 +21,8 @@ from hatcast.stream.hybrid.signatures import ReportVerifier, public_key
 from hatcast.stream.kmeans.messages import decode_round
 from hatcast.stream.readings.formats import FORMATS, Format, Recorded, jsonl
 from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.readings.reading import (
-    MISSING,
-    NOT_FINITE,
-    Reading,
-    canonical_vehicle,
-    number,
-    parse_time,
-    to_milli,
-)
+from hatcast.stream.readings.reading import MISSING, NOT_FINITE, Reading, number, parse_time, to_milli
+from hatcast.stream.readings.vehicles import canonical_vehicle
 from hatcast.stream.replay.heartbeats import Router
 from tests.folding import HOUR, NOON, NOW, PSEUDONYMS, record, stored_of
 from tests.fuzz.target import Finding, Target

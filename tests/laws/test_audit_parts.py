@@ -15,14 +15,17 @@ from hatcast.agents.research.survey.run import Selection, select_from
 from hatcast.stream.audit.bounds import Counts, epsilon_lower_bound
 from hatcast.stream.audit.clusterings import ClusteringFamily, clusterings_of
 from hatcast.stream.audit.days import DayFamily
+from hatcast.stream.audit.hats import MeanFamily
 from hatcast.stream.audit.reports import ReportFamily
 from hatcast.stream.audit.running_sums import RunningSumFamily
 from hatcast.stream.audit.search import search
 from hatcast.stream.continual import _prefixes as prefixes
 from hatcast.stream.continual._digits import Digits
+from hatcast.stream.hybrid import _interface
 from hatcast.stream.kmeans import devices
 from hatcast.stream.kmeans.setting import Setting
 from hatcast.stream.mechanisms import Noise
+from hatcast.stream.release import continual
 from tests.auditing import FastNoise, shipped
 from tests.laws.test_audit import found_of
 
@@ -83,6 +86,21 @@ def test_gaussian_noise_is_not_reported_and_of_a_fifth_of_its_width_it_is_found_
     found = found_of(family, FastNoise(width=0.2), samples=6_000)
     assert found.problem is not None
     assert found.problem.startswith("samples show an epsilon of at least ")
+
+
+@pytest.mark.parametrize("kind", [MeanFamily, ReportFamily])
+def test_a_hat_with_the_delta_of_the_whole_day_is_found(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim is the audit's own: a delta that the release computes too large is not promised with it."""
+    monkeypatch.setattr(_interface, "delta_per_hat", lambda policy: policy.delta)
+    found = found_of(kind(shipped("hybrid-gaussian")), FastNoise(), pairs=1)
+    assert found.problem == "requests of noise have a larger delta than is claimed"
+
+
+def test_a_running_sum_with_the_delta_of_all_cells_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found_of(RunningSumFamily(shipped("running-gaussian")), FastNoise(), pairs=1).problem is None
+    monkeypatch.setattr(continual, "part_of_delta", lambda delta, cells: delta)
+    found = found_of(RunningSumFamily(shipped("running-gaussian")), FastNoise(), pairs=1)
+    assert found.problem == "requests of noise have a larger delta than is claimed"
 
 
 # Clusterings

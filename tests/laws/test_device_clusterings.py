@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hatcast.agents.device.answers import Answering
 from hatcast.agents.device.clusterings import Clusterings
-from hatcast.agents.device.store import open_store
+from hatcast.agents.device.store import ReportTimes, open_store
 from hatcast.agents.device.stored import VehicleHat
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.kmeans.messages import Answer, Round, decode_round, encode
@@ -148,6 +148,19 @@ def test_an_honest_operator_gets_an_answer_to_each_round_and_a_device_all_of_its
 )
 def test_other_parameters_more_rounds_and_clusterings_beyond_the_budget_get_nothing(wrong: Round) -> None:
     assert check([HONEST, wrong]) == 1
+
+
+@pytest.mark.parametrize(("reports", "answers"), [(103, 1), (104, 0)])
+def test_a_clustering_that_the_days_reports_leave_no_room_for_gets_nothing(reports: int, answers: int) -> None:
+    """A day has 105: a clustering costs 2, within the device's own epsilon for clusterings."""
+    noise = Metered()
+    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "device.db") as store:
+        with store.transaction():
+            for number in range(reports):
+                store.add(VehicleHat("bus", DATE, "12:00", f"{number:x}"), NANO, "id", b"report", ReportTimes(0, 0))
+            store.answers.add_sums(VehicleHat("bus", DATE, "12:00", "8"), 2, 20_000)
+        assert len(Answering(RULES, store, noise, OWN_EPSILON * NANO).draw(HONEST, 1)) == answers
+    assert reports + noise.lost <= RULES.limit_nano / NANO
 
 
 class Rounds:

@@ -6,7 +6,7 @@ import random
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.estimators import Estimate
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.ledger.day import DayLedger, Total
-from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.ledger.proposals import Proposal, numbered
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.policy import Policy
@@ -33,7 +33,8 @@ from hatcast.stream.records import BUDGET, BudgetRecord
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import Release, budget_record
 from hatcast.stream.release.spending import fineness_of
-from hatcast.stream.units import DAY_MS
+from hatcast.stream.units import DAY_MS, NANO
+from tests.contracts.goldens import tracked
 from tests.integration.readings import HOUR_MS, NOON_MS
 from tests.integration.recovering import adopt, guard_of_all
 from tests.integration.tables import PARTITIONS
@@ -219,6 +220,63 @@ def test_every_ledger_books_like_the_one_in_memory(book: Book, asked: list[Charg
     records, days = book(policies, releases)
     assert records == expected
     assert days == model.summaries()
+
+
+def test_a_trackers_day_without_room_for_its_reservation_releases_no_number(book: Book) -> None:
+    """The reservation has all charges of its queries, which charge nothing themselves."""
+    queried: Any = dict(tracked())["tracker_released"]
+    privacy = {"epsilon": 1.0, "max_hats_per_day": 5, "daily_limit": 5.0}
+    policy = policy_of(name="p0", timezone=queried.policy.timezone, privacy=privacy)
+    charged = Charged(0, DATES[0], 0, 9, released=True, scale=1.0).release([policy])
+    for asked in ([charged, queried], [queried, charged]):
+        records, days = book([policy, queried.policy], asked)
+        found = [json.loads(record) for record in records]
+        assert [each["status"] for each in found] == ["released", "budget_exhausted"]
+        assert "query" not in found[-1]
+        assert max(day.epsilon_user_day for day in days) <= 5 * NANO
+
+
+@slow
+@given(asked=charges, here=st.lists(st.booleans(), min_size=30, max_size=30), order=st.randoms(use_true_random=False))
+def test_a_record_that_gives_way_to_the_one_that_was_sent_leaves_the_ledger_of_the_sent_one(
+    redis_server: RedisServer, asked: list[Charged], here: list[bool], order: random.Random
+) -> None:
+    """Redis has drawn some HATs with other results: without a charge, at another noise level, or with one for none."""
+    policy = _policy(0, 1.5, 3, 100.0, None)
+    sent = list({(each.date, each.cell, each.hour): replace(each, policy=0) for each in asked}.values())
+    drawn = [replace(each, released=here[at], scale=20.0) for at, each in enumerate(sent)]
+    found = asyncio.run(_superseded(redis_server, policy, drawn, sent, order))
+    alone = asyncio.run(_superseded(redis_server, policy, sent, sent, order))
+    for one, other in zip(found, alone, strict=True):
+        assert replace(one, fineness={f: n for f, n in one.fineness.items() if n}) == other
+
+
+async def _superseded(
+    redis_server: RedisServer, policy: Policy, drawn: list[Charged], sent: list[Charged], order: random.Random
+) -> list[DaySummary]:
+    """Adopt what was drawn, then what was sent, which replaces it as a recovery does; return each day's ledger."""
+    before, after = (
+        [published_of(_numbered(each, policy), policy.policy_id, fineness_of(policy)) for each in part]
+        for part in (drawn, sent)
+    )
+    stored = {each.release_id: each for each in before}
+    order.shuffle(after)
+    domain = f"t-laws-{uuid.uuid4().hex[:8]}"
+    async with Redis.from_url(redis_server.url) as redis:
+        store = RecoveryStore(redis, domain, policy.name)
+        check = RecoveryCheck.in_progress((await store.begin()).token)
+        assert not await adopt(store, check, before)
+        for record in after:
+            for _ in await adopt(store, check, [record]):
+                await store.supersede(stored[record.release_id], record)
+                assert not await adopt(store, check, [record])
+        days = await _summaries(redis, domain, [policy])
+    redis_server.delete(f"{{{domain}}}*")
+    return days
+
+
+def _numbered(each: Charged, policy: Policy) -> bytes:
+    return numbered(each.release([policy]).record(NOW), 1 + 4 * each.hour + each.cell)
 
 
 @slow

@@ -63,6 +63,25 @@ def test_under_add_remove_every_listed_cell_of_every_slot_between_is_released_an
     assert " 9 " in shown, "nine HATs are charged"
 
 
+def test_under_add_remove_no_line_counts_the_hats_that_changed(tmp_path: Path, hidden: Path) -> None:
+    """Under `replace` the line is of public counts; here one bus could be the reading that makes a HAT count."""
+    some, more = (recording_of(tmp_path / f"{n}.jsonl", NOON, *others) for n, others in ((1, ()), (2, (NOON + HOUR,))))
+    arguments = (
+        "--format",
+        "jsonl",
+        "--config",
+        hidden,
+        "--ledger",
+        tmp_path / "ledger",
+        "--days",
+        "2022-01-02,2022-01-02",
+    )
+    first = batch(some, *arguments, "--json")
+    again = batch(more, *arguments, "--json")
+    assert again.stdout == first.stdout
+    assert "earlier run" not in again.stderr
+
+
 def test_under_add_remove_listed_cells_of_every_size_are_released_whoever_was_there(
     tmp_path: Path, hidden: Path
 ) -> None:

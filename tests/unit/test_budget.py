@@ -18,6 +18,7 @@ from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.cli.budget_tables import BudgetTable, bar_cells, query_table, today_line
 from hatcast.agents.cli.budget_words import certainty, factor
 from hatcast.stream.estimators import ESTIMATOR_KEYS
+from hatcast.stream.hybrid import HYBRID_KEYS
 from hatcast.stream.ledger.day import Reserved, Total, user_charges
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.policy import Policy, read_policy
@@ -39,7 +40,7 @@ TODAY = "2022-01-04"
 
 def policy(*queries: Mapping[str, Any], privacy: Mapping[str, Any] | None = None, **changes: Any) -> Policy:
     table = TABLE | {"privacy": TABLE["privacy"] | (privacy or {}), "query": queries} | changes
-    return read_policy(table, ESTIMATOR_KEYS, lambda _: f'source = "public"\n{CELL}')
+    return read_policy(table, {**ESTIMATOR_KEYS, **HYBRID_KEYS}, lambda _: f'source = "public"\n{CELL}')
 
 
 ASKED = policy(SPEED, FAST)
@@ -361,3 +362,12 @@ def test_a_composition_that_gains_nothing_is_not_shown() -> None:
     assert "omposed" not in text
     assert "A day loses at most 5." in words(policy(privacy=one), 1)
     assert "Composed as (epsilon, delta), a day loses at most " in words(policy())
+
+
+@pytest.mark.parametrize("name", ["tcm_only", "lm_only", "full_lm", "pwh"])
+def test_a_bus_in_both_groups_is_told_to_lose_twice_where_a_mean_has_both(name: str) -> None:
+    given: dict[str, Any] = {"epsilon": 1.0, "max_hats_per_day": 4, "daily_limit": 4.0}
+    made = policy(privacy=given, estimator={"name": name})
+    text = words(made)
+    told = "one that sends both counts as two buses, and its day can lose 2 x 4 = 8."
+    assert (told in text) == (name in ("full_lm", "pwh"))

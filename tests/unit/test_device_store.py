@@ -107,9 +107,10 @@ def test_what_a_day_has_cost_counts_under_another_policy_too(tmp_path: Path) -> 
         first = rules_of(privacy={"epsilon": 0.5, "max_hats_per_day": 9, "daily_limit": 1.2})
         assert len(Reporter(first, store, SystemNoise()).draw([hat(), hat(cell=0x87608B0D3FFFFFF)], 0)) == 2
         other = rules_of(privacy={"epsilon": 0.1, "max_hats_per_day": 9, "daily_limit": 1.2}, h3_resolution=8)
-        cells = [hat(cell=0x8860_8B0D_01FF_FFF + step) for step in (0, 0x20000)]
-        drawn = Reporter(other, store, SystemNoise()).draw([hat(), *cells], 0)
-        assert len(drawn) == 2
+        cells = [hat(cell=0x8860_8B0D_01FF_FFF + step) for step in (0, 0x20000, 0x40000)]
+        reporter = Reporter(other, store, SystemNoise())
+        assert len(reporter.draw([hat(), *cells], 0)) == 2
+        assert reporter.tally.over_cap == 1, "a third would be above daily_limit, and not above its number of reports"
         assert store.spent("bus", "2022-01-02") == (4, 1_200_000_000)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats import Recorded, gtfs_rt
+from hatcast.stream.readings.formats import Format, Recorded, gtfs_rt
 from hatcast.stream.readings.reading import Reading, to_milli
 from tests.services.data import DATA
 
@@ -33,7 +33,7 @@ def entity(**changes: Any) -> FeedEntity:
 
 
 def decoded(**changes: Any) -> Reading | None:
-    return gtfs_rt.decode(entity(**changes).SerializePartialToString())
+    return gtfs_rt.FORMAT.decode(entity(**changes).SerializePartialToString())
 
 
 def poll(*entities: FeedEntity, sent_s: int | None = SENT_S) -> bytes:
@@ -45,7 +45,7 @@ def poll(*entities: FeedEntity, sent_s: int | None = SENT_S) -> bytes:
 
 
 def read(body: bytes) -> list[Recorded]:
-    return list(gtfs_rt.records(io.BytesIO(body), "file"))
+    return list(gtfs_rt.FORMAT.records(io.BytesIO(body), "file"))
 
 
 def sample() -> list[FeedEntity]:
@@ -81,12 +81,31 @@ def test_an_entity_without_place_speed_time_or_vehicle_is_undecodable(field: str
     assert decoded(**{field: None}) is None
 
 
-def test_a_vehicle_is_named_by_its_id_else_its_plate_else_its_label_and_never_by_its_entity() -> None:
-    names = {"license_plate": "plate", "label": "label"}
-    assert [
-        found and found.vehicle
-        for found in (decoded(**names), decoded(id=None, **names), decoded(id="", label="label"), decoded(id=None))
-    ] == ["tram 1", "plate", "label", None]
+@pytest.mark.parametrize(
+    ("feed", "field"), [(gtfs_rt.FORMAT, "id"), (gtfs_rt.PLATES, "license_plate"), (gtfs_rt.LABELS, "label")]
+)
+def test_a_vehicle_is_named_by_one_field_and_never_by_another_for_lack_of_it(feed: Format, field: str) -> None:
+    """A bus that sends its id now and then would be two users, and a label is often the headsign."""
+    names: dict[str, str | None] = {"id": "tram 1", "license_plate": "MU 01", "label": "Centre"}
+    complete = feed.decode(entity(**names).SerializePartialToString())
+    assert complete is not None
+    assert complete.vehicle == names[field]
+    assert feed.decode(entity(**names | {field: None}).SerializePartialToString()) is None
+
+
+def test_an_entity_without_an_id_names_the_formats_of_the_fields_that_it_has() -> None:
+    made = entity(id=None, label="Centre"), entity(id=None), entity(speed=None)
+    assert [record.problem for record in read(poll(*made))] == [
+        "has no vehicle.id: use --format gtfs-rt-label if that is each vehicle's own number, the same all day",
+        "has no vehicle.id",
+        None,
+    ]
+
+
+def test_a_label_that_is_the_headsign_makes_no_users() -> None:
+    """F02: two polls of one bus, whose label is where it goes."""
+    bodies = [(DATA / "wild" / f"rt_label_{name}.pb").read_bytes() for name in "ab"]
+    assert [record.reading for body in bodies for record in read(body)] == [None, None]
 
 
 def test_a_zero_that_was_sent_is_a_number_and_one_that_was_not_is_missing() -> None:
@@ -96,12 +115,12 @@ def test_a_zero_that_was_sent_is_a_number_and_one_that_was_not_is_missing() -> N
 
 def test_text_that_is_not_utf_8_is_undecodable() -> None:
     value = entity().SerializeToString()
-    assert gtfs_rt.decode(value.replace(b"tram 1", b"tram \xff")) is None
+    assert gtfs_rt.FORMAT.decode(value.replace(b"tram 1", b"tram \xff")) is None
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"\x0a", b"\x22\x7f", b"\xff" * 12, poll(entity())], ids=repr)
 def test_bytes_that_are_no_entity_are_undecodable(value: bytes) -> None:
-    assert gtfs_rt.decode(value) is None
+    assert gtfs_rt.FORMAT.decode(value) is None
 
 
 def test_the_sample_is_the_poll_that_stands_here() -> None:
@@ -120,7 +139,7 @@ def test_a_poll_gives_the_bytes_of_each_vehicle_and_leaves_out_alerts_and_what_w
 def test_a_damaged_entity_is_one_bad_record_and_not_the_end_of_the_poll() -> None:
     good = entity().SerializeToString()
     body = poll(entity()).replace(good, b"\x0a\x7f" + good[2:]) + poll(entity(id="bus 2"))
-    first, second = (gtfs_rt.decode(record) for record in gtfs_rt.split(body))
+    first, second = (gtfs_rt.FORMAT.decode(record) for record in gtfs_rt.split(body))
     assert first is None
     assert second is not None
     assert second.vehicle == "bus 2"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import Recorded, jsonl
-from hatcast.stream.readings.reading import Reading, canonical_vehicle
+from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.vehicles import canonical_vehicle
 from tests.services.data import DATA, golden
 
 WRONG: tuple[object, ...] = (True, None, [], {})

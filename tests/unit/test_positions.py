@@ -178,6 +178,16 @@ def test_positions_are_dropped_once_none_may_follow_them() -> None:
     assert len(deriver._positions) <= KEPT_MS // 10_000 + 2
 
 
+@pytest.mark.parametrize("others", [(), (KEPT_MS - 5_000,)])
+def test_a_position_that_is_too_old_gives_no_speed_whoever_else_has_sent(others: tuple[int, ...]) -> None:
+    """Old positions are dropped every ten seconds, at another vehicle's arrival: that must not decide."""
+    deriver, delayed = SpeedDeriver(DERIVATION), position(60, 500)
+    deriver.reading(START, position(0))
+    for arrival in others:
+        deriver.reading(START + arrival, position(arrival / 1000, vehicle="another"))
+    assert deriver.reading(START + KEPT_MS + 1, delayed) is None
+
+
 def test_a_full_table_stores_no_new_vehicle_and_keeps_those_that_it_has() -> None:
     deriver = SpeedDeriver(DERIVATION, vehicles_max=1)
     for seconds in (0, 30):

@@ -2,10 +2,9 @@
 
 import math
 import re
-import unicodedata
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
-from typing import Literal, Self
+from typing import Self
 
 import pytest
 from hypothesis import example, given
@@ -14,21 +13,9 @@ from hypothesis import strategies as st
 from hatcast.stream.readings import reading
 from hatcast.stream.readings.formats._times import time_reader
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
-from hatcast.stream.readings.reading import (
-    NOT_FINITE,
-    UNITS,
-    VEHICLE_BYTES_MAX,
-    Reading,
-    canonical_vehicle,
-    is_complete,
-    number,
-    parse_time,
-    to_milli,
-)
+from hatcast.stream.readings.reading import NOT_FINITE, UNITS, Reading, is_complete, number, parse_time, to_milli
 
 units = st.sampled_from(sorted(UNITS))
-# What NFC composes, decomposes and orders, and white space.
-ACCENTED = "ab \u2003\u2000\u0301\u0327\u00e9\u1f82\u1100\u1161\u11a8\U0001d15e\ufb2c\u0344"
 
 
 @st.composite
@@ -163,57 +150,6 @@ def test_a_number_is_epoch_milliseconds_rounded_half_to_even(time: float) -> Non
 
 def test_no_instant_is_a_number_that_is_not_finite() -> None:
     assert [parse_time(time) for time in NOT_FINITE.values()] == [None] * 3
-
-
-def test_a_vehicle_is_its_composed_form_without_outer_white_space() -> None:
-    assert canonical_vehicle("  cafe\u0301 12\t") == "café 12"
-    assert canonical_vehicle("HEL-03") != canonical_vehicle("hel-03")
-
-
-@pytest.mark.parametrize("vehicle", ["", "  ", "\u2003\n", "x" * 129, "é" * 64 + "x", "\ud800"])
-def test_an_empty_an_overlong_or_an_unencodable_vehicle_is_none(vehicle: str) -> None:
-    assert canonical_vehicle(vehicle) is None
-
-
-@pytest.mark.parametrize("vehicle", ["x", "x" * 128, "é" * 64, "e\u0301" * 64, " " * 200 + "x" * 128])
-def test_a_vehicle_of_up_to_128_bytes_is_one_user(vehicle: str) -> None:
-    assert canonical_vehicle(vehicle) is not None
-
-
-@given(st.text(st.sampled_from(ACCENTED), max_size=300))
-def test_a_canonical_vehicle_is_the_whole_id_in_nfc_if_that_is_short_enough(vehicle: str) -> None:
-    whole = unicodedata.normalize("NFC", vehicle).strip()
-    assert canonical_vehicle(vehicle) == (whole if 0 < len(whole.encode()) <= VEHICLE_BYTES_MAX else None)
-
-
-def test_no_code_point_is_more_than_two_of_nfd_for_each_byte_that_it_has_in_nfc() -> None:
-    for point in (chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000):
-        composed = unicodedata.normalize("NFC", point)
-        assert len(unicodedata.normalize("NFD", point)) <= 2 * len(composed.encode())
-
-
-def test_an_id_that_is_too_long_is_not_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NFC takes minutes for a megabyte of accents that are not in their order."""
-    lengths: list[int] = []
-    normalize = unicodedata.normalize
-
-    def noted(form: Literal["NFC"], text: str) -> str:
-        lengths.append(len(text))
-        return normalize(form, text)
-
-    monkeypatch.setattr(unicodedata, "normalize", noted)
-    assert canonical_vehicle("a" + "\u0301" * 170_000 + "\u0327" * 170_000) is None
-    assert canonical_vehicle(" " * 100_000 + "bus" + "\n" * 100_000) == "bus"
-    assert lengths == [3]
-
-
-@given(st.text(st.characters()))
-def test_a_canonical_vehicle_is_its_own_canonical_form(vehicle: str) -> None:
-    canonical = canonical_vehicle(vehicle)
-    if canonical is not None:
-        assert canonical_vehicle(canonical) == canonical
-        assert unicodedata.is_normalized("NFC", canonical)
-        assert len(canonical.encode()) <= VEHICLE_BYTES_MAX
 
 
 @pytest.mark.parametrize("field", ["lat", "lon", "speed"])

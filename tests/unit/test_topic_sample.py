@@ -66,3 +66,14 @@ def test_a_record_ahead_of_the_clock_is_counted_beyond_the_limit() -> None:
     for ts in (NOON + 60_000, NOON + 60_001):
         sample.add(0, ts, None, value(), NOON)
     assert sample.ahead == 1
+
+
+def test_a_sample_of_many_hours_shows_ids_that_live_in_one_or_two_of_them() -> None:
+    for slots, told in ((1, "120 of 120 vehicle ids are in one or two timeslots of their day"), (6, None)):
+        sample = sample_of()
+        for hour in range(6):
+            for bus in range(20):
+                at = NOON + hour * HOUR_MS
+                sample.add(0, at, None, value(f"{bus} {hour // slots}", at), at)
+        hint = sample.spans.hint()
+        assert (hint and hint.partition(":")[0]) == told

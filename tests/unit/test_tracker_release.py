@@ -1,5 +1,6 @@
 """A tracker policy at work: its records, and going on after a crash with the same numbers."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -163,7 +164,24 @@ def test_a_settled_day_is_not_settled_again() -> None:
     assert noise.draws == drawn
 
 
-@pytest.mark.parametrize("lost", ["state", "query"])
+def spoil(day: dict[str, bytes], lost: str) -> None:
+    """Delete the first query, take its number from the last one, or let that be of another cell or release."""
+    queries = [name for name, record in day.items() if b'"number":' in record]
+    if lost == "query":
+        del day[queries[0]]
+        return
+    record = json.loads(day[queries[-1]])
+    if lost == "number":
+        del record["query"]
+        record["status"] = "deferred"
+    elif lost == "cell":
+        record["cell"] = next(other for other in CELLS if other != record["cell"])
+    else:
+        record["release_id"] += "/1"
+    day[queries[-1]] = json.dumps(record).encode()
+
+
+@pytest.mark.parametrize("lost", ["state", "query", "number", "cell", "name"])
 def test_after_a_loss_no_query_is_made_of_the_day(lost: str) -> None:
     ledger, noise = Ledger(), Counting()
     ledger.run(noise, DATES[:1])
@@ -175,8 +193,7 @@ def test_after_a_loss_no_query_is_made_of_the_day(lost: str) -> None:
     if lost == "state":
         ledger.state = None
     else:
-        first = next(name for name, record in day.items() if b'"number":1,' in record)
-        del day[first]
+        spoil(day, lost)
     before, drawn, ledger.left = dict(day), noise.draws, number
     tracker = ledger.run(noise, DATES[1:])
     assert tracker.is_different

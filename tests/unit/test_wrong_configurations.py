@@ -38,7 +38,7 @@ ESTIMATORS = (
     "baseline, array_averaging, opt_array_averaging, levy, quantile, clipped_sum, weighted_mean, capped_ratio, "
     "tcm_only, lm_only, full_lm, kvh, kvh_heterogeneous, pwh, tracker"
 )
-FORMATS = "jsonl, itms, gtfs-rt, hfp, siri, capmetro"
+FORMATS = "jsonl, itms, gtfs-rt, gtfs-rt-plate, gtfs-rt-label, hfp, siri, capmetro"
 WRONG = [
     (
         "max_hats_per_day = 89",

@@ -9,10 +9,13 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Final
 
+import polars as pl
+
 from hatcast.agents.recordings.files import open_recording, open_records
 from hatcast.agents.research.survey.count import ResolutionCounter, capped_counts
 from hatcast.agents.research.survey.spill import MemoryLimits, Spill, open_spill
 from hatcast.stream.errors import RecordingError
+from hatcast.stream.fold.id_spans import IdSpans
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format, Recorded
@@ -58,6 +61,7 @@ class Survey:
     outcomes    records by outcome; `accepted`: before `min_interval`
     cells       cells of the policy's resolution with a reading
     busy        those of them with more than N users a day in every slot
+    spans       how many timeslots of their day vehicle ids live in
     """
 
     days: Days
@@ -66,6 +70,7 @@ class Survey:
     resolutions: list[Resolution]
     cells: list[int]
     busy: list[int]
+    spans: IdSpans
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +101,15 @@ def survey(job: Job) -> Survey:
             names = ", ".join(map(str, job.paths))
             raise RecordingError(names, "has no reading that counts", "check --format, --timezone, --hours and --days")
         counters = [ResolutionCounter(resolution) for resolution in resolutions]
+        spans = IdSpans()
         for local_date in dates:
+            slots_of_day, slots_of_users = set[int](), list[int]()
             for part in spill.parts(local_date):
+                slots_of_day.update(part["slot"].unique())
+                slots_of_users += part.group_by("user").agg(pl.col("slot").n_unique())["slot"].to_list()
                 for each in counters:
                     each.add_part(part)
+            spans.add(slots_of_users, len(slots_of_day))
             for each in counters:
                 each.end_date()
             job.progress("counting days", 1)
@@ -113,6 +123,7 @@ def survey(job: Job) -> Survey:
         resolutions=[each.figures(len(busy[each.resolution])) for each in counters],
         cells=counts[policy.h3_resolution][0],
         busy=busy[policy.h3_resolution],
+        spans=spans,
     )
 
 

@@ -20,7 +20,19 @@ from hatcast.stream.readings.positions import DeriveSpeed
 from hatcast.stream.readings.reading import ValueUnits
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
-    {each.name: each for each in (jsonl.FORMAT, itms.FORMAT, gtfs_rt.FORMAT, hfp.FORMAT, siri.FORMAT, capmetro.FORMAT)}
+    {
+        each.name: each
+        for each in (
+            jsonl.FORMAT,
+            itms.FORMAT,
+            gtfs_rt.FORMAT,
+            gtfs_rt.PLATES,
+            gtfs_rt.LABELS,
+            hfp.FORMAT,
+            siri.FORMAT,
+            capmetro.FORMAT,
+        )
+    }
 )
 
 FORMAT_NAMES: Final = (*FORMATS, *(name for name in MAPPED if name not in FORMATS))

@@ -25,7 +25,8 @@ from hatcast.stream.readings.formats._csv import parse_number, parse_speed
 from hatcast.stream.readings.formats._speed import finite
 from hatcast.stream.readings.formats._times import TimeReader, time_reader, zone_of
 from hatcast.stream.readings.formats.interface import Recorded
-from hatcast.stream.readings.reading import MISSING, UNITS, VEHICLE_BYTES_MAX, Reading, ValueReading, ValuesReading
+from hatcast.stream.readings.reading import MISSING, UNITS, Reading, ValueReading, ValuesReading
+from hatcast.stream.readings.vehicles import canonical_vehicle, vehicle_text
 
 Cells = Sequence[Any]
 """vehicle, time, lat, lon, value, the further values, and the arrival: texts of CSV, or values of JSON.
@@ -36,7 +37,6 @@ ReadCells = Callable[[Cells], Reading | None]
 _UNITS: Final = "km/h, m/s, mph or kn"
 _NOT_NUMBER: Final = "is not a number"
 _EXACT: Final = 2**53  # greatest whole number that a double has exactly
-_LARGEST_ID: Final = 10**VEHICLE_BYTES_MAX
 _DECIMAL_COMMA: Final = re.compile(r"\s*[-+]?[0-9]+,[0-9]+\s*")
 
 
@@ -121,9 +121,10 @@ def cells_reader(target: Target) -> ReadCells:
     first = len(REQUIRED)
 
     def read(cells: Cells) -> Reading | None:
-        vehicle = cells[0]
-        if vehicle.__class__ is not str:
-            vehicle = _text(vehicle)
+        text = cells[0]
+        if text.__class__ is not str:
+            text = vehicle_text(text)
+        vehicle = canonical_vehicle(text) if text else None
         time = instant(cells[1])
         lat, lon, value = _number(cells[2]), _number(cells[3]), _value(cells[4])
         if value is None and without_speed and _is_missing(cells[4]):
@@ -158,7 +159,7 @@ def recorded(raw: bytes, cells: Cells, reading: Reading | None, target: Target) 
 def _problem(cells: Cells, target: Target) -> str:
     """Return which cell of an undecodable record is wrong, without any of its data."""
     checks: tuple[tuple[str, Callable[[object], object], str], ...] = (
-        (VEHICLE, _text, "is not a text or a whole number"),
+        (VEHICLE, _vehicle, "is not an id: a text or a whole number"),
         (TIME, target.instant, "is not a time of this format"),
         (LAT, _number, _NOT_NUMBER),
         (LON, _number, _NOT_NUMBER),
@@ -179,15 +180,10 @@ def _is_missing(cell: object) -> bool:
     return cell is None or (isinstance(cell, str) and not cell.strip())
 
 
-def _text(cell: object) -> str | None:
-    """Return a vehicle's id. A float with a whole value is that number: in columns with gaps all numbers are floats."""
-    if isinstance(cell, str):
-        return cell
-    if isinstance(cell, float):
-        return str(int(cell)) if cell.is_integer() and abs(cell) <= _EXACT else None
-    if isinstance(cell, int) and not isinstance(cell, bool):
-        return str(cell) if abs(cell) < _LARGEST_ID else None
-    return None
+def _vehicle(cell: object) -> str | None:
+    """Return the canonical id of a vehicle; None if the cell has no id."""
+    text = vehicle_text(cell)
+    return None if text is None else canonical_vehicle(text)
 
 
 def _number(cell: object) -> float | str | None:

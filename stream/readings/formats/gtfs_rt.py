@@ -1,11 +1,13 @@
 """GTFS-Realtime vehicle positions: protobuf polls of all vehicles; speeds in m/s, 32-bit floats.
 
-A record is the bytes of one FeedEntity. The vehicle is its descriptor's id, else licence plate, else label; never the
-entity's id, which may change from poll to poll and would turn one vehicle into many users. An entity without position,
-speed or timestamp is undecodable. A recording is one FeedMessage per file.    [gtfs.org, Realtime]
+A record is the bytes of one FeedEntity. The vehicle is one field of its descriptor, the same for all records: its id;
+in `gtfs-rt-plate` its licence plate; in `gtfs-rt-label` its label, which many agencies fill with the headsign. No field
+stands in for another: a vehicle that sends its id now and then would be two users. Nor does the entity's id, which may
+change from poll to poll. An entity without position, speed or timestamp is undecodable. A recording is one FeedMessage
+per file.    [gtfs.org, Realtime]
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from math import isfinite
 from types import ModuleType
@@ -20,12 +22,6 @@ NAME: Final = "gtfs-rt"
 POLL_BYTES_MAX: Final = 64 << 20  # 300,000 vehicles: larger files are rejected to bound memory
 
 
-def decode(value: bytes) -> Reading | None:
-    """Decode one FeedEntity; None if undecodable. Raises nothing."""
-    reading = _decode_position(value)
-    return None if reading is None or reading.speed is MISSING else reading
-
-
 @cache
 def _poll() -> ModuleType:
     from hatcast.stream.readings.formats import _poll as module  # noqa: PLC0415 - protobuf: only these polls need it
@@ -33,20 +29,35 @@ def _poll() -> ModuleType:
     return module
 
 
-def _decode_position(value: bytes) -> Reading | None:
-    """Decode one FeedEntity like `decode`, also without a speed."""
+def _position_decoder(field: str) -> Decode:
+    """Return a function that decodes one FeedEntity, also without a speed; None if undecodable. It raises nothing.
+
+    field   of the descriptor: that with the vehicle's id
+    """
+
+    def decode_position(value: bytes) -> Reading | None:
+        vehicle = _poll().vehicle_of(value)
+        if vehicle is None:
+            return None
+        place, name = vehicle.position, getattr(vehicle.vehicle, field)
+        # The parser accepts missing required fields, and returns text that is not UTF-8 as bytes, despite its types.
+        if not (name and name.__class__ is str and vehicle.HasField("timestamp")):
+            return None
+        if not (place.HasField("latitude") and place.HasField("longitude")):
+            return None
+        lat, lon, speed = (x if isfinite(x) else str(x) for x in (place.latitude, place.longitude, place.speed))
+        return Reading(name, vehicle.timestamp * 1000, lat, lon, speed if place.HasField("speed") else MISSING, "m/s")
+
+    return decode_position
+
+
+def _problem(value: bytes, field: str) -> str | None:
+    """Return what an undecodable FeedEntity lacks, without any of its data; None if it is something else."""
     vehicle = _poll().vehicle_of(value)
-    if vehicle is None:
+    if vehicle is None or getattr(vehicle.vehicle, field):
         return None
-    place, who = vehicle.position, vehicle.vehicle
-    name = who.id or who.license_plate or who.label
-    # The parser accepts missing required fields, and returns text that is not UTF-8 as bytes, despite its types.
-    if not (name and name.__class__ is str and vehicle.HasField("timestamp")):
-        return None
-    if not (place.HasField("latitude") and place.HasField("longitude")):
-        return None
-    lat, lon, speed = (x if isfinite(x) else str(x) for x in (place.latitude, place.longitude, place.speed))
-    return Reading(name, vehicle.timestamp * 1000, lat, lon, speed if place.HasField("speed") else MISSING, "m/s")
+    others = [f"--format {name}" for name, other in _FIELDS.items() if getattr(vehicle.vehicle, other)]
+    return f"has no vehicle.{field}" + (f": use {' or '.join(others)} {FLEET_NUMBERS}" if others else "")
 
 
 def split(body: bytes, topic: str = "") -> list[bytes]:
@@ -55,15 +66,11 @@ def split(body: bytes, topic: str = "") -> list[bytes]:
     return poll[1] if poll is not None else [body] if body else []
 
 
-def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+def _records(stream: BinaryIO, path: str, decoder: Decode, field: str) -> Iterator[Recorded]:
     """Yield the vehicles of one poll in its order. Raises RecordingError if the file is not a poll.
 
     Their arrival is the timestamp of the poll's header.
     """
-    return _records(stream, path, decode)
-
-
-def _records(stream: BinaryIO, path: str, decoder: Decode) -> Iterator[Recorded]:
     body = stream.read(POLL_BYTES_MAX + 1)
     poll = _poll().split_poll(body) if len(body) <= POLL_BYTES_MAX else None
     if poll is None:
@@ -72,8 +79,24 @@ def _records(stream: BinaryIO, path: str, decoder: Decode) -> Iterator[Recorded]
     for raw in entities:
         reading = decoder(raw)
         stamp = reading.time if arrived is None and reading is not None else arrived
-        yield Recorded(raw, reading, arrival_ms(stamp))
+        yield Recorded(raw, reading, arrival_ms(stamp), None if reading is not None else _problem(raw, field))
 
 
-_WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(_records, decoder=_decode_position), split)
-FORMAT: Final = Format(NAME, decode, records, split, without_speed=_WITHOUT_SPEED)
+def _format(name: str, field: str) -> Format:
+    decode_position = _position_decoder(field)
+
+    def decode(value: bytes) -> Reading | None:
+        reading = decode_position(value)
+        return None if reading is None or reading.speed is MISSING else reading
+
+    def read(decoder: Decode) -> Callable[[BinaryIO, str], Iterator[Recorded]]:
+        return partial(_records, decoder=decoder, field=field)
+
+    without_speed = Format(name, decode_position, read(decode_position), split)
+    return Format(name, decode, read(decode), split, without_speed=without_speed)
+
+
+FLEET_NUMBERS: Final = "if that is each vehicle's own number, the same all day"
+"""When a plate or label may be the id."""
+_FIELDS: Final = {NAME: "id", f"{NAME}-plate": "license_plate", f"{NAME}-label": "label"}
+FORMAT, PLATES, LABELS = (_format(name, field) for name, field in _FIELDS.items())

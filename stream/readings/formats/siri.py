@@ -36,6 +36,7 @@ from hatcast.stream.readings.formats._speed import finite, speed_of
 from hatcast.stream.readings.formats._values import with_decoder, with_values
 from hatcast.stream.readings.formats.interface import Format, Recorded
 from hatcast.stream.readings.reading import MISSING, Reading, ValueReading
+from hatcast.stream.readings.vehicles import vehicle_text
 
 NAME: Final = "siri"
 _XML_STARTS: Final = (b"<", b"\xff", b"\xfe", b"\0")  # the others: UTF-16
@@ -118,7 +119,7 @@ def _reading(activity: _Activity, missing: str | None) -> Reading | None:
     journey = activity.journey
     located = _scalar(journey.time)
     time = _scalar(activity.time) if located is None else located
-    vehicle = _vehicle(_scalar(journey.vehicle))
+    vehicle = vehicle_text(_scalar(journey.vehicle))
     lat, lon = _degrees(journey.location.lat), _degrees(journey.location.lon)
     speed = _speed(journey.speed, missing)
     if not vehicle or time is None or lat is None or lon is None or speed is None:
@@ -128,11 +129,6 @@ def _reading(activity: _Activity, missing: str | None) -> Reading | None:
 
 def _scalar(field: Scalar) -> int | float | str | None:
     return field.value if isinstance(field, _Wrapped) else field
-
-
-def _vehicle(ref: float | str | None) -> str:
-    """Return the id of a vehicle. 7.0 is the vehicle 7: as two ids it would be two users."""
-    return str(int(ref)) if isinstance(ref, float) and ref.is_integer() else str(ref)
 
 
 def _degrees(field: float | str | _WrappedNumber) -> float | str | None:

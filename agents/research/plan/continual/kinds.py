@@ -13,7 +13,7 @@ from hatcast.agents.research.plan.continual.presence import Participation
 from hatcast.agents.research.plan.continual.users import Run, Users, equal_users, memory_of, run_of
 from hatcast.stream.continual import KINDS, Mechanism, Setting
 from hatcast.stream.continual.toeplitz import MAX_SLOTS
-from hatcast.stream.policy.continual_keys import ContinualKind, delta_of_cell
+from hatcast.stream.policy.continual_keys import ContinualKind, part_of_delta
 from hatcast.stream.policy.continual_table import BUFFERS, NOISES
 from hatcast.stream.policy.hybrid_keys import NoiseKind
 
@@ -105,7 +105,7 @@ class Stream:
             min_separation=self.participation.min_separation,
             bound=round(_MILLI * self.bound),
             epsilon=self.epsilon,
-            delta=delta_of_cell(self.delta, self.participation.max_cells) if noise is NoiseKind.GAUSSIAN else 0.0,
+            delta=part_of_delta(self.delta, self.participation.max_cells) if noise is NoiseKind.GAUSSIAN else 0.0,
             noise=noise,
             branching=branching,
             buffers=buffers,

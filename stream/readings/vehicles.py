@@ -1,0 +1,118 @@
+"""Vehicles: which user an id is.    [docs/specification/fold.md, Readings]
+
+One bus with two ids is two users, and can lose its budget twice. So what programs add to an id on its way is removed
+here, and what they write where there is none is no id. Decoders, the fold, bridges and devices all ask this module.
+Two buses with one id are one user, which is safe: their sum is what has the budget. So in doubt two ids are one.
+"""
+
+import re
+import unicodedata
+from typing import Final
+
+from hatcast.stream.readings.caches import cache
+
+VEHICLE_BYTES_MAX: Final = 128
+_LARGEST: Final = 10**VEHICLE_BYTES_MAX
+_EXACT: Final = 2**53  # largest whole number up to which a double has all of them
+_SHORTENED: Final = 11  # spreadsheets write numbers with an exponent this large by their first digits only
+
+# What databases, pandas, spreadsheets and JavaScript write for a missing value, and people do.
+_MISSING: Final = frozenset(
+    "null none nil nan -nan nat na n/a #n/a <na> (null) \\n undefined unknown".split()  # noqa: SIM905 - a column of words
+)
+_NUMBER: Final = re.compile(r"([+-]?)([0-9]+)(?:[.,]([0-9]*))?(?:[eE]([+-]?)([0-9]{1,3}))?")
+_CACHE_SIZE: Final = 50_000
+_known: Final[dict[str, str | None]] = {}  # most records have an id that others had
+_INVISIBLE: Final = frozenset(("Cf", "Cc"))  # format and control characters
+
+
+def canonical_vehicle(sent: str) -> str | None:
+    """Return the canonical id of a vehicle; None if it is no id, or over 128 bytes of UTF-8.
+
+    It is the sent text in NFC, without format and control characters, with single spaces for white space and none
+    around it. A whole number is written as such: 1234 for 01234, +1234, 1234.0, 1234,0 and 1.234e3.
+    """
+    try:
+        return _known[sent]
+    except KeyError:
+        return cache(_known, sent, _canonical(sent), _CACHE_SIZE)
+
+
+def _canonical(sent: str) -> str | None:
+    if sent.isascii() and sent.isalnum():  # most ids
+        text = sent
+    else:
+        shown = _shown(sent)
+        if shown is None:
+            return None
+        text = shown
+    if text[:1] in "0123456789+-":
+        number = _as_number(text)
+        if number is None:
+            return None
+        text = number
+    elif text.lower() in _MISSING:
+        return None
+    try:
+        size = len(text) if text.isascii() else len(text.encode())
+    except UnicodeEncodeError:  # a lone surrogate has no UTF-8, so no partition
+        return None
+    return text if 0 < size <= VEHICLE_BYTES_MAX else None
+
+
+def vehicle_text(cell: object) -> str | None:
+    """Return the id in a cell that may have another type than text; None if it is not an id.
+
+    A float with a whole value is that number: in columns with gaps all numbers are floats. One that is too large for
+    a double to have all its digits is not an id.
+    """
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, float):
+        return str(int(cell)) if cell.is_integer() and abs(cell) <= _EXACT else None
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        return str(cell) if abs(cell) < _LARGEST else None
+    return None
+
+
+def _shown(sent: str) -> str | None:
+    """Return what is seen of a text, in NFC; None if that is neither a letter nor a digit, or too long."""
+    if not sent.isprintable():
+        sent = "".join(each for each in sent if each.isspace() or unicodedata.category(each) not in _INVISIBLE)
+    text = " ".join(sent.split())
+    # NFC takes quadratic time for accents that are not in their order: minutes for a megabyte. An id has at most as
+    # many code points as its NFD, and that at most two for each byte of its NFC: what is longer than this is too long.
+    if len(text) > 2 * VEHICLE_BYTES_MAX:
+        return None
+    if not text.isascii():
+        text = " ".join(unicodedata.normalize("NFC", text).split())
+    return text if any(map(str.isalnum, text)) else None
+
+
+def _as_number(text: str) -> str | None:
+    """Return the digits of a whole number, or the text if it is not one; None if digits of the number are lost.
+
+    12E45 is a code: programs write an exponent with a point or a sign.
+    """
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        return None if text.lower() in _MISSING else text
+    sign, digits, fraction, exponent_sign, exponent = found.groups()
+    if exponent is not None and fraction is None and not exponent_sign:
+        return text
+    if fraction is not None or exponent is not None:
+        power = int(f"{exponent_sign or ''}{exponent or 0}")
+        digits += fraction or ""
+        unwritten = power - len(fraction or "")
+        if unwritten < 0:
+            if digits[unwritten:].strip("0"):
+                return text  # not whole
+            digits = digits[:unwritten]
+        else:
+            if unwritten and power >= _SHORTENED:
+                return None
+            digits += "0" * unwritten
+        if len(digits) > VEHICLE_BYTES_MAX or int(digits or "0") > _EXACT:
+            return None  # it was a double, which does not have the last digits
+    whole = digits.lstrip("0") or "0"
+    return f"-{whole}" if sign == "-" and whole != "0" else whole
