@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+import redis as redis_py
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
@@ -54,7 +56,7 @@ def make_again(pipeline: Pipeline) -> None:
     means, keys = pipeline.settings.topics.means, DomainKeys(pipeline.name)
     pipeline.kafka.delete_topics([means])
     with closing(pipeline.redis_server.client()) as redis:
-        adopted = redis.hgetall(keys.adopted)
+        adopted = adopted_of(redis, keys)
         forget(pipeline)
         redis.hset(keys.adopted, mapping=adopted)
 
@@ -63,9 +65,14 @@ def cut_off(pipeline: Pipeline) -> None:
     """The log ends before what was read of it; Redis has lost all the rest."""
     keys = DomainKeys(pipeline.name)
     with closing(pipeline.redis_server.client()) as redis:
-        adopted = {field: value.rpartition(b":")[0] + b":99999" for field, value in redis.hgetall(keys.adopted).items()}
+        adopted = adopted_of(redis, keys)
         delete_records(pipeline)
-        redis.hset(keys.adopted, mapping=adopted)
+        redis.hset(keys.adopted, mapping={field: end.rpartition(b":")[0] + b":99999" for field, end in adopted.items()})
+
+
+def adopted_of(redis: redis_py.Redis, keys: DomainKeys) -> dict[Any, bytes]:
+    """How far each output partition was read: bytes, since the client decodes nothing."""
+    return cast("dict[Any, bytes]", redis.hgetall(keys.adopted))
 
 
 def forget(pipeline: Pipeline) -> None:
