@@ -63,7 +63,7 @@ class ContinualRun:
         of_cells = [
             CellHat(hat.cell, self.retained.chunks(hat), state) for hat, state in zip(hats, stored.states, strict=True)
         ]
-        closed = None if stored.closed is None else Status(stored.closed)
+        closed = stored.closed
         if closed is None and (stored.damaged or self.has_lost(horizon)):
             closed = Status.INCOMPLETE
         if closed is None:

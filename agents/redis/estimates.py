@@ -14,8 +14,9 @@ import msgspec
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.stored_values import with_checksum, without_checksum
+from hatcast.agents.redis.stored_values import without_checksum
 from hatcast.stream.errors import UNREADABLE
+from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.tracker.smoother_state import VERSION, SmootherState
 
 

@@ -6,15 +6,16 @@ back, and adopt.lua and supersede.lua close the horizon of a record that Redis l
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Argument, Script
-from hatcast.agents.redis.stored_values import number_of, parsing, with_checksum, without_checksum
+from hatcast.agents.redis.stored_values import number_of, parsing, without_checksum
 from hatcast.stream.ledger.proposals import StateChange
+from hatcast.stream.ledger.sums import StoredStates
+from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.records.fields import Status
 
 
@@ -25,20 +26,6 @@ def change_arguments(change: StateChange, keys: DomainKeys, name: str) -> list[A
         digest = hashlib.sha1(with_checksum(place, change.before), usedforsecurity=False).hexdigest()
     after = b"" if change.after is None else with_checksum(place, change.after)
     return [change.horizon, change.cell, digest, after, change.closes or ""]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredStates:
-    """States of cells in a horizon.
-
-    closed    status with which the horizon has ended; None: it goes on
-    states    of each requested cell, in order; None: the cell has had no slot in the horizon, or its state is damaged
-    damaged   whether one of these states is damaged: then nothing more of the horizon may be drawn
-    """
-
-    closed: Status | None
-    states: Sequence[bytes | None]
-    damaged: bool = False
 
 
 class HorizonStore:

@@ -6,6 +6,8 @@ is on one node, so one script can change it in one step.
 
 from dataclasses import dataclass
 
+from hatcast.stream.ledger import rows
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionKeys:
@@ -102,13 +104,13 @@ class DomainKeys:
 
     @property
     def next_policies(self) -> str:
-        """Hash: policy name -> `DATE NAME`, its next policy and that policy's first local date."""
-        return self.prefix + "successors"
+        """See `rows.NEXT_POLICIES`."""
+        return self.prefix + rows.NEXT_POLICIES
 
     @property
     def last(self) -> str:
-        """Hash: policy name -> its last local date with a record."""
-        return self.prefix + "last"
+        """See `rows.LAST`."""
+        return self.prefix + rows.LAST
 
     @property
     def user_key(self) -> str:
@@ -141,52 +143,46 @@ class DomainKeys:
 
     @property
     def sequences(self) -> str:
-        """Hash: `policy/R` -> number of commits of release partition R, both new ones and those already stored."""
-        return self.prefix + "sequences"
+        """See `rows.SEQUENCES`."""
+        return self.prefix + rows.SEQUENCES
 
     @property
     def sealed(self) -> str:
-        """Hash: policy name -> its last sealed local date."""
-        return self.prefix + "sealed"
+        """See `rows.SEALED`."""
+        return self.prefix + rows.SEALED
 
     def unsealed(self, name: str) -> str:
-        """Set: local dates of a policy whose records are stored."""
-        return f"{self.prefix}unsealed:{name}"
+        """See `rows.unsealed`."""
+        return self.prefix + rows.unsealed(name)
 
     def releases(self, date: str, name: str) -> str:
-        """Hash: release_id -> record bytes, which never change; of one policy and date."""
-        return f"{self.prefix}releases:{date}:{name}"
+        """See `rows.releases`."""
+        return self.prefix + rows.releases(date, name)
 
     def published(self, date: str, name: str) -> str:
-        """Set: release_ids whose bytes Kafka has acknowledged; of one policy and date."""
-        return f"{self.prefix}published:{date}:{name}"
+        """See `rows.published`."""
+        return self.prefix + rows.published(date, name)
 
     def seen(self, date: str, name: str) -> str:
-        """Set: release_ids found on an output topic before Kafka had acknowledged them; of one policy and date."""
-        return f"{self.prefix}seen:{date}:{name}"
+        """See `rows.seen`."""
+        return self.prefix + rows.seen(date, name)
 
     def ledger(self, date: str) -> str:
-        """Hash: ledger of a local date.
-
-        `sequence`, `cost`, `limit`; by policy name `commits:`, `releases:`, `epsilon:`, `cap:`, `cost:`,
-        `fineness:..:f` (charges), `query:..:q` (`PLACESxEPSILON` of a query over days), `told:..:q` (the most places
-        that an output topic has reported) and `reserved:`, the sum of the reservations.
-        Epsilons are in 1e-9; `cost` is the day's cost for one user, `limit` the least limit of the charging policies.
-        """
-        return f"{self.prefix}ledger:{date}"
+        """Hash: `rows.ledger`, with `cost` of the day for one user, and by policy the sum `reserved:`."""
+        return self.prefix + rows.ledger(date)
 
     def costs(self, date: str, name: str) -> str:
-        """Hash: `cell/slot` -> e(cell, slot) under one policy (1e-9)."""
-        return f"{self.prefix}costs:{date}:{name}"
+        """See `rows.costs`."""
+        return self.prefix + rows.costs(date, name)
 
     def levels(self, date: str, name: str) -> str:
-        """Hash: e -> number of cells and slots with that e under one policy."""
-        return f"{self.prefix}levels:{date}:{name}"
+        """See `rows.levels`."""
+        return self.prefix + rows.levels(date, name)
 
     @property
     def total(self) -> str:
-        """Hash: `spent` and `limit` (1e-9) of all days: `accounting.Total`."""
-        return self.prefix + "total"
+        """Hash: `spent` and `limit` (1e-9) of all days: `Total` of stream/ledger/day.py."""
+        return self.prefix + rows.TOTAL
 
     @property
     def announced(self) -> str:
@@ -198,24 +194,20 @@ class DomainKeys:
         return f"{self.prefix}progress:{name}"
 
     def tracker(self, name: str) -> str:
-        """Hash: `date`, the last local date that a policy's tracker has settled, and `state` after it."""
-        return f"{self.prefix}tracker:{name}"
+        """See `rows.tracker`."""
+        return self.prefix + rows.tracker(name)
 
     def states(self, name: str, horizon: str) -> str:
-        """Hash: cell -> state of its running sum, of a policy and horizon. Private."""
-        return f"{self.prefix}running:{horizon}:{name}"
+        """See `rows.states`."""
+        return self.prefix + rows.states(name, horizon)
 
     def states_before(self, name: str, horizon: str) -> str:
-        """Hash: cell -> release_id of its last release and the state before, until that release is published."""
-        return f"{self.prefix}running-before:{horizon}:{name}"
+        """See `rows.states_before`."""
+        return self.prefix + rows.states_before(name, horizon)
 
     def horizons(self, name: str) -> str:
-        """Hash: horizons of a policy.
-
-        By horizon `cells:` (number of cells with a state) and `closed:` (status with which it ended early); `lost`, the
-        last date of the sealed days that this Redis has lacked.
-        """
-        return f"{self.prefix}horizons:{name}"
+        """See `rows.horizons`."""
+        return self.prefix + rows.horizons(name)
 
     def of_horizon(self, name: str, horizon: str) -> list[str]:
         """Return the keys of a horizon, in the order of the scripts."""
@@ -231,5 +223,5 @@ class DomainKeys:
 
     @property
     def dates(self) -> str:
-        """Set: local dates with a ledger."""
-        return self.prefix + "dates"
+        """See `rows.DATES`."""
+        return self.prefix + rows.DATES

@@ -11,7 +11,6 @@ from hatcast.agents.redis.horizons import HorizonStore, change_arguments
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_replies import committed_of, kind_of, numbers_of, policies_of, queries_of
 from hatcast.agents.redis.policy_transition import claim_args
-from hatcast.agents.redis.recovery import sequence_field
 from hatcast.agents.redis.scripts import Argument, Call, Script
 from hatcast.agents.redis.slot_progress import ProgressStore
 from hatcast.agents.redis.stored_values import date_of, parsing, record_of, records_of
@@ -19,6 +18,7 @@ from hatcast.agents.redis.tracker_state import TrackerStore
 from hatcast.stream.ledger.day import Total, largest_charges, user_charges
 from hatcast.stream.ledger.proposals import AnswerProposal, Committed, Proposal
 from hatcast.stream.ledger.reservations import reservations
+from hatcast.stream.ledger.rows import sequence_field
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.policy.policy import Policy

@@ -8,9 +8,10 @@ from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.index import next_nonce
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.agents.redis.scripts import Argument, Call
-from hatcast.agents.redis.stored_values import date_of, number_of, parsing, with_checksum, without_checksum
+from hatcast.agents.redis.stored_values import date_of, number_of, parsing, without_checksum
 from hatcast.stream.fold.checkpoint import Changes
 from hatcast.stream.fold.packing import users_in
+from hatcast.stream.ledger.view import with_checksum
 
 
 def chunks_of(keys: PartitionKeys, slot: str, cell: str, users: int, found: Iterable[object]) -> Iterator[bytes]:

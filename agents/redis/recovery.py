@@ -32,6 +32,7 @@ from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.redis.slot_progress import ProgressStore
 from hatcast.agents.redis.stored_values import parsing
 from hatcast.agents.redis.unsent import UnsentStore
+from hatcast.stream.ledger.rows import sequence_field
 from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.records import BudgetRecord
 from hatcast.stream.units import nano_ceil, nano_floor
@@ -255,11 +256,6 @@ class RecoveryStore:
     async def restore_progress(self, name: str, span: Span, partitions: int) -> None:
         """Restore a policy's slot progress: its first slot, and that slots before its last one are published."""
         await ProgressStore(self._redis, self._domain, name).restore(span.first_ms, span.last_ms, range(partitions))
-
-
-def sequence_field(name: str, release_partition: int) -> str:
-    """Return the Redis field of the commit sequence of a policy's release partition."""
-    return f"{name}/{release_partition}"
 
 
 def _grouped(records: Sequence[tuple[int, Published]]) -> dict[tuple[str, str], list[tuple[int, Published]]]:

@@ -7,8 +7,6 @@ hashes have a form, and no checksum: docs/redis.md.
 
 import hashlib
 import re
-import struct
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -16,10 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from hatcast.agents.redis.errors import Damaged
+from hatcast.stream.ledger.view import without_checksum as checked
 
-CHECKSUM_BYTES: Final = 4
 DIGEST_BYTES: Final = 8
-_CHECKSUM: Final = struct.Struct("<I")
 _NUMBER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 _SLOT: Final = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}/[0-9]{2}:[0-9]{2}")
 _DATE: Final = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -34,19 +31,12 @@ class _Record(msgspec.Struct):
 _decode: Final = msgspec.json.Decoder(_Record).decode
 
 
-def with_checksum(key: str, value: bytes) -> bytes:
-    """Return a value followed by the CRC-32 of its key and itself."""
-    return value + _CHECKSUM.pack(zlib.crc32(value, zlib.crc32(key.encode())))
-
-
 def without_checksum(key: str, stored: object) -> bytes:
     """Return a value that `with_checksum` returned for this key. Raises Damaged for any other, and for None."""
-    if not isinstance(stored, bytes) or len(stored) < CHECKSUM_BYTES:
+    if not isinstance(stored, bytes):
         raise Damaged(key)
-    value = stored[:-CHECKSUM_BYTES]
-    if stored != with_checksum(key, value):
-        raise Damaged(key)
-    return value
+    with parsing(key):
+        return checked(key, stored)
 
 
 def digest_of(key: str, field: str, value: bytes) -> bytes:

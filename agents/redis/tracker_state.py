@@ -5,8 +5,9 @@ from typing import Any
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Script
-from hatcast.agents.redis.stored_values import date_of, with_checksum, without_checksum
+from hatcast.agents.redis.stored_values import date_of, without_checksum
 from hatcast.stream.ledger.rejections import Unrecovered
+from hatcast.stream.ledger.view import with_checksum
 
 
 class TrackerStore:

@@ -20,11 +20,11 @@ from typing import Final
 import structlog
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.redis.horizons import StoredStates
 from hatcast.agents.release.hats import DueRelease, HatReleaser
 from hatcast.agents.release.path import ReleaseContext
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.continual import CellHat, RunningSums
 from hatcast.stream.release.continual_records import ContinualRelease

@@ -7,10 +7,10 @@ from redis.asyncio import Redis
 from bench.release.state import SLOT, cells_of
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.stored_values import with_checksum
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.horizons import horizon_of
 from hatcast.stream.fold.packing import Row, pack
+from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.release.continual import CellHat, RunningSums
 from hatcast.stream.release.hats import HatChunks

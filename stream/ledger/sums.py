@@ -4,8 +4,6 @@
 A cell's state follows from what was sent of its horizon. Where that is not certain the horizon is closed, for good.
 """
 
-import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,12 +11,11 @@ from typing import Final
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.proposals import StateChange
 from hatcast.stream.ledger.rejections import Behind
-from hatcast.stream.ledger.view import DamagedRow, Draft, View, Wanted, text_of
+from hatcast.stream.ledger.view import DamagedRow, Draft, View, Wanted, text_of, with_checksum, without_checksum
+from hatcast.stream.records.fields import Status
 
-CHECKSUM_BYTES: Final = 4
-INCOMPLETE: Final = b"incomplete"
+INCOMPLETE: Final = Status.INCOMPLETE.value.encode()
 NONE: Final = b"none"  # before the first state; not b"": a state that was cut to nothing would count as none
-_CHECKSUM: Final = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +27,9 @@ class StoredStates:
     damaged   whether one of these states is damaged: then nothing more of the horizon may be drawn
     """
 
-    closed: str | None
+    closed: Status | None
     states: Sequence[bytes | None]
     damaged: bool = False
-
-
-def with_checksum(place: str, value: bytes) -> bytes:
-    """Return a value followed by the CRC-32 of its place and itself."""
-    return value + _CHECKSUM.pack(zlib.crc32(value, zlib.crc32(place.encode())))
-
-
-def without_checksum(place: str, stored: bytes) -> bytes:
-    """Return a value that `with_checksum` returned for this place. Raises DamagedRow for any other."""
-    value = stored[:-CHECKSUM_BYTES]
-    if len(stored) < CHECKSUM_BYTES or stored != with_checksum(place, value):
-        raise DamagedRow(place)
-    return value
 
 
 def states_rows(name: str, horizon: str, cells: Sequence[str]) -> Wanted:
@@ -66,7 +50,7 @@ def states_of(view: View, name: str, horizon: str, cells: Sequence[str]) -> Stor
     has_lost = horizon.encode() <= lost or draft.number(index, f"cells:{horizon}") != draft.number(key, rows.COUNT)
     if closed is None and has_lost:
         closed = INCOMPLETE
-    status = None if closed is None else text_of(index, closed)
+    status = None if closed is None else _status_of(index, closed)
     try:
         states = [
             None if (stored := view.get(key, cell)) is None else without_checksum(f"{key}/{cell}", stored)
@@ -75,6 +59,13 @@ def states_of(view: View, name: str, horizon: str, cells: Sequence[str]) -> Stor
     except DamagedRow:
         return StoredStates(status, [None] * len(cells), damaged=True)
     return StoredStates(status, states)
+
+
+def _status_of(key: str, stored: bytes) -> Status:
+    try:
+        return Status(text_of(key, stored))
+    except ValueError:
+        raise DamagedRow(key) from None
 
 
 def change_rows(name: str, change: StateChange) -> Wanted:

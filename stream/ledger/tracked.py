@@ -1,8 +1,7 @@
 """The state of a policy's tracker in a ledger, before its next day.    [docs/specification/tracker.md, section 4]"""
 
 from hatcast.stream.ledger import rows
-from hatcast.stream.ledger.sums import with_checksum, without_checksum
-from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, View, text_of
+from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, View, text_of, with_checksum, without_checksum
 
 
 def state_of(view: View, name: str) -> bytes | None:

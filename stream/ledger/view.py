@@ -5,6 +5,8 @@ changes if all conditions hold, or nothing: then the decision is made again from
 """
 
 import re
+import struct
+import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
@@ -18,6 +20,7 @@ Wanted = Mapping[str, Collection[str] | None]
 
 _NUMBER: Final = re.compile(rb"0|[1-9][0-9]{0,24}")
 _LEAST_TOO_LARGE: Final = 10**25
+_CHECKSUM: Final = struct.Struct("<I")
 
 
 class DamagedRow(ValueError):
@@ -177,6 +180,19 @@ def text_of(key: str, value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         raise DamagedRow(key) from None
+
+
+def with_checksum(place: str, value: bytes) -> bytes:
+    """Return a value followed by the CRC-32 of its place and itself."""
+    return value + _CHECKSUM.pack(zlib.crc32(value, zlib.crc32(place.encode())))
+
+
+def without_checksum(place: str, stored: bytes) -> bytes:
+    """Return a value that `with_checksum` returned for this place. Raises DamagedRow for any other."""
+    value = stored[: -_CHECKSUM.size]
+    if stored != with_checksum(place, value):
+        raise DamagedRow(place)
+    return value
 
 
 def merged(wanted: Wanted, more: Wanted) -> Wanted:

@@ -13,13 +13,13 @@ from hatcast.agents.redis.attempts import Attempt
 from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.estimates import SnapshotStore, StoredRunning, StoredSnapshot
 from hatcast.agents.redis.final_hats import FinalHat
-from hatcast.agents.redis.horizons import StoredStates
 from hatcast.agents.redis.identity import check_user_key, claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.retained import RetainedStore
-from hatcast.agents.redis.stored_values import with_checksum
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import Stored, restore, take_changes
+from hatcast.stream.ledger.sums import StoredStates
+from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.records.fields import Status
 from hatcast.stream.tracker.smoother_state import VERSION, SmootherState
 from tests.integration.readings import LATER_MS, NOON_MS, Sample, folds
