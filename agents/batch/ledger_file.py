@@ -95,11 +95,14 @@ class LedgerFile(LedgerDays):
                 if isinstance(committed, Exception):
                     raise self._clear(committed)
                 if committed.new and not isinstance(release, QueryRelease) and release.is_hat:
-                    rules = self._calendar.rules_of(release.date)
-                    self._database.execute("INSERT OR IGNORE INTO date_rules VALUES (?, ?)", (release.date, rules))
+                    self._open_date(release.date)
                     self.users.store(release.date, release.place, entered.get(release.release_id, NO_USERS))
                 records[release.release_id] = committed.record
         return records
+
+    def _open_date(self, date: str) -> None:
+        rules = self._calendar.rules_of(date)
+        self._database.execute("INSERT OR IGNORE INTO date_rules VALUES (?, ?)", (date, rules))
 
     def check_dates(self) -> None:
         """Raise HatcastError if a date was opened under other rules of the time zone than this process has."""
@@ -118,6 +121,7 @@ class LedgerFile(LedgerDays):
     def reserve_clustering(self, query: str, date: str, epsilon_nano: int) -> bool:
         """Reserve an epsilon (1e-9) for each user of a local date, once for each query name; False without room.
 
+        It stores the date's rules, as a date's first HAT does.
         Raises HatcastError if the file cannot be written.
         """
         policy, cost = self.policy, Reserved(1, epsilon_nano)
@@ -126,6 +130,7 @@ class LedgerFile(LedgerDays):
                 self._decide(
                     dates_rows(policy, [date]), lambda view: reserve(view, policy, query, date, cost, guarded=False)
                 )
+                self._open_date(date)
         except Exhausted:
             return False
         return True

@@ -39,8 +39,11 @@ class Read:
         """Return how a recording of this format is read; `choice` may name a dump."""
         meaning = {f"{_RULES}{settings.policy.name}": str(READING_RULES)}
         if choice.name == DUMP.name:
+            # Fixed as a worker's: each dump of a topic has the records of the earlier ones, and is another content.
             topics = settings.topics
-            parts = [f"telemetry_format {topics.telemetry_format}", f"partitioner {topics.telemetry_partitioner}"]
+            meaning["telemetry_format"] = topics.telemetry_format
+            meaning["telemetry_partitioner"] = topics.telemetry_partitioner
+            parts = list[str]()
         else:
             meaning["derive_speed"] = choice.derive or "none"
             columns = choice.columns or Columns()

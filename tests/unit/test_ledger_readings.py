@@ -121,12 +121,20 @@ def test_options_by_which_nothing_could_be_read_are_corrected_in_the_next_run(tm
     assert dates(far, *CSV, *shared) == ["2022-01-02"]
 
 
-def test_a_dump_is_folded_by_one_format_of_telemetry(tmp_path: Path, config: Path) -> None:
-    ledger, dump = tmp_path / "ledger", dump_of(tmp_path / "dump", telemetry(2, NOON, NOON + 2 * HOUR))
-    batch(dump, "--format", "kafka", "--config", config, "--ledger", ledger, "--json")
-    config.write_text(f'[topics]\ntelemetry_partitioner = "crc32"\n{CONFIG}')
-    line = refusal(dump, "--format", "kafka", "--config", config, "--ledger", ledger)
-    assert "as format kafka, telemetry_format jsonl, partitioner murmur2, not as" in line
+@pytest.mark.parametrize(
+    ("key", "before", "now"), [("telemetry_partitioner", "murmur2", "crc32"), ("telemetry_format", "jsonl", "itms")]
+)
+def test_all_dumps_of_a_ledger_are_folded_as_the_first_since_a_later_one_has_the_same_records(
+    tmp_path: Path, config: Path, key: str, before: str, now: str
+) -> None:
+    ledger, logs = tmp_path / "ledger", telemetry(2, NOON, NOON + 2 * HOUR)
+    shared = ("--format", "kafka", "--config", config, "--ledger", ledger)
+    batch(dump_of(tmp_path / "dump", logs), *shared, "--json")
+    later = dump_of(tmp_path / "later", [[*log, (NOON + 5 * HOUR, None)] for log in logs])
+    config.write_text(f'[topics]\n{key} = "{now}"\n{CONFIG}')
+    assert f"{ledger}: {key} is {now}, and earlier runs had {before}" in refusal(later, *shared)
+    config.write_text(CONFIG)
+    assert dates(later, *shared)
 
 
 @pytest.mark.parametrize("kind", FRAMES)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hatcast.agents.batch.ledger_file import open_ledger
+from hatcast.agents.config.settings import load_settings
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import take_changes
 from hatcast.stream.fold.hats import Calendar
@@ -153,6 +155,18 @@ def test_a_ledger_file_with_a_date_of_other_rules_is_refused_before_a_reading_co
     assert f"was opened as {KOLKATA}" in said
     assert "install the version of the Python package tzdata" in said
     assert "was opened as" in refusal(*arguments(config, NOON + DAY)), "the dates share an hour"
+
+
+def test_a_clustering_opens_the_date_that_it_charges_in_a_ledger_file(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, policy = config.parent / "ledger", load_settings(config).policy
+    with open_ledger(path, policy) as ledger:
+        assert not ledger.reserve_clustering("clusters", "2022-01-03", 10**12), "no room"
+        assert ledger.reserve_clustering("clusters", "2022-01-02", 10**9)
+    use_other_tables(monkeypatch)
+    with pytest.raises(HatcastError, match=r"^2022-01-02 .* was opened as"), open_ledger(path, policy):
+        pass
 
 
 def test_a_run_that_released_nothing_has_opened_no_date(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
