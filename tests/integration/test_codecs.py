@@ -1,13 +1,10 @@
 """Telemetry in every compression that Kafka has; one that a worker cannot read ends it in one line."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaAdminClient
-from kafka.admin import ConfigResource, ConfigResourceType
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.worker.topic_fold import TopicFold
@@ -45,9 +42,7 @@ def test_records_of_every_compression_are_folded_and_so_are_those_that_the_topic
     worker = pipeline.worker()
     sent = sum(produce(pipeline, codec) for codec in CODECS)
     for codec in CODECS[1:]:
-        with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
-            given = {"compression.type": codec}
-            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, pipeline.name, given)])
+        pipeline.kafka.alter_topic(pipeline.name, {"compression.type": codec})
         assert ensure_topics(pipeline.settings) == 8
         sent += produce(pipeline, "none")
     pipeline.kafka.produce(pipeline.name, ticks(NOON_MS + HOUR_MS + 600_000))
@@ -96,9 +91,7 @@ def test_a_worker_that_meets_a_compression_that_it_cannot_read_says_so_in_one_li
 
 
 def test_a_topic_that_compresses_so_that_a_worker_cannot_read_it_is_refused_at_the_start(pipeline: Pipeline) -> None:
-    with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
-        given = {"compression.type": "zstd"}
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, pipeline.name, given)])
+    pipeline.kafka.alter_topic(pipeline.name, {"compression.type": "zstd"})
     line = refused_at_start(pipeline)
     assert line.startswith(
         f"hatcast: topic {pipeline.name}: compression.type is zstd, expected producer, uncompressed or"

@@ -4,14 +4,11 @@ The broker of the other tests compacts nothing, so these have one of their own.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaAdminClient
-from kafka.admin import ConfigResource, ConfigResourceType
 
 from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import Pipeline, open_pipeline
@@ -49,18 +46,13 @@ def send(pipeline: Pipeline, records: Iterable[Record]) -> None:
     pipeline.kafka.produce(pipeline.name, records)
 
 
-def set_topic(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
-    with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, pipeline.name, dict(settings))])
-
-
 def compact(pipeline: Pipeline) -> None:
     """Somebody's mistake, noticed later: the topic is compacted for a while."""
     before = len(pipeline.kafka.read(pipeline.name))
-    set_topic(pipeline, COMPACTING)
+    pipeline.kafka.alter_topic(pipeline.name, COMPACTING)
     send(pipeline, [Record(b"{}", b"any", partition, NOON_MS + 4 * HOUR_MS) for partition in range(PARTITIONS)])
     pipeline.wait(lambda: len(pipeline.kafka.read(pipeline.name)) < before * 0.6, "compaction", seconds=60)
-    set_topic(pipeline, {"cleanup.policy": "delete"})
+    pipeline.kafka.alter_topic(pipeline.name, {"cleanup.policy": "delete"})
 
 
 def statuses(pipeline: Pipeline) -> dict[str, set[str]]:

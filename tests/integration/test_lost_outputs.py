@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 import redis as redis_py
 from kafka import KafkaAdminClient, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
 
 from hatcast.agents.kafka.topics import ensure_topics, topic_range
 from hatcast.agents.redis.keys import DomainKeys
@@ -45,7 +44,7 @@ def delete_records(pipeline: Pipeline) -> None:
     ends = {TopicPartition(means, p): end for p, (_, end) in enumerate(topic_range(pipeline.settings, means))}
     with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
         for policy in ("delete", "compact"):
-            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, means, {"cleanup.policy": policy})])
+            pipeline.kafka.alter_topic(means, {"cleanup.policy": policy})
             if policy == "delete":
                 admin.delete_records(ends)
     forget(pipeline)

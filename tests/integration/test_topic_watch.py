@@ -1,12 +1,9 @@
 """Topics whose settings change, or that are deleted, under a worker that runs."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient
-from kafka.admin import ConfigResource, ConfigResourceType
 
 from hatcast.agents.worker import topic_watch
 from tests.exposed import figures
@@ -33,11 +30,6 @@ def ready_worker(pipeline: Pipeline) -> WorkerProcess:
     return worker
 
 
-def alter(pipeline: Pipeline, topic: str, setting: str, value: str) -> None:
-    with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {setting: value})])
-
-
 def wait_for_topics(pipeline: Pipeline, worker: WorkerProcess, text: str) -> None:
     pipeline.wait(lambda: text in missing(worker).get("topics", ""), text, worker, seconds=60)
 
@@ -51,10 +43,10 @@ def test_settings_that_change_while_a_worker_runs_are_named_until_they_are_set_b
         (topics.means, "cleanup.policy", "delete", "compact"),
         (topics.registry, "cleanup.policy", "compact,delete", "compact"),
     ):
-        alter(pipeline, topic, setting, wrong)
+        pipeline.kafka.alter_topic(topic, {setting: wrong})
         wait_for_topics(pipeline, worker, f"topic {topic}: {setting} is {wrong}, expected ")
         assert figures(scraped(worker), "hatcast_ready")["topics",] == 0
-        alter(pipeline, topic, setting, right)
+        pipeline.kafka.alter_topic(topic, {setting: right})
         pipeline.wait(lambda: is_ready(worker), "a ready worker", worker, seconds=60)
     logged = worker.logged()
     assert logged.count("topic breaks a promise") == 4

@@ -51,9 +51,7 @@ def described(kafka: KafkaServer, topic: str) -> dict[str, str]:
 
 
 def alter(kafka: KafkaServer, topic: str, **configs: str) -> None:
-    given = {key.replace("_", "."): value for key, value in configs.items()}
-    with closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, given)])
+    kafka.alter_topic(topic, {key.replace("_", "."): value for key, value in configs.items()})
 
 
 def changed(pipeline: Pipeline, **tables: object) -> Settings:

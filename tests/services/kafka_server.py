@@ -89,6 +89,13 @@ class KafkaServer(BreakableServer):
             )
         return name
 
+    def alter_topic(self, name: str, config: Mapping[str, str]) -> None:
+        """Change settings of a topic. ``config`` as in Kafka, all strings."""
+        from kafka.admin import ConfigResource, ConfigResourceType
+
+        with closing(self._client()) as admin:
+            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, dict(config))])
+
     def delete_topics(self, names: Iterable[str]) -> None:
         """Delete these topics; those that do not exist are not an error."""
         with closing(self._client()) as admin:

@@ -90,9 +90,10 @@ class RedisClusterServer(RedisServer):
         return redis.RedisCluster.from_url(self.url, socket_timeout=START_SECONDS)
 
     def delete(self, pattern: str) -> None:
-        """Delete the keys that match."""
-        for node in self.nodes:
-            node.delete(pattern)
+        """Delete the keys that match, each where it is served: an older copy may have some of a moved slot."""
+        with closing(self.client()) as client:
+            for key in client.scan_iter(match=pattern, count=10_000):
+                client.unlink(key)
 
     def node_of(self, key: str) -> RedisServer:
         """The master that serves a key."""
