@@ -9,15 +9,25 @@ from zoneinfo import ZoneInfo
 import pytest
 import tzdata
 
+from hatcast.stream.fold import hats
+
 ZONE: Final = "Asia/Kolkata"
 _OTHER: Final = "Asia/Dhaka"
 
 
 def use_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let calendars that this process makes from now on have the other rules."""
+    monkeypatch.setattr("hatcast.stream.fold.hats.time_zone", _other_zone)
+
+
+def have_other_tables() -> None:
+    """Wrap a worker: whatever its policy's zone is, its calendars have the other rules."""
+    hats.time_zone = _other_zone  # type: ignore[attr-defined,assignment]  # in the worker's own process
+
+
+def _other_zone(name: str) -> ZoneInfo:
     with files(tzdata).joinpath("zoneinfo", _OTHER).open("rb") as file:
-        zone = ZoneInfo.from_file(file, key=ZONE)
-    monkeypatch.setattr("hatcast.stream.fold.hats.time_zone", lambda name: {ZONE: zone}[name])
+        return ZoneInfo.from_file(file, key=name)
 
 
 def install_other_tzdata(folder: Path) -> Path:

@@ -8,15 +8,18 @@ a fault of their own at a named step.
 import random
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from redis.exceptions import RedisError
 
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
+from tests.faults.actors import Worker
 from tests.faults.faulty_worker import NOT_OF_TRACKER, OF_ANSWERS, OF_TRACKER, STEPS
 from tests.faults.generate import PARTITIONS
+from tests.faults.intruders import other_configuration, other_format, other_time_zone_data
 from tests.faults.proxy import Proxy
-from tests.faults.stage import Stage, Worker
+from tests.faults.stage import Stage
+from tests.faults.topic_settings import topic_setting
 from tests.services.redis_cluster import RedisClusterServer, SlotMove
 
 WORKERS: Final = 4  # at most, beside frozen ones
@@ -199,24 +202,6 @@ def _end_move(stage: Stage, move: SlotMove) -> None:
         stage.later(1.0, lambda: _end_move(stage, move))
 
 
-def other_configuration(stage: Stage) -> None:
-    """A worker comes whose file contradicts what is registered; now and then Redis has just been emptied."""
-    if not any("worker started" in worker.process.logged() for worker in stage.workers):
-        return
-    if stage.random.random() < 0.3:
-        redis_flush(stage)
-    change: dict[str, Any] = stage.random.choice(
-        [
-            {"topics": {"means": f"{stage.pipeline.name}.elsewhere"}},
-            {"topics": {"telemetry_partitioner": "crc32"}},
-            {"policy": {"upper_bound": 64.0}},
-        ]
-    )
-    file = f"other-{len(stage.intruders)}.toml"
-    stage.intruders.append(stage.pipeline.worker(config=stage.pipeline.changed(change, file)))
-    stage.tally["worker with another configuration"] += 1
-
-
 def redis_pause(stage: Stage) -> None:
     """Redis, or a node of its cluster, answers nobody for a while."""
     server = stage.random.choice(stage.redis.servers)
@@ -273,6 +258,9 @@ DECK: Final[Mapping[Fault, int]] = MappingProxyType(
         redis_restore: 2,
         redis_failback: 2,
         other_configuration: 1,
+        other_format: 1,
+        other_time_zone_data: 1,
+        topic_setting: 2,
         redis_pause: 1,
         move_slot: 2,
         kafka_restart: 2,

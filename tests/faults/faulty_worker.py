@@ -20,6 +20,7 @@ from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.release.estimates import EstimatePublisher
 from hatcast.agents.release.queries import QueryReleaser
+from hatcast.agents.worker import topic_watch
 from tests.integration.crashing_worker import ANSWERING, METHODS, TRACKING, WITHIN, watch
 
 # Of the release, of answers to queries, of a tracker, then of estimates, of ledger recovery and of seals, then of the
@@ -48,7 +49,16 @@ BEFORE: Final = frozenset({"sent", "answers sent", "estimates sending", "checkpo
 OF_TRACKER: Final = frozenset(TRACKING)  # only a tracker comes there,
 NOT_OF_TRACKER: Final = frozenset({"loaded", "drawn", "deleted"})  # and never there
 OF_ANSWERS: Final = frozenset({*ANSWERING, "answers sent"})  # only a policy with queries comes there
+_COMPARED_S: Final = 3.0
 REACHED: Final = "fault reached"  # in the log, for who waits for it
+
+
+def storming(step: str, action: str, times: int) -> None:
+    """Wrap a storm's worker: topics are compared every few seconds, not minutes; and `meet`, if there is a step."""
+    topic_watch.COMPARE_S = _COMPARED_S  # type: ignore[misc]  # it is final for the product
+    topic_watch.LOOK_S = _COMPARED_S  # type: ignore[misc]  # as above
+    if step:
+        meet(step, action, times)
 
 
 def meet(step: str, action: str, times: int) -> None:

@@ -114,6 +114,19 @@ async def _is_answered(redis: AnyRedis, settings: Settings, ledger: LedgerStore,
     return True
 
 
+def has_open_date(settings: Settings) -> bool:
+    """Whether a local date has opened in a partition and is not sealed; False where Redis does not answer."""
+
+    async def has(redis: AnyRedis) -> bool:
+        sealed = await SealStore(redis, settings.topics.telemetry).through(settings.policy.name)
+        return any(date > sealed for date, _ in await PartitionStore(redis, settings.policy.name, PARTITIONS).rules())
+
+    try:
+        return _run(settings, has)
+    except HatcastError:
+        return False
+
+
 def look(pipeline: Pipeline) -> Seen:
     """Everything that the checker looks at. The workers have ended, or have nothing left to do."""
     settings = pipeline.settings
@@ -185,7 +198,8 @@ async def _kept(redis: AnyRedis, name: str) -> dict[str, Totals]:
     found: dict[str, Totals] = {}
     for partition in range(PARTITIONS):
         prefix = f"{{{name}:{partition}}}:k:"
-        async for key in redis.scan_iter(match=f"{prefix}*", count=10_000):
+        keys = {key async for key in redis.scan_iter(match=f"{prefix}*", count=10_000)}  # of two nodes while one moves
+        for key in keys:
             slot = key.decode().removeprefix(prefix)
             cells: Any = await redis.hgetall(key)  # Any: as above
             for cell, kept in cells.items():

@@ -17,7 +17,9 @@ from tests.faults.generate import DAYS, FIRST_DATE, generate
 from tests.faults.observe import estimated, estimated_again, fold_again, is_settled, look, promise_of
 from tests.faults.report import Report
 from tests.faults.stage import Stage, open_stage
+from tests.faults.topic_settings import named_still
 from tests.integration.harness import open_pipeline
+from tests.integration.health import LISTEN
 from tests.services import KafkaServer, RedisServer
 
 LOSSES: Final = ("Redis rolled back", "Redis flushed", "Redis restored in place", "Redis followed an older copy")
@@ -50,7 +52,7 @@ def _kind(
     exact: bool = True,
     **policy: Any,
 ) -> Kind:
-    worker = {"session_timeout": f"{SESSION_S:g}s", "checkpoint_interval": "100ms"}
+    worker = {"session_timeout": f"{SESSION_S:g}s", "checkpoint_interval": "100ms", **LISTEN["worker"]}
     policy |= {"slot_length": "30m", "lateness": lateness, "privacy": {"max_hats_per_day": 24, **privacy}}
     return Kind(name, exact, {"worker": worker, "policy": policy | ({"query": [*queries]} if queries else {})})
 
@@ -121,7 +123,7 @@ def run(plan: Plan, kafka: KafkaServer, redis: RedisServer, folder: Path) -> Rep
             feed.finish()
             unsettled = list(_settle(stage))
             report.violations += unsettled
-            report.violations += stage.unexpected_ends()
+            report.violations += [*stage.unexpected_ends(), *stage.broken]
             report.faults = stage.tally
             lost = any(report.faults[name] for name in LOSSES)
             seen = replace(look(pipeline), estimates=estimated(pipeline), lost=lost)
@@ -164,6 +166,9 @@ def _settle(stage: Stage) -> Iterator[str]:
             break
         stage.wait(0.5)
     _wait_for_estimates(stage)
+    while (still := named_still(stage)) and time.monotonic() < deadline:
+        stage.wait(1.0)
+    yield from still
     yield from stage.dismiss()
 
 

@@ -15,12 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from kafka.errors import KafkaError
 from redis.exceptions import RedisError
 
-from tests.faults.faulty_worker import REACHED, meet
-from tests.faults.proxy import Proxy, proxy_of_kafka, proxy_of_redis
-from tests.integration.forked import plain
-from tests.integration.harness import Pipeline, WorkerProcess
+from tests.faults.actors import NEW_KEY, NOT_THERE, Intruder, Wire, Worker, WrongSetting, is_refused
+from tests.faults.faulty_worker import storming
+from tests.faults.proxy import proxy_of_kafka, proxy_of_redis
+from tests.integration.harness import Pipeline
 from tests.services import KafkaServer, RedisServer
 from tests.services.redis_cluster import RedisClusterServer
 from tests.services.redis_server import copy_of, follow, local_redis, restore
@@ -29,52 +30,6 @@ _COPIES: Final = 4
 _WIRES: Final = 2
 _POLL_S: Final = 0.1
 _REFUSED_S: Final = 60.0  # how long a start may take until it is refused
-# What a worker may say that ends by itself: what to do, and a supervisor does it by starting another.
-NEW_KEY: Final = "another worker has generated a new one since: start again"
-# Only where it has not started yet: its first checks need both servers, and a wire may be cut between two of them.
-NOT_THERE: Final = ("hatcast: Kafka at ", "hatcast: the connection to Kafka at ", "hatcast: Redis at ")
-
-
-@dataclass
-class Wire:
-    """One way of some workers to both servers."""
-
-    kafka: Proxy
-    redis: Proxy
-    config: Path
-
-
-@dataclass
-class Worker:
-    """A worker of the storm.
-
-    step, action   what it was started to meet, if anything; `reached` once it has
-    paused         by us, or by itself
-    ended          by us
-    """
-
-    process: WorkerProcess
-    step: str = ""
-    action: str = ""
-    reached: bool = False
-    paused: bool = False
-    ended: bool = False
-
-    @property
-    def running(self) -> bool:
-        return self.process.code is None
-
-    @property
-    def at_work(self) -> bool:
-        """It has read a partition's state, and folds."""
-        return "partition started" in self.process.logged()
-
-    def looked(self) -> bool:
-        """True the first time that it is seen to have met its fault."""
-        if self.reached or not self.step or REACHED not in self.process.logged():
-            return False
-        self.reached = True
-        return True
 
 
 @dataclass
@@ -83,7 +38,9 @@ class Stage:
 
     tally     what was done, by its name
     on_stop   called when a worker has stopped itself at a step
-    intruders workers with another configuration: each has to refuse to start
+    intruders workers that contradict the others: each has to refuse to start
+    changed   settings of topics that are wrong now or were, without their repetitions; `wrong` are so now
+    broken    promises that a fault has seen broken on the way
     """
 
     pipeline: Pipeline
@@ -93,7 +50,10 @@ class Stage:
     copies: list[Path] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
     tally: Counter[str] = field(default_factory=Counter)
-    intruders: list[WorkerProcess] = field(default_factory=list)
+    intruders: list[Intruder] = field(default_factory=list)
+    changed: set[WrongSetting] = field(default_factory=set)
+    wrong: list[WrongSetting] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
     _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _dumped: dict[bytes, bytes] = field(default_factory=dict)
     _other: RedisServer | None = None
@@ -147,8 +107,7 @@ class Stage:
     def start_worker(self, step: str = "", action: str = "", times: int = 0) -> Worker:
         """Start one, now and then behind a wire; with a step, one to which the action happens there."""
         ways = [self.pipeline.config, *(wire.config for wire in self.wires)]
-        wrap = partial(meet, step, action, times) if step else plain
-        process = self.pipeline.worker(wrap=wrap, config=self.random.choice(ways))
+        process = self.pipeline.worker(wrap=partial(storming, step, action, times), config=self.random.choice(ways))
         worker = Worker(process, step, action)
         self.workers.append(worker)
         return worker
@@ -188,12 +147,34 @@ class Stage:
             if code == 1 and "worker failed" not in log and (NEW_KEY in log or not_there):
                 self.tally["worker refused to go on"] += 1
                 continue
+            if any(is_refused(code, log, str(setting)) for setting in self.changed):
+                self.tally["worker refused a topic's setting"] += 1
+                continue
             yield f"ended: a worker ({worker.step} {worker.action}) by itself with {code}: {log[-3000:]}"
         for intruder in self.intruders:
             with suppress(subprocess.TimeoutExpired):
-                intruder.wait(_REFUSED_S)
-            if intruder.code != 1 or "worker started" in intruder.logged():
-                yield f"refused: a worker with another configuration ran ({intruder.code}): {intruder.log_tail()}"
+                intruder.process.wait(_REFUSED_S)
+            if not intruder.is_refused():
+                told = f"({intruder.process.code}, not for '{intruder.says}'): {intruder.process.log_tail()}"
+                yield f"refused: a worker that contradicts the others {told}"
+
+    # Topics.
+
+    def alter(self, setting: WrongSetting) -> None:
+        """Make a setting of a topic wrong."""
+        self.kafka.resume()
+        self.changed.add(setting)
+        self.wrong.append(setting)
+        self.kafka.alter_topic(setting.topic, {setting.setting: setting.wrong})
+
+    def set_back(self, setting: WrongSetting) -> None:
+        """Make it right again; later, if Kafka is away."""
+        if setting in self.wrong:
+            try:
+                self.kafka.alter_topic(setting.topic, {setting.setting: setting.right})
+                self.wrong.remove(setting)
+            except KafkaError:
+                self.later(1.0, partial(self.set_back, setting))
 
     # Redis.
 
@@ -270,6 +251,8 @@ class Stage:
         self._later.clear()
         self.kafka.heal()
         self.redis.heal()
+        for setting in list(self.wrong):
+            self.set_back(setting)
         for wire in self.wires:
             wire.kafka.heal()
             wire.redis.heal()
@@ -308,5 +291,5 @@ def open_stage(pipeline: Pipeline, chance: random.Random, on_stop: Callable[[Sta
         finally:
             stage.heal()
             stage._held.close()
-            for process in [*(worker.process for worker in stage.workers), *stage.intruders]:
+            for process in [*(each.process for each in stage.workers), *(each.process for each in stage.intruders)]:
                 process.close()

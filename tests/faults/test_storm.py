@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import chaos
+from tests.faults import chaos, intruders
 from tests.faults.chaos import Fault
 from tests.faults.report import Report
 from tests.faults.run import KINDS, Plan, run
@@ -38,7 +38,7 @@ def test_releases_have_one_value_and_one_charge_and_are_the_logs_whatever_breaks
         chaos.redis_rollback,
         chaos.redis_flush,
         chaos.redis_failback,
-        chaos.other_configuration,
+        intruders.other_configuration,
         chaos.redis_failback,
         chaos.kafka_restart,
         chaos.cut,
