@@ -133,7 +133,10 @@ def test_no_number_of_a_batch_is_drawn_unless_the_privacy_map_confirms_epsilon_f
 
 
 def test_the_system_draws_independent_noise_of_the_right_size_for_every_number_of_a_batch() -> None:
-    """Mean magnitudes and the correlation of neighbours, each within six standard deviations: 1e-8 of false alarm."""
+    """Mean magnitudes and the correlation of neighbours, each within six standard deviations: 1e-7 of false alarm.
+
+    A scale that is 20 % off is seen in more than 99 of 100 runs; one draw for two neighbours always.
+    """
     number, noise = 4_000, SystemNoise()
     pairs = [(20_000, 100 if index % 2 else 900) for index in range(number)]
     added = np.array([noisy.value - 20_000 for noisy in draw_together(numbers(pairs), noise)], np.float64)

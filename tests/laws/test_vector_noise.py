@@ -133,14 +133,18 @@ each_draw = pytest.mark.parametrize("draw", draws.values(), ids=draws)
 
 @each_draw
 def test_each_number_gets_its_own_noise_of_the_stated_scale(draw: Draw) -> None:
-    """The false alarm rate is below 1e-7: a standard error of a variance is at most sqrt(5 / 20,000) of it."""
-    values = np.arange(20_000) * 7
+    """The false alarm rate is below 1e-6: a standard error of a variance is at most sqrt(5 / 24,000) of it.
+
+    6 of them, 9 %, are exceeded less than once in 10^7 (Chernoff's bound, large squares apart). A scale that is 8 % off
+    is seen in more than 99 of 100 runs.
+    """
+    values = np.arange(24_000) * 7
     found = draw(values, 1000)
     noise = found.values - values
     variance = found.scale**2 * (2 if found.scale == 1000 else 1)
-    assert np.mean(noise.astype(float) ** 2) == pytest.approx(variance, rel=5.5 * math.sqrt(5 / 20_000))
+    assert np.mean(noise.astype(float) ** 2) == pytest.approx(variance, rel=6 * math.sqrt(5 / len(values)))
     neighbours = np.corrcoef(noise[:-1], noise[1:])[0, 1]
-    assert abs(neighbours) < 5.5 / math.sqrt(20_000)
+    assert abs(neighbours) < 6 / math.sqrt(len(values))
 
 
 @each_draw

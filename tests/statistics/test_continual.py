@@ -1,9 +1,7 @@
 """Measured errors of running sums agree with `sd`, and with the figures of the literature.
 
 A standard deviation that is measured in 100,000 runs has a relative standard error of at most sqrt((2 + 3) / 400,000) =
-0.36 %, so 2 % is 5.6 of them: with 168 slots and 6 mechanisms, a correct program fails for one seed in 30,000, and
-never with the fixed one. Draws of the system's noise have no seed: their threshold is 6 standard errors, so that a
-check fails wrongly with a probability below 1e-8.
+0.36 %, so 2 % is 5.6 of them, and the seed is fixed: no false alarm, and a formula that is 4 % off is seen.
 """
 
 import math
@@ -12,6 +10,7 @@ from typing import Final
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from hatcast.stream.continual import KINDS, Mechanism, Setting, Step
 from hatcast.stream.continual._calibration import Calibration
@@ -83,17 +82,22 @@ def test_standard_deviations_are_within_two_percent_in_100_000_runs(kind: Contin
 
 @each_kind
 def test_errors_of_1500_cells_with_the_systems_noise(kind: ContinualKind, noise: NoiseKind) -> None:
-    """With slots left out. A variance of sums of Laplace draws has a standard error of sqrt(5 / N) at most."""
+    """With slots left out. The noise is the system's: a false alarm in all of it has a probability below 1e-6.
+
+    A mean of N squares of sums of Laplace draws has a standard error of sqrt(5 / N) at most, and a long tail: 8 of them
+    are exceeded with a probability below 2e-9 for a single draw (Chernoff's bound, squares above 600 apart), and 6 with
+    one of 2e-6. A noise that is a third too wide or too narrow is seen in more than 99 of 100 runs.
+    """
     mechanism, cells, true = of(kind, 24, (3, 4), noise), 1500, 0
     states: list[bytes | None] = [None] * cells
     for index in (2, 3, 4, 9, 23):
         advanced = mechanism.advance([Step(state, index, entries(BOUND, index)) for state in states], SystemNoise())
         states, true = [each.state for each in advanced], true + BOUND + index
         errors = (np.array([each.total for each in advanced]) - true) / advanced[0].sd
-        assert np.mean(errors**2) == pytest.approx(1, rel=6 * math.sqrt(5 / cells))
+        assert np.mean(errors**2) == pytest.approx(1, rel=8 * math.sqrt(5 / cells))
         assert abs(errors.mean()) < 6 / math.sqrt(cells)
-        outside = np.abs(errors) > advanced[0].half_width95 / advanced[0].sd
-        assert outside.mean() < 0.05 + 6 * math.sqrt(0.05 * 0.95 / cells)
+        outside = int((np.abs(errors) > advanced[0].half_width95 / advanced[0].sd).sum())
+        assert outside <= binom.isf(1e-9, cells, 0.05)
 
 
 def test_maximum_errors_are_those_of_the_literature() -> None:

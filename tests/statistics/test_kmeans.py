@@ -71,8 +71,12 @@ def test_unmixed_answers_tell_local_means_without_bias_and_the_papers_do_not() -
 
 
 def test_devices_of_the_simulation_answer_as_the_real_ones() -> None:
-    """The real ones draw from the system, so this one may fail by chance: once in 10^7 runs."""
-    setting, devices = replace(SETTING, iterations=1), 1000
+    """The real ones draw from the system, so this one may fail by chance: less than once in 10^7 runs.
+
+    8 standard errors of a mean of squares of Laplace noise, which has a long tail, are exceeded less than once in 10^9,
+    6 once in 10^6. Noise that is 20 % too wide or too narrow is seen in 99 of 100 runs.
+    """
+    setting, devices = replace(SETTING, iterations=1), 1800
     true = np.repeat(VECTORS[:1], devices, axis=0)
     e = math.exp(setting.local_epsilon)
     chance = e / (setting.clusters + e - 1)
@@ -83,7 +87,7 @@ def test_devices_of_the_simulation_answer_as_the_real_ones() -> None:
         deviation = math.sqrt(2) * setting.local_scale
         noise = (reports.vectors - true).ravel() / deviation
         assert abs(noise.mean()) < 6 / math.sqrt(noise.size)
-        assert abs((noise**2).mean() - 1) < 6 * math.sqrt(5 / noise.size)
+        assert abs((noise**2).mean() - 1) < 8 * math.sqrt(5 / noise.size)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The system's noise, as drawn, against its own distribution. This file cries wolf once in 10^6 runs."""
+"""The system's noise, as drawn, against its own distribution. This file cries wolf less than once in 10^6 runs."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Selections as drawn, against exact probabilities. This file cries wolf once in 10^6 runs."""
+"""Selections as drawn, against exact probabilities. This file cries wolf less than once in 10^6 runs."""
 
 from decimal import Decimal
 from fractions import Fraction

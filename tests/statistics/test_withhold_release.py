@@ -26,7 +26,7 @@ def setting(slots: int, most: int, epsilon: float = 1.0) -> Setting:
 
 
 def test_standard_deviations_are_within_two_percent_in_100_000_runs() -> None:
-    """See test_continual_trees on the probability of a false alarm."""
+    """See test_continual_trees on what it sees."""
     mechanism = WithholdRelease(setting(40, 14))
     variances = np.zeros(40)
     for seed, stream in enumerate(mechanism.streams):
@@ -38,8 +38,8 @@ def test_standard_deviations_are_within_two_percent_in_100_000_runs() -> None:
 def test_errors_for_diverse_users_are_below_the_bound_and_below_those_of_other_kinds() -> None:
     """30 users in 5 to 100 % of 168 slots, 30 cells: root mean square of the running mean's error over all slots.
 
-    A cell's error exceeds the bound at a slot with a probability of at most 5 %; more than 10 of 30 cells do so at one
-    of 168 slots with a probability below 2e-4. The kinds' errors differ by more than a quarter.
+    A cell's error exceeds the bound at a slot with a probability of at most 5 %, so hardly ever in more than 10 of 30
+    cells. The kinds' errors differ by more than a quarter.
     """
     rng, noise = np.random.default_rng(6), Continuous()
     mechanisms = {kind: KINDS[kind](setting(SLOTS, SLOTS, epsilon=10.0)) for kind in TOTALS}
