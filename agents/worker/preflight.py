@@ -143,7 +143,7 @@ def _registered(record: PolicyRecord) -> str:
     whose = "made by hatcast" if record.user_key.made else "given"
     return (
         f"{record.policy_id}, {record.partitions} partitions by {record.partitioner},"
-        f" {record.telemetry_format or 'format unknown'} by rules {record.reading_rules}, {record.timezone}, topic id"
+        f" {record.telemetry_format} by rules {record.reading_rules}, {record.timezone}, topic id"
         f" {record.telemetry_id or 'unknown'}, user key {record.user_key.fingerprint[:8]} {whose}"
     )
 

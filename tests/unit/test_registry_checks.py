@@ -26,6 +26,7 @@ OWN = PolicyRecord(
     partitions=8,
     partitioner="murmur2",
     telemetry_format="jsonl",
+    reading_rules=1,
     timezone="Asia/Kolkata",
     user_key=UserKey(fingerprint="f1", made=False),
 )
@@ -106,16 +107,20 @@ def test_a_key_of_hatcasts_own_that_was_lost_is_no_contradiction_and_is_register
         check_policy_record(stored, changed(OWN, {"user_key": UserKey(fingerprint="new", made=False)}))
 
 
-def test_an_id_or_a_format_that_was_not_known_is_added_and_one_that_is_not_told_contradicts_nothing() -> None:
-    unknown = changed(OWN, {"telemetry_id": None, "reports_id": None, "telemetry_format": None})
+def test_an_id_that_was_not_known_is_added_and_one_that_is_not_told_contradicts_nothing() -> None:
+    unknown = changed(OWN, {"telemetry_id": None, "reports_id": None})
     check_policy_record(unknown, OWN)
-    without_ids = changed(unknown, {"telemetry_format": "jsonl"})
-    check_policy_record(OWN, without_ids)
+    check_policy_record(OWN, unknown)
     assert with_current_key(unknown, OWN) == OWN
-    assert with_current_key(OWN, without_ids) == OWN
-    before_rules = msgspec.json.decode(OWN.encoded())
-    del before_rules["telemetry_format"], before_rules["reading_rules"]
-    assert PolicyRecord.decoded(msgspec.json.encode(before_rules)) == changed(OWN, {"telemetry_format": None})
+    assert with_current_key(OWN, unknown) == OWN
+
+
+@pytest.mark.parametrize("fact", ["telemetry_format", "reading_rules"])
+def test_a_record_that_does_not_say_how_records_are_read_is_not_readable(fact: str) -> None:
+    record = msgspec.json.decode(OWN.encoded())
+    del record[fact]
+    with pytest.raises(HatcastError, match=r"topic t: the record 'policy/speed' cannot be read"):
+        Facts.of("t", {"policy/speed": msgspec.json.encode(record)})
 
 
 def test_a_name_that_another_telemetry_has_is_refused() -> None:

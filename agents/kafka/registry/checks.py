@@ -115,7 +115,7 @@ def _changed(name: str, key: str, before: str | None, now: str | None) -> Hatcas
 
 def _check_reading_map(stored: PolicyRecord, own: PolicyRecord) -> None:
     """Raise HatcastError if records would be read in another way: a bus could count as two, or enter a day again."""
-    if stored.telemetry_format not in (None, own.telemetry_format):
+    if stored.telemetry_format != own.telemetry_format:
         raise HatcastError(
             f"topics.telemetry_format is {own.telemetry_format!r}, policy {own.policy!r} was started with"
             f" {stored.telemetry_format!r}: set topics.telemetry_format to {stored.telemetry_format!r} again, or"
@@ -158,13 +158,12 @@ def _check_user_key(name: str, stored: UserKey, own: UserKey) -> None:
 
 
 def with_current_key(stored: PolicyRecord, own: PolicyRecord) -> PolicyRecord:
-    """Return the stored record with the worker's user key, and with its topic ids and format where none are stored."""
+    """Return the stored record with the worker's user key, and with its topic ids where none are stored."""
     return msgspec.structs.replace(
         stored,
         user_key=own.user_key,
         telemetry_id=stored.telemetry_id or own.telemetry_id,
         reports_id=stored.reports_id or own.reports_id,
-        telemetry_format=stored.telemetry_format or own.telemetry_format,
     )
 
 

@@ -40,7 +40,6 @@ class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
     telemetry_id    Kafka's id of the telemetry topic, as its tools print it; None: the broker is older than topic ids
     reports_id      the same for the reports topic
     partitions      number of telemetry partitions
-    telemetry_format   None: the policy was registered before formats were
     reading_rules   version of the code that reads records: stream/readings/reading.py
     first_date      `policy.from`, or the local date of the first slot; None: the policy has neither
     first_slot_ms   start of the first slot under `add_remove` (ms UTC)
@@ -55,8 +54,8 @@ class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
     reports_id: str | None = None
     partitions: int
     partitioner: str
-    telemetry_format: str | None = None
-    reading_rules: int = 1
+    telemetry_format: str
+    reading_rules: int
     timezone: str
     user_key: UserKey
     first_date: str | None = None
