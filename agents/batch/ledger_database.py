@@ -8,6 +8,7 @@ from typing import Final
 
 from hatcast.agents import sqlite
 from hatcast.agents.ledger.sqlite import SCHEMA as ROWS
+from hatcast.agents.recordings.pinned import SCHEMA as READ_AS
 from hatcast.stream.errors import HatcastError
 
 _APPLICATION_ID: Final = 0x68636C64  # "hcld": distinguishes the file from other databases
@@ -21,10 +22,8 @@ CREATE TABLE policies (name TEXT PRIMARY KEY, policy_id TEXT NOT NULL, canonical
 CREATE TABLE user_key (fingerprint TEXT NOT NULL, key BLOB);
 CREATE TABLE entered (date TEXT, policy TEXT, place TEXT, vehicles BLOB NOT NULL, devices BLOB NOT NULL,
                       digest BLOB NOT NULL, PRIMARY KEY (date, policy, place)) WITHOUT ROWID;
-CREATE TABLE date_rules (date TEXT PRIMARY KEY, rules TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE read_as (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE read_contents (digest BLOB PRIMARY KEY, options TEXT NOT NULL) WITHOUT ROWID;
 """
+    + READ_AS
 )
 PRAGMAS: Final = ("synchronous = EXTRA",)  # FULL, and a deleted journal does not return after a power cut
 

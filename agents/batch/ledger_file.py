@@ -16,9 +16,9 @@ from hatcast.agents.batch.ledger_checks import check_contents
 from hatcast.agents.batch.ledger_database import PRAGMAS, create_or_check, damaged_error, transaction, unusable_error
 from hatcast.agents.batch.ledger_days import LedgerDays, stored_records
 from hatcast.agents.batch.ledger_policies import claim_policy
-from hatcast.agents.batch.ledger_readings import LedgerReadings
 from hatcast.agents.batch.ledger_users import NO_USERS, Entered, Users, claim_user_key
 from hatcast.agents.ledger.store import at_once, decide
+from hatcast.agents.recordings.pinned import PinnedReadings, Read
 from hatcast.agents.sqlite import open_locked
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
@@ -43,6 +43,7 @@ _PARTITION: Final = 0  # a file has one owner
 class LedgerFile(LedgerDays):
     """The records and day ledgers in a file, for one policy. Created by `open_ledger`.
 
+    calendar  of the policy
     users     users of the HATs that have a record
     readings  how their readings were read
     """
@@ -51,8 +52,8 @@ class LedgerFile(LedgerDays):
         super().__init__(database, policy)
         self._path = path
         self.users = users
-        self.readings = LedgerReadings(database, path, policy)
-        self._calendar = Calendar(policy)
+        self.readings = PinnedReadings(database, path)
+        self.calendar = Calendar(policy)
 
     def find(self, release_id: str) -> bytes | None:
         """Return the one record of a HAT or an answer, or None."""
@@ -95,18 +96,15 @@ class LedgerFile(LedgerDays):
                 if isinstance(committed, Exception):
                     raise self._clear(committed)
                 if committed.new and not isinstance(release, QueryRelease) and release.is_hat:
-                    self._open_date(release.date)
+                    self.readings.pin_date(release.date, self.calendar)
                     self.users.store(release.date, release.place, entered.get(release.release_id, NO_USERS))
                 records[release.release_id] = committed.record
         return records
 
-    def _open_date(self, date: str) -> None:
-        rules = self._calendar.rules_of(date)
-        self._database.execute("INSERT OR IGNORE INTO date_rules VALUES (?, ?)", (date, rules))
-
-    def check_dates(self) -> None:
-        """Raise HatcastError if a date was opened under other rules of the time zone than this process has."""
-        self._calendar.check_rules(self._database.execute("SELECT date, rules FROM date_rules"))
+    def pin_readings(self, read: Read) -> None:
+        """Fix how readings are read, before a release of them. Raises HatcastError if that cannot be written."""
+        with transaction(self._database, self._path):
+            self.readings.pin(read)
 
     def book_spent(self) -> None:
         """Book the cost of a private list of cells on each of its days where it is missing, in one transaction.
@@ -130,7 +128,7 @@ class LedgerFile(LedgerDays):
                 self._decide(
                     dates_rows(policy, [date]), lambda view: reserve(view, policy, query, date, cost, guarded=False)
                 )
-                self._open_date(date)
+                self.readings.pin_date(date, self.calendar)
         except Exhausted:
             return False
         return True
@@ -197,7 +195,7 @@ def open_ledger(path: Path, policy: Policy, user_key: bytes | None = None) -> It
                 claim_policy(database, path, policy)
                 pseudonyms = claim_user_key(database, path, user_key)
             ledger = LedgerFile(database, path, policy, Users(database, policy.name, pseudonyms))
-            ledger.check_dates()
+            ledger.readings.check_dates(ledger.calendar)
             ledger.book_spent()
             yield ledger
     except sqlite3.OperationalError as error:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from hatcast.agents.batch.fold import FoldResult, Job, fold_dump, fold_recording
 from hatcast.agents.batch.hints import hints
-from hatcast.agents.batch.ledger_readings import Read
 from hatcast.agents.batch.retention import RetainChunks, Retention
 from hatcast.agents.batch.speed_hints import cause_of_undecodable
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
+from hatcast.agents.recordings.pinned import Read
 from hatcast.agents.worker.folds import fold_maker, report_check, report_fold_maker
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
@@ -188,7 +188,7 @@ def _fold(run: Run, retention: Retention, ledger: "LedgerFile | None") -> FoldRe
         return Job(settings.policy, users, started_ms, retention, advance)
 
     with run.progress("reading") as start, run.input.open() as recording:
-        read = None if ledger is None else Read.of(run.input.choice, recording, settings)
+        read = None if ledger is None else Read.of(run.input.choice, recording.contents(), settings)
         if ledger is not None and read is not None:
             ledger.readings.check(read)
         if run.input.feed is not DUMP:
@@ -198,7 +198,7 @@ def _fold(run: Run, retention: Retention, ledger: "LedgerFile | None") -> FoldRe
             make = fold_maker(settings.policy, calendar, vehicles, settings, dump.head.partitions)
             folded = fold_dump(dump, job(vehicles, start("folding", len(recording))), make)
     if ledger is not None and read is not None and folded.outcomes.get(Outcome.ACCEPTED):  # else options can be changed
-        ledger.readings.pin(read)
+        ledger.pin_readings(read)
     if run.reports is None:
         return folded
     with run.progress("reading") as start, open_recording([run.reports], DUMP) as recording:

@@ -144,6 +144,7 @@ def _options(files: tuple[str, ...], given: dict[str, Any]) -> DeviceOptions:
             raise click.UsageError(message)
     return DeviceOptions(
         state=given["state"] or _default_state(),
+        choice=None if synthetic else given["feed_format"],
         most_hats=given["max_hats_per_day"],
         with_end=not given["no_end"],
         cluster_epsilon=given["cluster_epsilon"],

@@ -12,22 +12,20 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
-from hatcast.agents import sqlite
 from hatcast.agents.device.message_table import STORED, MessageTable
 from hatcast.agents.device.stored import Stored, VehicleHat
 from hatcast.stream.hybrid import ID_BYTES
 
-# IF NOT EXISTS: the file of a device may be older than clusterings.
 SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS own_sums (
+CREATE TABLE own_sums (
     vehicle TEXT, date TEXT, slot TEXT, cell TEXT, count INTEGER NOT NULL, total INTEGER NOT NULL,
     PRIMARY KEY (vehicle, date, slot, cell)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS clusterings (
+CREATE TABLE clusterings (
     vehicle TEXT, clustering TEXT, date TEXT NOT NULL, id TEXT NOT NULL, parameters BLOB NOT NULL,
     cost_nano INTEGER NOT NULL, PRIMARY KEY (vehicle, clustering)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS answers (
+CREATE TABLE answers (
     number INTEGER PRIMARY KEY, vehicle TEXT NOT NULL, clustering TEXT NOT NULL, round INTEGER NOT NULL,
     date TEXT NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL, sent_ms INTEGER NOT NULL, closes_ms INTEGER NOT NULL,
     state TEXT NOT NULL DEFAULT 'unsent' CHECK (state IN ('unsent', 'sent', 'expired')),
@@ -50,7 +48,6 @@ class AnswerStore(MessageTable):
     def __init__(self, connection: sqlite3.Connection, transaction: Callable[[], AbstractContextManager[None]]) -> None:
         """Args: as of MessageTable."""
         super().__init__(connection, "answers", transaction)
-        sqlite.execute_all(connection, SCHEMA)
 
     def add_sums(self, hat: VehicleHat, count: int, total: int) -> None:
         """Store the number of readings in a HAT and their sum in milli-units; the first ones of a HAT stay."""

@@ -9,17 +9,15 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from hatcast.agents import sqlite
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid.report_keys import KEY_BYTES, DayKey, device_id
 
-# IF NOT EXISTS: the file of a device may be older than signed reports.
 SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS day_keys (
+CREATE TABLE day_keys (
     id TEXT PRIMARY KEY, date TEXT NOT NULL, key BLOB NOT NULL, seed BLOB NOT NULL, certificate BLOB,
     taken INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS day_keys_by_date ON day_keys (date, taken);
+CREATE INDEX day_keys_by_date ON day_keys (date, taken);
 """
 
 
@@ -40,7 +38,6 @@ class DayKeys:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._sql = connection
-        sqlite.execute_all(connection, SCHEMA)
 
     def make(self, day: str, number: int) -> list[bytes]:
         """Return the public keys of a local date in a fixed order, at least `number`: missing ones are drawn."""

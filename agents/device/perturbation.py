@@ -9,6 +9,7 @@ import h3.api.basic_int as h3
 from hatcast.agents.device.fold import OwnHat, Rules
 from hatcast.agents.device.store import ReportTimes, Store
 from hatcast.agents.device.stored import Stored, VehicleHat
+from hatcast.agents.recordings.pinned import Read
 from hatcast.stream.hybrid import Report, encode_report, report
 from hatcast.stream.hybrid.report_keys import DayKey
 from hatcast.stream.mechanisms import Noise
@@ -39,12 +40,21 @@ class Reporter:
     """Draws the reports of one device, or of a fleet."""
 
     def __init__(
-        self, rules: Rules, store: Store, noise: Noise, *, with_sums: bool = False, sign: Sign | None = None
+        self,
+        rules: Rules,
+        store: Store,
+        noise: Noise,
+        *,
+        read: Read | None = None,
+        with_sums: bool = False,
+        sign: Sign | None = None,
     ) -> None:
         """Args:
+        read:       how the readings are read, which the store pins; None: they are not read from records
         with_sums:  store the device's own sums too, which answers to clusterings need
         sign:       None: reports are not signed
         """
+        self._read = read
         self._with_sums = with_sums
         self._sign = sign
         self.tally = Tally()
@@ -59,15 +69,19 @@ class Reporter:
         at_ms   current time of the sender, wall clock or recorded, ms UTC
         """
         drawn: list[Stored] = []
-        newest = ""
+        dates: set[str] = set()
         with self._store.transaction():
             for hat in hats:
-                newest = max(newest, hat.slot.date)
+                dates.add(hat.slot.date)
                 stored = self._draw(hat, at_ms)
                 if stored is not None:
                     drawn.append(stored)
-        if newest:
-            self._store.forget_old(newest)
+            if dates and self._read is not None:  # with the first report, or options could not be corrected
+                self._store.readings.pin(self._read)
+                for date in dates:
+                    self._store.readings.pin_date(date, self._rules.calendar)
+        if dates:
+            self._store.forget_old(max(dates))
         return drawn
 
     def _draw(self, hat: OwnHat, at_ms: int) -> Stored | None:

@@ -25,13 +25,14 @@ from hatcast.agents.errors.extras import require
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.kafka.permissions import check_permissions
 from hatcast.agents.kafka.topics import topic_range
+from hatcast.agents.recordings.pinned import Read
 from hatcast.agents.sources.pacing import Pace
 from hatcast.agents.sources.progress import ProgressBar
 from hatcast.agents.sources.synthetic import CityOptions, default_start_ms, make_city
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.readings.formats import Recorded
+from hatcast.stream.readings.formats import FormatChoice, Recorded
 from hatcast.stream.readings.reading import Reading
-from hatcast.stream.readings.recording import Recording
+from hatcast.stream.readings.recording import Contents, Recording
 from hatcast.stream.replay.heartbeats import RecordingPass
 
 _FINISH_S: Final = 10.0  # what the broker does not acknowledge until then is sent at the next start
@@ -46,6 +47,7 @@ class DeviceOptions:
     """Options of the user.
 
     state            path of the state file
+    choice           how records of readings are read; None: they are a synthetic city's
     most_hats        most reports a day; None: as many as the policy allows
     with_end         report the last slot too, after the source has ended
     cluster_epsilon  the most that clusterings of one local date may cost; None: answer none
@@ -53,6 +55,7 @@ class DeviceOptions:
     """
 
     state: Path
+    choice: FormatChoice | None = None
     most_hats: int | None = None
     with_end: bool = True
     cluster_epsilon: float | None = None
@@ -109,12 +112,19 @@ class Device:
 
 @contextmanager
 def open_device(
-    settings: Settings, options: DeviceOptions, *, live: bool, partitions: int | None = None
+    settings: Settings,
+    options: DeviceOptions,
+    *,
+    live: bool,
+    contents: Contents = (),
+    partitions: int | None = None,
 ) -> Iterator[Device]:
     """Open a device and send its unsent reports and answers.
 
+    contents     of a recording
     partitions   of topic `reports`; None: ask Kafka
-    Raises HatcastError if the policy, the state file, Kafka or a topic is not usable.
+    Raises HatcastError if the policy, the state file, Kafka or a topic is not usable, or if the state file has reports
+    of readings that were read in another way.
     """
     rules = Rules(settings.policy, options.most_hats)
     sign = _signer() if options.with_signatures else None
@@ -128,6 +138,10 @@ def open_device(
     noise, epsilon = SystemNoise(), options.cluster_epsilon
     with ExitStack() as stack:
         store = stack.enter_context(open_store(options.state))
+        read = None if options.choice is None else Read.of(options.choice, contents, settings)
+        if read is not None:
+            store.readings.check(read)
+            store.readings.check_dates(rules.calendar)
         if sign is not None and not store.keys.has_certified():
             raise HatcastError(
                 f"--sign: {options.state} has no certified key: run `hatcast keys request` and `hatcast keys install`"
@@ -138,7 +152,7 @@ def open_device(
         clusterings = None
         if epsilon is not None:
             clusterings = stack.enter_context(open_clusterings(settings, rules, store, noise, epsilon))
-        reporter = Reporter(rules, store, noise, with_sums=clusterings is not None, sign=sign)
+        reporter = Reporter(rules, store, noise, read=read, with_sums=clusterings is not None, sign=sign)
         outbox.send(store.unsent())
         yield Device(rules, store, outbox, reporter, clusterings)
 
@@ -161,7 +175,7 @@ def run_recording(
 ) -> Summary:
     """Run devices over a recording. `heartbeats`: see RecordedRun.run. Raises HatcastError."""
     with (
-        open_device(settings, options, live=False) as device,
+        open_device(settings, options, live=False, contents=recording.contents()) as device,
         ProgressBar(device.rules.calendar, len(recording)) as bar,
     ):
         run = RecordedRun(device.means, device.reporter, device.outbox, pace)

@@ -20,16 +20,19 @@ from hatcast.agents.device.answer_store import AnswerStore
 from hatcast.agents.device.day_keys import DayKeys
 from hatcast.agents.device.message_table import MessageTable
 from hatcast.agents.device.stored import Stored, VehicleHat
+from hatcast.agents.recordings import pinned
+from hatcast.agents.recordings.pinned import PinnedReadings
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import ID_BYTES
 from hatcast.stream.hybrid.report_keys import DayKey
 
 RETENTION_DAYS: Final = 3  # before the newest
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 # Write-ahead log, synced at every commit: a commit that has returned survives a power cut. What is deleted is
 # overwritten: ids and keys of past days would link them.
 _PRAGMAS: Final = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON")
-_SCHEMA: Final = """
+_SCHEMA: Final = (
+    """
 CREATE TABLE ids (vehicle TEXT, date TEXT, id TEXT NOT NULL, PRIMARY KEY (vehicle, date)) WITHOUT ROWID;
 CREATE TABLE reports (
     number INTEGER PRIMARY KEY, vehicle TEXT NOT NULL, date TEXT NOT NULL, slot TEXT NOT NULL, cell TEXT NOT NULL,
@@ -41,6 +44,10 @@ CREATE INDEX unsent ON reports (number) WHERE state = 'unsent';
 CREATE TABLE forgotten (before TEXT NOT NULL);
 INSERT INTO forgotten VALUES ('');
 """
+    + answer_store.SCHEMA
+    + day_keys.SCHEMA
+    + pinned.SCHEMA
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +63,14 @@ class Store(MessageTable):
 
     answers   its answers to clusterings
     keys      day keys with which its reports are signed
+    readings  how the readings of its reports were read
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         super().__init__(connection, "reports", self.transaction)
         self.answers = AnswerStore(connection, self.transaction)
         self.keys = DayKeys(connection)
+        self.readings = PinnedReadings(connection, path)
         found = connection.execute("SELECT before FROM forgotten").fetchone()
         if found is None:
             raise sqlite.damaged()
@@ -148,6 +157,7 @@ class Store(MessageTable):
             self._sql.execute("DELETE FROM ids WHERE date < ?", (before,))
             self.answers.forget(before)
             self.keys.forget(before)
+            self.readings.forget_dates(before)
         with _written():
             self._sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log has the deleted rows too
         self._forgotten_before = before
@@ -185,7 +195,7 @@ def open_store(path: Path) -> Iterator[Store]:
             with sqlite.transaction(database):
                 _create_or_check(database, path)
             sqlite.check_structure(database)
-            store = Store(database)
+            store = Store(database, path)
             _check_contents(database)
             for file in (path, path.with_name(f"{path.name}-wal")):  # also if they existed with other permissions
                 file.chmod(0o600)
@@ -210,7 +220,7 @@ def _create_or_check(database: sqlite3.Connection, path: Path) -> None:
 
 def _check_contents(database: sqlite3.Connection) -> None:
     """Raise sqlite3.DatabaseError if tables or values are not those of a state file."""
-    sqlite.check_schema(database, _SCHEMA + answer_store.SCHEMA + day_keys.SCHEMA)
+    sqlite.check_schema(database, _SCHEMA)
     sqlite.check_types(database)
     for table in ("reports", "clusterings"):
         if database.execute(f"SELECT 1 FROM {table} WHERE cost_nano < 0 LIMIT 1").fetchone():  # noqa: S608 - constants

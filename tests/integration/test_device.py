@@ -1,5 +1,6 @@
 """`hatcast device` against a real Kafka: what it sends, once, and what it never sends."""
 
+import gzip
 import json
 import os
 import queue
@@ -170,6 +171,31 @@ def test_a_fleet_killed_anywhere_sends_one_value_of_a_hat_ever(
     found = values(reports)
     assert Counter(map(len, found.values())) == {1: 12}
     assert drawn <= {each.value for each, _ in reports}
+
+
+def test_a_recording_that_comes_again_read_in_another_way_is_not_reported_on_another_date_or_as_another_bus(
+    devices: Callable[..., Devices], tmp_path: Path
+) -> None:
+    """At 23:00, which is tomorrow in UTC if it is a time in New York; a trip is the bus to the wrong column."""
+    device, path = devices(), tmp_path / "rides.csv"
+    path.write_text("plate,trip,at,lat,lon,kmh\nGJ05BX1111,trip,2022-01-02T23:00:00,21.2,72.8,30\n")
+    packed = tmp_path / "again.csv.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    plates, trips = (
+        ("--format", "csv", "--unit", "km/h", "--columns", f"vehicle={column},time=at,lat=lat,lon=lon,value=kmh")
+        for column in ("plate", "trip")
+    )
+    once = ("--speedup", 0, "--json")
+    assert device.run(path, *plates, *once) == 0, device.said
+    assert device.summary["reported"] == 1
+    assert device.run(path, *plates, "--times-in", "America/New_York", *once) == 1
+    assert f"{device.state}: times_in is America/New_York, and earlier runs had UTC" in device.said
+    assert device.run(packed, *trips, *once) == 1
+    assert f"{packed}: an earlier run used readings of the same content as format csv, columns" in device.said
+    assert device.run(packed, *plates, "--times-in", "UTC", *once) == 0, device.said
+    assert (device.summary["reported"], device.summary["reported_before"]) == (0, 1)
+    reports, _ = device.records()
+    assert [report.date for _, report in reports] == ["2022-01-02"]
 
 
 def test_a_fleet_that_signs_sends_genuine_reports_and_after_a_kill_the_bytes_that_it_stored(

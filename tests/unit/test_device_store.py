@@ -156,7 +156,7 @@ def test_a_full_disk_is_told_in_one_line_and_nothing_is_sent_that_was_not_stored
     with closing(sqlite3.connect(tmp_path / "state", isolation_level=None)) as connection:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages}")
-        store = Store(connection)
+        store = Store(connection, tmp_path / "state")
         reporter = Reporter(rules_of(), store, Scripted([0] * 200))
         with pytest.raises(HatcastError, match="check its disk") as refusal:
             reporter.draw([hat(f"bus {number}") for number in range(200)], 0)
@@ -169,7 +169,7 @@ def test_marks_that_cannot_be_written_are_one_line(of: str, tmp_path: Path) -> N
     with open_store(tmp_path / "state"):
         pass
     with closing(sqlite3.connect(tmp_path / "state", isolation_level=None)) as connection:
-        store = Store(connection)
+        store = Store(connection, tmp_path / "state")
         connection.execute("PRAGMA query_only = ON")
         with pytest.raises(HatcastError, match="the state file cannot be written"):
             (store if of == "reports" else store.answers).mark_sent([1])

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 import hatcast
-from hatcast.agents.batch import ledger_readings
 from hatcast.agents.config.settings import load_settings
+from hatcast.agents.recordings import pinned
 from hatcast.agents.research.cluster.live.charge import RecordedUsers, charge_in_file
 from hatcast.agents.research.cluster.live.plan import Chosen, Plan
 from hatcast.stream.errors import HatcastError
@@ -92,7 +92,7 @@ def test_the_same_content_is_not_read_by_other_columns_whatever_the_file_is_call
     first = batch(file, *CSV, *shared, "--json").stdout
     for each in (file, packed):
         line = refusal(each, *TRIPS, *shared)
-        assert line.startswith(f"{each}: an earlier run released readings of the same content as format csv, columns")
+        assert line.startswith(f"{each}: an earlier run used readings of the same content as format csv, columns")
         assert "vehicle=plate" in line
         assert "vehicle=trip" in line
         assert PAID in line
@@ -147,7 +147,7 @@ def test_a_frame_is_not_read_by_other_columns_in_whatever_order_and_library_it_c
     first = hatcast.batch(pl.DataFrame(rows), policy(), columns=columns, **shared)
     assert len(first)
     backwards = [dict(reversed(row.items())) for row in reversed(rows)]
-    with pytest.raises(HatcastError, match="data: an earlier run released readings of the same content as format parq"):
+    with pytest.raises(HatcastError, match="data: an earlier run used readings of the same content as format parq"):
         hatcast.batch(FRAMES[kind](backwards), policy(), columns=columns | {"vehicle": "trip"}, **shared)
     again = hatcast.batch(FRAMES[kind](backwards), policy(), columns=columns, **shared)
     assert sorted(again.values) == sorted(first.values)
@@ -158,7 +158,7 @@ def test_a_hatcast_with_other_reading_rules_needs_a_policy_that_replaces_the_fir
 ) -> None:
     shared = ("--config", config, "--ledger", tmp_path / "ledger")
     dates(rides(tmp_path / "rides.csv"), *CSV, *shared)
-    monkeypatch.setattr(ledger_readings, "READING_RULES", READING_RULES + 1)
+    monkeypatch.setattr(pinned, "READING_RULES", READING_RULES + 1)
     next_day = rides(tmp_path / "next.csv", NOON + 24 * HOUR)
     assert f"was run under rules {READING_RULES}, and one bus could count as two" in refusal(next_day, *CSV, *shared)
     config.write_text(CONFIG.replace('name = "test"', 'name = "new"\nreplaces = "test"\nfrom = "2022-01-03"'))

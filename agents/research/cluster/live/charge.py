@@ -11,11 +11,11 @@ from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.batch.ledger_file import open_ledger
-from hatcast.agents.batch.ledger_readings import Read
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client_settings import aiokafka_options
 from hatcast.agents.recordings.files import open_recording
+from hatcast.agents.recordings.pinned import Read
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.clusterings import ClusteringStore
 from hatcast.agents.redis.connection import connect_redis_async, redis_error
@@ -58,13 +58,13 @@ def charge_in_file(users: RecordedUsers, settings: Settings, plan: Plan) -> None
         open_ledger(users.ledger, policy, settings.user_key) as ledger,
         open_recording(users.files, users.feed) as recording,
     ):
-        read = Read.of(users.choice, recording, settings)
+        read = Read.of(users.choice, recording.contents(), settings)
         ledger.readings.check(read)
         if ledger.until is not None and chosen.date >= ledger.until:
             raise _replaced(chosen.date)
         if not ledger.reserve_clustering(plan.query, chosen.date, nano_ceil(chosen.epsilon)):
             raise _exhausted(plan)
-        ledger.readings.pin(read)
+        ledger.pin_readings(read)
 
 
 def charge_in_redis(settings: Settings, plan: Plan) -> None:

@@ -1,0 +1,125 @@
+"""How readings were read: fixed in the file that counts what they cost, so that none counts as two.
+
+The same record under other options is another bus, day or value: what an earlier run released or reported of it would
+be paid for once more. For ledger files and the state files of devices.    [docs/specification/fold.md, What is pinned]
+"""
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.recordings.dump_file import DUMP
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import Columns, FormatChoice
+from hatcast.stream.readings.reading import READING_RULES
+from hatcast.stream.readings.recording import Contents
+
+SCHEMA: Final = """
+CREATE TABLE read_as (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE read_contents (digest BLOB PRIMARY KEY, options TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE date_rules (date TEXT PRIMARY KEY, rules TEXT NOT NULL) WITHOUT ROWID;
+"""
+_RULES: Final = "reading_rules/"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """How readings are read, as far as options and the code decide it.
+
+    meaning   name -> value, fixed for all runs with a file; the reading rules for a policy's life
+    options   fixed for each content: agencies may differ in formats and columns
+    contents  of the recording; none of a live source, which comes once
+    """
+
+    policy: Policy
+    meaning: Mapping[str, str]
+    options: str
+    contents: Contents
+
+    @classmethod
+    def of(cls, choice: FormatChoice, contents: Contents, settings: Settings) -> Self:
+        """Return how contents of this format are read; `choice` may name a dump."""
+        policy = settings.policy
+        meaning = {f"{_RULES}{policy.name}": str(READING_RULES), "policy.timezone": policy.timezone}
+        if choice.name == DUMP.name:
+            # Fixed as a worker's: each dump of a topic has the records of the earlier ones, and is another content.
+            topics = settings.topics
+            meaning["telemetry_format"] = topics.telemetry_format
+            meaning["telemetry_partitioner"] = topics.telemetry_partitioner
+            parts = list[str]()
+        else:
+            meaning["derive_speed"] = choice.derive or "none"
+            columns = choice.columns or Columns()
+            if choice.mapped:  # other formats have zone and unit in each record
+                meaning["times_in"] = columns.times_in or policy.timezone
+                meaning |= {} if columns.unit is None else {"unit": columns.unit}
+            names = Columns(dict(sorted(columns.names.items()))).text()
+            parts = [f"columns {names}"] if names else []
+            parts += [] if columns.time_format is None else [f"time_format {columns.time_format}"]
+        return cls(policy, meaning, ", ".join([f"format {choice.name}", *parts]), contents)
+
+
+class PinnedReadings:
+    """How the readings of a ledger or of a state file were read."""
+
+    def __init__(self, database: sqlite3.Connection, path: Path) -> None:
+        self._database = database
+        self._path = path
+
+    def check(self, read: Read) -> None:
+        """Raise HatcastError if earlier runs read the same content, or the file's readings, in another way."""
+        found = dict(self._database.execute("SELECT name, value FROM read_as"))
+        for name, value in read.meaning.items():
+            if (before := found.get(name, value)) != value:
+                if name.startswith(_RULES):
+                    raise self._other_rules(read.policy, before)
+                raise self._other_meaning(read.policy, name, before, value)
+        for file, digest in read.contents:
+            for (before,) in self._database.execute("SELECT options FROM read_contents WHERE digest = ?", (digest,)):
+                if before != read.options:
+                    raise HatcastError(
+                        f"{file}: an earlier run used readings of the same content as {before}, not as {read.options}:"
+                        f" its buses, or their days, would count twice, and each bus could lose {_cost(read.policy)}"
+                        " once more; use the earlier options"
+                    )
+
+    def pin(self, read: Read) -> None:
+        """Fix how this is read, before anything of it leaves. The caller opens the transaction."""
+        rows = [(digest, read.options) for _, digest in read.contents]
+        self._database.executemany("INSERT OR IGNORE INTO read_as VALUES (?, ?)", read.meaning.items())
+        self._database.executemany("INSERT OR IGNORE INTO read_contents VALUES (?, ?)", rows)
+
+    def check_dates(self, calendar: Calendar) -> None:
+        """Raise HatcastError if a date was opened under other rules of the time zone than this process has."""
+        calendar.check_rules(self._database.execute("SELECT date, rules FROM date_rules"))
+
+    def pin_date(self, date: str, calendar: Calendar) -> None:
+        """Fix which instants are on a local date. The caller opens the transaction."""
+        self._database.execute("INSERT OR IGNORE INTO date_rules VALUES (?, ?)", (date, calendar.rules_of(date)))
+
+    def forget_dates(self, before: str) -> None:
+        """Delete the rules of the local dates before one, on which nothing is counted any more."""
+        self._database.execute("DELETE FROM date_rules WHERE date < ?", (before,))
+
+    def _other_meaning(self, policy: Policy, name: str, before: str, now: str) -> HatcastError:
+        return HatcastError(
+            f"{self._path}: {name} is {now}, and earlier runs had {before}: readings of one day could count as two,"
+            f" and each bus could lose {_cost(policy)} once more; use {name} {before}, or, for other buses, another"
+            " file in place of this one"
+        )
+
+    def _other_rules(self, policy: Policy, before: str) -> HatcastError:
+        return HatcastError(
+            f"{self._path}: this hatcast reads records by rules {READING_RULES}, policy {policy.name!r} was run"
+            f" under rules {before}, and one bus could count as two: run a hatcast with rules {before}, or let a policy"
+            " with a new policy.name replace it (policy.replaces and policy.from)"
+        )
+
+
+def _cost(policy: Policy) -> str:
+    return f"epsilon {policy.daily_limit:g} a day"
