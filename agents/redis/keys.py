@@ -102,6 +102,10 @@ class DomainKeys:
         """String: rules of a policy's local date that is opening; expires."""
         return f"{{{name}:domain}}:opening:{date}"
 
+    def rules(self, date: str) -> str:
+        """String: rules of a local date under which the domain's policies release it; expires after a year."""
+        return f"{self.prefix}rules:{date}"
+
     @property
     def next_policies(self) -> str:
         """See `rows.NEXT_POLICIES`."""

@@ -22,8 +22,10 @@ from hatcast.stream.ledger.rows import sequence_field
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.units import DAY_MS
 
 _READ: Final = 1_000  # records in one round trip
+_PINNED_MS: Final = 400 * DAY_MS
 _NEVER: Final = "9999-99-99"  # greater than every local date
 
 
@@ -222,6 +224,16 @@ class LedgerStore:
         """Return the local date through which the policy's days are sealed; "" for none."""
         stored = await self._redis.hget(self._keys.sealed, self._name)
         return date_of(self._keys.sealed, stored) if isinstance(stored, bytes) else ""
+
+    async def pin_rules(self, date: str, rules: str) -> None:
+        """Fix the rules of a local date for all policies of the domain, unless they are fixed."""
+        await self._redis.set(self._keys.rules(date), rules, nx=True, px=_PINNED_MS)
+
+    async def pinned_rules(self, dates: Sequence[str]) -> list[tuple[str, str]]:
+        """Return those of these local dates whose rules are fixed, with their rules."""
+        found: Any = await self._redis.mget([self._keys.rules(date) for date in dates])
+        pairs = zip(dates, found, strict=True)
+        return [(date, rules.decode(errors="replace")) for date, rules in pairs if rules is not None]
 
     async def unsealed_dates(self) -> list[str]:
         """Return the local dates of the policy whose records are in Redis, oldest first."""

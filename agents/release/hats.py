@@ -101,6 +101,8 @@ class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
         """
         loaded = await self._store.load([due.hat for due in batch])
         await self._dates.check()  # after the load: what was stored before it has its rules beside it
+        for date in {due.date for due in batch}:
+            await self._dates.pin(date)
         return loaded
 
     async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:

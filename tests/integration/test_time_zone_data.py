@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -15,16 +16,20 @@ from hatcast.agents.redis.open_dates import OpenDates
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.time_zones import TIME_ZONE_DATA
+from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, assert_exact_means, open_stores, store_closed, traffic
 from tests.integration.readings import ticks as heartbeats
 from tests.integration.test_ledger_recovery import forget
 from tests.integration.test_release import OVER_MS, finish, releasing
+from tests.integration.test_succession import beside
 from tests.other_tzdata import ZONE, install_other_tzdata, use_other_tables
 from tests.services import KafkaServer, RedisServer
 from tests.services.data import ROOT
 
 DATE: Final = "2022-01-02"
+NEXT_DATE: Final = "2022-01-03"
+LAST_HOUR_MS: Final = 1_641_147_000_000  # 23:40 of DATE; 00:10 of NEXT_DATE by the other data
 KOLKATA: Final = f"{DATE} in {ZONE} was opened as {DATE}T00:00:00+05:30 to 2022-01-03T00:00:00+05:30"
 
 
@@ -116,10 +121,35 @@ def test_of_two_workers_that_open_a_date_at_once_under_different_rules_the_secon
     asyncio.run(open_twice())
 
 
+def test_two_policies_do_not_release_one_reading_on_two_dates(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, hour = beside(pipeline, "other"), [replace(each, time_ms=LAST_HOUR_MS) for each in traffic(hours=1)]
+
+    async def release_by_both() -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, hour, OVER_MS + DAY_MS)
+            await finish(pipeline, stores)
+            await finish(pipeline, stores)  # a worker that starts adopts what was published: nobody reads it again
+        use_other_tables(monkeypatch)
+        async with open_stores(other) as stores:
+            policy = other.settings.policy
+            dates = OpenDates(HatStore(stores.partitions), stores.ledger, Calendar(policy))
+            with pytest.raises(HatcastError, match=KOLKATA.replace("+", r"\+")):
+                await dates.open({NEXT_DATE: Calendar(policy).rules_of(NEXT_DATE)})
+            await store_closed(stores, policy, hour, OVER_MS + DAY_MS)
+            with pytest.raises(HatcastError, match=KOLKATA.replace("+", r"\+")):
+                await finish(other, stores)
+
+    asyncio.run(release_by_both())
+    assert {each.partition("/")[2][:13] for each in pipeline.published(committed=False)} == {f"{DATE}T23"}
+
+
 def test_a_date_that_is_sealed_may_have_other_rules(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     async def seal() -> None:
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+            await finish(pipeline, stores)
             use_other_tables(monkeypatch)
             dates = OpenDates(HatStore(stores.partitions), stores.ledger, Calendar(pipeline.settings.policy))
             with pytest.raises(HatcastError, match="was opened as"):
@@ -127,6 +157,7 @@ def test_a_date_that_is_sealed_may_have_other_rules(pipeline: Pipeline, monkeypa
             domain = DomainKeys(pipeline.settings.topics.telemetry)
             await stores.redis.hset(domain.sealed, pipeline.settings.policy.name, DATE)
             await dates.check()
+            await dates.pin(NEXT_DATE)
             assert await dates.open({DATE: "no date by tzdata 1999z"}) == {}
 
     asyncio.run(seal())
