@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -38,6 +38,8 @@ from hatcast.stream.policy.query import Period
 from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records.projections import SHOWN, Shown
+
+_OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read --json --estimates"
 
 
 @click.command(epilog="Example:  hatcast batch suratITMS.json --format itms --config hatcast.toml")
@@ -216,7 +218,7 @@ def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Outp
         ]
     console = Console()
     if output.file is None:
-        print_fitted(console, releases_table(releases))
+        print_fitted(console, releases_table(releases, _OF_QUERIES))
         if policy.queries:
             tables = answers_tables(answers)
             if not tables:

@@ -14,7 +14,6 @@ from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.records.projections import SHOWN, Shown, ShownNormal, ShownValue
 
 _WIDEST: Final = 1000
-_OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read --json --estimates"
 _ANSWER_COLUMNS: Final = (
     ("policy", 14),
     ("query", 14),
@@ -128,8 +127,8 @@ def _row(*values: str) -> str:
     return "  ".join(value.ljust(width) for value, (_, width) in zip(values, _ANSWER_COLUMNS, strict=False))
 
 
-def releases_table(releases: list[Shown]) -> Table:
-    """Return the table of releases."""
+def releases_table(releases: list[Shown], of_queries: str = "") -> Table:
+    """Return the table of releases. of_queries: its caption if they are queries of a tracker."""
     horizons = sorted({release.running.horizon for release in releases if release.running is not None})
     title = "Releases: private means by place and slot"
     if horizons:
@@ -142,7 +141,7 @@ def releases_table(releases: list[Shown]) -> Table:
             of_group = f"{group.mean:.1f} {release.unit}", _span(group.interval95)
             table.add_row("", "", "", f"{name}, {group.users:,} users", *of_group)
     if any(isinstance(release.query, dict) for release in releases):
-        table.caption, table.caption_justify = _OF_QUERIES, "left"
+        table.caption, table.caption_justify = of_queries, "left"
     return table
 
 

@@ -96,7 +96,7 @@ def test_a_vehicle_is_named_by_one_field_and_never_by_another_for_lack_of_it(fee
 def test_an_entity_without_an_id_names_the_formats_of_the_fields_that_it_has() -> None:
     made = entity(id=None, label="Centre"), entity(id=None), entity(speed=None)
     assert [record.problem for record in read(poll(*made))] == [
-        "has no vehicle.id: use --format gtfs-rt-label if that is each vehicle's own number, the same all day",
+        "has no vehicle.id: use format gtfs-rt-label if that is each vehicle's own number, the same all day",
         "has no vehicle.id",
         None,
     ]

@@ -155,9 +155,9 @@ def test_a_settlement_has_the_same_hours_in_the_table_the_repr_and_tail() -> Non
     hours = {"date": "2022-01-02", "end": "2022-01-02T21:00:00+05:30"}
     value = json.dumps(golden | hours | {"release_id": "p/2022-01-02Tsettlement/00077"}).encode()
     assert "09:00-21:00" in record_line(read_shown(value)).plain
-    table = releases_table([SHOWN.decode(value)])
+    table = releases_table([SHOWN.decode(value)], "each is of a query")
     assert list(table.columns[1].cells) == ["09:00-21:00"]
-    assert table.caption == "each mean is of one query of the tracker: for speeds read --json --estimates"
+    assert table.caption == "each is of a query"
     assert "2022-01-02  09:00-21:00  " in repr(Releases([value]))
 
 

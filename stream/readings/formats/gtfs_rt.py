@@ -56,8 +56,8 @@ def _problem(value: bytes, field: str) -> str | None:
     vehicle = _poll().vehicle_of(value)
     if vehicle is None or getattr(vehicle.vehicle, field):
         return None
-    others = [f"--format {name}" for name, other in _FIELDS.items() if getattr(vehicle.vehicle, other)]
-    return f"has no vehicle.{field}" + (f": use {' or '.join(others)} {FLEET_NUMBERS}" if others else "")
+    others = [name for name, other in _FIELDS.items() if getattr(vehicle.vehicle, other)]
+    return f"has no vehicle.{field}" + (f": use format {' or '.join(others)} {FLEET_NUMBERS}" if others else "")
 
 
 def split(body: bytes, topic: str = "") -> list[bytes]:
