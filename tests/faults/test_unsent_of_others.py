@@ -43,6 +43,7 @@ def release(name: str, status: str = "released") -> Proposal:
         "date": DATE,
         "slot": "09:00",
         "start": f"{DATE}T09:00:00+00:00",
+        "end": f"{DATE}T10:00:00+00:00",
         "epsilon": 1.0,
         "relation": "replace",
     }
@@ -61,6 +62,7 @@ def answer(policy: Policy) -> AnswerProposal:
         "date": DATE,
         "slot": "09:00",
         "start": f"{DATE}T09:00:00+00:00",
+        "end": f"{DATE}T10:00:00+00:00",
         "epsilon": 0.1,
         "relation": "replace",
         "query": "q",
