@@ -67,7 +67,7 @@ def test_every_command_that_redis_allows_a_role_is_sent_by_it(city: City) -> Non
     by_silence = {(role.value, "ping") for role in WITH_REDIS}  # sent only after half a minute of silence
     assert unsent - by_silence == {
         ("worker", "hexists"),  # answers to queries over days: test_queries.py
-        ("worker", "mget"),  # a start amid open hours: with these rights in test_redis_cluster.py
+        ("operator", "hkeys"),  # `status` of running sums
         ("operator", "smismember"),  # `status` while queries over days are due: test_report_pipeline.py
         ("operator", "script|load"),  # Redis was restarted, and no worker has run the script since
         ("operator", "config|get"),  # `doctor` on a Redis without an append-only file: test_doctor.py

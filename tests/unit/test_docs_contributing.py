@@ -20,8 +20,9 @@ _NAME_IN_FILE = re.compile(r"`(\w+)(?:\.(\w+))?`\s(?:of|in)\s\[[^\]]+\]\(([^)\s]
 
 
 def rows(page: str) -> set[str]:
-    """The first cells of the rows of a page's tables."""
-    return set(re.findall(r"^\| `([\w-]+)` \|", (ROOT / "docs" / page).read_text(), re.MULTILINE))
+    """The names in the first cells of the rows of a page's tables."""
+    cells = re.findall(r"^\| (`[\w-]+`(?:, `[\w-]+`)*) \|", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+    return {name.strip("`") for cell in cells for name in cell.split(", ")}
 
 
 def test_every_file_and_module_that_it_names_exists() -> None:
