@@ -25,7 +25,9 @@ _FAULTS: Final = 40  # of one run
 
 
 @click.command(epilog="Example:  scripts/faults --minutes 60 --keep")
-@click.option("--minutes", default=60.0, show_default=True, help="No run is begun after this.")
+@click.option(
+    "--minutes", default=60.0, show_default=True, help="No run is begun after this, once each kind has had one."
+)
 @click.option("--seed", type=int, help="Of the first run; the next has the next.  [default: a random one]")
 @click.option("--readings", default=1_000_000, show_default=True, help="In each run's log, at least.")
 @click.option("--faults", default=_FAULTS, show_default=True, help="Dealt in each run, beside those at steps.")
@@ -122,7 +124,7 @@ def _runs(first: int, options: dict[str, object]) -> "list[Report]":
             )
             for violation in report.violations:
                 _say(f"  {violation}")
-            if time.monotonic() >= ends:
+            if time.monotonic() >= ends and (options["kind"] or len(reports) >= len(KINDS)):
                 return reports
     return reports
 

@@ -11,7 +11,8 @@ from fractions import Fraction
 from typing import Final
 
 from hatcast.stream.records.fields import date_of
-from tests.faults.check_answers import answered_right, kept_right, reserved_right
+from tests.faults.check_answers import answered_right, kept_right, requested_right, reserved_right
+from tests.faults.check_running import running_right
 from tests.faults.check_tracker import estimated_right, tracked_hats, tracked_right
 from tests.faults.facts import GRID_STEPS, NANO, Ledger, Log, Promise, Record, Seen, Violation, release_id_of
 
@@ -29,6 +30,7 @@ RULES: Final = {
     "true value": "a release without noise worth the name is the log's mean",
     "due": "exactly the queries whose days are over are answered",
     "true answer": "an answer without noise worth the name is the log's",
+    "requested": "a limit whose request was accepted is that of the period, and in every answer",
     "queries": "a tracker's queries of a date are numbered from 1, and are the first of those that its counts lead to",
     "predicted": "the value of a query is the prediction from the numbers released before it, and its own",
     "unstopped": "they are all of these where Redis has lost nothing",
@@ -44,14 +46,18 @@ RULES: Final = {
 def violations(seen: Seen, log: Log, promise: Promise) -> list[Violation]:
     """All that does not hold; empty where everything does."""
     releases, answers = _records(seen.published), _records(seen.answered)
+    finals = tracked_hats if promise.tracks else _finals
+    hats = [finals(releases, log, promise), _means(releases, log, promise)]
+    if promise.cells is not None:
+        hats = [running_right(seen, releases, log, promise)]
     checks = (
         _values(seen),
         _charges(seen, releases, [*releases.values(), *answers.values()], promise),
         reserved_right(seen, releases, answers, promise),
         _budget(seen, releases, promise),
-        (tracked_hats if promise.tracks else _finals)(releases, log, promise),
-        _means(releases, log, promise),
+        *hats,
         answered_right(answers, log, promise),
+        requested_right(seen, answers),
         tracked_right(seen, releases, log, promise),
         estimated_right(seen, log),
         _state(seen, log, promise),
@@ -92,9 +98,9 @@ def _charges(
 ) -> Iterator[Violation]:
     """One charge for each release, in Redis and on `hats.budget`; every `seq` once, those of answers too.
 
-    A tracker's releases have none: their date's reservation pays for all.
+    A tracker's releases have none, nor have running sums: their date's reservation pays for all.
     """
-    charged = () if promise.tracks else releases.values()
+    charged = () if promise.reserves else releases.values()
     released = Counter(record["date"] for record in charged if record["status"] == "released")
     dates = {record["date"] for record in records}
     for date in sorted(dates | seen.ledgers.keys() | seen.announced.keys()):
@@ -116,7 +122,7 @@ def _charges(
 def _budget(seen: Seen, releases: Mapping[str, Record], promise: Promise) -> Iterator[Violation]:
     """What a user's days may have cost: from the records of HATs, and what the ledger has reserved."""
     places: dict[str, Counter[tuple[str, str]]] = {date: Counter() for date in seen.ledgers}
-    for record in () if promise.tracks else releases.values():
+    for record in () if promise.reserves else releases.values():
         if record["status"] == "released":
             places.setdefault(record["date"], Counter())[record["cell"], record["slot"]] += promise.epsilon
     costs = {}
@@ -153,6 +159,18 @@ def _means(records: Mapping[str, Record], log: Log, promise: Promise) -> Iterato
             true = Fraction(total, readings) / 1000
             if abs(record["mean"] - true) > GRID_STEPS * promise.grid:
                 yield Violation("true value", f"{hat} is {float(record['mean']):g}, the log says {float(true):g}")
+            yield from _other_means(record, log, promise)
+
+
+def _other_means(record: Record, log: Log, promise: Promise) -> Iterator[Violation]:
+    """Of the values besides the speed."""
+    name = record["release_id"]
+    means, true = (
+        {v["name"]: v["mean"] for v in each.get("values", ())} for each in (record, log.releases.get(name, {}))
+    )
+    for value, grid in promise.grids.items():
+        if value not in means or value not in true or abs(means[value] - true[value]) > GRID_STEPS * grid:
+            yield Violation("true value", f"{value} of {name} is {means.get(value)}, the log says {true.get(value)}")
 
 
 def _state(seen: Seen, log: Log, promise: Promise) -> Iterator[Violation]:

@@ -13,7 +13,7 @@ from tests.faults.chaos import SESSION_S, Fault, deal, fill, stopped
 from tests.faults.check import violations
 from tests.faults.facts import Violation
 from tests.faults.feed import Feed
-from tests.faults.generate import DAYS, FIRST_DATE, generate
+from tests.faults.generate import DATES, DAYS, generate
 from tests.faults.observe import estimated, estimated_again, fold_again, is_settled, look, promise_of
 from tests.faults.report import Report
 from tests.faults.stage import Stage, open_stage
@@ -66,11 +66,11 @@ def _tracked() -> Kind:
     return replace(kind, days=3)
 
 
-def _queries(epsilon: float, over_both: float) -> list[Mapping[str, Any]]:
+def _queries(epsilon: float, over_both: float, **of_limit: Any) -> list[Mapping[str, Any]]:
     """What is asked of each day, and of both together; in this order they are given their places."""
     return [
-        {"name": "over", "kind": "over_speed_limit", "days": 1, "epsilon": epsilon, "speed_limit": 50.0},
-        {"name": "both", "kind": "mean_speed", "days": 2, "from": FIRST_DATE, "epsilon": over_both, "min_n": _MIN_N},
+        {"name": "over", "kind": "over_speed_limit", "days": 1, "epsilon": epsilon, "speed_limit": 50.0, **of_limit},
+        {"name": "both", "kind": "mean_speed", "days": 2, "from": DATES[0], "epsilon": over_both, "min_n": _MIN_N},
         {"name": "daily", "kind": "mean_speed", "days": 1, "epsilon": epsilon, "min_n": _MIN_N},
     ]
 
@@ -80,13 +80,20 @@ _BARE: Final = {"epsilon": 1e6, "acknowledge_weak_privacy": True, "daily_limit":
 # The first day costs 9.6 for its queries and 10 for HATs. Of all days 6.4 is left for the second: 2.4 for each of the
 # queries about one day, none of the 4.8 for the one about both, and 1 for a HAT.
 _TIGHT: Final = {"epsilon": 1.0, "daily_limit": 20.0, "unit": "user", "total_limit": 26.0}
+# So coarse that noise is far below a step, and a reading that is lost in a HAT of hundreds some steps.
+_DELAY: Final = {"name": "delay", "unit": "s", "lower": -600.0, "upper": 3600.0, "grid": 1.0}
+_VALUES: Final[Mapping[str, Any]] = {"values": ["speed", "delay"], "value": [_DELAY]}
+_SUMS: Final[Mapping[str, Any]] = {**_BARE, "epsilon": 3e5, "max_hats_per_day": None, "daily_limit": None}
+_CONTINUAL: Final = {"kind": "tree", "horizon_days": 7, "max_slots": 40, "max_cells": 3}
 KINDS: Final = {
     kind.name: kind
     for kind in (
-        _kind("released", _BARE, _queries(1e6, 1e6)),  # values, as one process would have them
+        _kind("released", _BARE, _queries(1e6, 1e6, on_request=True)),  # as one process would have them
+        _kind("values", _BARE, **_VALUES),
         _kind("held", _BARE, lateness="48h"),  # nothing closes: the whole state is there to compare
         _kind("tight", _TIGHT, _queries(0.1, 0.2), exact=False),  # the limits bind
         _tracked(),
+        _kind("running", _SUMS, estimator=None, continual=_CONTINUAL),
     )
 }
 
@@ -126,7 +133,7 @@ def run(plan: Plan, kafka: KafkaServer, redis: RedisServer, folder: Path) -> Rep
             report.violations += [*stage.unexpected_ends(), *stage.broken]
             report.faults = stage.tally
             lost = any(report.faults[name] for name in LOSSES)
-            seen = replace(look(pipeline), estimates=estimated(pipeline), lost=lost)
+            seen = replace(look(pipeline), estimates=estimated(pipeline), lost=lost, accepted=stage.accepted)
         folded = replace(fold_again(pipeline, log.end_ms), estimates=estimated_again(pipeline))
         if not unsettled:  # else all that is still to be done would be told as wrong
             found: list[Violation] = violations(seen, folded, promise_of(pipeline.settings, exact=plan.kind.exact))

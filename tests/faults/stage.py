@@ -40,6 +40,7 @@ class Stage:
     on_stop   called when a worker has stopped itself at a step
     intruders workers that contradict the others: each has to refuse to start
     changed   settings of topics that are wrong now or were, without their repetitions; `wrong` are so now
+    accepted  requests of limits: query about a day, its date, km/h
     broken    promises that a fault has seen broken on the way
     """
 
@@ -53,6 +54,7 @@ class Stage:
     intruders: list[Intruder] = field(default_factory=list)
     changed: set[WrongSetting] = field(default_factory=set)
     wrong: list[WrongSetting] = field(default_factory=list)
+    accepted: list[tuple[str, str, float]] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _dumped: dict[bytes, bytes] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The short form of `scripts/faults`: two storms over 10^5 readings each, of chosen faults in random order."""
+"""The short form of `scripts/faults`: storms over 10^5 readings or less, of chosen faults in random order."""
 
 import random
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import chaos, intruders
+from tests.faults import chaos, intruders, requests, topic_settings
 from tests.faults.chaos import Fault
 from tests.faults.report import Report
 from tests.faults.run import KINDS, Plan, run
@@ -16,19 +16,21 @@ READINGS = 100_000
 SEEDS = 2**32
 
 
-def storm(kind: str, faults: list[Fault], kafka: KafkaServer, redis: RedisServer, folder: Path) -> Report:
+def storm(
+    kind: str, faults: list[Fault], kafka: KafkaServer, redis: RedisServer, folder: Path, readings: int = READINGS
+) -> Report:
     """A run with a seed of its own, which pytest shows where it fails."""
     seed = random.SystemRandom().randrange(SEEDS)
     sys.stdout.write(f"storm of kind {kind}: seed {seed}\n")
     random.Random(seed).shuffle(faults)
-    report = run(Plan(KINDS[kind], seed, READINGS, faults), kafka, redis, folder)
+    report = run(Plan(KINDS[kind], seed, readings, faults), kafka, redis, folder)
     sys.stdout.write(f"{dict(report.faults)}\n")
     assert report.violations == [], f"seed {seed}: {report.violations}"
-    assert report.readings >= READINGS
+    assert report.readings >= readings
     return report
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(480)
 def test_releases_have_one_value_and_one_charge_and_are_the_logs_whatever_breaks(
     breakable_kafka: KafkaServer, breakable_redis: RedisServer, tmp_path: Path
 ) -> None:
@@ -39,6 +41,8 @@ def test_releases_have_one_value_and_one_charge_and_are_the_logs_whatever_breaks
         chaos.redis_flush,
         chaos.redis_failback,
         intruders.other_configuration,
+        requests.request,
+        topic_settings.grow_outputs,
         chaos.redis_failback,
         chaos.kafka_restart,
         chaos.cut,
@@ -47,6 +51,7 @@ def test_releases_have_one_value_and_one_charge_and_are_the_logs_whatever_breaks
     assert report.releases > 200
     assert report.answers > 500
     assert {"worker killed", "Redis rolled back", "Redis flushed", "Kafka restarted"} <= report.faults.keys()
+    assert "output topics grown" in report.faults
 
 
 @pytest.mark.timeout(300)
@@ -56,3 +61,14 @@ def test_the_state_is_that_of_the_log_whatever_breaks(
     faults: list[Fault] = [chaos.kill, chaos.zombie, chaos.redis_rollback, chaos.redis_restart, chaos.cut, chaos.cut]
     report = storm("held", faults, breakable_kafka, breakable_redis, tmp_path)
     assert {"worker killed", "zombie", "Redis rolled back", "Redis restarted"} <= report.faults.keys()
+
+
+@pytest.mark.timeout(480)
+@pytest.mark.parametrize("kind", ["values", "running"])
+def test_several_values_and_running_sums_are_the_logs_whatever_breaks(
+    kind: str, breakable_kafka: KafkaServer, breakable_redis: RedisServer, tmp_path: Path
+) -> None:
+    faults: list[Fault] = [chaos.stop_between_commit_and_send, chaos.kill, chaos.redis_restart, chaos.redis_rollback]
+    report = storm(kind, faults, breakable_kafka, breakable_redis, tmp_path, readings=30_000)
+    assert report.releases > 200
+    assert {"worker killed", "Redis restarted", "Redis rolled back"} <= report.faults.keys()

@@ -96,6 +96,11 @@ class KafkaServer(BreakableServer):
         with closing(self._client()) as admin:
             admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, dict(config))])
 
+    def grow_topic(self, name: str, partitions: int) -> None:
+        """Add partitions to a topic, up to so many."""
+        with closing(self._client()) as admin:
+            admin.create_partitions({name: partitions})
+
     def delete_topics(self, names: Iterable[str]) -> None:
         """Delete these topics; those that do not exist are not an error."""
         with closing(self._client()) as admin:
