@@ -45,10 +45,10 @@ class Script:
     stopped the script before it wrote anything.
     """
 
-    def __init__(self, redis: AnyRedis, name: str) -> None:
+    def __init__(self, redis: AnyRedis, name: str, folder: str = __package__) -> None:
         self._redis = redis
-        before = (part for part, names in _PRELUDES.items() if name in names)
-        self._text = "".join(map(_text, (*before, name)))
+        before = (part for part, names in _PRELUDES.items() if name in names and folder == __package__)
+        self._text = "".join(_text(folder, part) for part in (*before, name))
         self._hash = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()
 
     async def __call__(self, keys: Sequence[str], args: Sequence[Argument]) -> Any:
@@ -88,5 +88,5 @@ class Script:
             return answers
 
 
-def _text(name: str) -> str:
-    return resources.files(__package__).joinpath(f"{name}.lua").read_text(encoding="utf-8")
+def _text(folder: str, name: str) -> str:
+    return resources.files(folder).joinpath(f"{name}.lua").read_text(encoding="utf-8")
