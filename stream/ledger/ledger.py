@@ -194,7 +194,7 @@ def _count_commits(draft: Draft, name: str, new: Counter[int], guard: Guard) -> 
 
 @dataclass(slots=True)
 class _Entry:
-    """What one decision has booked so far: the books of its dates, and the total that they share."""
+    """Bookings of one decision so far: the books of its dates, and their common total."""
 
     view: View
     policy: Policy

@@ -1,4 +1,4 @@
-"""What the queries of a policy reserve on a local date, before anything of the date is released.
+"""Reservations of a policy's queries on a local date, made before anything of the date is released.
 
 [docs/specification/release.md, Reservations]
 """

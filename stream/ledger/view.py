@@ -1,4 +1,4 @@
-"""What a decision on a ledger reads, and what it changes: a view of rows at one moment, and a draft over it.
+"""Input and output of a ledger decision: a view of rows at one moment, and a draft of changes over it.
 
 A decision reads rows, decides without waiting for anything, and returns changes with conditions. A store applies the
 changes if all conditions hold, or nothing: then the decision is made again from fresh rows.
@@ -100,7 +100,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[R]):
-    """What was decided, and the changes that make it so."""
+    """Result of a decision, and the changes that carry it out."""
 
     result: R
     changes: Changes

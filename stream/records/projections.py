@@ -22,7 +22,7 @@ class Projection(msgspec.Struct, frozen=True, gc=False):
 
 
 class Head(Projection, frozen=True):
-    """What decides how a release or an answer is sent and counted. `query`: the name of an answer's query."""
+    """Fields that decide how a release or an answer is sent and counted. `query`: the name of an answer's query."""
 
     OF = (ReleaseRecord, QueryRecord)
 
