@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import Pipeline, open_pipeline
@@ -53,6 +53,16 @@ def compact(pipeline: Pipeline) -> None:
     send(pipeline, [Record(b"{}", b"any", partition, NOON_MS + 4 * HOUR_MS) for partition in range(PARTITIONS)])
     pipeline.wait(lambda: len(pipeline.kafka.read(pipeline.name)) < before * 0.6, "compaction", seconds=60)
     pipeline.kafka.alter_topic(pipeline.name, {"cleanup.policy": "delete"})
+    pipeline.wait(lambda: takes_records_without_key(pipeline), "a topic that is not compacted any more")
+
+
+def takes_records_without_key(pipeline: Pipeline) -> bool:
+    """Return False while a partition is compacted: the broker answers a change of the topic before it applies it."""
+    try:
+        send(pipeline, [Record(b"{}", None, partition, NOON_MS + 4 * HOUR_MS) for partition in range(PARTITIONS)])
+    except KafkaException:
+        return False
+    return True
 
 
 def statuses(pipeline: Pipeline) -> dict[str, set[str]]:

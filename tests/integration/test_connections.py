@@ -138,14 +138,14 @@ def test_a_mechanism_that_the_broker_does_not_have_is_named(guarded: Settings) -
         wait_for_broker(other)
 
 
-def use_sync(given: Settings) -> None:
-    with closing(connect_redis(given, 1.0)) as client:
+def use_sync(given: Settings, patience_s: float = 1.0) -> None:
+    with closing(connect_redis(given, patience_s)) as client:
         assert client.ping()
 
 
-def use_async(given: Settings) -> None:
+def use_async(given: Settings, patience_s: float = 1.0) -> None:
     async def ping() -> None:
-        client = await connect_redis_async(given, 1.0)
+        client = await connect_redis_async(given, patience_s)
         assert await client.ping()
         await client.aclose()
 
@@ -194,10 +194,12 @@ def test_a_database_that_redis_does_not_have_is_refused_at_once(
 
 
 @both
-def test_a_redis_that_comes_back_is_waited_for(use: Callable[[Settings], None], breakable_redis: RedisServer) -> None:
+def test_a_redis_that_comes_back_is_waited_for(
+    use: Callable[[Settings, float], None], breakable_redis: RedisServer
+) -> None:
     breakable_redis.stop()
     with ThreadPoolExecutor(1) as beside:
-        used = beside.submit(use, settings(redis={"url": breakable_redis.url}))
+        used = beside.submit(use, settings(redis={"url": breakable_redis.url}), 60.0)
         breakable_redis.start()
         used.result()
 

@@ -13,6 +13,7 @@ import pytest
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.redis.stored_values import DIGEST_BYTES
+from hatcast.stream.fold.checkpoint import Changes
 from hatcast.stream.ledger.transitions import NextPolicy
 from tests.integration.answering import (
     ANSWERS,
@@ -197,7 +198,6 @@ def test_days_that_a_partition_cannot_vouch_for_are_missing_and_no_others(
     changes = {"policy": POLICY | {"query": [query | {"missing_days": "leave_out"} for query in QUERIES]}}
     with open_pipeline(kafka, redis_server, tmp_path, "gap", changes) as pipeline:
         ensure_topics(pipeline.settings)
-        key = f"{{{pipeline.name}:3}}:state"
 
         async def release() -> None:
             async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
@@ -207,8 +207,9 @@ def test_days_that_a_partition_cannot_vouch_for_are_missing_and_no_others(
                     await stores.redis.delete(*await stores.redis.keys(f"{{{pipeline.name}:3}}:*"))
                 offset, stored = await stores.partitions.open(3, 1000, accept_gap=True)
                 assert (offset, stored.missing) == (1000, True)
-                complete_from = END_MS - 2 * DAY_MS + 60_000  # as the first record after the gap tells
-                await stores.redis.hset(key, mapping={"complete_from": complete_from})
+                after_gap_ms = END_MS - 2 * DAY_MS + 60_000  # of the first record after the gap
+                first = Changes(after_gap_ms, {}, complete_from=after_gap_ms)
+                assert await stores.partitions.checkpoint(3, offset, offset, first)
                 await store_closed(stores, pipeline.settings.policy, days([1, 2]), END_MS)
                 await releaser.round(asyncio.Event())
 

@@ -20,6 +20,7 @@ from hatcast.agents.recordings.parquet import parquet_records
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.readings.formats import Columns, Format, FormatChoice, Recorded, jsonl
 from hatcast.stream.readings.reading import Reading, ValueUnits, is_complete, number, to_milli
+from hatcast.stream.readings.vehicles import canonical_vehicle
 from hatcast.stream.time_zones import time_zone
 from tests.laws.test_feeds import BROKEN, SAMPLES, is_reading_or_nothing, messages, mutated_records, survives, texts
 
@@ -157,8 +158,11 @@ def _is_data(text: str) -> bool:
     return True
 
 
-def readings_of(given_rows: Sequence[tuple[str, datetime, float, float, float]], unit: str) -> list[Reading]:
-    return [Reading(v, round(t.timestamp() * 1000), lat, lon, speed, unit) for v, t, lat, lon, speed in given_rows]
+def readings_of(given_rows: Sequence[tuple[str, datetime, float, float, float]], unit: str) -> list[Reading | None]:
+    return [
+        Reading(vehicle, round(moment.timestamp() * 1000), lat, lon, speed, unit) if vehicle is not None else None
+        for vehicle, moment, lat, lon, speed in ((canonical_vehicle(sent), *row) for sent, *row in given_rows)
+    ]
 
 
 @given(
