@@ -2,7 +2,11 @@
 
 import asyncio
 import time
+from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any, Final
+
+_CANCEL_TRIES: Final = 5
 
 
 def now_ms() -> int:
@@ -21,3 +25,19 @@ async def pause(seconds: float, stopping: asyncio.Event) -> bool:
         async with asyncio.timeout(seconds):
             await stopping.wait()
     return not stopping.is_set()
+
+
+async def cancel_all(tasks: Iterable["asyncio.Future[Any]"]) -> None:
+    """Cancel tasks and wait for their ends, whatever these are; at most five seconds.
+
+    Once is not enough: redis-py, and `asyncio.wait_for` before Python 3.12, which aiomqtt and aio_pika use, swallow a
+    cancellation that coincides with an answer.
+    """
+    waiting = set(tasks)
+    for _ in range(_CANCEL_TRIES):
+        if not waiting:
+            return
+        for task in waiting:
+            task.cancel()
+        ended, waiting = await asyncio.wait(waiting, timeout=1.0)
+        await asyncio.gather(*ended, return_exceptions=True)

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 from redis.exceptions import RedisError
 
-from hatcast.agents.clock import monotonic_s
+from hatcast.agents.clock import cancel_all, monotonic_s
 from hatcast.agents.config.address import Address
 from hatcast.agents.config.display_table import DisplayTable
 from hatcast.agents.config.settings import Settings
@@ -39,7 +39,6 @@ log = structlog.get_logger()
 _POLL_S: Final = 0.25
 _FEED_STOP_S: Final = 3.0
 _WORKER_STOP_S: Final = 10.0
-_CANCEL_TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +195,7 @@ class _Demo:
             await asyncio.to_thread(end_child, feed, _FEED_STOP_S)
             if self._feed_started.is_set():
                 await asyncio.wait([worker], timeout=_WORKER_STOP_S)
-            await _cancel([worker, *others])
+            await cancel_all([worker, *others])
             await stored.close()
 
     async def _run_worker(self) -> None:
@@ -280,12 +279,3 @@ class _Demo:
         if not self._has_ended and state.began is not None:
             self._has_ended = True
             self._view.end(state, monotonic_s() - self._began_s)
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel tasks, repeatedly: redis-py swallows a cancellation that coincides with a reply."""
-    waiting = set(tasks)
-    for _ in range(_CANCEL_TRIES):
-        for task in waiting:
-            task.cancel()
-        _, waiting = await asyncio.wait(waiting, timeout=1.0) if waiting else (waiting, waiting)

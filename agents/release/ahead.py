@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import TypeVar
 
+from hatcast.agents.clock import cancel_all
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -27,5 +29,4 @@ async def one_ahead(
             yield await running
     finally:
         if running is not None:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            await cancel_all([running])

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from hatcast.agents.clock import monotonic_s, pause
+from hatcast.agents.clock import cancel_all, monotonic_s, pause
 from hatcast.agents.monitoring.declarations import (
     BRIDGE_DROPPED,
     BRIDGE_LAST_POLL,
@@ -170,9 +170,7 @@ class SourceConnection:
             if reading.done():
                 await reading
         finally:
-            for task in (reading, stop):
-                task.cancel()
-            await asyncio.gather(reading, stop, return_exceptions=True)
+            await cancel_all((reading, stop))
 
     async def drain(self, acks: AckTracker) -> None:
         """Wait until all messages of a connection are acknowledged, or until the shutdown timeout."""

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import click
 import msgspec
 
-from hatcast.agents.clock import monotonic_s, now_ms, pause
+from hatcast.agents.clock import cancel_all, monotonic_s, now_ms, pause
 from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import confluent_options
@@ -128,7 +128,7 @@ async def run_live(settings: Settings, options: LiveOptions, connect: Callable[[
         connection = SourceConnection(reading_filter, producer, stopping)
         components |= {"bridge": lambda: READY, "source": connection.state, "kafka": producer.state}
         work = asyncio.gather(connection.run(source), _send_heartbeats(producer, router, stopping))
-        stack.push_async_callback(_cancel, failed, work)
+        stack.push_async_callback(cancel_all, (failed, work))
         await asyncio.wait((failed, work), return_when=asyncio.FIRST_COMPLETED)
         await (failed if failed.done() else work)
         unconfirmed = await producer.finish(connection.remaining_s())
@@ -151,12 +151,6 @@ async def run_live(settings: Settings, options: LiveOptions, connect: Callable[[
 def _set_failure(failed: "asyncio.Future[None]", error: HatcastError) -> None:
     if not failed.done():
         failed.set_exception(error)
-
-
-async def _cancel(*work: "asyncio.Future[Any]") -> None:
-    for each in work:
-        each.cancel()
-    await asyncio.gather(*work, return_exceptions=True)
 
 
 async def _send_heartbeats(producer: LiveProducer, router: Router, stopping: asyncio.Event) -> None:

@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
+from hatcast.agents.clock import cancel_all
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.causes import cause_of
 from hatcast.agents.errors.unexpected import brief
@@ -227,9 +228,7 @@ class Worker:
         self._stopping.set()
         if self._tasks:
             _, unfinished = await asyncio.wait(self._tasks, timeout=_FINISH_S)
-            for task in unfinished:  # another worker can finish its releases
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await cancel_all(unfinished)  # another worker can finish its releases
         await self._resources.aclose()
         if self._tasks:  # a rejected start has its own message
             log.info("worker stopped")

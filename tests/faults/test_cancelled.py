@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
-from hatcast.agents.clock import monotonic_s
+from hatcast.agents.clock import cancel_all, monotonic_s
 from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.monitoring.declarations import READINGS
 from hatcast.agents.redis.partition_state import PartitionStore
@@ -62,6 +63,21 @@ def test_a_command_that_is_cancelled_ends_so_and_its_answer_is_nobody_elses(
                 await asyncio.wait_for(task, PATIENCE_S)
             assert await redis.echo("ours") == b"ours"
             await redis.delete("t-cancelled:a")
+
+    asyncio.run(cancel_one())
+
+
+def test_what_swallows_a_cancellation_is_cancelled_again() -> None:
+    async def cancel_one() -> None:
+        async def swallows() -> None:
+            with suppress(asyncio.CancelledError):  # as asyncio.wait_for, if an answer comes at the same moment
+                await asyncio.Event().wait()
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(swallows())
+        await asyncio.sleep(0)
+        await cancel_all([task])
+        assert task.cancelled()
 
     asyncio.run(cancel_one())
 

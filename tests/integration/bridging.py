@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
+from hatcast.agents.clock import cancel_all
 from hatcast.agents.sources.connection import Source
 from hatcast.agents.sources.live import LiveOptions, LiveSummary, run_live
 from hatcast.stream.readings.formats import FormatChoice
@@ -55,7 +56,7 @@ async def bridge(
     try:
         yield task
     finally:
-        task.cancel()
+        await cancel_all([task])
         with suppress(asyncio.CancelledError):
             await task
 

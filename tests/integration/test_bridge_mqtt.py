@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aiomqtt import Client
 
-from hatcast.agents.clock import now_ms
+from hatcast.agents.clock import cancel_all, now_ms
 from hatcast.agents.monitoring.declarations import BRIDGE_BUFFER, BRIDGE_UNDECODABLE, BRIDGE_UP
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.sources.endpoint import Endpoint, tls_context
@@ -80,7 +80,7 @@ def test_messages_of_other_names_units_and_times_arrive_as_canonical_records(
         async with bridge(pipeline, "jsonl", lambda: source(mosquitto, pipeline), columns=columns) as task:
             publishing = asyncio.create_task(again_and_again(mosquitto, f"{pipeline.name}/a", message))
             found = await arrived(pipeline, task, lambda found: expected in found)
-            publishing.cancel()
+            await cancel_all([publishing])
             await stopped(task)
         assert set(found) == {expected}
         values = {record.value for record in pipeline.kafka.read(pipeline.name) if record.key is not None}
@@ -95,8 +95,7 @@ async def arrived_after_subscription(pipeline: Pipeline, mosquitto: Mosquitto, t
     try:
         await arrived(pipeline, task, lambda found: sent(0) in found)  # type: ignore[arg-type]  # the lambda is of any set
     finally:
-        publishing.cancel()
-        await asyncio.gather(publishing, return_exceptions=True)
+        await cancel_all([publishing])
 
 
 async def again_and_again(mosquitto: Mosquitto, topic: str, message: bytes | None = None) -> None:
