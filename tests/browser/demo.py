@@ -18,7 +18,7 @@ from hatcast.agents.demo.defaults import SPEEDUP
 from tests.services.data import ROOT
 from tests.services.lifecycle import free_ports
 
-_START_S: Final = 110.0
+_START_S: Final = 200.0
 _LOOK_S: Final = 0.1
 WAITED_S: Final = (3600 + 300 + 10) / SPEEDUP  # an hour of the city, its lateness, and a tick
 
