@@ -13,12 +13,16 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.open_dates import OpenDates
 from hatcast.agents.redis.partition_state import beyond_end_error, deleted_error
 from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.worker.checks import Accepted, Check, State
 from hatcast.agents.worker.policy_transition import check_takeover
 from hatcast.agents.worker.registration import Registration
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.time_zones import TIME_ZONE_DATA
 
 _PATIENCE_S: Final = 5.0
 _NO_START: Final = "workers do not start"
@@ -62,9 +66,10 @@ async def _shown(settings: Settings, redis: AnyRedis) -> AsyncIterator[Check]:
 async def _problems(
     settings: Settings, redis: AnyRedis, topics: TopicReport, accepted: Accepted
 ) -> AsyncIterator[Check]:
-    """Yield each check that a worker would fail, and that of the registry."""
+    """Yield each check that a worker would fail, and those of time zone data and the registry."""
     telemetry, registry = settings.topics.telemetry, settings.topics.registry
     partitions = topics.partitions[telemetry]
+    yield await _time_zone_check(settings, redis, partitions)
     try:
         ids = await TopicIds(settings).read([name for name in settings.sources if name in topics.partitions])
         registration = Registration(settings, redis, partitions, ids)
@@ -89,6 +94,17 @@ async def _problems(
     if not errors:
         for name, error in await _offset_errors(settings, redis, topics, accepted):
             yield Check(f"stored offsets of {name}", State.PROBLEM, _NO_START, str(error))
+
+
+async def _time_zone_check(settings: Settings, redis: AnyRedis, partitions: int) -> Check:
+    """Compare the time zone data of this machine with the rules of the policy's open dates."""
+    policy = settings.policy
+    ledger = LedgerStore(redis, settings.topics.telemetry, policy)
+    try:
+        await OpenDates(HatStore.of(redis, policy, partitions), ledger, Calendar(policy)).check()
+    except HatcastError as error:
+        return Check("time zone data", State.PROBLEM, f"{TIME_ZONE_DATA}: {_NO_START}", str(error))
+    return Check("time zone data", State.OK, f"{TIME_ZONE_DATA}, agrees with all open dates")
 
 
 async def _takeover_check(settings: Settings, redis: AnyRedis, old: str) -> Check:

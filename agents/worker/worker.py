@@ -254,14 +254,14 @@ class Worker:
             drained = asyncio.ensure_future(self._drained.wait())
             stopped = [asyncio.ensure_future(fold.app.wait_until_stopped()) for fold in parts.folds]
             await asyncio.wait([stop, self._failed, ended, drained, *stopped], return_when=asyncio.FIRST_COMPLETED)
-            if self._failed.done():
-                self._failed.result()
             for fold, app in zip(parts.folds, stopped, strict=True):
-                if app.done() and (crash := fold.crash) is not None:
+                if not self._failed.done() and app.done() and (crash := fold.crash) is not None:
                     raise crash
         finally:
             stop.cancel()
             await self._stop()
+        if self._failed.done():  # before, or by the last checkpoints
+            self._failed.result()
 
 
 async def run_worker(

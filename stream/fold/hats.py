@@ -143,7 +143,7 @@ class Calendar:
     def _other_rules(self, date: str, rules: str) -> HatcastError:
         return HatcastError(
             f"{date} in {self._zone.key} was opened as {rules}; here it is {self.rules_of(date)}: install the version"
-            " of the Python package tzdata that opened it, at least until that date is sealed"
+            " of the Python package tzdata that opened it (An update of time zone data in docs/runbook.md)"
         )
 
     def local(self, instant_ms: int) -> datetime:

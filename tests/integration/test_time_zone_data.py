@@ -1,6 +1,7 @@
 """Workers whose time zone data differ: a local date is folded and released under one set of rules."""
 
 import asyncio
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,8 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.time_zones import TIME_ZONE_DATA
 from hatcast.stream.units import DAY_MS
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
+from tests.integration.health import LISTEN, scraped
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, assert_exact_means, open_stores, store_closed, traffic
 from tests.integration.readings import ticks as heartbeats
 from tests.integration.test_ledger_recovery import forget
@@ -63,6 +65,47 @@ def test_a_worker_with_other_time_zone_data_is_refused_and_every_mean_is_true(
     assert_exact_means(pipeline, hours)
     assert f'"time_zone_data": "{TIME_ZONE_DATA}"' in first.logged()
     assert pipeline.status()["time_zone_data"] == TIME_ZONE_DATA
+
+
+def test_doctor_compares_the_machines_data_with_the_dates_that_are_open(pipeline: Pipeline, tmp_path: Path) -> None:
+    async def fold() -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+
+    def line(done: WorkerProcess) -> tuple[str, str, str]:
+        done.wait()
+        found = {check["name"]: check for check in json.loads(done.logged())["checks"]}["time zone data"]
+        return found["state"], found["found"], found["mend"]
+
+    asyncio.run(fold())
+    path = os.pathsep.join([str(install_other_tzdata(tmp_path / "other")), str(ROOT)])
+    own, other = (pipeline.start("doctor", "--json", env=env) for env in ({}, {"PYTHONPATH": path}))
+    assert line(own) == ("ok", f"{TIME_ZONE_DATA}, agrees with all open dates", "")
+    state, found, fix = line(other)
+    assert (state, found) == ("problem", "tzdata 1999z: workers do not start")
+    assert f"{KOLKATA} by {TIME_ZONE_DATA}; here it is {DATE}T00:00:00+06:00" in fix
+
+
+def test_a_worker_that_is_stopped_says_what_its_last_checkpoint_contradicts(pipeline: Pipeline) -> None:
+    async def open_elsewhere() -> None:
+        async with open_stores(pipeline) as stores:
+            await stores.partitions.claim(DATE, "no date by tzdata 1999z")
+
+    def unstored() -> float:
+        [line] = [line for line in scraped(worker).splitlines() if line.startswith("hatcast_unstored_records")]
+        return float(line.split()[1])
+
+    config = pipeline.changed({"worker": {**LISTEN["worker"], "checkpoint_interval": "60s"}})
+    worker = pipeline.worker(config=config)
+    pipeline.wait_for_partitions(worker)
+    asyncio.run(open_elsewhere())
+    readings = [each.record() for each in traffic()]
+    pipeline.kafka.produce(pipeline.settings.topics.telemetry, readings)
+    pipeline.wait(lambda: unstored() >= len(readings), "folded readings", worker)
+    assert worker.terminate() == 1
+    (said,) = [line for line in worker.logged().splitlines() if line.startswith("hatcast: ")]
+    assert f"{DATE} in {ZONE} was opened as no date by tzdata 1999z; here it is" in said
+    assert pipeline.folded() == 0
 
 
 def test_nothing_is_released_of_a_date_that_was_folded_under_other_rules(

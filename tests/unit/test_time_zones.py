@@ -90,7 +90,8 @@ def test_a_date_that_was_opened_under_other_rules_is_refused_with_both_and_the_f
         Calendar(POLICY).check_rules([("2022-01-02", opened)])
     assert str(error.value) == (
         f"2022-01-02 in {ZONE} was opened as {KOLKATA} by {TIME_ZONE_DATA}; here it is {DHAKA} by {TIME_ZONE_DATA}:"
-        " install the version of the Python package tzdata that opened it, at least until that date is sealed"
+        " install the version of the Python package tzdata that opened it"
+        " (An update of time zone data in docs/runbook.md)"
     )
 
 
