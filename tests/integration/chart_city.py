@@ -29,8 +29,8 @@ from tests.integration.forked import Forked
 from tests.integration.harness import WorkerProcess
 from tests.integration.health import LISTEN
 from tests.integration.redis_user import PASSWORD, acl_line
-from tests.services import RedisServer, kafka_jars
-from tests.services.kafka_server import _log4j, _prepare_local
+from tests.services import RedisServer
+from tests.services.kafka_server import java_command, prepare_local
 from tests.services.lifecycle import Spawned
 
 ROLES: Final = ("worker", "display", "feeds")
@@ -139,10 +139,9 @@ def open_city(redis_server: RedisServer, folder: Path) -> Iterator[City]:
         )
     )
     users = {made["metadata"]["name"]: made for made in objects if made["kind"] == "KafkaUser"}
-    java = [kafka_jars.java(), "-cp", f"{kafka_jars.jars()}/*", f"-Dlog4j2.configurationFile={_log4j()}"]
     logins = " ".join(f'user_{user}="{PASSWORD}"' for user in (*users, ADMIN))
-    server = _prepare_local(
-        [*java, "-XX:TieredStopAtLevel=1"],
+    server = prepare_local(
+        java_command(),
         folder,
         "256m",
         {

@@ -22,8 +22,8 @@ from hatcast.agents.kafka.topics import ensure_topics, topic_range
 from hatcast.agents.redis.connection import connect_redis, connect_redis_async
 from hatcast.stream.errors import HatcastError
 from tests.integration.tables import DEFAULTS, merged
-from tests.services import KafkaServer, RedisServer, kafka_jars, local_redis
-from tests.services.kafka_server import _log4j, _prepare_local
+from tests.services import KafkaServer, RedisServer, local_redis
+from tests.services.kafka_server import java_command, prepare_local
 
 PASSWORD = "s3cret"
 STORE = "changeit"
@@ -37,7 +37,7 @@ def settings(**tables: Any) -> Settings:
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """How to reach a Kafka that wants SASL over TLS."""
     folder = tmp_path_factory.mktemp("guarded")
-    java = [kafka_jars.java(), "-cp", f"{kafka_jars.jars()}/*", f"-Dlog4j2.configurationFile={_log4j()}"]
+    java = java_command()
     ca = make_certificate(Path(java[0]).resolve().with_name("keytool"), folder)
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
     guards = {
@@ -51,7 +51,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
         "ssl.truststore.location": str(folder / "store.p12"),
         "ssl.truststore.password": STORE,
     }
-    server = _prepare_local(java, folder, "256m", guards)
+    server = prepare_local(java, folder, "256m", guards)
     server.ours.start()
     given = settings(
         kafka={

@@ -3,6 +3,7 @@
 ``python -m tests.services missing`` prints the packages of Debian and Ubuntu that bring what is not here.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,7 +13,8 @@ from typing import Final
 from tests.browser.chromium import find_browser, find_driver, open_chromium
 from tests.services import faketime, mosquitto, postgres, rabbitmq, tls
 from tests.services.absent import ServiceAbsent, find_program
-from tests.services.kafka_jars import fetch_if_needed
+from tests.services.kafka_server import archive_classes
+from tests.services.lifecycle import docker_answers
 from tools.helm import HelmAbsent, library
 
 
@@ -56,7 +58,9 @@ def missing() -> list[str]:
 
 if sys.argv[1:] == ["missing"]:
     print(*missing())
-else:
-    fetch_if_needed()
-    with suppress(HelmAbsent):  # the tests say it, once
+else:  # what is absent, the tests say once
+    if not (os.environ.get("HATCAST_TEST_KAFKA") or docker_answers()):
+        with suppress(ServiceAbsent):
+            archive_classes()
+    with suppress(HelmAbsent):
         library()

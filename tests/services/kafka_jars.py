@@ -12,11 +12,11 @@ import sys
 import tempfile
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from tests.services.absent import ServiceAbsent, hidden
-from tests.services.lifecycle import docker_answers
 
 HERE: Final = Path(__file__).parent
 LEAST_JAVA: Final = 17
@@ -24,6 +24,7 @@ MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2"
 COPY_GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
 
+@cache
 def java() -> str:
     """The path of a Java that can run Kafka: that of JAVA_HOME, on PATH, or in a wheel; raises ServiceAbsent."""
     home = os.environ.get("JAVA_HOME")
@@ -120,14 +121,3 @@ def _check(folder: Path) -> None:
         jar = folder / Path(path).name
         if not jar.is_file() or hashlib.sha256(jar.read_bytes()).hexdigest() != digest:
             raise ServiceAbsent(f"{jar.name} from Maven is not the one in kafka_jars.txt")
-
-
-def fetch_if_needed() -> None:
-    """Fetch the jars if the tests will need them, else do nothing."""
-    if os.environ.get("HATCAST_TEST_KAFKA") or docker_answers():
-        return
-    try:
-        java()
-        jars()
-    except ServiceAbsent:
-        return  # the tests say it, once
