@@ -20,7 +20,7 @@ def address(worker: WorkerProcess) -> str | None:
 
 
 def asked(worker: WorkerProcess, path: str) -> tuple[int, dict[str, Any]]:
-    """Status and body of `/livez` or `/readyz`; (0, {}) before it listens."""
+    """Status and body of `/livez` or `/readyz`; (0, {}) before it listens, and while it does not answer."""
     where = address(worker)
     if where is None:
         return 0, {}
@@ -30,6 +30,8 @@ def asked(worker: WorkerProcess, path: str) -> tuple[int, dict[str, Any]]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.loads(error.read())
+    except OSError:
+        return 0, {}
 
 
 def scraped(worker: WorkerProcess) -> str:

@@ -30,7 +30,8 @@ def test_two_workers_of_one_file_are_ready_only_while_redis_and_kafka_answer(
     parts = dict.fromkeys(
         ("redis", "ledger", "group", "partitions", "checkpoint", "clock", "transactions", "topics"), "ok"
     )
-    assert asked(workers[0], "/readyz")[1] == {"ready": True, "parts": parts}
+    ready = {"ready": True, "parts": parts}
+    pipeline.wait(lambda: asked(workers[0], "/readyz")[1] == ready, "a worker with all its parts", *workers)
     breakable_redis.stop()
     wait_for_both("miss Redis", lambda worker: {"redis", "checkpoint"} <= missing(worker).keys())
     assert asked(workers[0], "/livez") == (200, {"alive": True})
