@@ -89,7 +89,13 @@ GROUPS: Final = {
             f"statistics/test_{name}.py"
             for name in ("running_means", "smoothed_releases", "tracker_accuracy", "trends")
         ),
-        ("stream/tracker", "stream/running", "agents/research/days.py", "agents/research/evaluate"),
+        (
+            "stream/tracker",
+            "stream/running",
+            "agents/research/days.py",
+            "agents/research/evaluate",
+            "tests/statistics/five_days.py",
+        ),
     ),
 }
 

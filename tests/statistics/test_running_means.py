@@ -2,11 +2,15 @@
 
 Four of the days follow each other, the fifth is of another year: windows of 24 hours, 7 days and of the same hour have
 up to 23, 90 and 5 slots. Five days that a model is surprised by are few, so a coverage is one number for each window.
+
+An oracle for the table of docs/running.md. The noise is seeded (five_days.py), so there is no false alarm.
+Seen are intervals that are a fifth too narrow, and what is further from the page than 8 % (half width), 10 % (error) or
+2.5 points (coverage).
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,25 +19,23 @@ from typing import Final, NamedTuple
 import numpy as np
 import pytest
 
-from hatcast.agents.research.days import RecordedDay, RecordedSlot
-from hatcast.agents.research.evaluate.days.replay import TrackerDesign
+from hatcast.agents.research.days import RecordedSlot
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.running_keys import Running, RunningOf, Window
-from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.records import CountsRecord, ReleaseRecord
 from hatcast.stream.running.running import RunningMeans
 from hatcast.stream.running.setting import RunningSetting
-from hatcast.stream.tracker.day_parts import DayParts, day_parts
+from hatcast.stream.tracker.day_parts import DayParts
 from hatcast.stream.tracker.slots import ReleasedSlot, SlotKey
-from hatcast.stream.tracker.tracker import Tracker
-from tests.statistics.test_tracker_accuracy import POLICY, days
+from tests.statistics.five_days import POLICY, days, replayed
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "running.md"
 LIMIT: Final = 10
 RUNS: Final = 2
 COVERAGE: Final = (0.93, 1.0)
 WINDOWS: Final = {Window.TODAY: 1, Window.DAY: 3, Window.WEEK: 9, Window.SAME_HOUR: 28}
+NAIVE: Final = (Window.DAY, Window.WEEK)
+"""windows that are measured a second time, in one run, without the correlation"""
 RUNNING: Final = tuple(Running(window.value, window, RunningOf.ESTIMATES, reach) for window, reach in WINDOWS.items())
 
 
@@ -63,32 +65,20 @@ def records_of(slot: RecordedSlot, calendar: Calendar) -> list[ReleaseRecord]:
     ]
 
 
-def replay(recorded: Sequence[RecordedDay]) -> Iterator[tuple[ReleasedSlot, list[DayParts]]]:
+def slots() -> Iterator[tuple[ReleasedSlot, list[DayParts]]]:
     """Yield each slot and settlement, with the estimates of the date so far in each run."""
-    upper_bound = POLICY.upper_bound / 1000
-    tracker = Tracker(TrackerDesign(0.3, Objective.CELLS).keys(LIMIT, upper_bound), upper_bound, RUNS)
-    calendar, noise = Calendar(POLICY), SystemNoise()
+    calendar, parts = Calendar(POLICY), iter(replayed(LIMIT).parts)
 
-    def learn(queries: Iterator[object]) -> None:
-        for query in queries:
-            for track in tracker.tracks:
-                track.learn(query, track.draw(query, tracker.values, noise))  # type: ignore[arg-type]  # a Query
+    def released(key: SlotKey, records: list[ReleaseRecord]) -> tuple[ReleasedSlot, list[DayParts]]:
+        return ReleasedSlot(key, records), [replace(each, records=[*of_day]) for each in next(parts)[:RUNS]]
 
-    def parts(records: Sequence[ReleaseRecord]) -> list[DayParts]:
-        schedule = tracker.schedule
-        return [day_parts(records, schedule.day.hats, track, schedule.covariance) for track in tracker.tracks]
-
-    for day in recorded:
-        tracker.begin_day()
+    for day in days():
         of_day: list[ReleaseRecord] = []
         for slot in day.slots:
-            learn(tracker.close_slot(slot.start_ms, slot.hour, slot.hats))
             records = records_of(slot, calendar)
             of_day += records
-            key = SlotKey(day.date, is_settlement=False, start_ms=slot.start_ms)
-            yield ReleasedSlot(key, records), parts(of_day)
-        learn(tracker.settle())
-        yield ReleasedSlot(SlotKey(day.date, is_settlement=True, start_ms=0), of_day), parts(of_day)
+            yield released(SlotKey(day.date, is_settlement=False, start_ms=slot.start_ms), records)
+        yield released(SlotKey(day.date, is_settlement=True, start_ms=0), of_day)
 
 
 def exact(parts: DayParts, truth: dict[tuple[str, str], float]) -> DayParts:
@@ -119,10 +109,12 @@ def measured() -> dict[tuple[str, bool], Measured]:
         for slot in day.slots
         for hat in slot.hats
     }
-    setting = RunningSetting.of(replace(POLICY, running=RUNNING))
-    true, made = RunningMeans(setting), {(run, naive): RunningMeans(setting) for run in range(RUNS) for naive in (0, 1)}
+    of_all = RunningSetting.of(replace(POLICY, running=RUNNING))
+    of_naive = RunningSetting.of(replace(POLICY, running=tuple(each for each in RUNNING if each.window in NAIVE)))
+    true, made = RunningMeans(of_all), {(run, False): RunningMeans(of_all) for run in range(RUNS)}
+    made[0, True] = RunningMeans(of_naive)
     found: dict[tuple[str, bool], list[tuple[float, float, float]]] = defaultdict(list)
-    for slot, runs in replay(days()):
+    for slot, runs in slots():
         expected = {each.running_id: each.mean for each in true.add(slot, exact(runs[0], truth))}
         cells = {each.cell for each in slot.records}
         for (run, naive), running in made.items():
@@ -132,7 +124,7 @@ def measured() -> dict[tuple[str, bool], Measured]:
                     continue
                 low, high = each.mean.interval95
                 row = low <= mean.value <= high, 1.96 * each.mean.sd, abs(each.mean.value - mean.value)
-                found[each.name, bool(naive)].append(row)
+                found[each.name, naive].append(row)
     return {name: Measured(*np.array(rows, np.float64).mean(axis=0).tolist()) for name, rows in found.items()}
 
 
@@ -143,7 +135,7 @@ def test_intervals_of_running_means_cover_95_percent_of_the_means_of_all_reading
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("window", [Window.DAY, Window.WEEK])
+@pytest.mark.parametrize("window", NAIVE)
 def test_without_the_correlation_of_a_cells_estimates_intervals_are_too_narrow(window: Window) -> None:
     assert measured()[window.value, True].coverage < COVERAGE[0]
 

@@ -1,0 +1,79 @@
+"""Five days of Capital Metro through a tracker, with simulated noise: one replay for each daily limit and process.
+
+The noise is that of `hatcast evaluate`'s simulations, from a seed: numbers are the same in every run, so a test that
+passes on a tree never fails on it. tests/statistics/test_kmeans.py and tests/unit/test_evaluate.py compare the draws
+with the system's. A change of the queries draws anew; what a test allows for that, it says.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Final, NamedTuple, cast
+
+import pytest
+
+from hatcast.agents.research.days import TRACKER_CAP, RecordedDay, open_days, policy_of_recordings, with_users
+from hatcast.agents.research.evaluate.clusters import SimulatedNoise
+from hatcast.agents.research.evaluate.days.replay import Replay, TrackerDesign
+from hatcast.agents.research.evaluate.days.scores import Published
+from hatcast.agents.research.evaluate.simulation import Draws
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.policy.tracker_keys import Objective
+from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.tracker.day_parts import DayParts, day_parts
+from hatcast.stream.tracker.track import HatEstimate
+from hatcast.stream.tracker.tracker import Tracker
+from tests.services.data import DATA
+
+RUNS: Final = 4
+FILES: Final = [
+    DATA / "capmetro" / f"{date}.csv.gz"
+    for date in ("2016-11-24", "2016-11-25", "2016-11-26", "2016-11-27", "2017-03-21")
+]
+POLICY: Final = policy_of_recordings(None, "capmetro")
+
+
+class Replayed(NamedTuple):
+    """What a tracker publishes in each of `RUNS` runs.
+
+    live, end   of each HAT, at the close of its slot and at the end of its day
+    parts       after each slot and settlement, of each run: the HATs of the day so far, without their records
+    """
+
+    live: Published
+    end: Published
+    parts: list[list[DayParts]]
+
+
+def seeded(seed: int) -> Noise:
+    """Simulated Laplace noise. Trackers and estimators of plain means ask for no other: AttributeError if they do."""
+    return cast("Noise", SimulatedNoise(Draws(seed)))
+
+
+@cache
+def days() -> list[RecordedDay]:
+    """The days, with all HATs of three users or more."""
+    with open_days(FILES, FORMATS["capmetro"]) as recordings:
+        return with_users(recordings.days(replace(POLICY, max_hats_per_day=TRACKER_CAP), lambda _: None), 3)
+
+
+def replay_with(noise: Noise) -> Replay:
+    return Replay(days(), POLICY.upper_bound, Grid(POLICY.grid), RUNS, noise)
+
+
+@cache
+def replayed(limit: int) -> Replayed:
+    """Most of the time is for choosing the queries, which all runs share."""
+    parts: list[list[DayParts]] = []
+
+    class Observed(Tracker):
+        def estimates(self, numbers: Sequence[int]) -> list[list[HatEstimate]]:
+            hats, covariance = self.schedule.day.hats, self.schedule.covariance
+            parts.append([day_parts((), hats, track, covariance) for track in self.tracks])
+            return super().estimates(numbers)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hatcast.agents.research.evaluate.days.replay.Tracker", Observed)
+        keys = TrackerDesign(0.3, Objective.CELLS).keys(limit, POLICY.upper_bound / 1000)
+        return Replayed(*replay_with(seeded(limit)).tracker(keys), parts)
