@@ -12,20 +12,23 @@ from typing import Final
 
 import click
 
+from tests.faults.compaction import COMPACTING
 from tests.faults.entries import rebuilt
 from tests.faults.outage import ride_out
 from tests.faults.recovered import recovered_by
 from tests.faults.report import Report, Summary, has_place, keep
 from tests.faults.run import KINDS, Plan, run
 from tests.integration.harness import open_pipeline
-from tests.services import ServiceAbsent, open_kafka, open_redis
+from tests.services import ServiceAbsent, local_kafka, open_kafka, open_redis
 from tests.services.redis_cluster import local_cluster
 
 _FAULTS: Final = 40  # of one run
 
 
 @click.command(epilog="Example:  scripts/faults --minutes 60 --keep")
-@click.option("--minutes", default=60.0, show_default=True, help="No run is begun after this.")
+@click.option(
+    "--minutes", default=60.0, show_default=True, help="No run is begun after this, once each kind has had one."
+)
 @click.option("--seed", type=int, help="Of the first run; the next has the next.  [default: a random one]")
 @click.option("--readings", default=1_000_000, show_default=True, help="In each run's log, at least.")
 @click.option("--faults", default=_FAULTS, show_default=True, help="Dealt in each run, beside those at steps.")
@@ -109,7 +112,11 @@ def _runs(first: int, options: dict[str, object]) -> "list[Report]":
     ends = time.monotonic() + 60 * float(str(options["minutes"]))
     kinds = cycle([KINDS[str(options["kind"])]] if options["kind"] else KINDS.values())
     opened = local_cluster() if options["cluster"] else open_redis()
-    with open_kafka() as kafka, opened as redis, tempfile.TemporaryDirectory(prefix="hatcast-faults-") as folder:
+    with (
+        local_kafka(settings=COMPACTING) as kafka,
+        opened as redis,
+        tempfile.TemporaryDirectory(prefix="hatcast-faults-") as folder,
+    ):
         _say(f"Kafka: {kafka.source}, Redis: {redis.source}, first seed {first}")
         for number, kind in enumerate(kinds):
             plan = Plan(kind, first + number, int(str(options["readings"])), int(str(options["faults"])))
@@ -122,7 +129,7 @@ def _runs(first: int, options: dict[str, object]) -> "list[Report]":
             )
             for violation in report.violations:
                 _say(f"  {violation}")
-            if time.monotonic() >= ends:
+            if time.monotonic() >= ends and (options["kind"] or len(reports) >= len(KINDS)):
                 return reports
     return reports
 

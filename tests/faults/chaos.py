@@ -18,8 +18,9 @@ from tests.faults.faulty_worker import NOT_OF_TRACKER, OF_ANSWERS, OF_TRACKER, S
 from tests.faults.generate import PARTITIONS
 from tests.faults.intruders import other_configuration, other_format, other_time_zone_data
 from tests.faults.proxy import Proxy
+from tests.faults.requests import request
 from tests.faults.stage import Stage
-from tests.faults.topic_settings import topic_setting
+from tests.faults.topic_settings import grow_outputs, topic_setting
 from tests.services.redis_cluster import RedisClusterServer, SlotMove
 
 WORKERS: Final = 4  # at most, beside frozen ones
@@ -261,6 +262,8 @@ DECK: Final[Mapping[Fault, int]] = MappingProxyType(
         other_format: 1,
         other_time_zone_data: 1,
         topic_setting: 2,
+        grow_outputs: 1,
+        request: 2,
         redis_pause: 1,
         move_slot: 2,
         kafka_restart: 2,

@@ -7,7 +7,7 @@ from typing import Final
 from tests.faults.facts import GRID_STEPS, NANO, Ledger, Log, Promise, Record, Seen, Violation
 
 # Of an answer without noise worth the name; the rest is a matter of the ledger.
-_TOLD: Final = ("status", "reason", "missing", "user_days", "days_used")
+_TOLD: Final = ("status", "reason", "missing", "user_days", "days_used", "speed_limit")
 
 
 def reserved_right(
@@ -52,6 +52,18 @@ def answered_right(answers: Mapping[str, Record], log: Log, promise: Promise) ->
             yield Violation("true answer", f"{name}, answered and in the log: {different}")
         elif "mean" in true and abs(record["mean"] - true["mean"]) > GRID_STEPS * promise.grid:
             yield Violation("true answer", f"{name} is {float(record['mean']):g}, the log says {float(true['mean']):g}")
+
+
+def requested_right(seen: Seen, answers: Mapping[str, Record]) -> Iterator[Violation]:
+    """Each period has one limit, which is the one that was accepted, if one was."""
+    for query, day, limit in seen.accepted:
+        decided = seen.limits.get((query, day))
+        if decided != limit:
+            yield Violation("requested", f"{limit} for {query} of {day} was accepted, and {decided} is its limit")
+    for name, record in answers.items():
+        decided = seen.limits.get((record["query"], record["first_date"]))
+        if decided is not None and record["status"] == "released" and record.get("speed_limit") != decided:
+            yield Violation("requested", f"{name} is about {record.get('speed_limit')}, its period about {decided}")
 
 
 def kept_right(seen: Seen, log: Log) -> Iterator[Violation]:

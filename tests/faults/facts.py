@@ -22,6 +22,8 @@ class Promise:
     exact                   epsilon is so large that a mean is the true one; else the limits may bind
     queries                 of its queries over days: name -> epsilon (1e-9); of a tracker, what a day reserves
     min_users               of a tracker's HATs: those with fewer are suppressed; None for another estimator
+    grids                   name of a value besides the speed -> its grid
+    cells                   in which a user's running sums are in a horizon; None for another estimator
     """
 
     name: str
@@ -33,6 +35,8 @@ class Promise:
     total: int | None = None
     queries: Mapping[str, int] = field(default_factory=dict)
     min_users: int | None = None
+    grids: Mapping[str, Fraction] = field(default_factory=dict)
+    cells: int | None = None
 
     @property
     def tracks(self) -> bool:
@@ -40,9 +44,14 @@ class Promise:
         return self.min_users is not None
 
     @property
+    def reserves(self) -> bool:
+        """Whether a day's reservation pays for its releases."""
+        return self.tracks or self.cells is not None
+
+    @property
     def places(self) -> int:
-        """A tracker reserves its day once, a query over days each of the K HATs of a user."""
-        return 1 if self.tracks else self.cap
+        """A tracker reserves its day once, running sums each cell, a query over days each of the K HATs of a user."""
+        return 1 if self.tracks else self.cells or self.cap
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,8 @@ class Log:
               a loss
     settled   dates whose settlement is due, of a tracker
     estimates key -> the last estimate that one process makes of what is on `hats.means`
+    releases  release_id -> the release that one process makes of the log, for several values and for running sums
+    thinned   dates of which workers have met a log that lacked records
     """
 
     outcomes: Mapping[str, int]
@@ -106,6 +117,8 @@ class Log:
     courses: Mapping[str, Sequence[Course]] = field(default_factory=dict)
     settled: frozenset[str] = frozenset()
     estimates: Mapping[str, bytes] = field(default_factory=dict)
+    releases: Mapping[str, Record] = field(default_factory=dict)
+    thinned: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -125,6 +138,9 @@ class Seen:
     spent       date -> what `hats.budget` says that a bus has spent at most, 1e-9, as often as it says so
     estimates   key -> the last value on `hats.estimates`
     lost        Redis has lost data in the run
+    accepted    requests of limits that were accepted: query about a day, its date, km/h
+    limits      of such a query and date: what the registry says, or else the policy
+    derived     HATs of the positions that telemetry was derived from, as one process derives them; None without
     """
 
     published: Mapping[str, Sequence[bytes]]
@@ -140,6 +156,9 @@ class Seen:
     spent: Mapping[str, Sequence[int]] = field(default_factory=dict)
     estimates: Mapping[str, bytes] = field(default_factory=dict)
     lost: bool = False
+    accepted: Sequence[tuple[str, str, float]] = ()
+    limits: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    derived: Mapping[str, Totals] | None = None
 
 
 @dataclass(frozen=True)

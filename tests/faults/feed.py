@@ -31,6 +31,13 @@ class Feed:
             self._allowed = max(self._allowed, min(len(self._log), round(share * len(self._log))))
             self._moved.notify_all()
 
+    def rest(self) -> int:
+        """Wait until it has sent what it may; the greatest timestamp of that, ms UTC."""
+        with self._moved:
+            self._moved.wait_for(lambda: self._sent == self._allowed or self._failed is not None)
+        self.allow(0.0)
+        return int(self._log.arrival_ms[: self._sent].max(initial=0))
+
     def finish(self) -> None:
         """Send the rest and the last ticks, and wait for that."""
         self.allow(1.0)
@@ -47,6 +54,10 @@ class Feed:
                         self._moved.wait()
                     end = min(self._sent + _BLOCK, self._allowed)
                 self._kafka.produce(self._topic, self._log.records(self._sent, end))
-                self._sent = end
+                with self._moved:
+                    self._sent = end
+                    self._moved.notify_all()
         except BaseException as error:  # told to whoever waits for us
-            self._failed = error
+            with self._moved:
+                self._failed = error
+                self._moved.notify_all()

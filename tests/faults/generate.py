@@ -20,7 +20,7 @@ DAYS: Final = 2  # of most logs
 DAY_MS: Final = 86_400_000
 SLOT_MS: Final = 1_800_000
 FIRST_MS: Final = 1_641_110_400_000  # 2022-01-02T08:00Z
-FIRST_DATE: Final = "2022-01-02"
+DATES: Final = ("2022-01-02", "2022-01-03")  # of most logs
 OPEN_MS: Final = 8 * 3_600_000  # buses run from 08:00 to 16:00
 PLACES: Final = [(21.0 + 0.05 * row, 72.7 + 0.05 * column) for row in range(4) for column in range(3)]  # a cell each
 READINGS_A_DAY: Final = 125  # of one vehicle; fewer than the steps of `min_interval`
@@ -64,12 +64,13 @@ class Log:
         ):
             key = b"GJ05BX%05d" % vehicle
             latitude, longitude = PLACES[place] if kind != _NOWHERE else (0.0, 0.0)
-            value = b'{"vehicle":"%s","time":%d,"lat":%.2f,"lon":%.2f,"speed":%d.%d,"unit":"km/h"}' % (
+            value = b'{"vehicle":"%s","time":%d,"lat":%.2f,"lon":%.2f,"speed":%d.%d,"unit":"km/h","delay":%d}' % (
                 key,
                 time,
                 latitude,
                 longitude,
                 *divmod(speed, 10),
+                (vehicle * 613 + time // 7_000) % 5_500 - 1_200,  # s; some are outside of what a policy keeps
             )
             yield Record(value[:40] if kind == _CUT_SHORT else value, key, partition, arrival)
 

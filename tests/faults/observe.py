@@ -13,6 +13,8 @@ import h3.api.basic_int as h3
 
 from hatcast.agents.batch.estimates import estimates
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.registry import read_registry
+from hatcast.agents.kafka.registry.requests import read_request, request_key
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async
@@ -26,12 +28,14 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import stripped_columns
 from hatcast.stream.fold.watermark import closes_at, min_watermark
-from hatcast.stream.queries import TRACKER_QUERIES
+from hatcast.stream.ledger.reservations import horizon_cost
+from hatcast.stream.queries import RUNNING_SUMS, TRACKER_QUERIES
 from hatcast.stream.records.fields import release_id
 from hatcast.stream.release.queries import query_periods_of
+from tests.faults.compaction import dump_telemetry, joined
 from tests.faults.courses import Courses, courses_of, is_over
 from tests.faults.facts import NANO, Ledger, Log, Promise, Record, Seen, Totals
-from tests.faults.generate import PARTITIONS
+from tests.faults.generate import DATES, PARTITIONS
 from tests.integration.harness import Pipeline
 
 T = TypeVar("T")
@@ -44,6 +48,9 @@ def promise_of(settings: Settings, *, exact: bool) -> Promise:
     policy = settings.policy
     tracks = policy.tracker is not None
     queries = {query.name: query.epsilon_nano for query in policy.queries}
+    of_estimator = {TRACKER_QUERIES: policy.daily_limit_nano} if tracks else {}
+    if policy.continual is not None:
+        of_estimator = {RUNNING_SUMS: horizon_cost(policy).epsilon}
     return Promise(
         name=policy.name,
         epsilon=policy.epsilon_nano,
@@ -52,8 +59,10 @@ def promise_of(settings: Settings, *, exact: bool) -> Promise:
         grid=Fraction(policy.grid),
         exact=exact,
         total=policy.total_limit_nano,
-        queries=queries | ({TRACKER_QUERIES: policy.daily_limit_nano} if tracks else {}),
+        queries=queries | of_estimator,
         min_users=policy.min_users if tracks else None,
+        cells=None if policy.continual is None else policy.continual.max_cells,
+        grids={value.name: Fraction(value.grid) for value in policy.values[1:]},
     )
 
 
@@ -143,7 +152,22 @@ def look(pipeline: Pipeline) -> Seen:
             announced[record["date"]] = told
     published, answered = pipeline.published(committed=False), pipeline.answers(committed=False)
     stored = _run(settings, lambda redis: _look(redis, settings))
-    return replace(stored, published=published, answered=answered, announced=announced, spent=spent)
+    return replace(
+        stored, published=published, answered=answered, announced=announced, spent=spent, limits=_limits(settings)
+    )
+
+
+def _limits(settings: Settings) -> dict[tuple[str, str], float]:
+    """(query about a day that takes requests, date) -> the limit that the registry has for it, or else the policy's."""
+    values = read_registry(settings, settings.topics.registry).values
+    found = {}
+    for query in settings.policy.queries:
+        for date in DATES if query.on_request else ():
+            decision = read_request(values, request_key(settings.policy.name, query.name, date))
+            limit = query.speed_limit if decision is None or decision.speed_limit is None else decision.speed_limit
+            assert limit is not None
+            found[query.name, date] = limit / 1000
+    return found
 
 
 def estimated(pipeline: Pipeline) -> dict[str, bytes]:
@@ -211,16 +235,20 @@ async def _kept(redis: AnyRedis, name: str) -> dict[str, Totals]:
     return found
 
 
-def fold_again(pipeline: Pipeline, end_ms: int) -> Log:
-    """`hatcast dump telemetry` through `hatcast batch --format kafka`. Every partition's clock ends at `end_ms`."""
-    dump = pipeline.folder / "telemetry.jsonl"
-    made = pipeline.hatcast("dump", "telemetry", "--output", dump, timeout=_SECONDS)
-    assert made.code == 0, made.err
+def fold_again(pipeline: Pipeline, end_ms: int, dumped: Path | None = None) -> Log:
+    """`hatcast dump telemetry` through `hatcast batch --format kafka`. Every partition's clock ends at `end_ms`.
+
+    dumped   what it was before it was compacted
+    """
+    dump = dump_telemetry(pipeline, "telemetry.jsonl", _SECONDS)
+    if dumped is not None:
+        dump = joined(dumped, dump)
     options = ("--format", "kafka", "--contributions", "--json")
     folded = pipeline.hatcast("batch", dump, *options, timeout=_SECONDS)
     assert folded.code == 0, folded.err
     policy = pipeline.settings.policy
     answers = _answered_again(pipeline, dump) if policy.queries else {}
+    releases = _released_with(pipeline, dump) if policy.values or policy.continual else {}
     tracked = Courses({}, frozenset()) if policy.tracker is None else _courses(pipeline, dump, end_ms)
     dump.unlink()
     calendar = Calendar(policy)
@@ -237,7 +265,9 @@ def fold_again(pipeline: Pipeline, end_ms: int) -> Log:
     hats: dict[str, Totals] = {hat: tuple(totals) for hat, totals in folded.json["hats"].items()}
     final = frozenset(filter(is_final, hats))
     waiting = frozenset(filter(is_waiting, final))
-    return Log(folded.json["outcomes"], hats, final, answers, waiting, tracked.courses, tracked.settled)
+    return Log(
+        folded.json["outcomes"], hats, final, answers, waiting, tracked.courses, tracked.settled, releases=releases
+    )
 
 
 def _courses(pipeline: Pipeline, dump: Path, end_ms: int) -> Courses:
@@ -245,15 +275,31 @@ def _courses(pipeline: Pipeline, dump: Path, end_ms: int) -> Courses:
 
 
 def _answered_again(pipeline: Pipeline, dump: Path) -> dict[str, Record]:
-    """The same dump, released into a ledger file of its own: its answers to queries over days."""
+    """The same dump, released once for each limit of its queries: the answers to queries over days."""
+    limits = _limits(pipeline.settings)
+    return {
+        name: record
+        for limit in sorted(set(limits.values())) or [0.0]
+        for name, record in _released_with(pipeline, dump, limit).items()
+        if "query" in record and limits.get((record["query"], record["first_date"]), limit) == limit
+    }
+
+
+def _released_with(pipeline: Pipeline, dump: Path, limit: float = 0.0) -> dict[str, Record]:
+    """Into a ledger file of its own; the limit is that of queries that take requests, which `batch` has none of."""
     ledger = pipeline.folder / "again.ledger"
     options = ("--format", "kafka", "--ledger", ledger, "--json")
-    released = pipeline.hatcast("batch", dump, *options, timeout=_SECONDS)
+    asked = [
+        {**query, "on_request": False, "speed_limit": limit} if query.get("on_request") else query
+        for query in pipeline.table["policy"].get("query", ())
+    ]
+    config = pipeline.changed({"policy": {"query": asked}} if asked else {}, "again.toml")
+    released = pipeline.hatcast("batch", dump, *options, config=config, timeout=_SECONDS)
     assert released.code == 0, released.err
     for path in pipeline.folder.glob(f"{ledger.name}*"):
         path.unlink()
     records = [json.loads(line, parse_float=Fraction) for line in released.out.splitlines()]
-    return {record["release_id"]: record for record in records if "query" in record}
+    return {record["release_id"]: record for record in records}
 
 
 def _ledger(redis: AnyRedis, settings: Settings) -> LedgerStore:

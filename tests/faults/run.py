@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from hatcast.agents.kafka.topics import ensure_topics
-from tests.faults.chaos import SESSION_S, Fault, deal, fill, stopped
+from tests.faults.chaos import SESSION_S, Fault, deal, fill, redis_flush, stopped
 from tests.faults.check import violations
+from tests.faults.compaction import ACCEPT_GAP, CLEANABLE, compact, dates_that_lack_records
+from tests.faults.derived import DerivedFeed
 from tests.faults.facts import Violation
 from tests.faults.feed import Feed
-from tests.faults.generate import DAYS, FIRST_DATE, generate
+from tests.faults.generate import DATES, DAYS, end_of, generate
 from tests.faults.observe import estimated, estimated_again, fold_again, is_settled, look, promise_of
 from tests.faults.report import Report
+from tests.faults.requests import request
 from tests.faults.stage import Stage, open_stage
 from tests.faults.topic_settings import named_still
-from tests.integration.harness import open_pipeline
+from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.health import LISTEN
 from tests.services import KafkaServer, RedisServer
 
@@ -35,12 +38,18 @@ class Kind:
     exact     epsilon is so large that released values can be compared
     changes   to the configuration
     days      of the log
+    options   of its workers
+    faults    in each run, one after the other, after a third of the others
+    derives   telemetry is a replay of positions, with derived speeds
     """
 
     name: str
     exact: bool
     changes: Mapping[str, Any]
     days: int = DAYS
+    options: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    derives: bool = False
 
 
 def _kind(
@@ -66,11 +75,11 @@ def _tracked() -> Kind:
     return replace(kind, days=3)
 
 
-def _queries(epsilon: float, over_both: float) -> list[Mapping[str, Any]]:
+def _queries(epsilon: float, over_both: float, **of_limit: Any) -> list[Mapping[str, Any]]:
     """What is asked of each day, and of both together; in this order they are given their places."""
     return [
-        {"name": "over", "kind": "over_speed_limit", "days": 1, "epsilon": epsilon, "speed_limit": 50.0},
-        {"name": "both", "kind": "mean_speed", "days": 2, "from": FIRST_DATE, "epsilon": over_both, "min_n": _MIN_N},
+        {"name": "over", "kind": "over_speed_limit", "days": 1, "epsilon": epsilon, "speed_limit": 50.0, **of_limit},
+        {"name": "both", "kind": "mean_speed", "days": 2, "from": DATES[0], "epsilon": over_both, "min_n": _MIN_N},
         {"name": "daily", "kind": "mean_speed", "days": 1, "epsilon": epsilon, "min_n": _MIN_N},
     ]
 
@@ -80,13 +89,23 @@ _BARE: Final = {"epsilon": 1e6, "acknowledge_weak_privacy": True, "daily_limit":
 # The first day costs 9.6 for its queries and 10 for HATs. Of all days 6.4 is left for the second: 2.4 for each of the
 # queries about one day, none of the 4.8 for the one about both, and 1 for a HAT.
 _TIGHT: Final = {"epsilon": 1.0, "daily_limit": 20.0, "unit": "user", "total_limit": 26.0}
+# So coarse that noise is far below a step, and a reading that is lost in a HAT of hundreds some steps.
+_DELAY: Final = {"name": "delay", "unit": "s", "lower": -600.0, "upper": 3600.0, "grid": 1.0}
+_VALUES: Final[Mapping[str, Any]] = {"values": ["speed", "delay"], "value": [_DELAY]}
+_SUMS: Final[Mapping[str, Any]] = {**_BARE, "epsilon": 3e5, "max_hats_per_day": None, "daily_limit": None}
+_CONTINUAL: Final = {"kind": "tree", "horizon_days": 7, "max_slots": 40, "max_cells": 3}
 KINDS: Final = {
     kind.name: kind
     for kind in (
-        _kind("released", _BARE, _queries(1e6, 1e6)),  # values, as one process would have them
+        replace(_kind("released", _BARE, _queries(1e6, 1e6, on_request=True)), faults=(request,)),
+        _kind("values", _BARE, **_VALUES),
+        # Else no worker would go on; a Redis that is emptied then lets one meet what is left.
+        replace(_kind("compacted", _BARE), options=(ACCEPT_GAP,), faults=(compact, redis_flush)),
+        replace(_kind("derived", _BARE), days=1, derives=True),
         _kind("held", _BARE, lateness="48h"),  # nothing closes: the whole state is there to compare
         _kind("tight", _TIGHT, _queries(0.1, 0.2), exact=False),  # the limits bind
         _tracked(),
+        _kind("running", _SUMS, estimator=None, continual=_CONTINUAL),
     )
 }
 
@@ -105,7 +124,10 @@ class Plan:
 
     def dealt(self, chance: random.Random) -> Iterable[Fault]:
         """The faults, in order."""
-        return islice(deal(chance), self.faults) if isinstance(self.faults, int) else self.faults
+        if not isinstance(self.faults, int):
+            return self.faults
+        dealt, first = list(islice(deal(chance), self.faults)), self.faults // 3
+        return [*dealt[:first], *self.kind.faults, *dealt[first:]]
 
 
 def run(plan: Plan, kafka: KafkaServer, redis: RedisServer, folder: Path) -> Report:
@@ -113,21 +135,32 @@ def run(plan: Plan, kafka: KafkaServer, redis: RedisServer, folder: Path) -> Rep
     began = time.monotonic()
     report = Report(plan.kind.name, plan.seed)
     chance = random.Random(plan.seed)
-    log = generate(plan.seed, plan.readings, plan.kind.days)
+    faults, end_ms = list(plan.dealt(chance)), end_of(plan.kind.days)
     with open_pipeline(kafka, redis, folder, f"storm-{plan.kind.name}", plan.kind.changes) as pipeline:
         ensure_topics(pipeline.settings)
+        if compact in plan.kind.faults:
+            kafka.alter_topic(pipeline.settings.topics.telemetry, CLEANABLE)
         with open_stage(pipeline, chance, stopped) as stage:
-            feed = Feed(kafka, pipeline.settings.topics.telemetry, log)
-            _storm(stage, feed, list(plan.dealt(chance)))
+            feed = _feed(plan, pipeline, len(faults))
+            stage.options = plan.kind.options
+            if isinstance(feed, Feed):
+                stage.rest = feed.rest
+            _storm(stage, feed, faults)
             stage.heal()
             feed.finish()
             unsettled = list(_settle(stage))
             report.violations += unsettled
             report.violations += [*stage.unexpected_ends(), *stage.broken]
-            report.faults = stage.tally
+            logs = [worker.process.logged() for worker in stage.workers]
+            thinned = dates_that_lack_records(pipeline.settings, stage.compacted_ms, logs)
+            stage.tally["compacted telemetry folded"] += bool(thinned)
+            report.faults = +stage.tally
             lost = any(report.faults[name] for name in LOSSES)
-            seen = replace(look(pipeline), estimates=estimated(pipeline), lost=lost)
-        folded = replace(fold_again(pipeline, log.end_ms), estimates=estimated_again(pipeline))
+            seen = replace(look(pipeline), estimates=estimated(pipeline), lost=lost, accepted=stage.accepted)
+            if isinstance(feed, DerivedFeed):
+                seen = replace(seen, derived=feed.hats())
+        folded = fold_again(pipeline, end_ms, stage.dumped)
+        folded = replace(folded, estimates=estimated_again(pipeline), thinned=thinned)
         if not unsettled:  # else all that is still to be done would be told as wrong
             found: list[Violation] = violations(seen, folded, promise_of(pipeline.settings, exact=plan.kind.exact))
             report.violations += map(str, found)
@@ -138,7 +171,15 @@ def run(plan: Plan, kafka: KafkaServer, redis: RedisServer, folder: Path) -> Rep
     return report
 
 
-def _storm(stage: Stage, feed: Feed, faults: Sequence[Fault]) -> None:
+def _feed(plan: Plan, pipeline: Pipeline, faults: int) -> Feed | DerivedFeed:
+    """What sends the log."""
+    if plan.kind.derives:
+        return DerivedFeed(pipeline, plan.seed, plan.readings, faults)
+    log = generate(plan.seed, plan.readings, plan.kind.days)
+    return Feed(pipeline.kafka, pipeline.settings.topics.telemetry, log)
+
+
+def _storm(stage: Stage, feed: Feed | DerivedFeed, faults: Sequence[Fault]) -> None:
     """The faults, while the log is sent: each has its share of it."""
     fill(stage, stage.random.randint(1, 3))
     for number, fault in enumerate(faults):

@@ -40,7 +40,11 @@ class Stage:
     on_stop   called when a worker has stopped itself at a step
     intruders workers that contradict the others: each has to refuse to start
     changed   settings of topics that are wrong now or were, without their repetitions; `wrong` are so now
+    accepted  requests of limits: query about a day, its date, km/h
     broken    promises that a fault has seen broken on the way
+    options   of each worker
+    rest      waits until all is sent that was to be sent by now; returns its greatest timestamp, ms UTC
+    dumped    telemetry as it was before it was compacted, and `compacted_ms` its greatest timestamp; None if it was not
     """
 
     pipeline: Pipeline
@@ -53,7 +57,12 @@ class Stage:
     intruders: list[Intruder] = field(default_factory=list)
     changed: set[WrongSetting] = field(default_factory=set)
     wrong: list[WrongSetting] = field(default_factory=list)
+    accepted: list[tuple[str, str, float]] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
+    options: tuple[str, ...] = ()
+    rest: Callable[[], int] = lambda: 0
+    dumped: Path | None = None
+    compacted_ms: int = 0
     _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _dumped: dict[bytes, bytes] = field(default_factory=dict)
     _other: RedisServer | None = None
@@ -107,7 +116,9 @@ class Stage:
     def start_worker(self, step: str = "", action: str = "", times: int = 0) -> Worker:
         """Start one, now and then behind a wire; with a step, one to which the action happens there."""
         ways = [self.pipeline.config, *(wire.config for wire in self.wires)]
-        process = self.pipeline.worker(wrap=partial(storming, step, action, times), config=self.random.choice(ways))
+        process = self.pipeline.worker(
+            *self.options, wrap=partial(storming, step, action, times), config=self.random.choice(ways)
+        )
         worker = Worker(process, step, action)
         self.workers.append(worker)
         return worker

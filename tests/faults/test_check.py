@@ -112,6 +112,10 @@ BROKEN: Final[dict[str, list[Callable[[], Seen]]]] = {
         lambda: replace(seen(), open_hats={OPEN: (1, 10, 100_000, 10_000)}),
         lambda: replace(seen(), open_hats={**seen().open_hats, OVER[0]: LOG.hats[OVER[0]]}),
     ],
+    "derived": [
+        lambda: replace(seen(), derived={}),
+        lambda: replace(seen(), derived={**LOG.hats, OPEN: (1, 10, 100_000, 10_000)}),
+    ],
     "counted once": [lambda: replace(seen(), outcomes={**LOG.outcomes, "accepted": 42})],
     "cap": [
         lambda: replace(seen(), users={(DATE, "u1"): [(hat, 3) for hat in OVER[:3]]}),
@@ -123,6 +127,7 @@ BROKEN: Final[dict[str, list[Callable[[], Seen]]]] = {
 
 def test_a_run_that_kept_all_promises_has_no_violations() -> None:
     assert violations(seen(), LOG, PROMISE) == []
+    assert violations(replace(seen(), derived=LOG.hats), LOG, PROMISE) == []
 
 
 def test_a_sealed_day_needs_no_records_and_one_value_all_the_same() -> None:
@@ -151,3 +156,19 @@ def test_a_day_whose_releases_cost_more_than_its_limit_is_found_and_exhausted_on
     )
     assert violations(well, LOG, replace(TIGHT, limit=0)) == []
     assert {violation.rule for violation in violations(well, LOG, PROMISE)} == {"final"}
+
+
+def test_where_telemetry_lacked_records_hats_may_be_incomplete_and_none_is_passed_off_as_complete() -> None:
+    def rules(found: Seen, log: Log) -> set[str]:
+        return {violation.rule for violation in violations(found, log, PROMISE)}
+
+    thinned = replace(LOG, thinned=frozenset({DATE}))
+    incomplete = everywhere(record(OVER[0], 1, status="incomplete"))
+    ledgers = {DATE: Ledger(3, 3 * PROMISE.epsilon, len(OVER))}
+    found = replace(incomplete, ledgers=ledgers, announced=ledgers, outcomes={"accepted": 40, "tick": 8}, open_hats={})
+    assert rules(found, thinned) == set()
+    assert rules(found, LOG) == {"final", "open", "counted once"}
+    assert rules(found, replace(LOG, thinned=frozenset({"2022-01-01"}))) == {"final", "open"}
+    assert rules(everywhere(record(OVER[0], 1, 20.003)), thinned) == {"true value"}
+    assert rules(everywhere(record(OVER[0], 1, status="suppressed")), thinned) >= {"final"}
+    assert rules(replace(seen(), outcomes={**LOG.outcomes, "accepted": 42}), thinned) == {"counted once"}

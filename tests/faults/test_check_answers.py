@@ -113,6 +113,12 @@ BROKEN: Final[dict[str, list[Callable[[], Seen]]]] = {
         lambda: everywhere(FIRST, status="suppressed", reason="too_few_user_days", mean=None),
         lambda: everywhere(FIRST, status="budget_exhausted", user_days=None, mean=None),
         lambda: everywhere(FIRST, missing=[DATE]),
+        lambda: everywhere(FIRST, speed_limit=40.0),
+    ],
+    "requested": [
+        lambda: replace(seen(), accepted=[("over", DATE, 30.0)], limits={("over", DATE): 40.0}),
+        lambda: replace(seen(), accepted=[("over", DATE, 30.0)]),
+        lambda: replace(everywhere(FIRST, speed_limit=40.0), limits={("daily", DATE): 30.0}),
     ],
     "kept": [
         lambda: replace(seen(), kept={}),

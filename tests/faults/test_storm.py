@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import chaos, intruders
+from tests.faults import chaos, intruders, requests, topic_settings
 from tests.faults.chaos import Fault
 from tests.faults.report import Report
 from tests.faults.run import KINDS, Plan, run
@@ -16,19 +16,22 @@ READINGS = 100_000
 SEEDS = 2**32
 
 
-def storm(kind: str, faults: list[Fault], kafka: KafkaServer, redis: RedisServer, folder: Path) -> Report:
+def storm(
+    kind: str, faults: list[Fault] | int, kafka: KafkaServer, redis: RedisServer, folder: Path, readings: int = READINGS
+) -> Report:
     """A run with a seed of its own, which pytest shows where it fails."""
     seed = random.SystemRandom().randrange(SEEDS)
     sys.stdout.write(f"storm of kind {kind}: seed {seed}\n")
-    random.Random(seed).shuffle(faults)
-    report = run(Plan(KINDS[kind], seed, READINGS, faults), kafka, redis, folder)
+    if not isinstance(faults, int):
+        random.Random(seed).shuffle(faults)
+    report = run(Plan(KINDS[kind], seed, readings, faults), kafka, redis, folder)
     sys.stdout.write(f"{dict(report.faults)}\n")
     assert report.violations == [], f"seed {seed}: {report.violations}"
-    assert report.readings >= READINGS
+    assert report.readings >= readings
     return report
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(480)
 def test_releases_have_one_value_and_one_charge_and_are_the_logs_whatever_breaks(
     breakable_kafka: KafkaServer, breakable_redis: RedisServer, tmp_path: Path
 ) -> None:
@@ -39,6 +42,8 @@ def test_releases_have_one_value_and_one_charge_and_are_the_logs_whatever_breaks
         chaos.redis_flush,
         chaos.redis_failback,
         intruders.other_configuration,
+        requests.request,
+        topic_settings.grow_outputs,
         chaos.redis_failback,
         chaos.kafka_restart,
         chaos.cut,
@@ -47,6 +52,7 @@ def test_releases_have_one_value_and_one_charge_and_are_the_logs_whatever_breaks
     assert report.releases > 200
     assert report.answers > 500
     assert {"worker killed", "Redis rolled back", "Redis flushed", "Kafka restarted"} <= report.faults.keys()
+    assert "output topics grown" in report.faults
 
 
 @pytest.mark.timeout(300)

@@ -7,6 +7,7 @@ from typing import Final
 from tests.faults.actors import Worker, WrongSetting
 from tests.faults.stage import Stage
 from tests.integration.health import missing
+from tests.integration.test_drain import grow
 
 NAMED_S: Final = 90
 _LONGER_S: Final = 8.0
@@ -38,6 +39,15 @@ def topic_setting(stage: Stage, patience_s: int = NAMED_S) -> None:
     else:
         stage.broken.append(f"named: no worker says that {changed}")
     stage.later(stage.random.uniform(0.0, _LONGER_S), partial(stage.set_back, changed))
+
+
+def grow_outputs(stage: Stage) -> None:
+    """Another city on the same output topics grows: they have more partitions than our telemetry from now on."""
+    topics = stage.pipeline.settings.topics
+    stage.kafka.resume()
+    if "output topics grown" not in stage.tally:
+        grow(stage.pipeline, topics.means, topics.queries, topics.estimates, topics.running)
+        stage.tally["output topics grown"] += 1
 
 
 def is_named(worker: Worker, changed: WrongSetting) -> bool:

@@ -132,6 +132,28 @@ def read(bootstrap_servers: str, topic: str, *, committed: bool) -> list[Receive
     return sorted(received, key=lambda each: (each.partition, each.offset))
 
 
+def first_offsets(bootstrap_servers: str, topic: str) -> list[int]:
+    """The offset of the first record of each partition, aborted ones too; -1 where there is none."""
+    options = {"group.id": "tests-read", "enable.partition.eof": True, "queued.min.messages": 1, **SILENT}
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "isolation.level": "read_uncommitted", **options})
+    try:
+        partitions = sorted(consumer.list_topics(topic, timeout=SECONDS).topics[topic].partitions)
+        found: dict[int, int] = {}
+        consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
+        deadline = time.monotonic() + SECONDS
+        while len(found) < len(partitions):
+            for message in consumer.consume(100, timeout=0.05):
+                error = message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                found.setdefault(message.partition() or 0, -1 if error else message.offset() or 0)
+            if time.monotonic() > deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    finally:
+        consumer.close()
+    return [found[each] for each in partitions]
+
+
 def _wait_for_markers(bootstrap_servers: str, partitions: list[TopicPartition]) -> None:
     """Return once what is there can be read: a broker answers a commit before it has written the markers."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, **SILENT})

@@ -1,0 +1,35 @@
+"""Short storms of further kinds: several values, running sums, derived speeds, telemetry that is compacted."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.faults import chaos
+from tests.faults.chaos import Fault
+from tests.faults.compaction import COMPACTING
+from tests.faults.test_storm import storm
+from tests.services import KafkaServer, RedisServer, local_kafka
+
+READINGS: Final = 30_000
+
+
+@pytest.mark.timeout(480)
+@pytest.mark.parametrize("kind", ["values", "running", "derived"])
+def test_several_values_running_sums_and_derived_speeds_are_the_logs_whatever_breaks(
+    kind: str, breakable_kafka: KafkaServer, breakable_redis: RedisServer, tmp_path: Path
+) -> None:
+    faults: list[Fault] = [chaos.stop_between_commit_and_send, chaos.kill, chaos.redis_restart, chaos.redis_rollback]
+    report = storm(kind, faults, breakable_kafka, breakable_redis, tmp_path, readings=READINGS)
+    assert report.releases > 100
+    assert {"worker killed", "Redis restarted", "Redis rolled back"} <= report.faults.keys()
+
+
+@pytest.mark.timeout(480)
+def test_telemetry_that_was_compacted_is_not_passed_off_as_complete_whatever_breaks(
+    breakable_redis: RedisServer, tmp_path: Path
+) -> None:
+    with local_kafka("256m", COMPACTING) as kafka:
+        report = storm("compacted", 4, kafka, breakable_redis, tmp_path, readings=READINGS)
+    assert report.releases > 200
+    assert {"telemetry compacted", "compacted telemetry folded"} <= report.faults.keys()
