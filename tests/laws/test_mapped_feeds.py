@@ -160,8 +160,10 @@ def _is_data(text: str) -> bool:
 
 def readings_of(given_rows: Sequence[tuple[str, datetime, float, float, float]], unit: str) -> list[Reading | None]:
     return [
-        Reading(vehicle, round(moment.timestamp() * 1000), lat, lon, speed, unit) if vehicle is not None else None
-        for vehicle, moment, lat, lon, speed in ((canonical_vehicle(sent), *row) for sent, *row in given_rows)
+        Reading(vehicle, round(moment.timestamp() * 1000), lat, lon, speed, unit)
+        if (vehicle := canonical_vehicle(sent)) is not None
+        else None
+        for sent, moment, lat, lon, speed in given_rows
     ]
 
 
