@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from typing import Any
 
 import pytest
 from redis.asyncio import RedisCluster
@@ -154,3 +155,18 @@ def test_a_checkpoint_and_a_deletion_amid_a_move_are_written_whole_after_it_or_n
             assert set(await stage.kept.cells([SLOT])) == {hat.cell for hat in stage.hats}
 
     asyncio.run(check())
+
+
+def test_a_key_that_both_nodes_have_since_one_ended_amid_a_move_keeps_its_value(cluster: RedisClusterServer) -> None:
+    source = cluster.node_of("key")
+    target = next(node for node in cluster.nodes if node is not source)
+    node: Any  # its `execute_command` has no types
+    with closing(cluster.client()) as client, closing(source.client()) as node:
+        client.set("key", "old")
+        move = SlotMove(cluster, "key")
+        port = target.url.rpartition(":")[2].partition("/")[0]
+        node.execute_command("MIGRATE", "127.0.0.1", port, "key", 0, 5000, "COPY")
+        client.set("key", "new")
+        move.end()
+        assert client.get("key") == b"new"
+    assert cluster.node_of("key") is target

@@ -141,9 +141,9 @@ class SlotMove:
         return _keys(self._source, self.slot)
 
     def move(self, key: str) -> None:
-        """Move one key."""
+        """Move one key. Both nodes have it if one ended amid an earlier try: the source's counts, which it served."""
         port = self._target.url.rpartition(":")[2].partition("/")[0]
-        _run(self._source, "MIGRATE", "127.0.0.1", port, key, 0, 5000)
+        _run(self._source, "MIGRATE", "127.0.0.1", port, key, 0, 5000, "REPLACE")
 
     def end(self) -> None:
         """Move what is left, and give the slot to the other node. Does nothing if it has ended."""
