@@ -1,5 +1,6 @@
 """Who and what is on the stage of a storm: wires, workers, those that must not join, and settings that are wrong."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -57,25 +58,6 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Intruder:
-    """A worker that contradicts the others: it has to refuse to start, and to say why."""
-
-    process: WorkerProcess
-    says: str
-
-    def is_refused(self) -> bool:
-        """Whether it has ended so; or could not reach its servers."""
-        return is_refused(self.process.code, self.process.logged(), self.says)
-
-
-def is_refused(code: int | None, log: str, says: str) -> bool:
-    """Whether a worker has ended by itself before it joined, with this text in its one line, or without its servers."""
-    lines = [line for line in log.splitlines() if line.startswith("hatcast: ")]
-    is_said = any(says in line or line.startswith(NOT_THERE) for line in lines)
-    return code == 1 and "worker started" not in log and is_said
-
-
-@dataclass(frozen=True)
 class WrongSetting:
     """A topic's setting that breaks a promise, as workers name it; and what it was."""
 
@@ -86,3 +68,22 @@ class WrongSetting:
 
     def __str__(self) -> str:
         return f"topic {self.topic}: {self.setting} is {self.wrong}, expected "
+
+
+@dataclass(frozen=True)
+class Intruder:
+    """A worker that contradicts the others: it has to refuse to start, and to say why."""
+
+    process: WorkerProcess
+    says: str
+
+    def is_refused(self, wrong: Iterable[WrongSetting]) -> bool:
+        """Whether it has ended so; or for a topic that was wrong when it came; or could not reach its servers."""
+        return is_refused(self.process.code, self.process.logged(), self.says, *map(str, wrong))
+
+
+def is_refused(code: int | None, log: str, *says: str) -> bool:
+    """Whether a worker has ended by itself before it joined: with such a text in its one line, or without servers."""
+    lines = [line for line in log.splitlines() if line.startswith("hatcast: ")]
+    is_said = any(text in line for text in says for line in lines) or any(line.startswith(NOT_THERE) for line in lines)
+    return code == 1 and "worker started" not in log and is_said

@@ -158,14 +158,14 @@ class Stage:
             if code == 1 and "worker failed" not in log and (NEW_KEY in log or not_there):
                 self.tally["worker refused to go on"] += 1
                 continue
-            if any(is_refused(code, log, str(setting)) for setting in self.changed):
+            if is_refused(code, log, *map(str, self.changed)):
                 self.tally["worker refused a topic's setting"] += 1
                 continue
             yield f"ended: a worker ({worker.step} {worker.action}) by itself with {code}: {log[-3000:]}"
         for intruder in self.intruders:
             with suppress(subprocess.TimeoutExpired):
                 intruder.process.wait(_REFUSED_S)
-            if not intruder.is_refused():
+            if not intruder.is_refused(self.changed):
                 told = f"({intruder.process.code}, not for '{intruder.says}'): {intruder.process.log_tail()}"
                 yield f"refused: a worker that contradicts the others {told}"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
-from tests.faults.actors import NOT_THERE, Worker, is_refused
+from tests.faults.actors import NOT_THERE, Worker, WrongSetting, is_refused
 from tests.faults.intruders import other_format, other_time_zone_data
 from tests.faults.stage import Stage, open_stage
 from tests.faults.topic_settings import named_still, topic_setting
@@ -15,6 +15,7 @@ from tests.integration.health import LISTEN, is_ready
 from tests.integration.readings import traffic
 from tests.services import KafkaServer, RedisServer
 
+WRONG = WrongSetting("telemetry", "cleanup.policy", "compact", "delete")
 LINE = "hatcast: topics.telemetry_format is 'hfp', and the policy was started with 'jsonl'"
 
 
@@ -28,12 +29,13 @@ LINE = "hatcast: topics.telemetry_format is 'hfp', and the policy was started wi
         (1, "hatcast: topics.means is 'elsewhere'", [False]),
         (1, f"worker started\n{LINE}", [False]),
         (1, f"Traceback\n{LINE.removeprefix('hatcast: ')}", [False]),
+        (1, f"hatcast: {WRONG}'delete'; kafka-configs.sh", [True]),
     ],
 )
 def test_a_worker_is_refused_if_it_ends_before_it_joins_and_says_why(
     code: int | None, log: str, refused: list[bool]
 ) -> None:
-    assert [is_refused(code, log, "telemetry_format is 'hfp'")] == refused
+    assert [is_refused(code, log, "telemetry_format is 'hfp'", str(WRONG))] == refused
 
 
 def started(pipeline: Pipeline, stage: Stage) -> Worker:
