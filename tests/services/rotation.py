@@ -97,6 +97,7 @@ GROUPS: Final = {
             "tests/statistics/five_days.py",
         ),
     ),
+    "storms of further kinds": Group(("faults/test_storm_kinds.py",), ("tests/faults/compaction.py",)),
 }
 
 
