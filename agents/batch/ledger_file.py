@@ -126,7 +126,7 @@ class LedgerFile(LedgerDays):
         try:
             with transaction(self._database, self._path):
                 self._decide(
-                    dates_rows(policy, [date]), lambda view: reserve(view, policy, query, date, cost, guarded=False)
+                    dates_rows(policy, [date]), lambda view: reserve(view, policy, query, date, cost, calendar=None)
                 )
                 self.readings.pin_date(date, self.calendar)
         except Exhausted:
@@ -154,7 +154,7 @@ class LedgerFile(LedgerDays):
         """Store the state of the policy's tracker after a settled date. Raises HatcastError."""
         name = self.policy.name
         with transaction(self._database, self._path):
-            self._decide({rows.tracker(name): None}, lambda view: store_state(view, name, date, state))
+            self._decide({rows.tracker(name): None}, lambda view: store_state(view, name, date, state, None))
 
     def _read(self, wanted: Wanted, read: Callable[[View], R]) -> R:
         return self._decide(wanted, lambda view: Decision(read(view), Changes()))

@@ -25,13 +25,13 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
-from hatcast.agents.redis.slot_progress import Mark, Progress
 from hatcast.agents.release.query_inputs import count_unanswered
 from hatcast.agents.release.tracker_day import read_tracker
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.horizons import horizon_of
 from hatcast.stream.fold.watermark import min_watermark
+from hatcast.stream.ledger.progress import Mark, Progress
 from hatcast.stream.policy.policy import ContinualKeys, Policy, Relation
 from hatcast.stream.time_zones import TIME_ZONE_DATA
 from hatcast.stream.units import NANO

@@ -43,6 +43,7 @@ class SqliteStore:
                 stored = self._get(key, field)
                 if stored is None or (len(stored), stored) < (len(value), value):
                     self._put(key, field, value)
+            self._database.executemany("DELETE FROM ledger WHERE key = ?", [(key,) for key in changes.deleted])
             for key, fields in changes.set.items():
                 gone = [(key, field) for field, value in fields.items() if value is None]
                 kept = [(key, field, value) for field, value in fields.items() if value is not None]

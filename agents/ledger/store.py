@@ -1,6 +1,6 @@
 """A store of a ledger, and how a decision is made in it."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from hatcast.stream.ledger.view import Changes, Decision, Unread, View, Wanted, merged
@@ -20,12 +20,19 @@ class Store(Protocol):
         ...
 
 
-async def decide(store: Store, wanted: Wanted, decision: Callable[[View], Decision[R]]) -> R:
+async def decide(
+    store: Store,
+    wanted: Wanted,
+    decision: Callable[[View], Decision[R]],
+    on_stale: Callable[[int], Awaitable[None]] | None = None,
+) -> R:
     """Make a decision and apply it; make it again where the rows have changed since they were read.
 
-    wanted   rows that it reads for certain; others are read when it needs them
+    wanted     rows that it reads for certain; others are read when it needs them
+    on_stale   called with the number of applies that were stale, before the next read
     Errors of the decision pass through: then nothing was changed.
     """
+    stale = 0
     while True:
         view = await store.read(wanted)
         try:
@@ -35,6 +42,9 @@ async def decide(store: Store, wanted: Wanted, decision: Callable[[View], Decisi
             continue
         if decided.changes.is_empty or await store.apply(decided.changes):
             return decided.result
+        stale += 1
+        if on_stale is not None:
+            await on_stale(stale)
 
 
 def at_once(decision: Coroutine[Any, Any, R]) -> R:

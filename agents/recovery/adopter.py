@@ -11,10 +11,10 @@ from hatcast.agents.recovery.contents import Contents, decode_contents
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import published_of
-from hatcast.agents.redis.adoption import AdoptionBatch, OutputPartition, Position, Published
-from hatcast.agents.redis.attempts import AlreadyAdopted, RecordsMissing, RecoveryCheck, RecoveryEnded
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger.adoption import AdoptionBatch, OutputPartition, Position, Published
+from hatcast.stream.ledger.attempts import AlreadyAdopted, RecordsMissing, RecoveryCheck, RecoveryEnded
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import BudgetRecord
 from hatcast.stream.release.spending import fineness_of
@@ -55,9 +55,19 @@ class Adopter:
             while (fetched := await _in_thread(_next, reading, resume_at)) is not None:
                 place, contents = fetched.place, self.contents(domain, fetched)
                 following = Position(ends[place].topic_id, fetched.following)
-                batch = AdoptionBatch(place, stored.get(place), following, contents.releases, contents.budget_days)
+                batch = AdoptionBatch(
+                    place,
+                    stored.get(place),
+                    following,
+                    contents.releases,
+                    contents.budget_days,
+                    contents.answered,
+                    list(contents.budgets.values()),
+                    {name: (span, domain.partitions.get(name, 0)) for name, span in contents.spans.items()},
+                )
                 try:
-                    missing += await self._adopt_batch(domain, check, batch, contents)
+                    self.budgets |= contents.budgets
+                    missing += await self._adopt_batch(check, batch)
                 except AlreadyAdopted as other:  # another worker was faster: continue at its position
                     stored[place] = other.stored
                     resume_at = _offset(ends[place], other.stored)
@@ -97,28 +107,11 @@ class Adopter:
                 self._calendar.check_published(date, start, end)
         return contents
 
-    async def _adopt_batch(self, domain: Domain, check: RecoveryCheck, batch: AdoptionBatch, contents: Contents) -> int:
+    async def _adopt_batch(self, check: RecoveryCheck, batch: AdoptionBatch) -> int:
         """Adopt one batch; return how many of its records Redis lacked or had with other bytes.
 
         Raises RecoveryEnded, AlreadyAdopted.
         """
-        self.budgets |= contents.budgets
-        await self._restore(domain, contents)
-        missing = await self._adopt_records(check, batch)
-        # Again: between the two, Redis may have gone back to a copy with the same adopted position.
-        await self._restore(domain, contents)
-        return missing
-
-    async def _restore(self, domain: Domain, contents: Contents) -> None:
-        """Restore reservations, budgets and slot progress from a batch, unless Redis has them."""
-        for answered in contents.answered:
-            await self._store.restore_reservation(answered)
-        for budget in contents.budgets.values():
-            await self._store.restore_budget(budget)
-        for name, span in contents.spans.items():
-            await self._store.restore_progress(name, span, domain.partitions.get(name, 0))
-
-    async def _adopt_records(self, check: RecoveryCheck, batch: AdoptionBatch) -> int:
         try:
             await self._store.adopt(check, batch)
         except RecordsMissing as error:
@@ -129,14 +122,14 @@ class Adopter:
         committed = await _in_thread(self._reader.committed, batch.place, first, batch.following.offset)
         for _, sent in batch.records:
             if sent.release_id in found.different:
-                await self._supersede(sent, is_committed=sent.release_id in committed)
+                await self._supersede(check, sent, is_committed=sent.release_id in committed)
         try:
             await self._store.adopt(check, batch, found.missing, committed)
         except RecordsMissing:  # Redis has just lost records that it had
             raise RecoveryEnded from None
         return len(found.missing | found.different)
 
-    async def _supersede(self, sent: Published, *, is_committed: bool) -> None:
+    async def _supersede(self, check: RecoveryCheck, sent: Published, *, is_committed: bool) -> None:
         """Replace the record in Redis by the one that was sent.    [decisions/0010]
 
         The stored record was committed and not sent, then lost; another worker drew the release again and sent it; and
@@ -147,9 +140,7 @@ class Adopter:
             return
         log.warning("a record that was never sent is replaced", release_id=sent.release_id)
         unsent = published_of(record, self._policy.policy_id, self._fineness)
-        await self._store.supersede(unsent, sent)
-        if is_committed:
-            await self._store.mark_published([sent])
+        await self._store.supersede(check, unsent, sent, is_committed=is_committed)
 
 
 def _offset(end: Position, known: Position | None) -> int:

@@ -7,8 +7,8 @@ import structlog
 
 from hatcast.agents.recovery.outputs import Record
 from hatcast.agents.recovery.published_records import published_of
-from hatcast.agents.redis.adoption import Answered, Published, Span
 from hatcast.stream.errors import UNREADABLE
+from hatcast.stream.ledger.adoption import Answered, Published, Span
 from hatcast.stream.records import BUDGET, BudgetRecord
 from hatcast.stream.release.spending import Fineness
 

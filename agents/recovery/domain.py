@@ -6,8 +6,8 @@ from datetime import date, timedelta
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.registry import Facts, decode_record
-from hatcast.agents.redis.adoption import OutputPartition, Position
-from hatcast.agents.redis.sealed_days import DAY_KEY, SEALED_KEY, Sealed, SealedDay
+from hatcast.stream.ledger.adoption import OutputPartition, Position
+from hatcast.stream.ledger.sealed_days import DAY_KEY, SEALED_KEY, Sealed, SealedDay
 from hatcast.stream.ledger.transitions import NextPolicy
 
 

@@ -25,10 +25,10 @@ from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.losses import Losses
 from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.agents.recovery.unsent import Unsent
-from hatcast.agents.redis.adoption import OutputPartition, Position
-from hatcast.agents.redis.attempts import Attempt, RecoveryCheck, RecoveryEnded, RecoveryState
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.stream.ledger.adoption import OutputPartition, Position
+from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck, RecoveryEnded, RecoveryState
 from hatcast.stream.ledger.rejections import Behind, Unrecovered
 
 log = structlog.get_logger()
@@ -227,11 +227,12 @@ class LedgerRecovery:
             domain = await self._domain()
             if not attempt.is_fenced and not await self._fence(attempt, domain):
                 return False
-            await self._store.restore_next_policies(domain.next_policies)
-            await self._store.seals.restore(domain.sealed, domain.days)
+            check = RecoveryCheck.in_progress(attempt.token)
+            await self._store.restore_next_policies(check, domain.next_policies)
+            await self._store.seals.restore(check, domain.sealed, domain.days)
             ends = await self._store.ends()
             await self._losses.check(domain, ends)
-            adopted = await self._adopter.adopt(domain, RecoveryCheck.in_progress(attempt.token), ends)
+            adopted = await self._adopter.adopt(domain, check, ends)
             if discarded := await self._unsent.discard(domain, attempt):
                 log.warning("discarded releases that were never sent", releases=discarded)
             await self._losses.warn(domain, {day: each.releases for day, each in self._adopter.budgets.items()})

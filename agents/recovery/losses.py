@@ -17,9 +17,9 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.recovery.contents import Contents
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
-from hatcast.agents.redis.adoption import OutputPartition, Position
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.ledger.adoption import OutputPartition, Position
 
 log = structlog.get_logger()
 

@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaConnectionError
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.cloud_events import is_from_other_domain
 from hatcast.agents.kafka.partition_reader import SILENCE_S, connection_errors, is_end, next_messages, open_consumer
-from hatcast.agents.redis.adoption import OutputPartition, Position
+from hatcast.stream.ledger.adoption import OutputPartition, Position
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from hatcast.agents.redis.adoption import Answered, Published
+from hatcast.stream.ledger.adoption import Answered, Published
 from hatcast.stream.policy.continual_keys import CONTINUAL
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.policy.tracker_keys import TRACKER

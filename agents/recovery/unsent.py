@@ -4,9 +4,9 @@ import structlog
 
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.published_records import published_of
-from hatcast.agents.redis.attempts import Attempt
 from hatcast.agents.redis.unsent import UnsentStore
 from hatcast.stream.errors import UNREADABLE
+from hatcast.stream.ledger.attempts import Attempt
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.spending import Fineness, fineness_of
 

@@ -1,33 +1,14 @@
 """Reservations of clusterings in the ledger.    [docs/proofs.md, "Clusterings with devices"]"""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
-
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.scripts import Script
-from hatcast.stream.ledger.rejections import DaySealed, Exhausted, Replaced, Unrecovered
+from hatcast.agents.redis.row_store import RowStore
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger.date_rules import rules_rows
+from hatcast.stream.ledger.day import Reserved
+from hatcast.stream.ledger.ledger import Reservation, dates_rows, reserve
+from hatcast.stream.ledger.view import merged
 from hatcast.stream.policy.policy import Policy
-
-_REJECTIONS: Final[Mapping[bytes, type[Exception]]] = {
-    b"unrecovered": Unrecovered,
-    b"sealed": DaySealed,
-    b"replaced": Replaced,
-    b"exhausted": Exhausted,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """A reservation that Redis has.
-
-    new     whether this call made it
-    token   of the finished recovery that Redis had
-    """
-
-    new: bool
-    token: bytes
 
 
 class ClusteringStore:
@@ -35,9 +16,10 @@ class ClusteringStore:
 
     def __init__(self, redis: AnyRedis, domain: str, policy: Policy) -> None:
         self._redis = redis
+        self._rows = RowStore(redis, domain)
         self._keys = DomainKeys(domain)
         self._policy = policy
-        self._reserve = Script(redis, "reserve_clustering")
+        self._calendar = Calendar(policy)
 
     async def policy_id(self) -> str | None:
         """Return the policy_id under which this policy was started; None if it was not, or Redis has lost it."""
@@ -47,20 +29,9 @@ class ClusteringStore:
     async def reserve(self, query: str, date: str, epsilon_nano: int) -> Reservation:
         """Reserve an epsilon (1e-9) for each user of a local date, once for each query name.
 
-        Raises Unrecovered, DaySealed, Replaced or Exhausted: then nothing was written.
+        Raises Unrecovered, DaySealed, Replaced or Exhausted, and HatcastError if the domain's policies release the date
+        by other rules: then nothing was written.
         """
-        keys, total = self._keys, self._policy.total_limit_nano
-        answer: Any = await self._reserve(
-            keys=[keys.recovery, keys.sealed, keys.next_policies, keys.ledger(date), keys.total, keys.dates],
-            args=[
-                self._policy.name,
-                date,
-                query,
-                str(epsilon_nano),
-                str(self._policy.daily_limit_nano),
-                "" if total is None else str(total),
-            ],
-        )
-        if (rejection := _REJECTIONS.get(answer[0])) is not None:
-            raise rejection
-        return Reservation(answer[0] == b"reserved", answer[1])
+        policy, cost = self._policy, Reserved(1, epsilon_nano)
+        wanted = merged(dates_rows(policy, [date]), rules_rows(policy.name, [date]))
+        return await self._rows.decide(wanted, lambda view: reserve(view, policy, query, date, cost, self._calendar))

@@ -6,7 +6,6 @@ from typing import Final
 from redis.exceptions import ClusterError, ResponseError
 
 from hatcast.agents.errors.causes import ClearError
-from hatcast.stream.ledger.rejections import Behind, DaySealed, Replaced, Unclaimed, Unrecovered
 
 
 class Damaged(ClearError, ResponseError):
@@ -42,15 +41,6 @@ class SlotMoving(ClearError, ClusterError):
             " until the move ends; `redis-cli --cluster fix` ends one that was left half done"
         )
 
-
-# Replies of commit.lua and answer.lua that reject the commit; nothing was written.
-REJECTIONS: Final[Mapping[bytes, type[Exception]]] = {
-    b"unrecovered": Unrecovered,
-    b"behind": Behind,
-    b"sealed": DaySealed,
-    b"replaced": Replaced,
-    b"unclaimed": Unclaimed,
-}
 
 SCRIPT_ERRORS: Final[Mapping[bytes, type[Damaged | Overflow]]] = {b"damaged": Damaged, b"overflow": Overflow}
 """Replies of any script, with a key, that wrote nothing because of a stored value: see staging.lua."""

@@ -27,7 +27,7 @@ _OPERATOR: Final = (
     *("get", "hget", "hgetall", "hkeys", "hlen", "hmget", "mget", "scard", "smembers", "smismember"),
     *("config|get", "time"),  # doctor
 )
-_CLUSTERING: Final = (*_SCRIPTS, *_IDLE, "hget", "hgetall", "hmget", "hset", "sadd", "scard")
+_CLUSTERING: Final = (*_SCRIPTS, *_IDLE, "hget", "hgetall", "hlen", "hmget", "hset", "sadd", "scard")
 CLUSTER: Final = ("asking", "cluster|slots", "command")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from hatcast.stream.ledger.rejections import Unrecovered
+from hatcast.stream.ledger.ledger import Guard
 
 
 @dataclass(slots=True)
@@ -21,16 +21,15 @@ class CommitGuard:
     seen: int = 0
     newest: tuple[int, str] = (0, "")
 
-    def next_sequence(self, release_partition: int) -> int:
-        """Return the sequence that the next commit compares, and advance it.
+    @property
+    def known(self) -> Guard:
+        """What the next commit compares."""
+        return Guard(self.token, dict(self.written), self.seen)
 
-        Raises Unrecovered if the partition was not taken over.
-        """
-        written = self.written.get(release_partition)
-        if not self.token or written is None:
-            raise Unrecovered
-        self.written[release_partition] = written + 1
-        return written
+    def count(self, release_partition: int, new: bool) -> None:  # noqa: FBT001 - of one call
+        """Note that a commit of a release partition was applied, or found its record."""
+        if release_partition in self.written:
+            self.written[release_partition] += new
 
     def own(self, sequences: Mapping[int, int]) -> None:
         """Take over these release partitions, with their stored sequences."""

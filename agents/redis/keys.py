@@ -102,10 +102,6 @@ class DomainKeys:
         """String: rules of a policy's local date that is opening; expires."""
         return f"{{{name}:domain}}:opening:{date}"
 
-    def rules(self, date: str) -> str:
-        """String: rules of a local date under which the domain's policies release it; expires after a year."""
-        return f"{self.prefix}rules:{date}"
-
     @property
     def next_policies(self) -> str:
         """See `rows.NEXT_POLICIES`."""
@@ -123,27 +119,23 @@ class DomainKeys:
 
     @property
     def recovery(self) -> str:
-        """Hash: ledger recovery.
-
-        `run_id`, `replid`, `token`: this server process, with this replication history, has every published record.
-        `attempt`, `attempt_run_id`, `attempt_replid`: the same of a recovery in progress.
-        """
-        return self.prefix + "recovery"
+        """See `rows.RECOVERY`."""
+        return self.prefix + rows.RECOVERY
 
     @property
     def ends(self) -> str:
-        """Hash: `topic/partition` -> `topic id:offset`, the end of a recovery in progress; empty before its fence."""
-        return self.prefix + "ends"
+        """See `rows.ENDS`."""
+        return self.prefix + rows.ENDS
 
     @property
     def adopted(self) -> str:
-        """Hash: `topic/partition` -> `topic id:offset`, up to which the ledger contains all published records."""
-        return self.prefix + "adopted"
+        """See `rows.ADOPTED`."""
+        return self.prefix + rows.ADOPTED
 
     @property
     def oldest(self) -> str:
-        """Hash: `topic/partition date policy` -> `topic id:offset`, the first record of an unsealed day."""
-        return self.prefix + "oldest"
+        """See `rows.OLDEST`."""
+        return self.prefix + rows.OLDEST
 
     @property
     def sequences(self) -> str:
@@ -172,7 +164,7 @@ class DomainKeys:
         return self.prefix + rows.seen(date, name)
 
     def ledger(self, date: str) -> str:
-        """Hash: `rows.ledger`, with `cost` of the day for one user, and by policy the sum `reserved:`."""
+        """See `rows.ledger`."""
         return self.prefix + rows.ledger(date)
 
     def costs(self, date: str, name: str) -> str:
@@ -185,17 +177,17 @@ class DomainKeys:
 
     @property
     def total(self) -> str:
-        """Hash: `spent` and `limit` (1e-9) of all days: `Total` of stream/ledger/day.py."""
+        """See `rows.TOTAL`."""
         return self.prefix + rows.TOTAL
 
     @property
     def announced(self) -> str:
-        """Hash: policy name -> `1`, once the cost of its private list of cells is on `hats.budget`."""
-        return self.prefix + "announced"
+        """See `rows.ANNOUNCED`."""
+        return self.prefix + rows.ANNOUNCED
 
     def progress(self, name: str) -> str:
-        """Hash: `first`, and `committed:R` and `published:R` by release partition R; of a policy under `add_remove`."""
-        return f"{self.prefix}progress:{name}"
+        """See `rows.progress`."""
+        return self.prefix + rows.progress(name)
 
     def tracker(self, name: str) -> str:
         """See `rows.tracker`."""
@@ -212,10 +204,6 @@ class DomainKeys:
     def horizons(self, name: str) -> str:
         """See `rows.horizons`."""
         return self.prefix + rows.horizons(name)
-
-    def of_horizon(self, name: str, horizon: str) -> list[str]:
-        """Return the keys of a horizon, in the order of the scripts."""
-        return [self.states(name, horizon), self.states_before(name, horizon), self.horizons(name)]
 
     def estimates(self, name: str) -> str:
         """String: snapshot of the model behind the estimates of a policy (`hatcast.agents.redis.estimates`)."""

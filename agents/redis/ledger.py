@@ -1,32 +1,34 @@
 """The ledger in Redis: one domain's records, marks of publication, and day ledgers."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.guard import CommitGuard
-from hatcast.agents.redis.horizons import HorizonStore, change_arguments
+from hatcast.agents.redis.horizons import HorizonStore
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger_replies import committed_of, kind_of, numbers_of, policies_of, queries_of
-from hatcast.agents.redis.policy_transition import claim_args
-from hatcast.agents.redis.scripts import Argument, Call, Script
+from hatcast.agents.redis.row_store import RowStore, pause_if_stale
 from hatcast.agents.redis.slot_progress import ProgressStore
 from hatcast.agents.redis.stored_values import date_of, parsing, record_of, records_of
 from hatcast.agents.redis.tracker_state import TrackerStore
-from hatcast.stream.ledger.day import Total, largest_charges, user_charges
-from hatcast.stream.ledger.proposals import AnswerProposal, Committed, Proposal
-from hatcast.stream.ledger.reservations import reservations
-from hatcast.stream.ledger.rows import sequence_field
-from hatcast.stream.ledger.summary import DaySummary
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger import date_rules, rows
+from hatcast.stream.ledger.book import whole_total
+from hatcast.stream.ledger.day import Total
+from hatcast.stream.ledger.ledger import AnyProposal, Rejection, commit, commit_rows
+from hatcast.stream.ledger.proposals import Committed
+from hatcast.stream.ledger.summary import DaySummary, charging, summary_of, summary_rows
 from hatcast.stream.ledger.transitions import NextPolicy
+from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, TooLarge, View, merged
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.units import DAY_MS
 
 _READ: Final = 1_000  # records in one round trip
-_PINNED_MS: Final = 400 * DAY_MS
+_MANY_STALE: Final = 10  # stale answers in a row, after which a batch is halved: a smaller one is decided faster
 _NEVER: Final = "9999-99-99"  # greater than every local date
+
+
+class _ManyStale(Exception):
+    """Others have been faster with each apply: nothing was written."""
 
 
 class LedgerStore:
@@ -39,23 +41,14 @@ class LedgerStore:
 
     def __init__(self, redis: AnyRedis, domain: str, policy: Policy) -> None:
         self._redis = redis
+        self._rows = RowStore(redis, domain)
         self._keys = DomainKeys(domain)
+        self._policy = policy
         self._name = policy.name
         self.progress = ProgressStore(redis, domain, policy.name)
         self.tracker = TrackerStore(redis, domain, policy.name)
         self.horizons = HorizonStore(redis, domain, policy.name)
-        total = policy.total_limit_nano
-        self._limits: list[int | str] = [
-            policy.max_hats_per_day,
-            str(policy.daily_limit_nano),
-            "" if total is None else str(total),
-        ]
-        self._claim = claim_args(policy.name, policy.replaces, policy.from_date)
-        self._reservations = partial(reservations, policy)
-        self._commit = Script(redis, "commit")
-        self._answer = Script(redis, "answer")
-        self._summary = Script(redis, "summary")
-        self._charging = [policy.name]  # policies that the last summary had charges of: most days have the same
+        self._charging: Collection[str] = ()  # policies that the last summary had charges of: most days have the same
 
     async def find(self, date: str, release_ids: Sequence[str]) -> list[Committed | None]:
         """Return the stored record of each release, in the same order; None if there is none."""
@@ -96,119 +89,51 @@ class LedgerStore:
         marks: Any = await self._redis.smismember(self._keys.published(date, self._name), list(release_ids))
         return [bool(mark) for mark in marks]
 
-    async def commit(self, proposals: Sequence[Proposal], guard: CommitGuard) -> list[Committed]:
-        """Commit records with their charges, each in one atomic step; a record that is stored already is returned.
+    async def commit(self, proposals: Sequence[AnyProposal], guard: CommitGuard) -> list[Committed]:
+        """Commit releases or answers with their charges; a record that is stored already is returned.
 
-        At least the proposal that raises was not written. Raises Unrecovered or Behind if this Redis may have lost
-        data, DaySealed if the day is sealed, Replaced if the day belongs to the next policy, Unclaimed if Redis lacks
-        the transition to our policy.
+        The proposal that raises was not written; others may have been. Raises Unrecovered or Behind if this Redis may
+        have lost data, DaySealed if a day is sealed, Replaced if it belongs to the next policy, Unclaimed if Redis
+        lacks the transition to our policy, Damaged or Overflow if a stored value stopped it.
+
+        After a failure the sequences are uncertain, so the release partitions must be taken over again.
         """
-        # A closed horizon reserves nothing more.
-        wanted = {each.date: self._wanted(each.date) for each in proposals if not each.ends_horizon}
-        calls = [self._call(proposal, guard, wanted.get(proposal.date, ())) for proposal in proposals]
-        return await self._guarded(self._commit, calls, {proposal.release_partition for proposal in proposals}, guard)
-
-    async def commit_answers(self, proposals: Sequence[AnswerProposal], guard: CommitGuard) -> list[Committed]:
-        """Commit answers to queries, each with its reservations, as `commit` does."""
-        calls = [self._answer_call(proposal, guard) for proposal in proposals]
-        return await self._guarded(self._answer, calls, {proposal.release_partition for proposal in proposals}, guard)
-
-    async def _guarded(
-        self, script: Script, calls: Sequence[Call], release_partitions: Iterable[int], guard: CommitGuard
-    ) -> list[Committed]:
-        """Run commits. After a failure the sequences are uncertain, so the partitions must be taken over again."""
         try:
-            committed, guard.seen = committed_of(await script.run_each(calls), guard.seen)
+            return await self._commit(proposals, guard)
         except BaseException:
-            guard.disown(release_partitions)
+            guard.disown({each.release_partition for each in proposals})
             raise
+
+    async def _commit(self, proposals: Sequence[AnyProposal], guard: CommitGuard) -> list[Committed]:
+        """Commit a batch; in halves, one after the other, if others have been faster too often."""
+        known, seen = guard.known, guard.seen
+
+        def decision(view: View) -> Decision[list[Committed | Rejection]]:
+            nonlocal seen
+            seen = max(guard.seen, Draft(view).number(rows.SEQUENCES, rows.ALL))
+            return commit(view, self._policy, proposals, known)
+
+        async def on_stale(times: int) -> None:
+            if times == _MANY_STALE and len(proposals) > 1:
+                raise _ManyStale
+            await pause_if_stale(times)
+
+        try:
+            decided = await self._rows.decide(commit_rows(self._policy, proposals, known), decision, on_stale)
+        except _ManyStale:
+            half = len(proposals) // 2
+            return [each for part in (proposals[:half], proposals[half:]) for each in await self._commit(part, guard)]
+        committed = []
+        for proposal, each in zip(proposals, decided, strict=True):
+            if isinstance(each, DamagedRow | TooLarge):
+                raise self._rows.clear(each)
+            if isinstance(each, Exception):
+                raise each
+            guard.count(proposal.release_partition, each.new)
+            seen += each.new
+            committed.append(each)
+        guard.seen = seen
         return committed
-
-    def _wanted(self, date: str) -> list[str]:
-        """Return the script's arguments about the queries that read a date."""
-        return [
-            part
-            for query, reserved in self._reservations(date).items()
-            for part in (query, str(reserved.places), str(reserved.epsilon), kind_of(reserved))
-        ]
-
-    def _answer_call(self, proposal: AnswerProposal, guard: CommitGuard) -> Call:
-        keys, date, reserved, name = self._keys, proposal.date, proposal.reserved, self._name
-        return (
-            [
-                keys.releases(date, name),
-                keys.published(date, name),
-                keys.ledger(date),
-                keys.recovery,
-                keys.total,
-                keys.next_policies,
-                keys.last,
-                keys.dates,
-                keys.sequences,
-                keys.sealed,
-                keys.unsealed(name),
-                *(keys.ledger(day) for day in proposal.dates),
-            ],
-            [
-                proposal.release_id,
-                name,
-                date,
-                *self._limits[1:],
-                *proposal.record,
-                *proposal.exhausted,
-                guard.token,
-                *self._claim,
-                *self._sequence(proposal.release_partition, guard),
-                str(guard.seen),
-                proposal.query,
-                str(reserved.places),
-                str(reserved.epsilon),
-                *proposal.dates,
-            ],
-        )
-
-    def _call(self, proposal: Proposal, guard: CommitGuard, wanted: Sequence[str]) -> Call:
-        keys, date, name, change = self._keys, proposal.date, self._name, proposal.change
-        horizon = None if change is None else change.horizon
-        return (
-            [
-                keys.releases(date, name),
-                keys.published(date, name),
-                keys.ledger(date),
-                keys.costs(date, name),
-                keys.levels(date, name),
-                keys.dates,
-                keys.recovery,
-                keys.total,
-                keys.next_policies,
-                keys.last,
-                keys.sequences,
-                keys.sealed,
-                keys.unsealed(name),
-                *([] if horizon is None else keys.of_horizon(name, horizon)),
-            ],
-            [
-                proposal.release_id,
-                name,
-                date,
-                proposal.place,
-                str(proposal.charge),
-                *self._limits,
-                *proposal.record,
-                *proposal.exhausted,
-                guard.token,
-                proposal.fineness,
-                *self._claim,
-                *self._sequence(proposal.release_partition, guard),
-                str(guard.seen),
-                *wanted,
-                *([] if change is None else change_arguments(change, self._keys, name)),
-            ],
-        )
-
-    def _sequence(self, release_partition: int, guard: CommitGuard) -> tuple[Argument, ...]:
-        """Return the field of a release partition's commit sequence, and its value before this commit."""
-        return sequence_field(self._name, release_partition), str(guard.next_sequence(release_partition))
 
     async def mark_published(self, date: str, release_ids: Sequence[str]) -> None:
         """Store that Kafka has acknowledged these releases."""
@@ -225,15 +150,15 @@ class LedgerStore:
         stored = await self._redis.hget(self._keys.sealed, self._name)
         return date_of(self._keys.sealed, stored) if isinstance(stored, bytes) else ""
 
-    async def pin_rules(self, date: str, rules: str) -> None:
-        """Fix the rules of a local date for all policies of the domain, unless they are fixed."""
-        await self._redis.set(self._keys.rules(date), rules, nx=True, px=_PINNED_MS)
+    async def pin_rules(self, date: str, calendar: Calendar) -> None:
+        """Pin the rules of a local date for all policies of the domain. Raises HatcastError, as `check_rules`."""
+        wanted = date_rules.rules_rows(self._name, [date])
+        await self._rows.decide(wanted, lambda view: date_rules.pin(view, self._name, date, calendar))
 
-    async def pinned_rules(self, dates: Sequence[str]) -> list[tuple[str, str]]:
-        """Return those of these local dates whose rules are fixed, with their rules."""
-        found: Any = await self._redis.mget([self._keys.rules(date) for date in dates])
-        pairs = zip(dates, found, strict=True)
-        return [(date, rules.decode(errors="replace")) for date, rules in pairs if rules is not None]
+    async def check_rules(self, dates: Collection[str], calendar: Calendar) -> None:
+        """Raise HatcastError if one of these local dates, or one beside it, is pinned to other rules."""
+        wanted = date_rules.rules_rows(self._name, dates)
+        await self._rows.look(wanted, lambda view: date_rules.check(view, self._name, dates, calendar))
 
     async def unsealed_dates(self) -> list[str]:
         """Return the local dates of the policy whose records are in Redis, oldest first."""
@@ -242,40 +167,15 @@ class LedgerStore:
 
     async def summary(self, date: str) -> DaySummary:
         """Return a day's ledger, as published on `hats.budget`."""
-        keys = self._keys
-        names = self._charging
-        while True:
-            levels = [keys.levels(date, name) for name in names]
-            found = await self._summary(keys=[keys.ledger(date), keys.total, *levels], args=[])
-            with parsing(keys.ledger(date)):
-                self._charging = policies_of(found[0])
-                if self._charging == names:
-                    return self._summary_of(found, names)
-            names = self._charging
+        others = {rows.levels(date, name): None for name in self._charging}
+        wanted = merged(summary_rows(date, self._policy.name), others)
 
-    def _summary_of(self, found: Sequence[Any], names: Sequence[str]) -> DaySummary:
-        """Return the summary of a reply of summary.lua, with the levels of these policies."""
-        day, total = numbers_of(found[0]), numbers_of(found[1])
-        queries = queries_of(found[0])
-        levels, met = dict[str, Counter[int]](), Counter[int]()
-        for name, flat in zip(names, found[2:], strict=True):
-            of_hats, cap = {int(e): count for e, count in numbers_of(flat).items()}, day.get(f"cap:{name}")
-            levels[name] = largest_charges(of_hats, cap)
-            met += user_charges(of_hats, cap, queries.get(name, {}).values())
-        fineness = f"fineness:{self._name}:"
-        return DaySummary(
-            releases=day.get(f"releases:{self._name}", 0),
-            epsilon_sum=day.get(f"epsilon:{self._name}", 0),
-            epsilon_user_day=day.get("cost", 0),
-            shared=day.get("cost", 0) > day.get(f"cost:{self._name}", 0),
-            limit=day.get("limit"),
-            sequence=day.get("sequence", 0),
-            levels=met,
-            total=Total(total.get("spent", 0), total.get("limit")),
-            policy_levels=levels.get(self._name, {}),
-            fineness={int(key.removeprefix(fineness)): n for key, n in day.items() if key.startswith(fineness)},
-            queries=queries.get(self._name, {}),
-        )
+        def read(view: View) -> DaySummary:
+            summary = summary_of(view, self._policy, date)
+            self._charging = charging(view, date)
+            return summary
+
+        return await self._rows.look(wanted, read)
 
     async def next_policy(self) -> NextPolicy | None:
         """Return our policy's next policy, or None."""
@@ -290,9 +190,7 @@ class LedgerStore:
 
     async def total(self) -> Total:
         """Return the cost of all days for one user."""
-        spent, limit = await self._redis.hmget(self._keys.total, ["spent", "limit"])
-        with parsing(self._keys.total):
-            return Total(int(spent or 0), None if limit is None else int(limit))
+        return await self._rows.look({rows.TOTAL: None}, whole_total)
 
     async def unpublished_records(self, date: str) -> dict[str, bytes]:
         """Return release_id -> record of a day's records that Kafka has not acknowledged."""

@@ -1,8 +1,4 @@
-"""Policy transitions of a domain: each policy's next policy and its first local date, which every commit checks.
-
-Redis stores `DATE NAME` under the name of the replaced policy. Every budget record of the next policy contains the
-transition too, so ledger recovery restores a lost one from `hats.budget`.    [decisions/0008]
-"""
+"""Policy transitions of a domain, in Redis: hatcast.stream.ledger.transitions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +7,11 @@ import msgspec
 
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.scripts import Script
+from hatcast.agents.redis.row_store import RowStore
 from hatcast.agents.redis.stored_values import parsing
-from hatcast.stream.ledger.transitions import AlreadyBegun, NextPolicy
-
-
-def claim_args(name: str, replaces: str | None, from_date: str | None) -> tuple[str, str]:
-    """Return script arguments: the policy that `name` replaces, and `name` as its next policy; '' if there is none."""
-    return ("", "") if replaces is None or from_date is None else (replaces, NextPolicy(from_date, name).stored)
+from hatcast.stream.ledger import rows
+from hatcast.stream.ledger.transitions import AlreadyBegun, NextPolicy, claim
+from hatcast.stream.ledger.view import Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +32,7 @@ class PolicyTransitionStore:
     def __init__(self, redis: AnyRedis, domain: str) -> None:
         self._redis = redis
         self._keys = DomainKeys(domain)
-        self._claim_next = Script(redis, "claim_next_policy")
+        self._rows = RowStore(redis, domain)
 
     async def next_policy(self, name: str) -> NextPolicy | None:
         """Return a policy's next policy, or None."""
@@ -52,10 +45,10 @@ class PolicyTransitionStore:
 
         AlreadyBegun, checked in the same atomic step, if the replaced policy has released a date of the next policy.
         """
-        reply, value = await self._claim_next(
-            keys=[self._keys.next_policies, self._keys.last], args=[replaced, next_policy.from_date, next_policy.stored]
+        wanted: Wanted = {rows.NEXT_POLICIES: {replaced}, rows.LAST: {replaced}}
+        return await self._rows.decide(
+            wanted, lambda view: claim(view, replaced, next_policy.from_date, next_policy.name)
         )
-        return AlreadyBegun(value.decode()) if reply == b"begun" else NextPolicy.of(value)
 
     async def known(self, name: str) -> StoredPolicy | None:
         """Return a policy of this domain; None if it was never started here and has never released anything."""

@@ -11,24 +11,9 @@ from redis.exceptions import NoScriptError, ResponseError
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.errors import SCRIPT_ERRORS, Damaged
 
-_BOOKING: Final = frozenset(
-    {
-        *("adopt", "answer", "book_spent", "commit", "discard", "restore_budget", "restore_day", "restore_reservation"),
-        *("reserve_clustering", "supersede", "unreserve"),
-    }
-)
 _INDEX: Final = frozenset({"checkpoint", "delete", "delete_retained", "list_retained", "load", "load_retained"})
 _PRELUDES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(  # shared part -> scripts that it precedes
-    {
-        "staging": _BOOKING
-        | _INDEX
-        | {"advance_progress", "restore_progress", "seal", "skip", "store_tracker", "sweep"},
-        "index": _INDEX,
-        "amounts": _BOOKING,
-        "booking": _BOOKING,
-        "horizons": frozenset({"adopt", "commit", "discard", "supersede"}),
-        "deciding": frozenset({"answer", "commit"}),
-    }
+    {"staging": _INDEX | {"skip", "sweep"}, "index": _INDEX}
 )
 
 Argument = str | bytes | int

@@ -3,10 +3,9 @@
 -- hatcast did not write, or a number would not be exact, it writes nothing and returns {word, key} instead.
 -- `write_all` only runs commands that cannot fail: the type of each key was checked, and Redis adds up no number.
 local EXACT = 2^53  -- a double below it is exact
-local SIZES = {hash = 'HLEN', set = 'SCARD'}  -- each fails on another type
 local rejection
-local is_ours, hashes, sets, strings, removed = {}, {}, {}, {}, {}
-local hash_keys, set_keys, string_keys = {}, {}, {}  -- in the order of their first change
+local is_ours, hashes, strings, removed = {}, {}, {}, {}
+local hash_keys, string_keys = {}, {}  -- in the order of their first change
 
 -- Reject the script's writes, with one word and the key at fault. The first reason counts.
 local function reject(word, key) rejection = rejection or {word, key} end
@@ -25,9 +24,6 @@ local function run_read(command, key, ...)
   return false
 end
 
--- Return whether a key has a type or does not exist. Not by TYPE, which the ACL of hatcast's users may not allow.
-local function is_a(kind, key) return is_ours[key] or (is_ours[key] == nil and run_read(SIZES[kind], key) and true) end
-
 local function hash_of(key)
   if not hashes[key] then hashes[key] = {known = {}, staged = {}, fields = {}} end
   return hashes[key]
@@ -38,14 +34,6 @@ local function get(key, field)
   local hash = hash_of(key)
   if hash.known[field] == nil then hash.known[field] = run_read('HGET', key, field) end
   return hash.known[field]
-end
-
--- Read many fields in one command, for later calls of `get`; 7,000 at most.
-local function prefetch(key, fields)
-  local hash = hash_of(key)
-  for i, value in ipairs(#fields > 0 and run_read('HMGET', key, unpack(fields)) or {}) do
-    if hash.known[fields[i]] == nil then hash.known[fields[i]] = value end
-  end
 end
 
 -- Return all fields of a hash, with staged changes: field -> text, or false if deleted.
@@ -95,16 +83,6 @@ local function increase(key, field, more)
   return sum
 end
 
--- Stage a new member of a set.
-local function add_member(key, member)
-  if not is_a('set', key) then return end
-  if not sets[key] then
-    sets[key] = {}
-    set_keys[#set_keys + 1] = key
-  end
-  sets[key][#sets[key] + 1] = member
-end
-
 -- Return a string; false if there is none.
 local function get_string(key) return run_read('GET', key) end
 
@@ -120,7 +98,9 @@ local function remove(key) removed[#removed + 1] = key end
 -- Write all staged changes and return the answer; if rejected, write nothing and return the reason.
 -- What makes room deletes first: a full Redis refuses a script whose first write needs memory, and no later one.
 local function write_all(answer, makes_room)
-  for _, key in ipairs(hash_keys) do is_a('hash', key) end
+  for _, key in ipairs(hash_keys) do  -- HLEN fails on another type; TYPE the ACL of hatcast's users may not allow
+    if is_ours[key] == nil then run_read('HLEN', key) end
+  end
   if rejection then return rejection end
   local function free()
     for _, key in ipairs(hash_keys) do
@@ -143,7 +123,6 @@ local function write_all(answer, makes_room)
     end
     if #parts > 0 then redis.call('HSET', key, unpack(parts)) end
   end
-  for _, key in ipairs(set_keys) do redis.call('SADD', key, unpack(sets[key])) end
   for _, key in ipairs(string_keys) do redis.call('SET', key, strings[key]) end
   if not makes_room then free() end
   return answer

@@ -5,17 +5,20 @@ record in Redis that is on no topic by then was never sent.    [decisions/0029]
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
-from hatcast.agents.redis.adoption import Published
-from hatcast.agents.redis.attempts import Attempt, RecoveryEnded
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.scripts import Script
+from hatcast.agents.redis.row_store import RowStore
 from hatcast.agents.redis.stored_values import date_of, parsing
-from hatcast.stream.policy.query import CELL_SELECTION
+from hatcast.stream.ledger import rows
+from hatcast.stream.ledger.adoption import Published
+from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck
+from hatcast.stream.ledger.unsent import discard, record_rows, unreserve, unreserve_rows
+from hatcast.stream.ledger.view import merged
 
-_BATCH: Final = 500  # days in one round trip
+_BATCH: Final = 100  # days of one decision
 
 
 class UnsentStore:
@@ -23,9 +26,8 @@ class UnsentStore:
 
     def __init__(self, redis: AnyRedis, domain: str) -> None:
         self._redis = redis
+        self._rows = RowStore(redis, domain)
         self._keys = DomainKeys(domain)
-        self._discard = Script(redis, "discard")
-        self._unreserve = Script(redis, "unreserve")
 
     async def dates(self) -> list[str]:
         """Return the local dates with a ledger, oldest first."""
@@ -51,33 +53,12 @@ class UnsentStore:
 
     async def discard(self, attempt: Attempt, record: Published) -> None:
         """Discard a record with its charge, unless it was sent. Raises RecoveryEnded if the attempt is over."""
-        keys, date, name = self._keys, record.date, record.name
-        horizon = record.horizon if record.is_drawn else ""
-        (answer,) = await self._discard(
-            keys=[
-                keys.recovery,
-                keys.releases(date, name),
-                keys.published(date, name),
-                keys.seen(date, name),
-                keys.ledger(date),
-                keys.costs(date, name),
-                keys.levels(date, name),
-                keys.total,
-                keys.progress(name),
-                *(keys.of_horizon(name, horizon) if horizon else ()),
-            ],
-            args=[
-                attempt.token,
-                name,
-                record.release_id,
-                record.record,
-                record.place,
-                str(record.charge),
-                record.fineness,
-                *((horizon, record.place.partition("/")[0]) if horizon else ()),
-            ],
-        )
-        _continue(answer)
+        wanted = record_rows(record, RecoveryCheck.in_progress(attempt.token))
+        if record.is_drawn:
+            cell, name = record.place.partition("/")[0], record.name
+            states = {key(name, record.horizon): {cell} for key in (rows.states, rows.states_before)}
+            wanted = merged(wanted, states)
+        await self._rows.decide(wanted, lambda view: discard(view, attempt.token, record))
 
     async def unreserve(self, attempt: Attempt, days: Sequence[tuple[str, str]]) -> None:
         """Remove reservations that no topic has reported.
@@ -85,18 +66,6 @@ class UnsentStore:
         days   (policy name, local date)
         Raises RecoveryEnded as `discard`.
         """
-        keys = self._keys
         for at in range(0, len(days), _BATCH):
-            answers = await self._unreserve.run_each(
-                [
-                    ([keys.recovery, keys.ledger(date), keys.total], [attempt.token, name, CELL_SELECTION])
-                    for name, date in days[at : at + _BATCH]
-                ]
-            )
-            for (answer,) in answers:
-                _continue(answer)
-
-
-def _continue(answer: bytes) -> None:
-    if answer == b"ended":
-        raise RecoveryEnded
+            some = days[at : at + _BATCH]
+            await self._rows.decide(unreserve_rows(some), partial(unreserve, attempt=attempt.token, days=some))

@@ -57,7 +57,7 @@ class QueryReleaser(ReleasePath[DueAnswer, Retained, AnswerProposal]):
     noun = "answers"
 
     def __init__(self, context: ReleaseContext, retained: RetainedStore) -> None:
-        super().__init__(context, context.settings.topics.queries, context.ledger.commit_answers)
+        super().__init__(context, context.settings.topics.queries, context.ledger.commit)
         self._retained = retained
         self._limits = context.limits
         if self._limits is None and any(query.on_request for query in self._policy.queries):

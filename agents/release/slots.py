@@ -12,12 +12,12 @@ from typing import Final
 
 from hatcast.agents.clock import now_ms, pause
 from hatcast.agents.redis.final_hats import FinalHat
-from hatcast.agents.redis.slot_progress import Mark, Progress
 from hatcast.agents.release.hats import DueRelease, HatPath, Published
 from hatcast.agents.release.path import ReleaseContext
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.fold.watermark import closes_at, min_watermark
+from hatcast.stream.ledger.progress import Mark, Progress
 from hatcast.stream.ledger.reservations import reservations
 from hatcast.stream.ledger.summary import fits
 from hatcast.stream.records.fields import release_id

@@ -17,12 +17,12 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.sealed_days import SEALED_KEY, Sealed, SealedDay, registry_records
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.worker.resending import Resender
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import min_watermark
+from hatcast.stream.ledger.sealed_days import SEALED_KEY, Sealed, SealedDay, registry_records
 from hatcast.stream.policy.policy import Relation
 
 log = structlog.get_logger()

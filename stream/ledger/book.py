@@ -7,6 +7,7 @@ from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.day import DayLedger, PolicyDay, Reserved, Total, day_cost
 from hatcast.stream.ledger.view import DamagedRow, Draft, View, digits_of, number_of
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.query import CELL_SELECTION
 
 _OF_POLICY = ("commits", "releases", "epsilon", "cap", "fineness", "told")
 
@@ -32,7 +33,8 @@ class Book:
 
         cap   K of the policy; None: the stored one, if it is known
         """
-        day, numbers = parse_day(draft.read_date(date), name, date, draft.view)
+        fields = draft.read_date(date)
+        day, numbers = parse_day(fields, name, date, draft)
         ours = day.policies.get(name)
         if ours is not None:
             ours.cap = numbers.get(f"cap:{name}") if cap is None else cap
@@ -42,7 +44,7 @@ class Book:
             {} if ours is None else dict(ours.levels),
             {} if ours is None else dict(ours.queries),
             day.limit,
-            number_of(rows.ledger(date), draft.view.found.get(rows.ledger(date), {}).get(f"cost:{name}", b"0")),
+            number_of(rows.ledger(date), fields.get(f"cost:{name}", b"0")),
         )
         return cls(draft, name, date, day, numbers, stored)
 
@@ -60,9 +62,17 @@ class Book:
 
     def count(self, kind: str, more: int = 1) -> int:
         """Add to a number: of the date (`sequence`), else of the policy. Return the sum."""
-        name = kind if kind == "sequence" else self._field(kind)
-        self.numbers[name] = self.numbers.get(name, 0) + more
-        return self.numbers[name]
+        self.numbers[self._field(kind)] = self.number(kind) + more
+        return self.number(kind)
+
+    def number(self, kind: str) -> int:
+        """Return a number, as `count` names it; 0 if none is stored."""
+        return self.numbers.get(self._field(kind), 0)
+
+    def raise_to(self, kind: str, number: int) -> None:
+        """Raise a number, as `count` names it, unless it is greater."""
+        if number > self.number(kind):
+            self.count(kind, number - self.number(kind))
 
     def reserve(self, policy: Policy, wanted: Mapping[str, Reserved], total: Total) -> bool:
         """Decide the reservations that are undecided, once and finally. Return whether there were any."""
@@ -75,7 +85,7 @@ class Book:
         if before and (ours is None or not ours.levels.get(before)):
             raise DamagedRow(rows.levels(self.date, self.name))
         digits_of(key, before + charge)
-        digits_of(rows.ledger(self.date), self.numbers.get(self._field("epsilon"), 0) + charge)
+        digits_of(rows.ledger(self.date), self.number("epsilon") + charge)
 
     def charge(self, policy: Policy, place: str, charge: int, fineness: int, total: Total) -> bool:
         """Charge a place (1e-9) if day and total have room. `check_charge` was called before."""
@@ -92,29 +102,99 @@ class Book:
         self.count(f"fineness:{fineness}")
         return True
 
+    def adopt(self, place: str, charge: int, fineness: int) -> None:
+        """Book a charge (1e-9) of a record that was sent, whatever the limits. Raises DamagedRow, TooLarge, Unread."""
+        self._move(place, charge)
+        self.count("releases")
+        self.count("epsilon", charge)
+        self.count(f"fineness:{fineness}")
+
+    def take_back(self, place: str, charge: int, fineness: int) -> None:
+        """Remove a charge (1e-9) of a record that nobody has seen. Raises DamagedRow, Unread."""
+        self._move(place, -charge)
+        self.count("releases", -1)
+        self.count("epsilon", -charge)
+        if self.number(f"fineness:{fineness}"):  # of another version of hatcast: it was not counted
+            self.count(f"fineness:{fineness}", -1)
+
+    def restore(self, query: str, places: int, epsilon: int) -> None:
+        """Restore a reservation that a topic reports: the date has at least as many places from now on."""
+        told, known = f"told:{self.name}:{query}", self.queries.get(query)
+        self.numbers[told] = max(self.numbers.get(told, 0), places)
+        if known is None or known.places < places:
+            self._ours.queries[query] = Reserved(places, epsilon)
+
+    def restore_cap(self, cap: int) -> None:
+        """Restore the policy's K, unless it is known."""
+        if self.numbers.setdefault(self._field("cap"), cap) == cap:
+            self._ours.cap = cap
+
+    def lower_limit(self, limit: int) -> None:
+        """Lower the date's limit (1e-9) to that of a policy that has charged."""
+        self.day.limit = limit if self.day.limit is None else min(self.day.limit, limit)
+
+    def unreserve(self) -> None:
+        """Remove the reservations that no topic has reported, but for a cost that is spent."""
+        queries = self._ours.queries
+        for query, reserved in list(queries.items()):
+            told = self.numbers.get(f"told:{self.name}:{query}")
+            if query == CELL_SELECTION:
+                continue
+            if told is None:
+                del queries[query]  # the next release decides it again
+            elif told < reserved.places:
+                queries[query] = Reserved(told, reserved.epsilon)
+
     def write(self) -> None:
-        """Write the rows that have changed. Raises TooLarge."""
+        """Write the rows that have changed, and a new nonce if any has. Raises DamagedRow, TooLarge."""
         draft, key, stored = self.draft, rows.ledger(self.date), self._stored
         ours = self.day.policies.get(self.name, PolicyDay(None))
+        ours.hats = day_cost(ours.levels, ours.cap)
+        new = self._changed_levels(ours)
         for name, number in self.numbers.items():
             if stored.numbers.get(name) != number:
-                draft.set_number(key, name, number)
-        for query, reserved in ours.queries.items():
-            if stored.queries.get(query) != reserved:
-                draft.set(key, f"query:{self.name}:{query}", b"%dx%d" % (reserved.places, reserved.epsilon))
+                new[key, name] = digits_of(key, number)
+        for query in ours.queries.keys() | stored.queries.keys():
+            if (reserved := ours.queries.get(query)) != stored.queries.get(query):
+                new[key, f"query:{self.name}:{query}"] = None if reserved is None else reserved.stored
         if self.day.limit is not None and self.day.limit != stored.limit:
-            draft.set_number(key, "limit", self.day.limit)
-        for level in ours.levels.keys() | stored.levels.keys():
-            if (places := ours.levels.get(level, 0)) != stored.levels.get(level, 0):
-                of = rows.levels(self.date, self.name)
-                draft.set(of, str(level), digits_of(of, places) if places else None)
+            new[key, "limit"] = digits_of(key, self.day.limit)
         if ours.cost != stored.cost:
-            draft.set_number(key, f"cost:{self.name}", ours.cost)
-            draft.set_number(rows.TOTAL, self.date, self.day.cost)
+            new[key, f"cost:{self.name}"] = digits_of(key, ours.cost)
+            new[rows.TOTAL, self.date] = digits_of(rows.TOTAL, self.day.cost)
             draft.changes.nonces[rows.TOTAL] = None
-        draft.change_date(self.date)
+        for (changed, name), value in new.items():
+            draft.set(changed, name, value)
+        if new:
+            draft.change_date(self.date)
+
+    def _changed_levels(self, ours: PolicyDay) -> dict[tuple[str, str], bytes | None]:
+        key, stored, new = rows.levels(self.date, self.name), self._stored.levels, dict[tuple[str, str], bytes | None]()
+        for level in ours.levels.keys() | stored.keys():
+            if (places := ours.levels.get(level, 0)) != stored.get(level, 0):
+                new[key, str(level)] = digits_of(key, places) if places else None
+        return new
+
+    @property
+    def _ours(self) -> PolicyDay:
+        return self.day.policies.setdefault(self.name, PolicyDay(self.numbers.get(self._field("cap"))))
+
+    def _move(self, place: str, change: int) -> None:
+        """Add to e of a place (1e-9), or subtract from it."""
+        key, levels = rows.costs(self.date, self.name), self._ours.levels
+        before = self.draft.number(key, place)
+        after = before + change
+        if before:
+            if not levels.get(before):
+                raise DamagedRow(rows.levels(self.date, self.name))
+            levels[before] -= 1
+        if after:
+            levels[after] = levels.get(after, 0) + 1
+        self.draft.set(key, place, digits_of(key, after) if after else None)
 
     def _field(self, kind: str) -> str:
+        if kind == "sequence":
+            return kind
         name, colon, rest = kind.partition(":")
         return f"{name}:{self.name}{colon}{rest}"
 
@@ -130,7 +210,9 @@ class _Stored:
     cost: int
 
 
-def parse_day(fields: Mapping[str, bytes], name: str, date: str, view: View) -> tuple[DayLedger, dict[str, int]]:
+def parse_day(
+    fields: Mapping[str, bytes], name: str, date: str, view: View | Draft
+) -> tuple[DayLedger, dict[str, int]]:
     """Return the charges of a date, with those of policy `name` by level, and the numbers of date and policy, by field.
 
     Raises DamagedRow, Unread.
@@ -155,7 +237,7 @@ def parse_day(fields: Mapping[str, bytes], name: str, date: str, view: View) -> 
     return day, numbers
 
 
-def levels_of(view: View, date: str, name: str) -> dict[int, int]:
+def levels_of(view: View | Draft, date: str, name: str) -> dict[int, int]:
     """Return e -> number of places with it, of a policy and date. Raises DamagedRow, Unread."""
     key = rows.levels(date, name)
     return {number_of(key, e.encode()): number_of(key, places) for e, places in view.whole(key).items()}
@@ -177,6 +259,15 @@ def total_of(draft: Draft, policy: Policy) -> Total:
         return Total()
     draft.compare(rows.NONCES, rows.TOTAL)
     return whole_total(draft.view)
+
+
+def lower_total_limit(draft: Draft, limit: int) -> None:
+    """Lower the limit of all days (1e-9) to that of a policy that has charged. Raises DamagedRow, TooLarge, Unread."""
+    draft.compare(rows.TOTAL, rows.LIMIT)
+    stored = draft.get(rows.TOTAL, rows.LIMIT)
+    if stored is None or limit < number_of(rows.TOTAL, stored):
+        draft.set_number(rows.TOTAL, rows.LIMIT, limit)
+        draft.changes.nonces[rows.TOTAL] = None
 
 
 def whole_total(view: View) -> Total:

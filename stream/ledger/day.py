@@ -69,6 +69,11 @@ class Reserved:
         """Reserved cost of a user's day, in 1e-9."""
         return self.places * self.epsilon
 
+    @property
+    def stored(self) -> bytes:
+        """Text of the reservation in a ledger."""
+        return b"%dx%d" % (self.places, self.epsilon)
+
 
 @dataclass(slots=True)
 class PolicyDay:

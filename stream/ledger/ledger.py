@@ -9,10 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger import rows
-from hatcast.stream.ledger.book import Book, total_of
+from hatcast.stream.ledger.book import Book, lower_total_limit, total_of
+from hatcast.stream.ledger.date_rules import pin_rules
 from hatcast.stream.ledger.day import Reserved, Total
 from hatcast.stream.ledger.proposals import AnswerProposal, Committed, Proposal, numbered
+from hatcast.stream.ledger.recovery import require_recovered
 from hatcast.stream.ledger.rejections import (
     Behind,
     DaySealed,
@@ -29,7 +32,7 @@ from hatcast.stream.policy.query import CELL_SELECTION
 
 _EXHAUSTED: Final = "budget_exhausted"  # the status of a horizon that a date has no room for
 
-Either = Proposal | AnswerProposal
+AnyProposal = Proposal | AnswerProposal
 Rejection = Unrecovered | DaySealed | Replaced | Unclaimed | DamagedRow | TooLarge
 
 
@@ -47,7 +50,19 @@ class Guard:
     seen: int
 
 
-def commit_rows(policy: Policy, proposals: Sequence[Either], guard: Guard | None) -> Wanted:
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A reservation that the ledger has.
+
+    new     whether this decision makes it
+    token   of the finished recovery that the ledger had; b"" without one
+    """
+
+    new: bool
+    token: bytes
+
+
+def commit_rows(policy: Policy, proposals: Sequence[AnyProposal], guard: Guard | None) -> Wanted:
     """Return what a commit of these proposals reads at least."""
     name, wanted = policy.name, dict[str, set[str] | None]()
 
@@ -82,7 +97,7 @@ def commit_rows(policy: Policy, proposals: Sequence[Either], guard: Guard | None
 
 
 def commit(
-    view: View, policy: Policy, proposals: Sequence[Either], guard: Guard | None
+    view: View, policy: Policy, proposals: Sequence[AnyProposal], guard: Guard | None
 ) -> Decision[list[Committed | Rejection]]:
     """Commit records with their charges, in order; a record that is stored already is returned.
 
@@ -111,37 +126,32 @@ def commit(
     return Decision(decided, entry.draft.changes)
 
 
-def require_recovered(draft: Draft, token: str | None) -> bytes:
-    """Return the token of this server's finished recovery. Raises Unrecovered unless it is this one (None: any)."""
-    stored, run_id = draft.compare(rows.RECOVERY, "token"), draft.compare(rows.RECOVERY, "run_id")
-    if not stored or run_id is None or draft.compare(rows.SERVER, "run_id") != run_id:
-        raise Unrecovered
-    if token is not None and stored != token.encode():
-        raise Unrecovered
-    return stored
+def reserve(
+    view: View, policy: Policy, query: str, date: str, cost: Reserved, calendar: Calendar | None
+) -> Decision[Reservation]:
+    """Reserve a cost on a date, once for each query name, if day and total have room.
 
-
-def reserve(view: View, policy: Policy, query: str, date: str, cost: Reserved, *, guarded: bool) -> Decision[bool]:
-    """Reserve a cost on a date, once for each query name. Return whether this decision does; False: it is reserved.
-
-    guarded   require a finished recovery
-    Raises Unrecovered, DaySealed, Replaced or Exhausted.
+    calendar   of the policy: the date's rules are compared and pinned, and a finished recovery is required; None: of a
+               store that only this process writes
+    Raises Unrecovered, DaySealed, Replaced or Exhausted; HatcastError if the date has other rules in the domain.
     """
-    entry = _Entry(view, policy)
-    if guarded:
-        require_recovered(entry.draft, None)
+    entry, token = _Entry(view, policy), b""
+    if calendar is not None:
+        token = require_recovered(entry.draft, None)
+        pin_rules(entry.draft, policy.name, date, calendar)
     book, total = entry.book(date), entry.total
     known = book.queries.get(query)
-    if known is not None and known.places:
-        return Decision(result=False, changes=entry.draft.changes)
-    entry.check_open(date)
-    if not book.day.has_room(policy, cost.amount, total):
-        raise Exhausted
-    book.reserve(policy, {query: cost}, total)
-    book.count("sequence")
-    entry.changed[date] = None
-    entry.write()
-    return Decision(result=True, changes=entry.draft.changes)
+    if known is None or not known.places:
+        entry.check_open(date)
+        if not book.day.has_room(policy, cost.amount, total):
+            raise Exhausted
+        if known is not None:  # it had no room, and is asked for again
+            del book.day.policies[policy.name].queries[query]
+        book.reserve(policy, {query: cost}, total)
+        book.count("sequence")
+        entry.changed[date] = None
+        entry.write()
+    return Decision(Reservation(date in entry.changed, token), entry.draft.changes)
 
 
 def book_spent(view: View, policy: Policy, dates: Sequence[str]) -> Decision[list[str]]:
@@ -157,6 +167,19 @@ def book_spent(view: View, policy: Policy, dates: Sequence[str]) -> Decision[lis
     return Decision(booked, entry.draft.changes)
 
 
+def announce_spent(view: View, policy: Policy, dates: Sequence[str]) -> Decision[bool]:
+    """Store that the cost of each date is on `hats.budget`; False if some are missing, which are then booked again."""
+    booked = book_spent(view, policy, dates)
+    if booked.result:
+        return Decision(result=False, changes=booked.changes)
+    draft = Draft(view)
+    for date in dates:
+        draft.read_date(date)
+    if draft.compare(rows.ANNOUNCED, policy.name) is None:
+        draft.set(rows.ANNOUNCED, policy.name, b"1")
+    return Decision(result=True, changes=draft.changes)
+
+
 def dates_rows(policy: Policy, dates: Sequence[str]) -> Wanted:
     """Return what `reserve` and `book_spent` read of these dates."""
     found: dict[str, set[str] | None] = {
@@ -170,14 +193,15 @@ def dates_rows(policy: Policy, dates: Sequence[str]) -> Wanted:
     return found | {key: None for date in dates for key in (rows.ledger(date), rows.levels(date, policy.name))}
 
 
-def _check_sequences(draft: Draft, name: str, proposals: Sequence[Either], guard: Guard) -> None:
+def _check_sequences(draft: Draft, name: str, proposals: Sequence[AnyProposal], guard: Guard) -> None:
     """Raise Behind if the store went back, or another worker owns a release partition of these proposals."""
     for release_partition in {each.release_partition for each in proposals}:
         written = guard.written.get(release_partition)
         if written is None:
             raise Unrecovered
-        stored = draft.compare(rows.SEQUENCES, rows.sequence_field(name, release_partition))
-        if int(stored or 0) != written:
+        field = rows.sequence_field(name, release_partition)
+        draft.compare(rows.SEQUENCES, field)
+        if draft.number(rows.SEQUENCES, field) != written:
             raise Behind
     draft.changes.at_least[rows.SEQUENCES, rows.ALL] = guard.seen
     if draft.number(rows.SEQUENCES, rows.ALL) < guard.seen:
@@ -239,7 +263,7 @@ class _Entry:
             if claimed != f"{policy.from_date} {policy.name}".encode():
                 raise Unclaimed
 
-    def commit(self, proposal: Either, *, discardable: bool) -> Committed:
+    def commit(self, proposal: AnyProposal, *, discardable: bool) -> Committed:
         """Commit one record with its charge, or return the stored one.
 
         Raises DaySealed, Replaced, Unclaimed, DamagedRow, TooLarge, Behind or Unread before anything of it is changed.
@@ -275,11 +299,8 @@ class _Entry:
         """Write the rows of the dates that have changed, and the limit of all days."""
         for date in self.changed:
             self.books[date].write()
-        stored = self.draft.get(rows.TOTAL, rows.LIMIT)
-        limit = None if self._total is None else self._total.limit
-        if limit is not None and stored != b"%d" % limit:
-            self.draft.set_number(rows.TOTAL, rows.LIMIT, limit)
-            self.draft.changes.nonces[rows.TOTAL] = None
+        if self._total is not None and self._total.limit is not None:
+            lower_total_limit(self.draft, self._total.limit)
 
     def _charge(self, proposal: Proposal, book: Book, *, discardable: bool) -> bool:
         """Charge a release, after what its date reserves. Return whether there was room."""

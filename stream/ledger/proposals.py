@@ -84,6 +84,6 @@ class Committed:
 
 
 def numbered(record: tuple[bytes, bytes], number: int) -> bytes:
-    """Return a record's bytes with its `seq`. agents/redis/deciding.lua does the same."""
+    """Return a record's bytes with its `seq`."""
     head, tail = record
     return b"%b%d%b" % (head, number, tail) if tail else head

@@ -24,8 +24,19 @@ LAST: Final = "last"
 """Policy -> its last local date with a record"""
 DATES: Final = "dates"
 """Set: local dates with a ledger"""
+RULES: Final = "rules"
+"""Local date -> rules under which all policies of the domain release it: `Calendar.rules_of`"""
+ANNOUNCED: Final = "announced"
+"""Policy -> `1`, once the cost of its private list of cells is on `hats.budget`"""
 RECOVERY: Final = "recovery"
-"""`run_id`, `replid`, `token`: this server has every published record; with `attempt_` of a recovery in progress"""
+"""`run_id`, `replid`, `token`: this server process, with this replication history, has every published record;
+`attempt`, `attempt_run_id`, `attempt_replid`: the same of a recovery in progress; `generation`: of the newest one"""
+ENDS: Final = "ends"
+"""`topic/partition` -> `topic id:offset`, the end of a recovery in progress; empty before its fence"""
+ADOPTED: Final = "adopted"
+"""`topic/partition` -> `topic id:offset`, up to which the ledger contains all published records"""
+OLDEST: Final = "oldest"
+"""`topic/partition date policy` -> `topic id:offset`, the first record of an unsealed day"""
 SERVER: Final = "server"
 """Not stored: `run_id` and `replid` of the server that was read"""
 
@@ -92,6 +103,11 @@ def horizons(name: str) -> str:
 def tracker(name: str) -> str:
     """`date`, the last local date that a policy's tracker has settled, and `state` after it."""
     return f"tracker:{name}"
+
+
+def progress(name: str) -> str:
+    """`first`, and `committed:R` and `published:R` by release partition R; of a policy under `add_remove` (ms UTC)."""
+    return f"progress:{name}"
 
 
 def sequence_field(name: str, release_partition: int) -> str:

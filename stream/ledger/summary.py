@@ -73,6 +73,11 @@ def summary_rows(date: str, name: str) -> Wanted:
     return {rows.ledger(date): None, rows.levels(date, name): None, rows.TOTAL: None}
 
 
+def charging(view: View, date: str) -> list[str]:
+    """Return the policies that a date has charges of, whose levels `summary_of` reads. Raises Unread."""
+    return sorted(field.partition(":")[2] for field in view.whole(rows.ledger(date)) if field.startswith("cost:"))
+
+
 def summary_of(view: View, policy: Policy, date: str) -> DaySummary:
     """Return a day of the ledger, as published on `hats.budget`. Raises DamagedRow, Unread."""
     key, name = rows.ledger(date), policy.name

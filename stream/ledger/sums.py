@@ -11,7 +11,16 @@ from typing import Final
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.proposals import StateChange
 from hatcast.stream.ledger.rejections import Behind
-from hatcast.stream.ledger.view import DamagedRow, Draft, View, Wanted, text_of, with_checksum, without_checksum
+from hatcast.stream.ledger.view import (
+    DamagedRow,
+    Decision,
+    Draft,
+    View,
+    Wanted,
+    text_of,
+    with_checksum,
+    without_checksum,
+)
 from hatcast.stream.records.fields import Status
 
 INCOMPLETE: Final = Status.INCOMPLETE.value.encode()
@@ -113,3 +122,28 @@ def close_horizon(draft: Draft, name: str, horizon: str, status: bytes) -> None:
     draft.compare(index, field)
     if draft.get(index, field) is None:
         draft.set(index, field, status)
+
+
+def take_back_state(draft: Draft, name: str, horizon: str, cell: str, release_id: str) -> None:
+    """Take back the state after a release that nobody has seen; close its horizon if the state before is not known."""
+    key, before = rows.states(name, horizon), rows.states_before(name, horizon)
+    kept = draft.compare(before, cell) or b""
+    of, _, state = kept.partition(b"\n")
+    if of != release_id.encode() or not state:
+        close_horizon(draft, name, horizon, INCOMPLETE)
+        return
+    draft.compare(key, cell)
+    if state == NONE:
+        draft.changes.add[rows.horizons(name), f"cells:{horizon}"] = -1
+    draft.set(key, cell, None if state == NONE else state)
+    draft.set(before, cell, None)
+
+
+def drop_horizon(view: View, name: str, horizon: str) -> Decision[None]:
+    """Delete the states of a horizon of which every day is sealed, or belongs to the next policy."""
+    draft = Draft(view)
+    draft.delete(rows.states(name, horizon))
+    draft.delete(rows.states_before(name, horizon))
+    for kind in ("cells", "closed"):
+        draft.set(rows.horizons(name), f"{kind}:{horizon}", None)
+    return Decision(None, draft.changes)

@@ -1,6 +1,7 @@
 """The state of a policy's tracker in a ledger, before its next day.    [docs/specification/tracker.md, section 4]"""
 
 from hatcast.stream.ledger import rows
+from hatcast.stream.ledger.recovery import require_recovered
 from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, View, text_of, with_checksum, without_checksum
 
 
@@ -15,9 +16,15 @@ def state_of(view: View, name: str) -> bytes | None:
     return without_checksum(f"{key}/{text_of(key, date)}", state)
 
 
-def store_state(view: View, name: str, date: str, state: bytes) -> Decision[None]:
-    """Store the state after a local date, unless that of this date or a later one is stored."""
+def store_state(view: View, name: str, date: str, state: bytes, token: str | None) -> Decision[None]:
+    """Store the state after a local date, unless that of this date or a later one is stored.
+
+    token   of the finished recovery; None: of a store that only this process writes
+    Raises Unrecovered.
+    """
     draft, key = Draft(view), rows.tracker(name)
+    if token is not None:
+        require_recovered(draft, token)
     stored = draft.compare(key, "date")
     if stored is None or stored < date.encode():
         draft.set(key, "date", date.encode())

@@ -1,8 +1,15 @@
-"""Policy transitions of a domain: each policy's next policy and its first local date, which every commit compares."""
+"""Policy transitions of a domain: each policy's next policy and its first local date, which every commit compares.
 
+Every budget record of the next policy contains the transition too, so ledger recovery restores a lost one from
+`hats.budget`.    [decisions/0008]
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hatcast.stream.ledger import rows
+from hatcast.stream.ledger.attempts import RecoveryCheck
+from hatcast.stream.ledger.recovery import require
 from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, View, text_of
 
 
@@ -49,3 +56,19 @@ def claim(view: View, replaced: str, from_date: str, name: str) -> Decision[Next
     ours = NextPolicy(from_date, name)
     draft.set(rows.NEXT_POLICIES, replaced, ours.stored.encode())
     return Decision(ours, draft.changes)
+
+
+def restore_next_policy(draft: Draft, replaced: str, ours: NextPolicy) -> None:
+    """Restore a policy's next policy, unless one is stored."""
+    draft.compare(rows.NEXT_POLICIES, replaced)
+    if draft.get(rows.NEXT_POLICIES, replaced) is None:
+        draft.set(rows.NEXT_POLICIES, replaced, ours.stored.encode())
+
+
+def restore_next_policies(view: View, check: RecoveryCheck, next_policies: Mapping[str, NextPolicy]) -> Decision[None]:
+    """Restore policy transitions that the ledger lacks. Raises RecoveryEnded."""
+    draft = Draft(view)
+    require(draft, check)
+    for replaced, ours in next_policies.items():
+        restore_next_policy(draft, replaced, ours)
+    return Decision(None, draft.changes)

@@ -82,7 +82,9 @@ class Changes:
     set        key -> field -> value; None deletes the field; of a set the members, with empty values
     add        (key, field) -> number to add, negative too; the sum stays from 0 to 2^53
     raised     (key, field) -> number or date, stored unless a greater one is
+    deleted    keys to delete with all of their fields
     nonces     fields of NONCES to replace by fresh random values
+    A field, or the membership in a set, is in `set`, `add` or `raised` of one apply at most.
     """
 
     equal: dict[tuple[str, str], bytes | None] = field(default_factory=dict)
@@ -90,12 +92,13 @@ class Changes:
     set: dict[str, dict[str, bytes | None]] = field(default_factory=dict)
     add: dict[tuple[str, str], int] = field(default_factory=dict)
     raised: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    deleted: dict[str, None] = field(default_factory=dict)
     nonces: dict[str, None] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing changes: then nothing is applied, and no condition compared."""
-        return not (self.set or self.add or self.raised or self.nonces)
+        return not (self.set or self.add or self.raised or self.deleted or self.nonces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,11 @@ class Draft:
             return changed[name]
         return self.view.get(key, name)
 
+    def whole(self, key: str) -> Mapping[str, bytes]:
+        """Return all fields of a key, as changed. Raises Unread."""
+        found = {**self.view.whole(key), **self.changes.set.get(key, {})}
+        return {name: value for name, value in found.items() if value is not None}
+
     def number(self, key: str, name: str) -> int:
         """Return a number; 0 if none is stored. Raises DamagedRow, Unread."""
         found = self.get(key, name)
@@ -141,6 +149,15 @@ class Draft:
         """Add a member to a set."""
         self.set(key, member, b"")
 
+    def raise_to(self, key: str, name: str, value: str) -> None:
+        """Store a number or a date unless a greater one is stored. Dates and numbers are compared by length first."""
+        known, raised = self.changes.raised.get((key, name), b""), value.encode()
+        self.changes.raised[key, name] = max(known, raised, key=lambda each: (len(each), each))
+
+    def delete(self, key: str) -> None:
+        """Delete a key with all of its fields."""
+        self.changes.deleted[key] = None
+
     def compare(self, key: str, name: str) -> bytes | None:
         """Return a value, and require that it is still the stored one when the changes are applied. Raises Unread."""
         found = self.view.get(key, name)
@@ -155,7 +172,7 @@ class Draft:
     def read_date(self, date: str) -> Mapping[str, bytes]:
         """Return the ledger of a date, and require that none of the date's rows has changed. Raises Unread."""
         self.compare(NONCES, date)
-        return self.view.whole(ledger(date))
+        return self.whole(ledger(date))
 
 
 def number_of(key: str, value: bytes) -> int:

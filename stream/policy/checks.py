@@ -25,7 +25,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,80}")
 UNITS: Final = ("user_day", "user")
 CONTINUAL_UNIT: Final = "user_horizon"  # of [policy.continual] only
 TOTAL_MAX: Final = 9e6  # of all days: a larger sum gives no privacy
-SUM_MAX: Final = 2**52 * NANO  # the largest sum that the ledger's Lua scripts compute exactly: agents/redis/amounts.lua
+SUM_MAX: Final = 2**52 * NANO  # far below the numbers of 25 digits that a ledger can have
 HATS_MAX: Final = 10**8  # of a day, if cells are not listed: their records alone take 90 GB
 
 

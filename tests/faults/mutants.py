@@ -17,18 +17,20 @@ from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import published_of
-from hatcast.agents.redis.adoption import OutputPartition
-from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
-from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import Retained
-from hatcast.agents.redis.sealed_days import Sealed
 from hatcast.agents.redis.tracker_state import TrackerStore
 from hatcast.agents.release.hats import DueRelease, HatPath
 from hatcast.agents.release.queries import DueAnswer, QueryReleaser
 from hatcast.stream.fold.checkpoint import Changes
+from hatcast.stream.ledger import ledger
+from hatcast.stream.ledger.adoption import OutputPartition
+from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck
+from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.proposals import Committed, Proposal
+from hatcast.stream.ledger.sealed_days import Sealed
+from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.spending import fineness_of
 from hatcast.stream.release.tracker_records import StoredQuery
 from tests.faults.faulty_worker import meet
@@ -128,11 +130,11 @@ def no_fencing() -> None:
 def reserved_at_the_answer() -> None:
     """A day's first release reserves nothing for the queries that will read it."""
 
-    def wanted(self: LedgerStore, date: str) -> list[str]:
-        del self, date
-        return []
+    def wanted(policy: Policy, date: str) -> dict[str, Reserved]:
+        del policy, date
+        return {}
 
-    LedgerStore._wanted = wanted  # type: ignore[method-assign]
+    ledger.reservations = wanted  # type: ignore[attr-defined] # imported there
 
 
 def forgotten_once_read() -> None:

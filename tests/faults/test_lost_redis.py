@@ -11,12 +11,12 @@ import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import LedgerRecovery
-from hatcast.agents.redis.adoption import Published
-from hatcast.agents.redis.attempts import Attempt, RecoveryCheck, RecoveryState
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.redis.sealed_days import Sealed
 from hatcast.stream.fold.checkpoint import Changes
+from hatcast.stream.ledger.adoption import Published
+from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck, RecoveryState
+from hatcast.stream.ledger.sealed_days import Sealed
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic
 from tests.integration.recovering import adopt
@@ -199,7 +199,7 @@ def test_a_record_that_gives_way_takes_its_charge_with_it(here: int, sent: int, 
                 for _ in await adopt(store, check, [record]):
                     before = records[0]
                     assert await store.record_of(record) == before.record
-                    await store.supersede(before, record)
+                    await store.supersede(check, before, record)
                     assert not await adopt(store, check, [record])
             summary = await stores.ledger.summary(DATE)
             forget(pipeline)

@@ -16,13 +16,15 @@ from redis.asyncio import Redis
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.unsent import Unsent
-from hatcast.agents.redis.adoption import Answered, Published
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
-from hatcast.agents.redis.slot_progress import Mark, ProgressStore
+from hatcast.agents.redis.slot_progress import ProgressStore
+from hatcast.stream.ledger.adoption import Answered, Published
+from hatcast.stream.ledger.attempts import RecoveryCheck
 from hatcast.stream.ledger.day import Reserved
+from hatcast.stream.ledger.progress import Mark
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.queries import Period
@@ -30,7 +32,7 @@ from hatcast.stream.records import BudgetRecord, ReservedRecord
 from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, forget, roll_back
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, Stores, open_stores
-from tests.integration.recovering import budget_record, guard_of_all
+from tests.integration.recovering import budget_record, guard_of_all, restore
 from tests.integration.test_release import ALL, DATE, abort_in_a_round, finish, releasing, stored_records
 from tests.replayed import policy_of
 from tests.services import KafkaServer, RedisServer
@@ -189,10 +191,9 @@ def test_only_what_was_told_stays_reserved(redis_server: RedisServer) -> None:
                 assert {q: r.places for q, r in (await ledger.summary(DATE)).queries.items()} == dict.fromkeys(
                     ("untold", "told", "less"), places
                 )
-                await recovery.restore_budget(told(name, {"told": places, "less": 0}))
-                await recovery.restore_reservation(
-                    Answered(name, "told", Period(date.fromisoformat(DATE), 1), places, 10**8)
-                )
+                budget = told(name, {"told": places, "less": 0})
+                answered = Answered(name, "told", Period(date.fromisoformat(DATE), 1), places, 10**8)
+                await restore(recovery, RecoveryCheck.finished(guard.token), [budget], [answered])
                 await redis.hdel(DomainKeys(domain).recovery, "token")
                 attempt = await recovery.begin()
                 await recovery.unsent.unreserve(attempt, [(name, DATE)])

@@ -10,18 +10,18 @@ from redis.asyncio import Redis
 
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.unsent import Unsent
-from hatcast.agents.redis.adoption import Position, Published
-from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
-from hatcast.agents.redis.sealed_days import Sealed
+from hatcast.stream.ledger.adoption import Position, Published
+from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.proposals import AnswerProposal, Proposal
+from hatcast.stream.ledger.sealed_days import Sealed
 from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.policy.policy import Policy
 from tests.faults.test_unsent import told
-from tests.integration.recovering import OUTPUT, adopt, guard_of, guard_of_all
+from tests.integration.recovering import OUTPUT, adopt, guard_of, guard_of_all, restore
 from tests.replayed import policy_of
 from tests.services import RedisServer
 
@@ -172,9 +172,9 @@ def test_what_an_unsent_answer_reserved_on_a_sealed_day_is_taken_back(redis_serv
         await ledger.commit([release(name)], guard)
         await ledger.mark_published(DATE, [release(name).release_id])
         store = RecoveryStore(redis, name, name)
-        await store.restore_budget(told(name, {"q": places}))
+        await restore(store, RecoveryCheck.finished(guard.token), [told(name, {"q": places})])
         await redis.hset(DomainKeys(name).sealed, name, BEFORE)
-        await ledger.commit_answers([answer(policy)], guard)  # reserves on the sealed day, and is never sent
+        await ledger.commit([answer(policy)], guard)  # reserves on the sealed day, and is never sent
         reserved = places * NANO // 10
         room = (10 * NANO - reserved - NANO) // NANO
         store, attempt = await began(redis, name, policy)
@@ -186,7 +186,7 @@ def test_what_an_unsent_answer_reserved_on_a_sealed_day_is_taken_back(redis_serv
         sealed = {name: Sealed(policy=name, through=BEFORE, partitions=1, starts={})}
         assert await Unsent(policy, store.unsent).discard(domain(policy, other, sealed=sealed), attempt) == 1
         await finish(store, attempt)
-        (again,) = await ledger.commit_answers([answer(policy)], await guard_of(store))
+        (again,) = await ledger.commit([answer(policy)], await guard_of(store))
         assert json.loads(again.record)["status"] == "budget_exhausted"
         total = await ledger.total()
         assert total.limit is not None

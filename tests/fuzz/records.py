@@ -20,11 +20,11 @@ from hatcast.agents.map.topics import Topics
 from hatcast.agents.recovery.contents import decode_contents
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import Record
-from hatcast.agents.redis.sealed_days import Sealed, SealedDay, TopicStart, registry_records
 from hatcast.agents.tables.arrow import table_of_rows
 from hatcast.agents.tables.records import CLUSTERINGS, TABLES
 from hatcast.agents.tables.terminal import answer_row, read_shown, record_line
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.ledger.sealed_days import Sealed, SealedDay, TopicStart, registry_records
 from hatcast.stream.release.spending import fineness_of
 from tests.displaying import DAY_MS, SETTINGS, release
 from tests.fuzz.target import Finding, Target, check_message

@@ -154,7 +154,7 @@ def heartbeats(city: City, worker: WorkerProcess) -> None:
     for topic in (topics.telemetry, topics.reports):
         city.pipeline.wait(partial(uses, city, Role.WORKER, "WRITE", topic), "heartbeat records", worker)
     # The days of the recordings are over now.
-    city.pipeline.wait(lambda: "unlink" in city.guarded.redis_log.sent()[Role.WORKER], "a sealed day", worker)
+    city.pipeline.wait(lambda: "srem" in city.guarded.redis_log.sent()[Role.WORKER], "a sealed day", worker)
 
 
 def cluster(city: City, answering: WorkerProcess) -> None:

@@ -1,6 +1,6 @@
 """The recovery of the ledger as a worker has it, for tests that drive it themselves."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from hatcast.agents.config.settings import Settings
@@ -8,8 +8,6 @@ from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.recovery import Domain, LedgerRecovery
-from hatcast.agents.redis.adoption import AdoptionBatch, OutputPartition, Position, Published
-from hatcast.agents.redis.attempts import RecordsMissing, RecoveryCheck
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.guard import CommitGuard
@@ -17,6 +15,8 @@ from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.worker.sealing import Change, Sealer
+from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, OutputPartition, Position, Published
+from hatcast.stream.ledger.attempts import RecordsMissing, RecoveryCheck
 from hatcast.stream.records import BudgetRecord, EpsilonDelta
 from tests.integration.harness import Pipeline
 from tests.integration.tables import PARTITIONS
@@ -99,6 +99,19 @@ async def adopt(
             return lacking.different
         await store.adopt(check, batch, lacking.missing, committed)
     return frozenset()
+
+
+async def restore(
+    store: RecoveryStore,
+    check: RecoveryCheck,
+    budgets: Collection[BudgetRecord] = (),
+    answered: Collection[Answered] = (),
+) -> None:
+    """Adopt budget records, and reservations of answers, as those of the next record of a partition beside `OUTPUT`."""
+    place = OutputPartition("budget", 0)
+    known = (await store.adopted()).get(place)
+    following = Position("", 1 if known is None else known.offset + 1)
+    await store.adopt(check, AdoptionBatch(place, known, following, [], answered=answered, budgets=budgets))
 
 
 def budget_record(policy: str, date: str, seq: int, **more: Any) -> BudgetRecord:

@@ -11,8 +11,9 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.policy_transition import PolicyTransitionStore
-from hatcast.agents.redis.sealed_days import Sealed
 from hatcast.agents.worker.policy_transition import PolicyTransition
+from hatcast.stream.ledger import adopt, ledger, sums, unsent
+from hatcast.stream.ledger.sealed_days import Sealed
 from hatcast.stream.ledger.transitions import NextPolicy
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, open_stores
@@ -36,9 +37,9 @@ from tests.integration.test_release import (
     STEPS,
     releasing,
 )
-from tests.laws.redis_scripts import Mutant, break_scripts
 from tests.services import KafkaServer, RedisServer
 
+Mutant = Callable[[pytest.MonkeyPatch], None]
 Check = Callable[[Pipeline, int, str], None]
 
 
@@ -153,9 +154,17 @@ def check_copy_from_before_a_seal(pipeline: Pipeline, hour: int, first: str) -> 
     assert statuses(cells) == {("released",) * 3 + ("incomplete",)}
 
 
-DRAWS_AGAIN_AFTER_A_LOSS: Mutant = ("horizons", "set(horizons, 'closed:' .. horizon, status)", "")
-STORES_NO_STATE: Mutant = ("horizons", "  set(states, cell, state)\nend", "end")
-KEEPS_THE_STATE_OF_A_DISCARDED_DRAW: Mutant = ("horizons", "set(states, cell, state ~= NONE and state)", "")
+def draws_again_after_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (adopt, sums, unsent):
+        monkeypatch.setattr(module, "close_horizon", lambda *_: None)
+
+
+def stores_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "store_state", lambda *_: None)
+
+
+def keeps_the_state_of_a_discarded_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unsent, "take_back_state", lambda *_: None)
 
 
 def check_older_copy(pipeline: Pipeline, hour: int, horizon: str) -> None:
@@ -176,15 +185,15 @@ def check_older_copy(pipeline: Pipeline, hour: int, horizon: str) -> None:
 @pytest.mark.parametrize(
     ("mutant", "check", "horizon", "seen"),
     [
-        (DRAWS_AGAIN_AFTER_A_LOSS, check_older_copy, "2022-02-14", "drawn again"),
-        (STORES_NO_STATE, check_restart, "2022-02-21", "a draw is missing"),
-        (KEEPS_THE_STATE_OF_A_DISCARDED_DRAW, check_restart, "2022-02-28", "drawn again|a draw is missing"),
+        (draws_again_after_a_loss, check_older_copy, "2022-02-14", "drawn again"),
+        (stores_no_state, check_restart, "2022-02-21", "a draw is missing"),
+        (keeps_the_state_of_a_discarded_draw, check_restart, "2022-02-28", "drawn again|a draw is missing"),
     ],
 )
-def test_the_checks_see_scripts_that_draw_again_or_lose_a_state(
+def test_the_checks_see_ledgers_that_draw_again_or_lose_a_state(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, mutant: Mutant, check: Check, horizon: str, seen: str
 ) -> None:
-    break_scripts(monkeypatch, mutant)
+    mutant(monkeypatch)
     with pytest.raises(AssertionError, match=seen):
         check(pipeline, noon_of(horizon), horizon)
 

@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace as replaced
 from redis.asyncio import Redis
 
-from hatcast.agents.redis.attempts import Attempt
 from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.estimates import SnapshotStore, StoredRunning, StoredSnapshot
 from hatcast.agents.redis.final_hats import FinalHat
@@ -18,6 +17,7 @@ from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import Stored, restore, take_changes
+from hatcast.stream.ledger.attempts import Attempt
 from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.records.fields import Status

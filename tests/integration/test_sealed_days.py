@@ -16,11 +16,11 @@ import pytest
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
-from hatcast.agents.redis.adoption import OutputPartition
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.sealed_days import Sealed, SealedDay, TopicStart, registry_records
 from hatcast.agents.release.loop import ReleaseLoop
+from hatcast.stream.ledger.adoption import OutputPartition
 from hatcast.stream.ledger.rejections import DaySealed
+from hatcast.stream.ledger.sealed_days import Sealed, SealedDay, TopicStart, registry_records
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline

@@ -6,6 +6,7 @@ import pytest
 from redis.asyncio import Redis
 
 from hatcast.agents.redis import scripts
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.proposals import Proposal
 
 DAY = "2022-01-02"
@@ -32,6 +33,9 @@ async def contents(redis: Redis, name: str) -> Contents:
     for value in found.values():
         if isinstance(value, dict) and b"nonce" in value:
             value[b"nonce"] = b"random"
+    nonces = found.get(f"{{{name}}}:{rows.NONCES}".encode())
+    if isinstance(nonces, dict):
+        nonces.update(dict.fromkeys(nonces, b"random"))
     return found
 
 

@@ -10,8 +10,6 @@ from typing import Any
 from msgspec.structs import replace as replaced
 from redis.asyncio import Redis
 
-from hatcast.agents.redis.adoption import AdoptionBatch, Answered, Position, Published
-from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
 from hatcast.agents.redis.clusterings import ClusteringStore
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.guard import CommitGuard
@@ -22,20 +20,23 @@ from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import RetainedStore
-from hatcast.agents.redis.sealed_days import Sealed, SealedDay
-from hatcast.agents.redis.slot_progress import Mark
 from hatcast.agents.redis.spent_cells import SpentStore
 from hatcast.agents.redis.user_keys import StoredKey, restore_made_key
 from hatcast.stream.fold.checkpoint import Changes, take_changes
+from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, Position, Published
+from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck
 from hatcast.stream.ledger.day import Reserved
+from hatcast.stream.ledger.progress import Mark
 from hatcast.stream.ledger.proposals import AnswerProposal, Proposal, StateChange
+from hatcast.stream.ledger.recovery import RECOVERY_ROWS, begin
+from hatcast.stream.ledger.sealed_days import Sealed, SealedDay
 from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import Period
 from hatcast.stream.records import ReservedRecord
 from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, Sample, folds, traffic
-from tests.integration.recovering import OUTPUT, adopt, budget_record, guard_of_all
+from tests.integration.recovering import OUTPUT, adopt, budget_record, guard_of_all, restore
 from tests.laws.redis_scripts import DAY, NANO, PARTS, proposal
 from tests.replayed import policy_of
 
@@ -83,7 +84,7 @@ class Stage:
         return await self.ledger.commit(wanted, await self.guard())
 
     async def answer(self, wanted: Sequence[AnswerProposal]) -> object:
-        return await self.ledger.commit_answers(wanted, await self.guard())
+        return await self.ledger.commit(wanted, await self.guard())
 
     async def fill(self) -> None:
         """What each of the scripts finds."""
@@ -92,7 +93,8 @@ class Stage:
         await self.commit([proposal(self.name, f"{h}:00", f"{c}/12:00") for h in (9, 10) for c in "ab"])
         await self.commit([running_sum(self.name, "6:00", None, b"first")])
         await adopt(recovery, RecoveryCheck.finished(self.token), [published(self.name, "8:00", NANO)])
-        await recovery.restore_reservation(Answered(self.name, "other", Period(date.fromisoformat(NEXT), 1), 2, NANO))
+        other = Answered(self.name, "other", Period(date.fromisoformat(NEXT), 1), 2, NANO)
+        await restore(recovery, RecoveryCheck.finished(self.token), answered=[other])
         await ledger.progress.restore(NOON_MS + HOUR_MS, NOON_MS + HOUR_MS, [0])
         await claim_user_key(redis, keys, None)
         await PolicyTransitionStore(redis, self.name).claim("older", NextPolicy(DAY, "old"))
@@ -138,6 +140,7 @@ class Stage:
                 RecoveryCheck.finished(self.token), chunk, frozenset(each.release_id for each in fresh)
             )
 
+        attempt, check = Attempt("a", ours=True, is_fenced=True), RecoveryCheck.in_progress("a")
         seal = Sealed(policy="lost", through=DAY, partitions=1, starts={})
         fields = {"commits:lost": "1", "releases:lost": "1"}
         lost = SealedDay(
@@ -145,11 +148,10 @@ class Stage:
         )
         return {
             "adopt": adopt_fresh,
-            "begin": lambda: recovery._begin(keys=[keys.recovery, keys.ends], args=["own", "a", "0"]),
-            "store_ends": lambda: recovery._store_ends(keys=[keys.recovery, keys.ends], args=["a", OUTPUT.field, ":1"]),
-            "finish": lambda: recovery._finish(keys=[keys.recovery, keys.ends, keys.adopted], args=["a"]),
-            "read_recovery": lambda: recovery.read_state([0]),
-            "restore_day": lambda: recovery.seals.restore({"lost": seal}, [lost]),
+            "begin": lambda: recovery._rows.decide(RECOVERY_ROWS, lambda view: begin(view, "own", "a", 0)),
+            "store_ends": lambda: recovery.store_ends(attempt, {OUTPUT: Position("", 1)}),
+            "finish": lambda: recovery.finish(attempt),
+            "restore_day": lambda: recovery.seals.restore(check, {"lost": seal}, [lost]),
             "restore_key": lambda: restore_made_key(self.redis, keys, None, [StoredKey("f", b"key")]),
             "seal": lambda: recovery.seals.seal(name, "2022-01-01", self.token),
             "shrink": lambda: recovery.seals.shrink("sealed", [DAY]),
@@ -165,20 +167,20 @@ class Stage:
             "open": lambda: self.partition._open(
                 keys=[PartitionKeys(name, 0).state], args=["0", "another", "", "", "next"]
             ),
-            "restore_budget": lambda: recovery.restore_budget(budget),
-            "restore_reservation": lambda: recovery.restore_reservation(
-                Answered(name, "q", Period(date.fromisoformat(DAY), 1), 1, NANO)
+            "restore_budget": lambda: restore(recovery, check, [budget]),
+            "restore_reservation": lambda: restore(
+                recovery, check, answered=[Answered(name, "q", Period(date.fromisoformat(DAY), 1), 1, NANO)]
             ),
             "restore_progress": lambda: ledger.progress.restore(NOON_MS, NOON_MS + 2 * HOUR_MS, [0, 1]),
             "skip": lambda: self.partition._skip(keys=[PartitionKeys(name, 0).state], args=["1", "9", "next"]),
             "book_spent": SpentStore(self.redis, name, paid).confirm,
-            "discard": lambda: recovery.unsent.discard(Attempt("a", ours=True, is_fenced=True), here),
-            "unreserve": lambda: recovery.unsent.unreserve(Attempt("a", ours=True, is_fenced=True), [(name, DAY)]),
+            "discard": lambda: recovery.unsent.discard(attempt, here),
+            "unreserve": lambda: recovery.unsent.unreserve(attempt, [(name, DAY)]),
             "claim_next_policy": lambda: PolicyTransitionStore(self.redis, name).claim(
                 name, NextPolicy("2022-02-01", "next")
             ),
             "supersede": lambda: recovery.supersede(
-                here, replaced(published(name, "6:00", 2 * NANO), horizon=DAY, is_drawn=True)
+                check, here, replaced(published(name, "6:00", 2 * NANO), horizon=DAY, is_drawn=True)
             ),
             "store_tracker": lambda: ledger.tracker.store(DAY, b"state", self.token),
             "reserve_clustering": lambda: ClusteringStore(self.redis, name, self.policy).reserve("c", NEXT, NANO),

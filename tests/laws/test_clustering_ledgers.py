@@ -15,11 +15,13 @@ from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.redis.clusterings import ClusteringStore
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.ledger.day import DayLedger, Reserved, Total
 from hatcast.stream.ledger.rejections import DaySealed, Exhausted, Unrecovered
 from hatcast.stream.ledger.summary import DaySummary, fits
 from hatcast.stream.units import NANO
 from tests.integration.recovering import guard_of_all
+from tests.other_tzdata import ZONE, use_other_tables
 from tests.replayed import policy_of
 from tests.services import RedisServer
 
@@ -114,3 +116,26 @@ def test_a_clustering_takes_its_room_from_the_releases_of_the_day() -> None:
     summary = DaySummary(0, 0, day.cost, shared=False, limit=day.limit, sequence=1, levels=day.levels, total=total)
     assert fits(summary, policy, 1, {})
     assert not fits(replace(summary, queries={}), policy, 2, {})
+
+
+def test_a_date_takes_no_clustering_under_other_rules_than_the_domain_has_for_it_or_for_one_beside_it(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    domain = f"t-clusterings-{uuid.uuid4().hex[:8]}"
+    one, other = (policy_of(name=name, timezone=ZONE, privacy=PRIVACY) for name in ("one", "other"))
+
+    async def ask() -> None:
+        async with Redis.from_url(redis_server.url) as redis:
+            await guard_of_all(redis, domain, one.name)
+            assert (await ClusteringStore(redis, domain, one).reserve("c", DATES[0], 1)).new
+            assert (await ClusteringStore(redis, domain, other).reserve("c", DATES[0], 1)).new
+            use_other_tables(monkeypatch)
+            late = ClusteringStore(redis, domain, policy_of(name="late", timezone=ZONE, privacy=PRIVACY))
+            for date in DATES:
+                with pytest.raises(HatcastError, match=rf"^{DATES[0]} in {ZONE} was opened as"):
+                    await late.reserve("c", date, 1)
+            assert not (await LedgerStore(redis, domain, one).summary(DATES[1])).queries
+            assert (await LedgerStore(redis, domain, one).summary(DATES[0])).epsilon_user_day == 2
+
+    asyncio.run(ask())
+    redis_server.delete(f"{{{domain}}}*")

@@ -17,12 +17,12 @@ from redis.asyncio import Redis
 
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.recovery.published_records import published_of
-from hatcast.agents.redis.adoption import Published
-from hatcast.agents.redis.attempts import RecoveryCheck
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.estimators import Estimate
 from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.ledger.adoption import Published
+from hatcast.stream.ledger.attempts import RecoveryCheck
 from hatcast.stream.ledger.day import DayLedger, Total
 from hatcast.stream.ledger.proposals import Proposal, numbered
 from hatcast.stream.ledger.summary import DaySummary
@@ -36,7 +36,7 @@ from hatcast.stream.release.spending import fineness_of
 from hatcast.stream.units import DAY_MS, NANO
 from tests.contracts.goldens import tracked
 from tests.integration.readings import HOUR_MS, NOON_MS
-from tests.integration.recovering import adopt, guard_of_all
+from tests.integration.recovering import adopt, guard_of_all, restore
 from tests.integration.tables import PARTITIONS
 from tests.replayed import policy_of
 from tests.services import RedisServer
@@ -268,7 +268,7 @@ async def _superseded(
         assert not await adopt(store, check, before)
         for record in after:
             for _ in await adopt(store, check, [record]):
-                await store.supersede(stored[record.release_id], record)
+                await store.supersede(check, stored[record.release_id], record)
                 assert not await adopt(store, check, [record])
         days = await _summaries(redis, domain, [policy])
     redis_server.delete(f"{{{domain}}}*")
@@ -308,16 +308,16 @@ async def _lose_and_take_back(
         published = [published_of(record, p.policy_id, fineness_of(p)) for record, p in of.items()] * 2
         order.shuffle(published)
         store = RecoveryStore(redis, domain, policies[0].name)
-        attempt = await store.begin()
+        check = RecoveryCheck.in_progress((await store.begin()).token)
         # A topic's partitions are read side by side, and those of `hats.budget` beside those of releases.
         steps: list[list[Published] | BudgetRecord] = [published[at : at + 7] for at in range(0, len(published), 7)]
         steps += [BUDGET.decode(record) for record in budgets] * 2
         order.shuffle(steps)
         for step in steps:
             if isinstance(step, BudgetRecord):
-                await store.restore_budget(step)
+                await restore(store, check, [step])
             else:
-                assert not await adopt(store, RecoveryCheck.in_progress(attempt.token), step)
+                assert not await adopt(store, check, step)
         days = await _summaries(redis, domain, policies)
     redis_server.delete(f"{{{domain}}}*")
     assert days == model.summaries()

@@ -208,7 +208,7 @@ class Books:
                 release_partition = by_murmur2(one.release_id.encode(), PARTITIONS)
                 await SpentStore(redis, domain, policy).book()
                 if isinstance(one, QueryRelease):
-                    [committed] = await store.commit_answers([answer_proposal_of(one, NOW, release_partition)], guard)
+                    [committed] = await store.commit([answer_proposal_of(one, NOW, release_partition)], guard)
                 else:
                     [committed] = await store.commit([proposal_of(one, NOW, release_partition)], guard)
                 records.append(committed.record)

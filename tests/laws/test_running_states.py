@@ -13,16 +13,15 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Any
 
-import pytest
 from redis.asyncio import Redis
 
-from hatcast.agents.redis.adoption import Position, Published
-from hatcast.agents.redis.attempts import RecoveryCheck
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.stream.ledger.adoption import Position, Published
+from hatcast.stream.ledger.attempts import RecoveryCheck
 from hatcast.stream.ledger.proposals import Proposal, StateChange
 from tests.integration.recovering import OUTPUT, adopt, guard_of
-from tests.laws.redis_scripts import DAY, Mutant, break_scripts
+from tests.laws.redis_scripts import DAY
 from tests.replayed import policy_of
 from tests.services import RedisServer
 
@@ -76,10 +75,11 @@ class World:
         assert await store.store_ends(attempt, {OUTPUT: end})
         known = (await store.adopted()).get(OUTPUT)
         sent = [self.published(record) for record in self.topic[0 if known is None else known.offset :]]
-        while different := await adopt(store, RecoveryCheck.in_progress(attempt.token), sent):
+        check = RecoveryCheck.in_progress(attempt.token)
+        while different := await adopt(store, check, sent):
             for each in sent:
                 if each.release_id in different and (here := await store.record_of(each)) is not None:
-                    await store.supersede(self.published(here), each)
+                    await store.supersede(check, self.published(here), each)
         for record in (await store.unsent.records(self.name, DAY)).values():
             await store.unsent.discard(attempt, self.published(record))
         assert await store.finish(attempt)
@@ -159,16 +159,3 @@ def test_what_was_sent_of_a_cell_follows_from_one_run_whatever_happens_to_redis(
     found = asyncio.run(lives(redis_server.url))
     assert {status for statuses in found for status in statuses} == {"released", "incomplete"}
     assert sum(statuses.count("released") for statuses in found) > 4 * len(found), "hardly anything was released"
-
-
-CLOSES_NOTHING: Mutant = ("horizons", "set(horizons, 'closed:' .. horizon, status)", "")
-TAKES_NO_STATE_BACK: Mutant = ("discard", "if ARGV[8] then take_back_state", "if false then take_back_state")
-
-
-@pytest.mark.parametrize("mutant", [CLOSES_NOTHING, TAKES_NO_STATE_BACK])
-def test_the_check_sees_scripts_that_draw_again(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, mutant: Mutant
-) -> None:
-    break_scripts(monkeypatch, mutant)
-    with pytest.raises(AssertionError, match=r"not of one run|two values"):
-        asyncio.run(lives(redis_server.url))

@@ -20,7 +20,7 @@ from tests.laws.redis_scripts import DAY, break_scripts
 from tests.laws.script_stage import Act, Stage, staged
 from tests.services import RedisServer
 
-PARTS: Final = frozenset({"amounts", "booking", "deciding", "horizons", "index", "staging"})
+PARTS: Final = frozenset({"index", "staging"})
 ONLY_KEYS: Final = frozenset({"DEL", "EXISTS", "MGET", "UNLINK"})  # each argument is a key
 NO_KEY: Final = frozenset({"INFO"})
 
@@ -38,8 +38,8 @@ def others(stage: Stage) -> Mapping[str, Act]:
         "load": lambda: stage.partition.load(hats),
         "list_retained": lambda: kept.cells(slots),
         "load_retained": lambda: kept.load(slots, 0, cells),
-        "read_horizon": lambda: stage.ledger.horizons.read(DAY, ["a"]),
-        "summary": lambda: stage.ledger.summary(DAY),
+        "read": lambda: stage.ledger.summary(DAY),
+        "apply": stage.acts()["commit"],
         "restore_key": restore_lost_key,
     }
 

@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from hatcast.agents.recovery.published_records import published_of
-from hatcast.agents.redis.adoption import Position, Published
-from hatcast.agents.redis.attempts import RecoveryCheck
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.stream.ledger.adoption import Position, Published
+from hatcast.stream.ledger.attempts import RecoveryCheck
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.rejections import Replaced, Unclaimed
 from hatcast.stream.ledger.transitions import AlreadyBegun, NextPolicy
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import BUDGET
 from hatcast.stream.release.hats import budget_record
-from tests.integration.recovering import OUTPUT, adopt, guard_of_all
+from tests.integration.recovering import OUTPUT, adopt, guard_of_all, restore
 from tests.laws.test_ledgers import Charged
 from tests.replayed import policy_of
 from tests.services import RedisServer
@@ -72,7 +72,7 @@ class World:
             store, RecoveryCheck.in_progress(attempt.token), [published(each) for each in self.records]
         )
         for budget in self.budgets:
-            await store.restore_budget(BUDGET.decode(budget))
+            await restore(store, RecoveryCheck.in_progress(attempt.token), [BUDGET.decode(budget)])
         assert await store.finish(attempt)
         for policy in (OLD, NEW, LATER):
             self.guards[policy.name] = await guard_of_all(self.redis, self.domain, policy.name)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hatcast.agents.redis.adoption import Position
+from hatcast.stream.ledger.adoption import Position
 
 
 @dataclass(frozen=True, slots=True)

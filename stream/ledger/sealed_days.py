@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from hatcast.agents.redis.adoption import OutputPartition, Position
+from hatcast.stream.ledger.adoption import OutputPartition, Position
 
 SEALED_KEY: Final = "sealed/"
 DAY_KEY: Final = "day/"

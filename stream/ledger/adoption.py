@@ -1,12 +1,13 @@
 """Types for adopting records from the output topics into the ledger."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
 
-from hatcast.stream.queries import Period
+from hatcast.stream.policy.query import Period
+from hatcast.stream.records import BudgetRecord
 
 
 class OutputPartition(NamedTuple):
@@ -17,7 +18,7 @@ class OutputPartition(NamedTuple):
 
     @property
     def field(self) -> str:
-        """Name of the partition in Redis."""
+        """Name of the partition in a ledger."""
         return f"{self.topic}/{self.partition}"
 
 
@@ -29,12 +30,12 @@ class Position(NamedTuple):
 
     @property
     def stored(self) -> str:
-        """Text of the position in Redis."""
+        """Text of the position in a ledger."""
         return f"{self.topic_id}:{self.offset}"
 
     @staticmethod
     def of(stored: str) -> "Position":
-        """Parse a position stored in Redis."""
+        """Parse a stored position. Raises ValueError."""
         topic_id, _, offset = stored.rpartition(":")
         return Position(topic_id, int(offset))
 
@@ -95,12 +96,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionBatch:
-    """The releases and answers in consecutive records of one output partition.
+    """The contents of consecutive records of one output partition.
 
-    stored     the position up to which Redis has adopted the partition before this batch; None for nothing
+    stored     the position up to which the ledger has adopted the partition before this batch; None for nothing
     following  the position after the batch
     records    releases and answers, each with its offset
     days       (policy name, date) -> the offset of the first budget record about that day
+    answered   reservations of queries that these records answer
+    budgets    budget records, the newest of each policy and date
+    spans      policy name -> its published slots and its number of release partitions, under `add_remove`
     """
 
     place: OutputPartition
@@ -108,3 +112,6 @@ class AdoptionBatch:
     following: Position
     records: Sequence[tuple[int, Published]]
     days: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    answered: Collection[Answered] = ()
+    budgets: Collection[BudgetRecord] = ()
+    spans: Mapping[str, tuple[Span, int]] = field(default_factory=dict)

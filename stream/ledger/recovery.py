@@ -1,0 +1,169 @@
+"""Ledger recovery: whether this server has every published record, and how a recovery begins and ends. [decisions/0027]
+
+A token belongs to one server process with one replication history. No commit succeeds between the beginning of a
+recovery, which removes the token, and its end.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from hatcast.stream.ledger import rows
+from hatcast.stream.ledger.adoption import OutputPartition, Position
+from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck, RecoveryEnded, RecoveryState
+from hatcast.stream.ledger.rejections import Unrecovered
+from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, View, Wanted, text_of
+
+_SERVER = ("run_id", "replid")
+_ATTEMPT = ("attempt", "attempt_run_id", "attempt_replid")
+
+
+def require(draft: Draft, check: RecoveryCheck) -> None:
+    """Raise RecoveryEnded unless this recovery is finished, or in progress, as it must be."""
+    if draft.compare(rows.RECOVERY, check.field) != check.token.encode():
+        raise RecoveryEnded
+
+
+def require_recovered(draft: Draft, token: str | None) -> bytes:
+    """Return the token of this server's finished recovery. Raises Unrecovered unless it is this one (None: any)."""
+    stored, run_id = draft.compare(rows.RECOVERY, "token"), draft.compare(rows.RECOVERY, "run_id")
+    if not stored or run_id is None or draft.compare(rows.SERVER, "run_id") != run_id:
+        raise Unrecovered
+    if token is not None and stored != token.encode():
+        raise Unrecovered
+    return stored
+
+
+def state_rows(name: str, release_partitions: Iterable[int]) -> Wanted:
+    """Return what `recovery_state` reads."""
+    return {
+        rows.RECOVERY: None,
+        rows.SERVER: _SERVER,
+        rows.SEALED: {name},
+        rows.SEQUENCES: {rows.ALL, *(rows.sequence_field(name, r) for r in release_partitions)},
+    }
+
+
+def recovery_state(view: View, name: str, release_partitions: Collection[int]) -> RecoveryState:
+    """Return whether the ledger is recovered, and the commit sequences of release partitions. Raises DamagedRow."""
+    draft, stored = Draft(view), view.whole(rows.RECOVERY)
+    is_here = all(stored.get(each) == view.get(rows.SERVER, each) for each in _SERVER)
+    sealed = view.get(rows.SEALED, name)
+    return RecoveryState(
+        token=text_of(rows.RECOVERY, stored.get("token", b"")) if is_here else "",
+        attempt=text_of(rows.RECOVERY, stored.get("attempt", b"")),
+        sealed_through="" if sealed is None else text_of(rows.SEALED, sealed),
+        commits=draft.number(rows.SEQUENCES, rows.ALL),
+        generation=draft.number(rows.RECOVERY, "generation"),
+        sequences={r: draft.number(rows.SEQUENCES, rows.sequence_field(name, r)) for r in release_partitions},
+    )
+
+
+RECOVERY_ROWS: Wanted = {rows.RECOVERY: None, rows.SERVER: _SERVER, rows.ENDS: None, rows.ADOPTED: None}
+"""What `begin`, `store_ends` and `finish` read, but for seals"""
+
+
+def begin(view: View, new: str, replaced: str, generation: int) -> Decision[Attempt]:
+    """Begin a recovery, or join the one in progress.
+
+    new          token of a new recovery
+    replaced     token of a recovery in progress to replace; "" for none
+    generation   the greatest one that this worker knows
+    """
+    draft, is_fenced = Draft(view), bool(view.whole(rows.ENDS))
+    attempt, goes_on = draft.compare(rows.RECOVERY, "attempt"), _is_of_this_server(draft)
+    if attempt is not None and goes_on and attempt != replaced.encode():
+        known = text_of(rows.RECOVERY, attempt)
+        return Decision(Attempt(known, known == new, is_fenced), draft.changes)
+    draft.compare(rows.RECOVERY, "generation")
+    draft.compare(rows.RECOVERY, "token")
+    # Greater than that of any recovery whose token this store may get back from a copy.
+    greatest = max(draft.number(rows.RECOVERY, "generation"), generation)
+    for field in (*_SERVER, "token"):
+        draft.set(rows.RECOVERY, field, None)
+    for field, value in zip(_ATTEMPT, (new.encode(), *_server(draft)), strict=True):
+        draft.set(rows.RECOVERY, field, value)
+    draft.set_number(rows.RECOVERY, "generation", greatest + 1)
+    draft.delete(rows.ENDS)
+    return Decision(Attempt(new, ours=True, is_fenced=False), draft.changes)
+
+
+def store_ends(view: View, attempt: str, ends: Mapping[OutputPartition, Position]) -> Decision[bool]:
+    """Store the ends of the output topics, once all publishers are fenced; False if another recovery is in progress."""
+    draft = Draft(view)
+    if draft.compare(rows.RECOVERY, "attempt") != attempt.encode():
+        return Decision(result=False, changes=draft.changes)
+    for place, end in ends.items():
+        draft.set(rows.ENDS, place.field, end.stored.encode())
+    return Decision(result=True, changes=draft.changes)
+
+
+def finish_rows(sealed: Collection[str]) -> Wanted:
+    """Return what `finish` reads."""
+    return {**RECOVERY_ROWS, rows.SEALED: sealed}
+
+
+def finish(view: View, attempt: str, sealed: Mapping[str, str]) -> Decision[bool]:
+    """Finish a recovery: this server has every record that was published before the publishers were fenced.
+
+    sealed   policies with sealed days, each with its last sealed date: the summaries were restored before that date was
+    False if another recovery is in progress, the server went back or was replaced meanwhile, or something is missing.
+    """
+    draft = Draft(view)
+    if draft.compare(rows.RECOVERY, "token") == attempt.encode():  # an earlier reply was lost
+        return Decision(result=True, changes=draft.changes)
+    if (
+        draft.compare(rows.RECOVERY, "attempt") != attempt.encode()
+        or not _is_of_this_server(draft)
+        or not view.whole(rows.ENDS)
+        or not all(has_adopted(draft, place, draft.compare(rows.ENDS, place)) for place in view.whole(rows.ENDS))
+        or not all((draft.compare(rows.SEALED, name) or b"") >= through.encode() for name, through in sealed.items())
+    ):
+        return Decision(result=False, changes=draft.changes)
+    for field, value in zip(("token", *_SERVER), (attempt.encode(), *_server(draft)), strict=True):
+        draft.set(rows.RECOVERY, field, value)
+    for field in _ATTEMPT:
+        draft.set(rows.RECOVERY, field, None)
+    draft.delete(rows.ENDS)
+    return Decision(result=True, changes=draft.changes)
+
+
+def has_adopted(draft: Draft, place: str, end: bytes | None) -> bool:
+    """Return whether the ledger has adopted an output partition (`topic/partition`) up to an end. Raises DamagedRow."""
+    if end is None:
+        return False
+    known, last = draft.compare(rows.ADOPTED, place), position_of(rows.ENDS, end)
+    if last.offset == 0:
+        return True
+    if known is None:
+        return False
+    adopted = position_of(rows.ADOPTED, known)
+    return adopted.topic_id == last.topic_id and adopted.offset >= last.offset
+
+
+def position_of(key: str, stored: bytes) -> Position:
+    """Parse a stored position. Raises DamagedRow."""
+    try:
+        return Position.of(text_of(key, stored))
+    except ValueError:
+        raise DamagedRow(key) from None
+
+
+def positions(view: View, key: str) -> dict[OutputPartition, Position]:
+    """Return the positions that a row has, such as ADOPTED. Raises DamagedRow, Unread."""
+    return {place_of(key, field): position_of(key, value) for field, value in view.whole(key).items()}
+
+
+def place_of(key: str, field: str) -> OutputPartition:
+    """Parse `topic/partition`. Raises DamagedRow."""
+    topic, _, partition = field.rpartition("/")
+    if not partition.isdecimal() or not partition.isascii():
+        raise DamagedRow(key)
+    return OutputPartition(topic, int(partition))
+
+
+def _server(draft: Draft) -> list[bytes]:
+    return [draft.compare(rows.SERVER, each) or b"" for each in _SERVER]
+
+
+def _is_of_this_server(draft: Draft) -> bool:
+    """Return whether the recovery in progress began on this server process, with this replication history."""
+    return [draft.compare(rows.RECOVERY, each) for each in _ATTEMPT[1:]] == _server(draft)

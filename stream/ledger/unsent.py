@@ -1,0 +1,114 @@
+"""Records of a ledger that were never sent: a recovery replaces them by what was sent, or discards them.
+
+During a recovery nothing is committed, all publishers are fenced, and every record on the output topics is adopted. A
+record that is on no topic by then was never sent.    [decisions/0010, 0029; docs/proofs.md, "One ledger"]
+"""
+
+from collections.abc import Sequence
+
+from hatcast.stream.ledger import rows
+from hatcast.stream.ledger.adoption import Published
+from hatcast.stream.ledger.attempts import RecoveryCheck
+from hatcast.stream.ledger.book import Book
+from hatcast.stream.ledger.recovery import require
+from hatcast.stream.ledger.sums import INCOMPLETE, close_horizon, take_back_state
+from hatcast.stream.ledger.view import Decision, Draft, View, Wanted, number_of
+
+
+def record_rows(record: Published, check: RecoveryCheck) -> Wanted:
+    """Return what `supersede` and `discard` read at least, of a record that may be unsent."""
+    date, name, id_ = record.date, record.name, record.release_id
+    return {
+        rows.RECOVERY: {check.field},
+        rows.NONCES: {date},
+        rows.releases(date, name): {id_},
+        rows.published(date, name): {id_},
+        rows.seen(date, name): {id_},
+        rows.ledger(date): None,
+        rows.costs(date, name): {record.place},
+        rows.levels(date, name): None,
+        rows.progress(name): None,
+    }
+
+
+def supersede(
+    view: View, check: RecoveryCheck, unsent: Published, sent: Published, *, is_committed: bool
+) -> Decision[bool]:
+    """Replace a record that was never sent by the one that was, with its charge; False if another is stored by now.
+
+    is_committed   Kafka has committed the sent record
+    Raises RecoveryEnded. The date's ledger number stays: with what is adopted, this is the ledger that `hats.budget`
+    has published.
+    """
+    draft, date, name, key = Draft(view), sent.date, sent.name, rows.releases(sent.date, sent.name)
+    require(draft, check)
+    book = Book.read(draft, name, date, cap=None)
+    if draft.get(key, sent.release_id) != unsent.record:
+        return Decision(result=False, changes=draft.changes)
+    draft.set(key, sent.release_id, sent.record)
+    draft.change_date(date)
+    if is_committed:
+        draft.add_member(rows.published(date, name), sent.release_id)
+    if sent.horizon:  # the state here is not that of what was sent
+        close_horizon(draft, name, sent.horizon, INCOMPLETE)
+    if unsent.charge:
+        book.take_back(sent.place, unsent.charge, unsent.fineness)
+    if sent.charge:
+        book.adopt(sent.place, sent.charge, sent.fineness)
+    book.write()
+    return Decision(result=True, changes=draft.changes)
+
+
+def discard(view: View, attempt: str, record: Published) -> Decision[bool]:
+    """Discard a record with its charge; False if it was sent, or is not here. Raises RecoveryEnded."""
+    draft, date, name, id_ = Draft(view), record.date, record.name, record.release_id
+    require(draft, RecoveryCheck.in_progress(attempt))
+    book = Book.read(draft, name, date, cap=None)
+    marks = [draft.compare(key, id_) for key in (rows.published(date, name), rows.seen(date, name))]
+    if draft.get(rows.releases(date, name), id_) != record.record or any(mark is not None for mark in marks):
+        return Decision(result=False, changes=draft.changes)
+    draft.set(rows.releases(date, name), id_, None)
+    if record.is_drawn:
+        take_back_state(draft, name, record.horizon, record.place.partition("/")[0], id_)
+    book.count("sequence")  # hats.budget may have published the ledger with this charge
+    _lower_committed(draft, name)
+    if record.charge:
+        book.take_back(record.place, record.charge, record.fineness)
+    book.write()
+    return Decision(result=True, changes=draft.changes)
+
+
+def unreserve(view: View, attempt: str, days: Sequence[tuple[str, str]]) -> Decision[None]:
+    """Remove reservations that no output topic has reported.
+
+    days   (policy name, local date)
+    Raises RecoveryEnded.
+    """
+    draft = Draft(view)
+    require(draft, RecoveryCheck.in_progress(attempt))
+    for name, date in days:
+        book = Book.read(draft, name, date, cap=None)
+        book.unreserve()
+        book.write()
+    return Decision(None, draft.changes)
+
+
+def unreserve_rows(days: Sequence[tuple[str, str]]) -> Wanted:
+    """Return what `unreserve` reads."""
+    dates, whole = {date for _, date in days}, dict[str, None]()
+    for name, date in days:
+        whole |= {rows.ledger(date): None, rows.levels(date, name): None}
+    return {rows.RECOVERY: {"attempt"}, rows.NONCES: dates, **whole}
+
+
+def _lower_committed(draft: Draft, name: str) -> None:
+    """Lower the marks of commits: under `add_remove` a slot is sent after all of it is committed: no longer true."""
+    key = rows.progress(name)
+    for field, value in draft.view.whole(key).items():
+        mark, _, partition = field.partition(":")
+        if mark == "committed":
+            draft.compare(key, field)
+            draft.compare(key, f"published:{partition}")
+            published = draft.number(key, f"published:{partition}")
+            if published < number_of(key, value):
+                draft.set_number(key, field, published)
