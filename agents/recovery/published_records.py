@@ -1,7 +1,7 @@
 """Decode records on `hats.means` and `hats.queries`, reduced to the fields that the ledger needs."""
 
 from datetime import date, datetime
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -10,10 +10,14 @@ from hatcast.stream.policy.continual_keys import CONTINUAL
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.queries import RUNNING_SUMS, TRACKER_QUERIES, Period
-from hatcast.stream.records.fields import Date
+from hatcast.stream.records.fields import NAME, Date, Epsilon, text
 from hatcast.stream.release.hats import is_charged
 from hatcast.stream.release.spending import Fineness
 from hatcast.stream.units import nano_ceil
+
+# A charge below 0 would lower the ledger, and a name with ":" would be another policy's row there.
+_ReleaseId = Annotated[str, text(f"^{NAME}/", "policy name, then what is released")]
+_Places = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Noise(msgspec.Struct):
@@ -29,20 +33,20 @@ class _Value(msgspec.Struct):
 class _Residual(msgspec.Struct):
     """A tracker's query. limit: epsilon that all queries of its date can cost a user."""
 
-    limit: float
+    limit: Epsilon
 
 
 class _Running(msgspec.Struct):
     """A running sum. max_cells: each costs a user the record's epsilon."""
 
     horizon: Date
-    max_cells: int
+    max_cells: _Places
 
 
 class _Release(msgspec.Struct):
     """The needed fields of `ReleaseRecord` and `QueryRecord`: decoding all fields takes four times as long."""
 
-    release_id: str
+    release_id: _ReleaseId
     policy_id: str
     status: Literal["released", "suppressed", "budget_exhausted", "incomplete", "deferred"]
     cell: str
@@ -50,7 +54,7 @@ class _Release(msgspec.Struct):
     slot: str
     start: str
     end: str
-    epsilon: float
+    epsilon: Epsilon
     relation: Relation
     seq: int | None = None
     noise: _Noise | None = None
@@ -60,8 +64,8 @@ class _Release(msgspec.Struct):
     estimator: str = ""
     first_date: Date = ""
     last_date: Date = ""
-    most_hats: int = 0
-    device_epsilon: float = 0.0
+    most_hats: _Places = 0
+    device_epsilon: Epsilon = 0.0
 
     @property
     def charge(self) -> int:

@@ -36,6 +36,9 @@ class Book:
         fields = draft.read_date(date)
         day, numbers = parse_day(fields, name, date, draft)
         ours = day.policies.get(name)
+        charged = sum(e * places for e, places in ours.levels.items()) if ours is not None else 0
+        if charged != numbers.get(f"epsilon:{name}", 0):  # without its levels a date would cost less than it has
+            raise DamagedRow(rows.levels(date, name))
         if ours is not None:
             ours.cap = numbers.get(f"cap:{name}") if cap is None else cap
             ours.hats = day_cost(ours.levels, ours.cap)
@@ -227,6 +230,8 @@ def parse_day(
                 queries[query] = reserved_of(key, value)
         elif kind == "limit":
             day.limit = number_of(key, value)
+        elif kind == "cost" and query:
+            raise DamagedRow(key)  # it would hide the cost of the policy whose name it begins with
         elif kind == "cost" and policy != name:
             day.policies[policy] = PolicyDay(0, hats=number_of(key, value))
         elif kind == "sequence" or (kind in _OF_POLICY and policy == name):

@@ -406,6 +406,19 @@ def test_a_damaged_row_rejects_its_proposal_and_the_others_are_committed() -> No
     assert of.store.rows[key]["b/00:00"] == value, "it is not overwritten"
 
 
+@pytest.mark.parametrize("damage", ["levels are lost", "a cost hides another"])
+def test_a_date_that_costs_less_than_it_has_is_damaged(damage: str) -> None:
+    of = machine()
+    assert applied(of, decided(of, FREE, (DATES[0], "a", 1)))
+    key, levels = rows.ledger(DATES[0]), rows.levels(DATES[0], FREE.name)
+    lost = Changes(set={key: {f"cost:{FREE.name}:b": b"1"}})
+    if damage == "levels are lost":
+        lost = Changes(set={levels: dict.fromkeys(of.store.rows[levels])})
+    assert at_once(of.store.apply(lost))
+    (rejected,) = decided(of, FREE, (DATES[0], "b", 1)).result
+    assert isinstance(rejected, DamagedRow)
+
+
 def test_a_commit_that_finds_all_of_its_records_changes_nothing() -> None:
     of = machine()
     assert applied(of, decided(of, FREE, (DATES[0], "a", FULL)))

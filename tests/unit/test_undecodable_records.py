@@ -1,10 +1,12 @@
 """Records, files and settings that are damaged: each is refused in one line, or left out, by whatever reads it."""
 
 import gzip
+import json
 import sqlite3
 import zipfile
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +49,41 @@ def test_a_record_that_cannot_be_decoded_is_left_out_by_every_reader_of_output_t
             fineness=fineness_of(POLICY),
         )
         assert (found.releases, found.budgets) == ([], {})
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"epsilon": -1.0},
+        {"device_epsilon": -1.0},
+        {"release_id": f"{POLICY.name}:b/2022-01-02/12:00/a"},
+        {"query": {"limit": -1.0}},
+        {"query": "daily", "most_hats": -1},
+    ],
+    ids=json.dumps,
+)
+def test_a_record_that_would_lower_a_charge_or_hide_a_policy_is_left_out_of_a_recovery(forged: dict[str, Any]) -> None:
+    record = {
+        **dict.fromkeys(("cell", "slot", "policy_id"), "a"),
+        "release_id": f"{POLICY.name}/2022-01-02/12:00/a",
+        "date": "2022-01-02",
+        "status": "released",
+        "start": "2022-01-02T12:00:00Z",
+        "end": "2022-01-02T13:00:00Z",
+        "epsilon": 1.0,
+        "relation": "replace",
+        **dict.fromkeys(("first_date", "last_date"), "2022-01-02"),
+    }
+
+    def adopted(*records: dict[str, Any]) -> int:
+        values = [Record(offset, "key", json.dumps(each).encode(), is_ours=True) for offset, each in enumerate(records)]
+        found = decode_contents(
+            "topic", values, holds_budgets=False, policy_id=POLICY.policy_id, fineness=fineness_of(POLICY)
+        )
+        return len(found.releases)
+
+    assert adopted(record) == 1
+    assert adopted(record | forged, record) == 1
 
 
 @every_damage
