@@ -112,7 +112,7 @@ def test_of_a_sealed_day_redis_keeps_a_summary_of_at_most_a_kilobyte_that_says_t
     keys = ledger_keys(pipeline)
     for number in range(DAYS):
         of_day = {key: size for key, size in keys.items() if day(number) in key}
-        assert {key.split(":")[0] for key in of_day} == {"ledger", "levels", "rules"}, of_day
+        assert {key.split(":")[0] for key in of_day} == {"ledger", "levels"}, of_day
         assert sum(of_day.values()) <= 1_000, of_day
     assert keys["sealed"]
     assert "oldest" not in keys
