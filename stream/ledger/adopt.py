@@ -1,4 +1,4 @@
-"""Adopt what was published: consecutive records of an output partition, with what only they and `hats.budget` know.
+"""Adopt published records: consecutive ones of an output partition, with their charges and reservations.
 
 A store may go back in time: a lost fsync, a failover, a restored file. A release that is missing then may be on an
 output topic, and drawing it again would publish a second value. So one apply stores what a batch contains and the
@@ -59,7 +59,7 @@ def adopt(
     missing: Collection[str] = frozenset(),
     committed: Collection[str] = frozenset(),
 ) -> Decision[None]:
-    """Adopt a batch, restore what it knows, and store the new adopted position.
+    """Adopt a batch: its records, charges, reservations and limits, and the new adopted position.
 
     missing     ids of records to write if the ledger lacks them
     committed   those of them that Kafka has committed, to be marked as published
@@ -171,7 +171,7 @@ def _restore_answered(draft: Draft, answered: Answered) -> None:
 
 
 def _restore_budget(draft: Draft, budget: BudgetRecord) -> None:
-    """Restore from a budget record what the records of releases do not contain."""
+    """Restore numbers, reservations and limits from a budget record; records of releases do not contain them."""
     book = Book.read(draft, budget.policy, budget.date, cap=None)
     book.raise_to("sequence", budget.seq)  # consumers keep the record with the greatest number: continue above it
     if budget.max_hats_per_day is not None:

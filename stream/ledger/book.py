@@ -53,7 +53,7 @@ class Book:
 
     @property
     def recomputed(self) -> int:
-        """What the policy's part costs more (1e-9) than is stored of it; below 0 once its K is known again."""
+        """Difference (1e-9) of the policy's cost on this date to the stored one; below 0 once its K is known again."""
         ours = self.day.policies.get(self.name)
         return (0 if ours is None else ours.cost) - self._stored.cost
 
@@ -113,7 +113,7 @@ class Book:
         self.count(f"fineness:{fineness}")
 
     def take_back(self, place: str, charge: int, fineness: int) -> None:
-        """Remove a charge (1e-9) of a record that nobody has seen. Raises DamagedRow, Unread."""
+        """Remove the charge (1e-9) of an unsent record. Raises DamagedRow, Unread."""
         self._move(place, -charge)
         self.count("releases", -1)
         self.count("epsilon", -charge)
@@ -204,7 +204,7 @@ class Book:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What the rows of a date have, before the changes."""
+    """Stored rows of a date, before the changes."""
 
     numbers: Mapping[str, int]
     levels: Mapping[int, int]

@@ -38,7 +38,7 @@ Rejection = Unrecovered | DaySealed | Replaced | Unclaimed | DamagedRow | TooLar
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What a worker knows of a ledger: a commit compares it, so that a store that lost data is noticed before a write.
+    """State that a worker expects of a ledger: a commit compares it, to notice a loss of data before it writes.
 
     token     of the finished recovery; "" while the ledger is not known to be recovered
     written   release partition -> the commit sequence that this worker wrote last
@@ -63,7 +63,7 @@ class Reservation:
 
 
 def commit_rows(policy: Policy, proposals: Sequence[AnyProposal], guard: Guard | None) -> Wanted:
-    """Return what a commit of these proposals reads at least."""
+    """Return the rows that a commit of these proposals reads in any case."""
     name, wanted = policy.name, dict[str, set[str] | None]()
 
     def want(key: str, *fields: str) -> None:
@@ -232,7 +232,7 @@ class _Entry:
 
     @property
     def total(self) -> Total:
-        """The cost of all days, with what is booked so far."""
+        """Cost of all days, with the charges of this commit so far."""
         if self._total is None:
             self._total = total_of(self.draft, self.policy)
             self._total.spent += sum(book.recomputed for book in self.books.values())

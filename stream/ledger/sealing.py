@@ -104,7 +104,7 @@ def starts_of(view: View, unsealed_from: str, name: str) -> dict[str, TopicStart
 def restore_days(
     view: View, check: RecoveryCheck, days: Sequence[SealedDay], through: Mapping[str, str]
 ) -> Decision[None]:
-    """Restore summaries of sealed days, each in place of what the ledger has of that policy and date.
+    """Restore summaries of sealed days, each in place of the stored rows of its policy and date.
 
     through   policy -> its last sealed date. If it is stored, another worker has restored all of the policy's days, and
               answers may have reserved more on them since

@@ -125,7 +125,7 @@ def close_horizon(draft: Draft, name: str, horizon: str, status: bytes) -> None:
 
 
 def take_back_state(draft: Draft, name: str, horizon: str, cell: str, release_id: str) -> None:
-    """Take back the state after a release that nobody has seen; close its horizon if the state before is not known."""
+    """Restore the state before an unsent release; close its horizon if that state is not stored."""
     key, before = rows.states(name, horizon), rows.states_before(name, horizon)
     kept = draft.compare(before, cell) or b""
     of, _, state = kept.partition(b"\n")

@@ -1,4 +1,4 @@
-"""Records of a ledger that were never sent: a recovery replaces them by what was sent, or discards them.
+"""Unsent records of a ledger: a recovery replaces them by the sent ones, or discards them.
 
 During a recovery nothing is committed, all publishers are fenced, and every record on the output topics is adopted. A
 record that is on no topic by then was never sent.    [decisions/0010, 0029; docs/proofs.md, "One ledger"]
