@@ -11,6 +11,7 @@ import pytest
 from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.day import Reserved, Total
 from hatcast.stream.ledger.summary import fits
 from hatcast.stream.mechanisms.system import SystemNoise
@@ -205,6 +206,8 @@ def test_a_charge_that_a_ledger_could_not_count_is_refused_and_nothing_changes(p
     with open_ledger(path, POLICY) as ledger:
         ledger.commit([drawn("a")], AT)
         ledger._database.execute("UPDATE ledger SET value = ? WHERE field = 'epsilon:test'", (most,))
+        ledger._database.execute("UPDATE ledger SET value = ? WHERE key = ?", (most, rows.costs(DATE, "test")))
+        ledger._database.execute("UPDATE ledger SET field = ? WHERE key = ?", (most.decode(), rows.levels(DATE, "test")))
         with pytest.raises(HatcastError, match="more than a ledger can count"):
             ledger.commit([drawn("b")], AT)
         assert ledger.find(drawn("b").release_id) is None
