@@ -92,7 +92,7 @@ def batch(  # noqa: PLR0913 - options by name
 
 
 def _released(run: Run, path: Path, days: tuple[date, date] | None) -> BatchReleases:
-    from hatcast.stream.release.hats import budget_record
+    from hatcast.stream.release.spending import budget_record
 
     policy = run.settings.policy
     with open_released(run, path, days) as released:

@@ -30,9 +30,8 @@ from hatcast.stream.ledger.sums import StoredStates, states_of, states_rows
 from hatcast.stream.ledger.tracked import state_of, store_state
 from hatcast.stream.ledger.view import Changes, DamagedRow, Decision, TooLarge, View, Wanted
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.records.fields import SETTLEMENT, Status
-from hatcast.stream.release.proposals import AnyRelease, answer_proposal_of, proposal_of
-from hatcast.stream.release.queries import QueryRelease
+from hatcast.stream.records.fields import SETTLEMENT
+from hatcast.stream.release.proposals import AnyRelease, Placed
 
 R = TypeVar("R")
 
@@ -70,24 +69,17 @@ class LedgerFile(LedgerDays):
         releases: Sequence[AnyRelease],
         now_ms: int,
         entered: Mapping[str, Entered] = _NONE_ENTERED,
-        closes: Status | None = None,
     ) -> dict[str, bytes]:
         """Commit releases with their charges, in order, in one durable transaction; an existing record stays.
 
-        With each HAT's record it stores the users that have `entered` the HAT, by release_id. closes: status with which
-        the horizon of these running sums ends; then nothing is reserved for it.
+        With each HAT's record it stores the users that have `entered` the HAT, by release_id.
 
         A date's first HAT stores the date's rules, and reserves the cost of the queries that read it; an answer
         reserves the cost of its query on the days of its period that had no HAT. Returns the records that are in the
         file now, by release_id. Raises HatcastError, and stores none of them, if the file cannot be written.
         """
         policy = self.policy
-        proposals = [
-            answer_proposal_of(release, now_ms, _PARTITION)
-            if isinstance(release, QueryRelease)
-            else proposal_of(release, now_ms, _PARTITION, closes)
-            for release in releases
-        ]
+        proposals = [release.proposal(now_ms, _PARTITION) for release in releases]
         records = {}
         with transaction(self._database, self._path):
             wanted = commit_rows(policy, proposals, None)
@@ -95,7 +87,7 @@ class LedgerFile(LedgerDays):
             for release, committed in zip(releases, decided, strict=True):
                 if isinstance(committed, Exception):
                     raise self._clear(committed)
-                if committed.new and not isinstance(release, QueryRelease) and release.is_hat:
+                if committed.new and isinstance(release, Placed) and release.is_hat:
                     self.readings.pin_date(release.date, self.calendar)
                     self.users.store(release.date, release.place, entered.get(release.release_id, NO_USERS))
                 records[release.release_id] = committed.record

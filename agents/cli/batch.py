@@ -192,7 +192,7 @@ class _Output:
 def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Output) -> None:
     # Imported here: accounting takes seconds to import, and folding does not need it.
     from hatcast.agents.cli.budget_tables import BudgetTable
-    from hatcast.stream.release.hats import budget_record
+    from hatcast.stream.release.spending import budget_record
 
     policy = run.settings.policy
     with open_released(run, path, days) as released:

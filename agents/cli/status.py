@@ -25,8 +25,8 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
-from hatcast.agents.release.query_inputs import count_unanswered
-from hatcast.agents.release.tracker_day import read_tracker
+from hatcast.agents.release.queries import count_unanswered
+from hatcast.agents.release.tracker import read_tracker
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.horizons import horizon_of

@@ -16,7 +16,7 @@ from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.retained import RetainedStore
-from hatcast.agents.release.query_inputs import count_unanswered
+from hatcast.agents.release.queries import count_unanswered
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord

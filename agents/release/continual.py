@@ -22,14 +22,10 @@ import structlog
 from hatcast.agents.clock import now_ms
 from hatcast.agents.release.hats import DueRelease, HatReleaser
 from hatcast.agents.release.path import ReleaseContext
-from hatcast.stream.fold.hats import Slot
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.sums import StoredStates
-from hatcast.stream.records.fields import Status
-from hatcast.stream.release.continual import CellHat, RunningSums
-from hatcast.stream.release.continual_records import ContinualRelease
+from hatcast.stream.release.continual import RunningSums
 from hatcast.stream.release.hats import HatChunks
-from hatcast.stream.release.proposals import proposal_of
 
 log = structlog.get_logger()
 
@@ -68,18 +64,16 @@ class ContinualReleaser(HatReleaser):
         slot = sums.slot(batch[0].hat.slot)
         horizon = sums.horizon(slot.date)
         stored = await self.read_states(horizon.first, batch)
-        hats = [
-            CellHat(due.cell, chunks, state) for due, chunks, state in zip(batch, loaded, stored.states, strict=True)
-        ]
-        closed = await self._closed_by(stored, horizon.first)
-        if closed is None:
-            releases, closed = await asyncio.to_thread(self._advanced, slot, hats)
-        else:
-            releases = sums.closed(slot, hats, closed)
-        if closed is not None and self._warned != horizon.first:
+        lost = await self.has_lost(horizon.first)
+        hats = [(due.cell, chunks) for due, chunks in zip(batch, loaded, strict=True)]
+        releases, at_ms = await asyncio.to_thread(sums.draw, slot, hats, stored, self._noise, lost=lost), now_ms()
+        closes = releases[0].closes
+        if closes is not None and self._warned != horizon.first:
             self._warned = horizon.first
-            log.warning("no more running sums of this horizon", status=closed.value, horizon=horizon.first)
-        return [self._proposal(due, release, closed) for due, release in zip(batch, releases, strict=True)]
+            if stored.closed is None and not lost:
+                log.warning(_UNUSABLE, horizon=horizon.first)
+            log.warning("no more running sums of this horizon", status=closes.value, horizon=horizon.first)
+        return [each.proposal(at_ms, self.release_partition(due)) for due, each in zip(batch, releases, strict=True)]
 
     async def mark(self, batch: Sequence[DueRelease]) -> None:
         """Mark releases of a slot as published (step marked), then drop the states before them."""
@@ -90,34 +84,6 @@ class ContinualReleaser(HatReleaser):
         """Read the states of the cells of a batch (step loaded). Tests wrap it."""
         with self._failures.attempt("read the states of running sums"):
             return await self._horizons.read(horizon, [due.cell for due in batch])
-
-    async def _closed_by(self, stored: StoredStates, first_date: str) -> Status | None:
-        """Return the status with which a horizon has ended, or ends now; None: it goes on."""
-        if stored.closed is not None:
-            return stored.closed
-        if stored.damaged:
-            log.warning(_UNUSABLE, horizon=first_date)
-            return Status.INCOMPLETE
-        return Status.INCOMPLETE if await self._has_lost(first_date) else None
-
-    async def _has_lost(self, first_date: str) -> bool:
-        """Return True if records since a horizon's first date were deleted unread.
-
-        Read after the load: a HAT that was complete then may be called incomplete, but not the reverse.
-        """
-        complete_from = await self._store.complete_from()
-        return complete_from is not None and self._calendar.day_start(first_date) < complete_from
-
-    def _advanced(self, slot: Slot, hats: Sequence[CellHat]) -> tuple[list[ContinualRelease], Status | None]:
-        """Return the drawn releases; without a draw, and the status that closes the horizon, if a state is unusable."""
-        try:
-            return self._sums.advance(slot, hats, self._noise), None
-        except ValueError:  # BadState, or what the fold never lets in
-            log.warning(_UNUSABLE, horizon=self._sums.horizon(slot.date).first)
-            return self._sums.closed(slot, hats, Status.INCOMPLETE), Status.INCOMPLETE
-
-    def _proposal(self, due: DueRelease, release: ContinualRelease, closed: Status | None) -> Proposal:
-        return proposal_of(release, now_ms(), self.release_partition(due), closed)
 
     async def _drop_finished(self) -> None:
         """Delete the states of horizons of which every day is sealed."""

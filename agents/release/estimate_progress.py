@@ -4,14 +4,18 @@ from collections import defaultdict
 from collections.abc import Mapping
 from itertools import takewhile
 
+import msgspec
+
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.config.topics_table import TopicsTable
+from hatcast.agents.kafka.cloud_events import cloud_event
 from hatcast.agents.kafka.producers import Message
 from hatcast.agents.redis.estimates import StoredRunning, StoredSnapshot
-from hatcast.agents.release.estimate_records import estimate_message
 from hatcast.agents.release.hats import Published
 from hatcast.agents.release.means_reader import MeansReader, ReadRelease
-from hatcast.agents.release.running_records import running_message
 from hatcast.stream.policy.running_keys import RunningOf
+from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.records import EstimateRecord, RunningRecord
 from hatcast.stream.running.running import RunningMeans
 from hatcast.stream.running.setting import RunningSetting
 from hatcast.stream.tracker.slots import ReleasedSlot, SlotKey, end_of
@@ -117,3 +121,25 @@ class EstimateProgress:
             for each in records:
                 positions[each.partition] = min(positions[each.partition], each.offset)
         return positions
+
+
+def estimate_message(topics: TopicsTable, estimate: EstimateRecord, partitions: int) -> Message:
+    """Return the message of an estimate: equal for equal estimates. partitions: of the topic."""
+    return Message(
+        topic=topics.estimates,
+        partition=by_murmur2(estimate.cell.encode(), partitions),
+        key=estimate.estimate_id.encode(),
+        value=msgspec.json.encode(estimate),
+        headers=cloud_event("estimate", f"{estimate.estimate_id}/{estimate.stage}", topics.telemetry),
+    )
+
+
+def running_message(topics: TopicsTable, running: RunningRecord, partitions: int) -> Message:
+    """Return the message of a running mean: equal for equal records. partitions: of the topic."""
+    return Message(
+        topic=topics.running,
+        partition=by_murmur2(running.cell.encode(), partitions),
+        key=f"{running.policy}/{running.name}/{running.cell}".encode(),
+        value=msgspec.json.encode(running),
+        headers=cloud_event("running", f"{running.running_id}/{running.stage}", topics.telemetry),
+    )

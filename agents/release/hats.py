@@ -18,10 +18,8 @@ from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.ledger.proposals import Committed, Proposal
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import is_queried
-from hatcast.stream.records.fields import release_id
-from hatcast.stream.release.batches import releases_of
-from hatcast.stream.release.hats import HatChunks, exhausted_of, incomplete_of
-from hatcast.stream.release.proposals import proposal_of
+from hatcast.stream.records.fields import Status, release_id
+from hatcast.stream.release.hats import HatChunks, releases_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +81,14 @@ class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
         del batch
         return True
 
+    async def has_lost(self, date: str) -> bool:
+        """Return True if records since the start of a local date were deleted unread.
+
+        Read after the load: a HAT that was complete then may be called incomplete, but not the reverse.
+        """
+        complete_from = await self._store.complete_from()
+        return complete_from is not None and self._calendar.day_start(date) < complete_from
+
     async def is_closed(self, end_date: str) -> bool:
         """Return True if no partition accepts readings of days before a local date any more."""
         closes_ms = self._calendar.previous_day_end(end_date) + self._policy.lateness_ms
@@ -110,23 +116,18 @@ class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
 
         Days that begin before `complete_from` have lost records: their HATs are incomplete.
         """
-        # Read after the load: a HAT that was complete then may be called incomplete, but not the reverse.
-        complete_from = await self._store.complete_from()
-        if complete_from is not None and self._calendar.day_start(batch[0].date) < complete_from:
-            without_data = incomplete_of
+        closed = None
+        if await self.has_lost(batch[0].date):
+            closed = Status.INCOMPLETE
         elif not await self.has_room(batch):
-            without_data = exhausted_of
-        else:
-            return await asyncio.to_thread(self._draw, batch, loaded)
-        releases = [(due, without_data(self._policy, self._calendar, due.hat.slot, due.cell)) for due in batch]
-        return [proposal_of(release, now_ms(), self.release_partition(due)) for due, release in releases]
+            closed = Status.BUDGET_EXHAUSTED
+        return await asyncio.to_thread(self._draw, batch, loaded, closed)
 
-    def _draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
+    def _draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks], closed: Status | None) -> list[Proposal]:
         hats = [(due.hat.slot, due.cell, chunks) for due, chunks in zip(batch, loaded, strict=True)]
-        releases, at_ms = releases_of(self._policy, self._calendar, hats, self._noise), now_ms()
+        releases, at_ms = releases_of(self._policy, self._calendar, hats, self._noise, closed), now_ms()
         return [
-            proposal_of(release, at_ms, self.release_partition(due))
-            for due, release in zip(batch, releases, strict=True)
+            release.proposal(at_ms, self.release_partition(due)) for due, release in zip(batch, releases, strict=True)
         ]
 
     async def delete(self, released: Sequence[DueRelease]) -> None:

@@ -17,7 +17,7 @@ Before the commit, before the send and after the mark the path confirms that Red
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from itertools import chain, groupby
@@ -26,9 +26,11 @@ from typing import ClassVar, Final, Generic, TypeVar
 from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
+from hatcast.agents.clock import cancel_all
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.cloud_events import release_event
 from hatcast.agents.kafka.producers import Message, ProducerGone
+from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.monitoring.declarations import COMMIT_SECONDS
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS
@@ -36,21 +38,21 @@ from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.release.ahead import one_ahead
 from hatcast.agents.release.batches import Drawn, Due, batches_of, groups_of, release_partition_of, sends_of
 from hatcast.agents.release.budget_records import budget_messages
 from hatcast.agents.release.counters import count_published
-from hatcast.agents.release.requests import RequestedLimits
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.proposals import Committed
 from hatcast.stream.ledger.rejections import Unrecovered
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.release.hats import Spent
+from hatcast.stream.release.spending import Spent
 
 D = TypeVar("D", bound=Due)
 L = TypeVar("L")
 P = TypeVar("P")
+T = TypeVar("T")
+R = TypeVar("R")
 
 _SENT_AGAIN: Final = (RedisError, KafkaError, Unrecovered, ProducerGone)  # errors of a send that the next round repeats
 
@@ -59,17 +61,17 @@ _SENT_AGAIN: Final = (RedisError, KafkaError, Unrecovered, ProducerGone)  # erro
 class ReleaseContext:
     """Parts of a worker that all kinds of release use.
 
+    registry   of the requests that queries take
     failures   failure log of the release loop
-    limits     requested speed limits; None: no query of the policy takes requests
     """
 
     settings: Settings
     store: HatStore
     ledger: LedgerStore
     recovery: LedgerRecovery
+    registry: Registry
     noise: Noise
     failures: FailureLog = field(default_factory=lambda: FailureLog("release"))
-    limits: RequestedLimits | None = None
 
 
 class ReleasePath(ABC, Generic[D, L, P]):
@@ -297,3 +299,25 @@ class ReleasePath(ABC, Generic[D, L, P]):
     @abstractmethod
     async def delete(self, released: Sequence[D]) -> None:
         """Delete the input of released items that no other release reads (step deleted)."""
+
+
+async def one_ahead(
+    function: Callable[[T], Coroutine[object, object, R]], items: Iterable[T]
+) -> AsyncGenerator[R, None]:
+    """Yield the result of a call for each item, in order; one call at a time, each while the last result is used.
+
+    An exception is raised in its place of the order. Close the generator: then a call that still runs is cancelled, and
+    its result and its exception are dropped.
+    """
+    running: asyncio.Task[R] | None = None
+    try:
+        for item in items:
+            result = None if running is None else (await running,)
+            running = asyncio.create_task(function(item))
+            if result is not None:
+                yield result[0]
+        if running is not None:
+            yield await running
+    finally:
+        if running is not None:
+            await cancel_all([running])

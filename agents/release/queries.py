@@ -6,23 +6,25 @@ the last query that reads them is answered for all cells.
 """
 
 import asyncio
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
 from hatcast.agents.clock import now_ms
+from hatcast.agents.kafka.registry import Facts, Registry
+from hatcast.agents.kafka.registry.requests import LimitRequest, read_request, request_key
+from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.retained import Gap, Retained, RetainedStore
 from hatcast.agents.release.batches import Due
 from hatcast.agents.release.path import ReleaseContext, ReleasePath
-from hatcast.agents.release.query_inputs import retained_periods
-from hatcast.stream.fold.hats import Slot
+from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.watermark import closes_at, min_watermark
 from hatcast.stream.ledger.proposals import AnswerProposal
-from hatcast.stream.policy.policy import Relation
-from hatcast.stream.queries import RetainedDay
-from hatcast.stream.release.proposals import answer_proposal_of
-from hatcast.stream.release.queries import QueryPeriod, query_periods, query_release_of
+from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.release.encoding import utc_text
+from hatcast.stream.release.queries import QueryPeriod, RetainedPeriod, answers_of, query_periods
 from hatcast.stream.release.schedule import listed_cells, released_at_ms
 
 
@@ -49,6 +51,40 @@ class DueAnswer(Due):
         return self.query_period.key
 
 
+class RequestedLimits:
+    """Decides the speed limit of a period before its first answer is drawn, for good."""
+
+    def __init__(self, policy: str, registry: Registry) -> None:
+        """Args: `policy`, its name."""
+        self._policy = policy
+        self._registry = registry
+        self._decided: dict[str, LimitRequest] = {}
+
+    async def decide(self, period: QueryPeriod) -> QueryPeriod:
+        """Return the period with its requested limit; without a request, close it to requests and return it unchanged.
+
+        Raises KafkaError if the registry cannot be read or written, and HatcastError if its record cannot be decoded.
+        """
+        query = period.query
+        if not query.on_request:
+            return period
+        key = request_key(self._policy, query.name, period.period.first.isoformat())
+        limit = (self._decided.get(key) or await self._read_or_close(key)).speed_limit
+        return period if limit is None else period.with_limit(limit)
+
+    async def _read_or_close(self, key: str) -> LimitRequest:
+        closed = LimitRequest(speed_limit=None, decided_at=utc_text(now_ms()))
+
+        def decide(facts: Facts) -> Mapping[str, bytes]:
+            return {} if key in facts.values else {key: closed.encoded()}
+
+        decided = read_request((await self._registry.write(decide)).values, key)
+        if decided is None:
+            raise RuntimeError(f"the registry has not stored {key}")
+        self._decided[key] = decided
+        return decided
+
+
 class QueryReleaser(ReleasePath[DueAnswer, Retained, AnswerProposal]):
     """Answers queries over days, in one worker."""
 
@@ -59,9 +95,7 @@ class QueryReleaser(ReleasePath[DueAnswer, Retained, AnswerProposal]):
     def __init__(self, context: ReleaseContext, retained: RetainedStore) -> None:
         super().__init__(context, context.settings.topics.queries, context.ledger.commit)
         self._retained = retained
-        self._limits = context.limits
-        if self._limits is None and any(query.on_request for query in self._policy.queries):
-            raise ValueError("queries that take requests need the registry")
+        self._limits = RequestedLimits(self._policy.name, context.registry)
         self._answered_state: object = None  # everything was answered when it was read
         self._by_cell = self._policy.relation is Relation.ADD_REMOVE
 
@@ -117,7 +151,7 @@ class QueryReleaser(ReleasePath[DueAnswer, Retained, AnswerProposal]):
         due = []
         for open_period in periods:
             # Before the first draw, and of the same value in every worker: see RequestedLimits.
-            period = open_period if self._limits is None else await self._limits.decide(open_period)
+            period = await self._limits.decide(open_period)
             users = await self._users(period)
             public_ms = released_at_ms(period.closing, self._policy) if self._by_cell else None
             for cell in sorted(users if cells is None else cells):
@@ -151,21 +185,14 @@ class QueryReleaser(ReleasePath[DueAnswer, Retained, AnswerProposal]):
         return await asyncio.to_thread(self._draw, batch, loaded)
 
     def _draw(self, batch: Sequence[DueAnswer], loaded: Retained) -> list[AnswerProposal]:
-        period, first_ms = batch[0].query_period, batch[0].first_ms
-        slots = [slot for slot in period.slots if not self._is_missing(slot, loaded, first_ms)]
-        proposals = []
-        for due in batch:
-            days = {slot.date: RetainedDay.of(loaded.parts.get((due.cell, slot.key), [])) for slot in slots}
-            answer = query_release_of(period, self._calendar, due.cell, days, self._noise)
-            proposals.append(answer_proposal_of(answer, now_ms(), self.release_partition(due)))
-        return proposals
+        period, cells = batch[0].query_period, [due.cell for due in batch]
+        retained = RetainedPeriod(loaded.data, loaded.parts, batch[0].first_ms, partial(self._has_lost, loaded.gaps))
+        answers, at_ms = answers_of(period, self._calendar, cells, retained, self._noise), now_ms()
+        return [answer.proposal(at_ms, self.release_partition(due)) for due, answer in zip(batch, answers, strict=True)]
 
-    def _is_missing(self, slot: Slot, loaded: Retained, first_ms: int) -> bool:
-        """Return True if public facts show that the slot's contributions are not complete."""
-        if slot.start_ms < first_ms or (not self._by_cell and slot.key not in loaded.data):
-            return True
+    def _has_lost(self, gaps: Sequence[Gap], slot: Slot) -> bool:
         starts, closes_ms = self._calendar.day_start(slot.date), closes_at(slot, self._policy)
-        return any(_affects(gap, starts, closes_ms) for gap in loaded.gaps)
+        return any(_affects(gap, starts, closes_ms) for gap in gaps)
 
     async def delete(self, released: Sequence[DueAnswer]) -> None:
         """Delete retained contributions that only answered queries read (step deleted).
@@ -198,3 +225,26 @@ def _affects(gap: Gap, starts_ms: int, closes_ms: int) -> bool:
     The slot's day begins before the gap ends, and the slot was open when the gap began.
     """
     return starts_ms < gap.until_ms and not (gap.from_ms is not None and gap.from_ms >= closes_ms)
+
+
+async def retained_periods(
+    retained: RetainedStore, policy: Policy, calendar: Calendar, end_date: str
+) -> list[QueryPeriod]:
+    """Return the periods with retained contributions that end before a local date, by closing slot."""
+    periods = query_periods(policy, calendar, await retained.slots())
+    return [period for period in periods if period.closing.date < end_date]
+
+
+async def count_unanswered(store: HatStore, retained: RetainedStore, ledger: LedgerStore, policy: Policy) -> int:
+    """Count the answers that are due and not published, of cells with retained contributions."""
+    watermark, calendar = min_watermark(await store.watermarks()), Calendar(policy)
+    missing = 0
+    sealed_through = await ledger.sealed_through()
+    for period in await retained_periods(retained, policy, calendar, await ledger.end_date()):
+        if period.closing.date <= sealed_through:
+            continue  # retained again since its partition went back: all answers are published
+        if watermark is not None and watermark >= closes_at(period.closing, policy):
+            cells = await retained.cells([slot.key for slot in period.slots])
+            records = await ledger.find(period.closing.date, [period.release_id(cell) for cell in cells])
+            missing += sum(record is None or not record.published for record in records)
+    return missing

@@ -14,35 +14,64 @@ state and the stored records of the date. [hatcast.stream.release.tracker]
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import date as local_date
 from datetime import timedelta
 from itertools import groupby
+from typing import Any
 
 import structlog
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
 from hatcast.agents.monitoring.meters import METERS
+from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.final_hats import FinalHat
+from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.release.batches import MAX_BATCH, TRACKER_PARTITION, batches_of
 from hatcast.agents.release.batches import Drawn as DrawnBatch
 from hatcast.agents.release.counters import count_published
 from hatcast.agents.release.hats import DueRelease, HatPath, Published, final_slots
 from hatcast.agents.release.path import ReleaseContext
-from hatcast.agents.release.tracker_day import closed_by
-from hatcast.agents.release.tracker_work import Drawn, TrackerWork
+from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.ledger.proposals import Committed, Proposal
 from hatcast.stream.ledger.rejections import Behind
+from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import is_queried
-from hatcast.stream.records.fields import Status, is_settlement, release_id
-from hatcast.stream.release.hats import HatChunks, Spent
-from hatcast.stream.release.proposals import proposal_of
-from hatcast.stream.release.tracker import PolicyTracker, closed_releases, hat_users
+from hatcast.stream.records.fields import is_settlement, release_id
+from hatcast.stream.release.hats import HatChunks
+from hatcast.stream.release.spending import Spent
+from hatcast.stream.release.tracker import PolicyTracker, closed_by, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease
 from hatcast.stream.tracker.tracker import HatUsers
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A drawn release. is_stored: it had a record before the draw, and the same numbers lead to it."""
+
+    proposal: Proposal
+    is_stored: bool
+
+
+@dataclass(slots=True)
+class TrackerWork:
+    """A tracker at work in this process.
+
+    known     token of the recovery and commit sequence, as of the last commit: if they differ, others have committed
+    closed    `date/slot` of the date's slots that are published
+    """
+
+    tracker: PolicyTracker
+    known: tuple[str, int | None]
+    closed: set[str] = field(default_factory=set)
+
+    def has_stored(self, release: TrackerRelease) -> bool:
+        """Return whether a release had a record before the tracker was at work on its date."""
+        return not self.tracker.is_at(release.date) or self.tracker.is_known(release.release_id)
 
 
 class TrackerReleaser(HatPath):
@@ -165,7 +194,7 @@ class TrackerReleaser(HatPath):
 
     async def _settle(self, work: TrackerWork, date: str, slots: Sequence[str]) -> None:
         """Settle a date whose HATs are released, store the state after it, and delete its contributions."""
-        if work.is_at(date):
+        if work.tracker.is_at(date):
             await self._close_if_necessary(work, date)
             if not await self._release(work, await self.draw_settlement(work)):
                 return
@@ -197,11 +226,9 @@ class TrackerReleaser(HatPath):
         """
         if work.known != self._commits():
             raise Behind
-        if not work.is_at(date):
+        if not work.tracker.is_at(date):
             return
-        status = await closed_by(self._store, self._ledger, self._calendar, date)
-        if status is not None:
-            work.tracker.close_day(status)
+        work.tracker.close_day(closed_by(await self._ledger.summary(date), lost=await self.has_lost(date)))
 
     async def _release(self, work: TrackerWork, drawn: Sequence[TrackerRelease]) -> bool:
         """Commit and publish drawn releases, in order. Return False if some are left."""
@@ -209,7 +236,7 @@ class TrackerReleaser(HatPath):
         self._drawn = {}
         for each in drawn:
             name, hat = each.release_id, FinalHat(each.slot.key, each.cell, 0)
-            self._drawn[name] = Drawn(proposal_of(each, at_ms, TRACKER_PARTITION), work.has_stored(each))
+            self._drawn[name] = Drawn(each.proposal(at_ms, TRACKER_PARTITION), work.has_stored(each))
             due.append(DueRelease(name, each.cell, each.date, 0, None, hat))
         is_complete = await self.release(due) == len(due)
         work.known = self._commits()
@@ -258,8 +285,6 @@ class TrackerReleaser(HatPath):
     async def draw_queries(self, work: TrackerWork, slot: str, hats: Sequence[HatUsers]) -> list[TrackerRelease]:
         """Draw the queries of a slot (step drawn), in a thread. A late slot, of a settled date, has none."""
         named = self._calendar.stored_slot(slot)
-        if not work.is_at(named.date):
-            return closed_releases(self._policy, named, hats, Status.DEFERRED)
         releases = await asyncio.to_thread(work.tracker.close_slot, named, hats, self._noise)
         self._warn_if_different(work.tracker)
         return releases
@@ -293,3 +318,28 @@ class TrackerReleaser(HatPath):
 
 def _next_date(date: str) -> str:
     return (local_date.fromisoformat(date) + timedelta(days=1)).isoformat()
+
+
+async def read_tracker(store: HatStore, ledger: LedgerStore, policy: Policy) -> dict[str, Any]:
+    """Return a tracker's stored state, for operators.
+
+    settled   local date through which days are settled; None: none is
+    date      local date at work, the first one with contributions that is not settled; None: there is none
+    ended     whether no partition accepts readings of that date any more
+    closed    status of the HATs for which no more queries are made on that date; None: queries are made
+    """
+    calendar, settled = Calendar(policy), await ledger.tracker.settled()
+    dates = {slot.partition("/")[0] for slot in await store.open_slots()}
+    date = min((each for each in dates if each > settled), default=None)
+    if date is None:
+        return {"settled": settled or None, "date": None, "ended": None, "closed": None}
+    watermark = min_watermark(await store.watermarks())
+    ends_ms = calendar.previous_day_end(_next_date(date)) + policy.lateness_ms
+    complete_from = await store.complete_from()
+    lost = complete_from is not None and calendar.day_start(date) < complete_from
+    return {
+        "settled": settled or None,
+        "date": date,
+        "ended": watermark is not None and watermark >= ends_ms,
+        "closed": closed_by(await ledger.summary(date), lost=lost),
+    }

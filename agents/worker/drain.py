@@ -21,7 +21,7 @@ from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.redis.identity import partition_count_error
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.loop import ReleaseLoop
-from hatcast.agents.release.query_inputs import count_unanswered
+from hatcast.agents.release.queries import count_unanswered
 from hatcast.agents.worker.connections import Connections
 from hatcast.agents.worker.drain_limits import Drain
 from hatcast.stream.errors import HatcastError

@@ -20,7 +20,6 @@ from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.release.estimates import EstimatePublisher
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.path import ReleaseContext
-from hatcast.agents.release.requests import RequestedLimits
 from hatcast.agents.worker.connections import Connections
 from hatcast.agents.worker.drain_limits import Drain
 from hatcast.agents.worker.folds import fold_maker, report_check, report_fold_maker
@@ -128,7 +127,6 @@ def make_releases(
         await registry.write(lambda facts: change(facts.values))
 
     sealer = Sealer(settings, store, ledger, SealStore(connections.redis, settings.topics.telemetry), recovery, write)
-    limits = RequestedLimits(settings.policy.name, registry)
-    context = ReleaseContext(settings, store, ledger, recovery, SystemNoise(), limits=limits)
+    context = ReleaseContext(settings, store, ledger, recovery, registry, SystemNoise())
     retained = RetainedStore(connections.redis, settings.policy.name, connections.partitions)
     return ReleaseLoop(context, retained, assigned, sealer.round)

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaProducer
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.spent_cells import SpentStore
-from hatcast.agents.release.announcing import announce_days
+from hatcast.agents.release.budget_records import announce_days
 
 log = structlog.get_logger()
 

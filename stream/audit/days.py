@@ -23,9 +23,8 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Reading
-from hatcast.stream.release.batches import releases_of
 from hatcast.stream.release.continual import CellHat, RunningSums
-from hatcast.stream.release.hats import HatChunks
+from hatcast.stream.release.hats import HatChunks, releases_of
 from hatcast.stream.units import DAY_MS
 
 _DATE: Final = "2022-01-03"

@@ -16,9 +16,8 @@ from hatcast.stream.hybrid import HybridParameters, report_bound
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
-from hatcast.stream.release.batches import Hat as ReleasedHat
-from hatcast.stream.release.batches import releases_of
-from hatcast.stream.release.hats import HatChunks, Release
+from hatcast.stream.release.hats import Hat as ReleasedHat
+from hatcast.stream.release.hats import HatChunks, Release, releases_of
 
 ReleasesOf = Callable[[Policy, Calendar, Sequence[ReleasedHat], Noise], list[Release]]
 NOW_MS: Final = 1_641_100_000_000

@@ -3,28 +3,146 @@
 The state of a cell is private. It has the exact sums and all drawn values that later slots need. A record and the state
 after it are stored in one step, and only if the state before is still the stored one: so of each drawn value at most
 one leaves the process, whatever crashes.    [docs/specification/release.md, Running sums]
+
+Under `replace` all fields of a record except `mean`, `raw`, `interval95` and `running.sum` follow from public counts
+and the policy. These four depend on values only through the noise, which is charged to the horizon's reservation.
 """
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from fractions import Fraction
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from hatcast.stream.continual import KINDS, BadState, Entries, Mechanism, Setting, Step
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.horizons import SlotIndex, horizon_of
 from hatcast.stream.fold.packing import columns
+from hatcast.stream.ledger.proposals import StateChange
+from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.mechanisms import VectorNoise
-from hatcast.stream.policy.continual_keys import part_of_delta
+from hatcast.stream.mechanisms.grid import Grid, clip
+from hatcast.stream.policy.continual_keys import CONTINUAL, ContinualKeys, part_of_delta
 from hatcast.stream.policy.policy import NoiseKind, Policy
 from hatcast.stream.records.fields import Status
-from hatcast.stream.release.continual_records import ContinualRelease, Horizon, RunningSum
+from hatcast.stream.release.encoding import place_fields, record_parts, utc_text
 from hatcast.stream.release.hats import HatChunks
+from hatcast.stream.release.proposals import Placed
 
+_MILLI: Final = 1000
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct(">BIQ")  # version, index of the last slot, values entered; then the mechanism's state
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """A horizon of a policy.
+
+    first, last   local dates; the first one is its name
+    start         of its first slot
+    """
+
+    first: str
+    last: str
+    start: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSum:
+    """A noisy running sum.
+
+    count         number of values in it
+    total         milli-units above `count` times the value's lower bound
+    sd            standard deviation of its noise, milli-units
+    half_width95  the noise is within this distance of 0 with a probability of at least 0.95, milli-units
+    """
+
+    count: int
+    total: float
+    sd: float
+    half_width95: float
+
+
+@dataclass(frozen=True, slots=True)
+class ContinualRelease(Placed):
+    """The running sum of a cell at the end of a slot, before the ledger assigns the record's `seq`.
+
+    end       of the slot
+    index     of the slot in the horizon
+    running   None unless it was drawn
+    before    stored state of the cell; None: there was none
+    state     after the slot; None: the state does not change
+    closes    status with which its horizon ends; None: it goes on
+    """
+
+    policy: Policy
+    horizon: Horizon
+    slot: Slot
+    end: datetime
+    index: int
+    cell: str
+    status: Status
+    running: RunningSum | None = None
+    before: bytes | None = None
+    state: bytes | None = None
+    closes: Status | None = None
+
+    @property
+    def change(self) -> StateChange:
+        """Change of its horizon by the commit."""
+        ends = None if self.closes is None else self.closes.value
+        return StateChange(self.horizon.first, self.cell, self.before, self.state, ends)
+
+    def drawn(self, status: Status, running: RunningSum, state: bytes) -> "ContinualRelease":
+        """Return the release with a drawn running sum, and the state after it."""
+        return replace(self, status=status, running=running, state=state)
+
+    def exhausted(self) -> "ContinualRelease":
+        """Return the release with status `budget_exhausted`, without the draw and its state."""
+        if self.status is Status.INCOMPLETE:
+            return self
+        return replace(self, status=Status.BUDGET_EXHAUSTED, running=None, state=None)
+
+    def record(self, now_ms: int) -> tuple[bytes, bytes]:
+        """Return the record's bytes before and after `seq`, as `hatcast.stream.release.hats.Release.record`."""
+        policy = self.policy
+        keys = policy.continual
+        if keys is None:
+            raise ValueError(f"{policy.name} has no running sums")
+        head = {"release_id": self.release_id, "policy_id": policy.policy_id, "status": self.status.value}
+        tail = place_fields(policy, self.cell, self.slot, self.horizon.start, self.end)
+        if self.running is not None and self.status is Status.RELEASED:
+            tail |= _mean_fields(self.running, policy)
+        tail["running"] = self._running_fields(keys)
+        tail |= {
+            "estimator": CONTINUAL,
+            "epsilon": policy.epsilon,
+            "relation": policy.relation.value,
+            "released_at": utc_text(now_ms),
+        }
+        return record_parts(head, tail, hidden=False)
+
+    def _running_fields(self, keys: ContinualKeys) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "horizon": self.horizon.first,
+            "last_date": self.horizon.last,
+            "index": self.index,
+            "slots": keys.slots,
+            "kind": keys.kind.value,
+            "max_cells": keys.max_cells,
+        }
+        if keys.noise is NoiseKind.GAUSSIAN:
+            fields["delta"] = part_of_delta(self.policy.delta, keys.max_cells)
+        if self.running is not None:
+            fields["count"] = self.running.count
+            if self.status is Status.RELEASED:
+                fields["sum"] = _sum_fields(self.running, self.policy.lower)
+        return fields
 
 
 class CellHat(NamedTuple):
@@ -70,6 +188,24 @@ class RunningSums:
         slots = (slot for day in period.dates for slot in self._calendar.slots_of(day) if slot.outside is None)
         return Horizon(first, last, self._calendar.local(next(slots).start_ms))
 
+    def draw(
+        self, slot: Slot, hats: Sequence[tuple[str, HatChunks]], stored: StoredStates, noise: VectorNoise, *, lost: bool
+    ) -> list[ContinualRelease]:
+        """Return the releases of a slot's HATs, in order: drawn, or without a draw where the horizon has ended.
+
+        hats   cells and contributions
+        stored their states. A horizon ends with one that cannot be used, or with lost records: for good
+        lost   whether records since the horizon's first date were deleted unread
+        """
+        of_cells = [CellHat(*hat, state) for hat, state in zip(hats, stored.states, strict=True)]
+        closes = stored.closed
+        if closes is None and not (stored.damaged or lost):
+            try:
+                return self.advance(slot, of_cells, noise)
+            except ValueError:  # BadState, or what the fold never lets in
+                pass
+        return self.closed(slot, of_cells, closes or Status.INCOMPLETE)
+
     def advance(self, slot: Slot, hats: Sequence[CellHat], noise: VectorNoise) -> list[ContinualRelease]:
         """Return the releases of a slot's HATs, each with the state after it, in the same order.
 
@@ -105,7 +241,7 @@ class RunningSums:
         status   `incomplete` or `budget_exhausted`
         """
         horizon = self.horizon(slot.date)
-        return [self._closed(horizon, slot, hat, status) for hat in hats]
+        return [replace(self._closed(horizon, slot, hat, status), closes=status) for hat in hats]
 
     def _closed(self, horizon: Horizon, slot: Slot, hat: CellHat, status: Status) -> ContinualRelease:
         index = self._indexes.of(slot.date, slot.name)
@@ -148,3 +284,36 @@ def _decoded(state: bytes | None) -> _Stored:
         raise BadState("a stored running sum is damaged, or of another version of hatcast")
     _, index, entered = _HEAD.unpack_from(state)
     return _Stored(index, entered, state[_HEAD.size :])
+
+
+def _mean_fields(running: RunningSum, policy: Policy) -> dict[str, Any]:
+    """Return the record fields of the mean, on the policy's grid."""
+    grid = Grid(policy.grid, policy.lower)
+
+    def steps(total: float) -> int:
+        return grid.nearest(Fraction(total) / running.count)
+
+    def number(steps: int) -> msgspec.Raw:
+        return msgspec.Raw(grid.text(steps).encode())
+
+    top, raw = grid.floor(policy.upper_bound), steps(running.total)
+    bounds = (running.total - running.half_width95, running.total + running.half_width95)
+    return {
+        "mean": number(clip(raw, top)),
+        "raw": number(raw),
+        "unit": policy.released_value.unit,
+        "noise": {"kind": "continual", "sd": _rounded(running.sd / running.count)},
+        "interval95": [number(clip(steps(bound), top)) for bound in bounds],
+        "covers": "noise",
+    }
+
+
+def _sum_fields(running: RunningSum, lower: int) -> dict[str, Any]:
+    total = running.total + running.count * lower
+    bounds = (total - running.half_width95, total + running.half_width95)
+    return {"value": _rounded(total), "sd": _rounded(running.sd), "interval95": [_rounded(bound) for bound in bounds]}
+
+
+def _rounded(milli: float) -> float:
+    """Return milli-units in the value's unit, with 3 digits."""
+    return round(milli / _MILLI, 3)

@@ -19,21 +19,19 @@ import msgspec
 import numpy as np
 
 from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
-from hatcast.stream.estimators._one_draw import OneDraw
+from hatcast.stream.estimators._one_draw import BeforeNoise, OneDraw
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.packing import joined_columns
 from hatcast.stream.hybrid.release import Blend, blend_fields, blend_of, device_fields
-from hatcast.stream.ledger.day import Reserved
-from hatcast.stream.ledger.summary import DaySummary
-from hatcast.stream.mechanisms import Noise
+from hatcast.stream.mechanisms import Noise, Noisy, VectorNoise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation
-from hatcast.stream.records.fields import Status, release_id
+from hatcast.stream.records.fields import Status
 from hatcast.stream.release.counts import counts_fields, counts_fields_of
-from hatcast.stream.release.encoding import JSON, exact_json, place_fields, record_parts, utc_text
-from hatcast.stream.release.placed import Placed
+from hatcast.stream.release.encoding import place_fields, record_parts, utc_text
+from hatcast.stream.release.proposals import Placed
 from hatcast.stream.release.schedule import released_at_ms
-from hatcast.stream.release.spending import day_epsilon, fineness_of
+from hatcast.stream.release.spending import fineness_of
 from hatcast.stream.release.values import ValueEstimates, estimate_values, published_scales, values_fields
 
 
@@ -55,6 +53,10 @@ class HatChunks:
     reports: Sequence[bytes] = ()
 
 
+Hat = tuple[str, str, HatChunks]
+"""Slot (`date/name`), cell, contributions."""
+
+
 @dataclass(frozen=True, slots=True)
 class Release(Placed):
     """The release of one HAT, before the ledger assigns its `seq`.
@@ -71,16 +73,6 @@ class Release(Placed):
     status: Status
     estimate: AnyEstimate | None
     counts: Mapping[str, Any] | None = None
-
-    @property
-    def release_id(self) -> str:
-        """`policy/dateTslot/cell`; it never changes."""
-        return release_id(self.policy.name, self.slot.key, self.cell)
-
-    @property
-    def is_hat(self) -> bool:
-        """True: its record is that of a HAT."""
-        return True
 
     @property
     def charge(self) -> int:
@@ -128,6 +120,64 @@ class Release(Placed):
         return record_parts(head, tail, hidden=hidden)
 
 
+def releases_of(
+    policy: Policy, calendar: Calendar, hats: Sequence[Hat], noise: Noise, closed: Status | None = None
+) -> list[Release]:
+    """Estimate final HATs, including their noise; each as `release_of` does.
+
+    closed   status of HATs that nothing is drawn for: `incomplete` on a day with deleted records, `budget_exhausted`
+             where the budget has no room; None: all are drawn
+    """
+    if closed is not None:
+        return [undrawn_release(policy, calendar, slot, cell, closed) for slot, cell, _ in hats]
+    estimator = _one_draw(policy)
+    if estimator is None:
+        return [release_of(policy, calendar, *hat, noise) for hat in hats]
+    parameters = Parameters.of(policy)
+    numbers: list[BeforeNoise] = []
+    counts: list[dict[str, Any] | None] = []
+    for _, _, chunks in hats:
+        users = users_of(chunks.readings)
+        if has_enough(policy, users):
+            numbers.append(estimator.before_noise(users, parameters))
+            counts.append(counts_fields_of(numbers[-1], users.counts, policy.estimator))
+        else:
+            counts.append(None)
+    drawn = zip(numbers, draw_together(numbers, noise), strict=True)
+    estimates = (number.estimate(noisy) for number, noisy in drawn)
+    return [
+        _drawn_release(policy, calendar, slot, cell, (None if fields is None else next(estimates), fields))
+        for (slot, cell, _), fields in zip(hats, counts, strict=True)
+    ]
+
+
+def _one_draw(policy: Policy) -> OneDraw | None:
+    """Return the estimator of a policy whose HATs get one draw each; None if a HAT gets several, or devices' noise."""
+    if policy.values or policy.hybrid is not None:
+        return None
+    estimator = ESTIMATORS[policy.estimator]
+    return estimator if isinstance(estimator, OneDraw) else None
+
+
+def draw_together(numbers: Sequence[BeforeNoise], noise: VectorNoise) -> list[Noisy]:
+    """Add independent noise to each number, for its own distance and epsilon.
+
+    One call draws for all numbers with one distance and epsilon. It returns only if the privacy map of its noise
+    confirms this epsilon for this distance, so the claim of each number is compared with the scale that it gets.
+    [docs/proofs.md, Noise drawn for many HATs at once]
+    """
+    together: dict[tuple[int, float], list[int]] = {}
+    for index, number in enumerate(numbers):
+        together.setdefault((number.distance, number.epsilon), []).append(index)
+    found: dict[int, Noisy] = {}
+    for (distance, epsilon), indexes in together.items():
+        values = np.array([numbers[index].value for index in indexes], np.int64)
+        drawn = noise.laplace_many(values, distance, epsilon)
+        for index, value in zip(indexes, drawn.values.tolist(), strict=True):
+            found[index] = Noisy(value, drawn.scale)
+    return [found[index] for index in range(len(numbers))]
+
+
 def release_of(policy: Policy, calendar: Calendar, slot: str, cell: str, chunks: HatChunks, noise: Noise) -> Release:
     """Estimate a final HAT, including its noise. `slot` is `date/name`."""
     if policy.values:
@@ -136,18 +186,19 @@ def release_of(policy: Policy, calendar: Calendar, slot: str, cell: str, chunks:
         drawn = blend_of(policy, users_of(chunks.readings), chunks.reports, noise), None
     else:
         drawn = _estimate(policy, users_of(chunks.readings), noise)
-    return drawn_release(policy, calendar, slot, cell, drawn)
+    return _drawn_release(policy, calendar, slot, cell, drawn)
 
 
-def drawn_release(policy: Policy, calendar: Calendar, slot: str, cell: str, drawn: Drawn) -> Release:
+def _drawn_release(policy: Policy, calendar: Calendar, slot: str, cell: str, drawn: Drawn) -> Release:
     """Return the release of a HAT from its drawn estimate; without one it is suppressed."""
     status = Status.SUPPRESSED if drawn[0] is None else Status.RELEASED
-    return _release(policy, calendar, slot, cell, status, drawn)
+    return undrawn_release(policy, calendar, slot, cell, status, drawn)
 
 
-def _release(
+def undrawn_release(
     policy: Policy, calendar: Calendar, slot: str, cell: str, status: Status, drawn: Drawn = (None, None)
 ) -> Release:
+    """Return the release of a HAT with this status; without an estimate it costs nothing under `replace`."""
     named = calendar.stored_slot(slot)
     return Release(
         policy=policy,
@@ -159,16 +210,6 @@ def _release(
         estimate=drawn[0],
         counts=drawn[1],
     )
-
-
-def incomplete_of(policy: Policy, calendar: Calendar, slot: str, cell: str) -> Release:
-    """Return the release of a HAT on a day with deleted records: without an estimate and without a charge."""
-    return _release(policy, calendar, slot, cell, Status.INCOMPLETE)
-
-
-def exhausted_of(policy: Policy, calendar: Calendar, slot: str, cell: str) -> Release:
-    """Return the release of a HAT beyond the budget: without an estimate and without a charge."""
-    return _release(policy, calendar, slot, cell, Status.BUDGET_EXHAUSTED)
 
 
 def users_of(chunks: Iterable[bytes]) -> Users:
@@ -218,53 +259,3 @@ def estimate_fields(estimate: Estimate, grid: Grid, unit: str) -> dict[str, Any]
         "interval95": [number(steps) for steps in estimate.interval95],
         "covers": "noise",
     }
-
-
-Spent = tuple[int, float]
-"""What the users of a tracker have paid on a date, 1e-9: the largest and the mean. Functions of public counts."""
-
-
-def budget_record(policy: Policy, date: str, summary: DaySummary, spent: Spent | None = None) -> bytes:
-    """Encode the `hats.budget` record of a day. All of its fields follow from charges, which are public.
-
-    Under `replace` charges reveal which HATs were released; under `add_remove` each listed HAT is charged.
-    """
-    cost = summary.epsilon_user_day
-    limit = min(policy.daily_limit_nano, summary.limit or policy.daily_limit_nano)
-    # Future charges of other policies are unknown here, so for a shared day only the limit bounds the cost.
-    reserved = sum(query.amount for query in summary.queries.values())
-    bound = limit if summary.shared else min(reserved + policy.most_hats * policy.epsilon_nano, limit)
-    total, total_limit = summary.total, policy.total_limit_nano
-    return JSON.encode(
-        {
-            "policy": policy.name,
-            "policy_id": policy.policy_id,
-            "date": date,
-            "seq": summary.sequence,
-            "releases": summary.releases,
-            "epsilon_sum": exact_json(summary.epsilon_sum),
-            "epsilon_user_day": exact_json(cost),
-            "limit": exact_json(limit),
-            "day_bound": exact_json(max(bound, cost)),
-            "epsilon_delta": {"epsilon": day_epsilon(policy, summary), "delta": policy.delta},
-            "max_hats_per_day": policy.max_hats_per_day,
-        }
-        | ({} if not summary.queries else {"queries": _reserved(summary.queries)})
-        | ({} if spent is None else {"spent": {"largest": exact_json(spent[0]), "mean": exact_json(round(spent[1]))}})
-        | ({} if policy.replaces is None else {"replaces": policy.replaces, "from": policy.from_date})
-        | (
-            {}
-            if total_limit is None
-            else {
-                "total": exact_json(total.spent),
-                "total_limit": exact_json(min(total_limit, total.limit or total_limit)),
-            }
-        )
-    )
-
-
-def _reserved(queries: Mapping[str, Reserved]) -> list[dict[str, Any]]:
-    return [
-        {"query": name, "epsilon": exact_json(reserved.epsilon), "places": reserved.places}
-        for name, reserved in sorted(queries.items())
-    ]

@@ -1,53 +1,87 @@
-"""Releases and answers as they are proposed to a ledger."""
+"""What the releases of a cell and slot have in common: date and place of the charge, and the proposal to a ledger."""
 
-from hatcast.stream.ledger.day import Reserved
+from typing import Protocol, Self
+
+from hatcast.stream.fold.hats import Slot
 from hatcast.stream.ledger.proposals import AnswerProposal, Proposal, StateChange
-from hatcast.stream.records.fields import Status
-from hatcast.stream.release.continual_records import ContinualRelease
-from hatcast.stream.release.hats import Release
-from hatcast.stream.release.queries import QueryRelease
-from hatcast.stream.release.tracker_records import TrackerRelease
-
-AnyRelease = Release | QueryRelease | TrackerRelease | ContinualRelease
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.records.fields import release_id
 
 
-def proposal_of(
-    release: Release | TrackerRelease | ContinualRelease,
-    at_ms: int,
-    release_partition: int,
-    closes: Status | None = None,
-) -> Proposal:
-    """Return a release as proposed to the ledger by the owner of a release partition.
+class AnyRelease(Protocol):
+    """A release of any kind, before the ledger assigns its `seq`."""
 
-    closes   of a running sum: status with which its horizon ends
-    """
-    change = None
-    if isinstance(release, ContinualRelease):
-        ends = None if closes is None else closes.value
-        change = StateChange(release.horizon.first, release.cell, release.before, release.state, ends)
-    return Proposal(
-        release_id=release.release_id,
-        date=release.date,
-        place=release.place,
-        charge=release.charge,
-        record=release.record(at_ms),
-        exhausted=release.exhausted().record(at_ms),
-        fineness=release.fineness,
-        change=change,
-        release_partition=release_partition,
-    )
+    @property
+    def release_id(self) -> str:
+        """Its name, which never changes."""
+        ...
+
+    def proposal(self, at_ms: int, release_partition: int) -> Proposal | AnswerProposal:
+        """Return the release as proposed to the ledger by the owner of a release partition."""
+        ...
 
 
-def answer_proposal_of(answer: QueryRelease, at_ms: int, release_partition: int) -> AnswerProposal:
-    """Return an answer as proposed to the ledger by the owner of a release partition."""
-    query_period = answer.query_period
-    return AnswerProposal(
-        release_id=answer.release_id,
-        date=answer.date,
-        dates=query_period.period.dates,
-        query=query_period.query.name,
-        reserved=Reserved(query_period.policy.most_hats, query_period.query.epsilon_nano),
-        record=answer.record(at_ms),
-        exhausted=(answer.exhausted() if answer.status == Status.RELEASED else answer).record(at_ms),
-        release_partition=release_partition,
-    )
+class Placed:
+    """A release of one cell and slot. A kind that charges by reservation alone keeps the charge and fineness of 0."""
+
+    __slots__ = ()
+    policy: Policy
+    slot: Slot
+    cell: str
+
+    @property
+    def release_id(self) -> str:
+        """`policy/dateTslot/cell`; it never changes."""
+        return release_id(self.policy.name, self.slot.key, self.cell)
+
+    @property
+    def date(self) -> str:
+        """Local date whose budget pays for it."""
+        return self.slot.date
+
+    @property
+    def place(self) -> str:
+        """`cell/slot`, the key by which a day's charges are summed."""
+        return f"{self.cell}/{self.slot.name}"
+
+    @property
+    def is_hat(self) -> bool:
+        """Whether its record is that of a HAT."""
+        return True
+
+    @property
+    def charge(self) -> int:
+        """Charge in 1e-9 epsilon; 0 if a reservation has all charges."""
+        return 0
+
+    @property
+    def fineness(self) -> int:
+        """Fineness of the noise, equal to what `fineness_of` derives from the published record."""
+        return 0
+
+    @property
+    def change(self) -> StateChange | None:
+        """Change of a horizon by the commit of a running sum."""
+        return None
+
+    def exhausted(self) -> Self:
+        """Return the release with status `budget_exhausted` and without an estimate."""
+        raise NotImplementedError
+
+    def record(self, now_ms: int) -> tuple[bytes, bytes]:
+        """Return the record's bytes before and after `seq`, which the ledger assigns."""
+        raise NotImplementedError
+
+    def proposal(self, at_ms: int, release_partition: int) -> Proposal:
+        """Return the release as proposed to the ledger by the owner of a release partition."""
+        return Proposal(
+            release_id=self.release_id,
+            date=self.date,
+            place=self.place,
+            charge=self.charge,
+            record=self.record(at_ms),
+            exhausted=self.exhausted().record(at_ms),
+            fineness=self.fineness,
+            change=self.change,
+            release_partition=release_partition,
+        )

@@ -5,11 +5,13 @@ public, and on the worker's clock. Under `add_remove` there is no `user_days`, n
 on counts; the missing dates follow from records that the log has lost, and `released_at` is a public instant.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.ledger.day import Reserved
+from hatcast.stream.ledger.proposals import AnswerProposal
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query import Kind
@@ -144,6 +146,20 @@ class QueryRelease:
         }
         return record_parts(head, tail, hidden=hidden)
 
+    def proposal(self, at_ms: int, release_partition: int) -> AnswerProposal:
+        """Return the answer as proposed to the ledger by the owner of a release partition."""
+        policy, query = self.query_period.policy, self.query_period.query
+        return AnswerProposal(
+            release_id=self.release_id,
+            date=self.date,
+            dates=self.query_period.period.dates,
+            query=query.name,
+            reserved=Reserved(policy.most_hats, query.epsilon_nano),
+            record=self.record(at_ms),
+            exhausted=(self.exhausted() if self.status == Status.RELEASED else self).record(at_ms),
+            release_partition=release_partition,
+        )
+
     def _answer_fields(self, answer: Answer) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         if answer.missing:
@@ -156,6 +172,42 @@ class QueryRelease:
             policy, kind = self.query_period.policy, KINDS[self.query_period.query.kind]
             fields |= estimate_fields(answer.estimate, kind.grid(policy), kind.unit(policy))
         return fields
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedPeriod:
+    """What the answers of one query period are drawn from.
+
+    with_data   slots (`date/slot`) with retained contributions of any cell
+    parts       (cell, `date/slot`) -> retained chunks
+    first_ms    slots that began earlier (ms UTC) are not the policy's
+    has_lost    whether a slot may lack readings, as public facts show
+    """
+
+    with_data: Container[str]
+    parts: Mapping[tuple[str, str], Sequence[bytes]]
+    first_ms: int
+    has_lost: Callable[[Slot], bool]
+
+    def complete_slots(self, query_period: QueryPeriod) -> list[Slot]:
+        """Return the slots that have all their data; an empty one under `replace`, where counts are public, has not."""
+        hidden = query_period.policy.relation is Relation.ADD_REMOVE
+        return [
+            slot
+            for slot in query_period.slots
+            if slot.start_ms >= self.first_ms and (hidden or slot.key in self.with_data) and not self.has_lost(slot)
+        ]
+
+
+def answers_of(
+    query_period: QueryPeriod, calendar: Calendar, cells: Sequence[str], retained: RetainedPeriod, noise: Noise
+) -> list[QueryRelease]:
+    """Answer a query about cells, including its noise, in order."""
+    slots, answers = retained.complete_slots(query_period), []
+    for cell in cells:
+        days = {slot.date: RetainedDay.of(retained.parts.get((cell, slot.key), [])) for slot in slots}
+        answers.append(query_release_of(query_period, calendar, cell, days, noise))
+    return answers
 
 
 def query_release_of(

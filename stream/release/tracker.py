@@ -12,10 +12,13 @@ import numpy as np
 
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.packing import columns
+from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.queries import TRACKER_QUERIES
 from hatcast.stream.records.fields import Status, release_id
-from hatcast.stream.release.hats import HatChunks, Spent
+from hatcast.stream.release.hats import HatChunks
+from hatcast.stream.release.spending import Spent
 from hatcast.stream.release.tracker_records import (
     MadeQuery,
     StoredQuery,
@@ -81,19 +84,31 @@ class PolicyTracker:
                 queries[stored.query.number] = stored
         self._known, self._queries = frozenset(known), queries
 
-    def close_day(self, status: Status) -> None:
-        """Stop the queries of the date: its HATs get this status. The model goes back to the date's beginning."""
-        if self.closed is None:
+    def close_day(self, status: Status | None) -> None:
+        """Stop the queries of the date: its HATs get this status. The model goes back to the date's beginning.
+
+        None: as `closed_by` says, they go on.
+        """
+        if self.closed is None and status is not None:
             self._tracker = self._new_tracker()
             self._tracker.begin_day()
             self.closed = status
+
+    def is_at(self, date: str) -> bool:
+        """Return whether the tracker works on a local date. An earlier date is settled, and its HATs are late."""
+        return self.settled < date == self.date
 
     def is_known(self, name: str) -> bool:
         """Return whether the date had a record of this release_id when it began."""
         return name in self._known
 
     def close_slot(self, slot: Slot, hats: Sequence[HatUsers], noise: LaplaceNoise) -> list[TrackerRelease]:
-        """Return the releases of a final slot's HATs, in the order in which they are committed: queries first."""
+        """Return the releases of a final slot's HATs, in the order in which they are committed: queries first.
+
+        A late slot, of a settled date, has no query.
+        """
+        if not self.is_at(slot.date):
+            return closed_releases(self._policy, slot, hats, Status.DEFERRED)
         made: dict[str, MadeQuery] = {}
         counted = [hat for hat in hats if len(hat.counts) >= self._policy.min_users]
         if self.closed is None and counted:
@@ -181,6 +196,18 @@ class PolicyTracker:
 
     def _new_tracker(self) -> Tracker:
         return Tracker(self._keys, self._policy.upper_bound / _MILLI, state=self._state)
+
+
+def closed_by(summary: DaySummary, *, lost: bool) -> Status | None:
+    """Return why a tracker makes no more queries on a date; None if it does.
+
+    summary   of the date: its reservation has no places if the day's limit had no room for the queries
+    lost      whether the date lacks deleted records
+    """
+    if lost:
+        return Status.INCOMPLETE
+    reserved = summary.queries.get(TRACKER_QUERIES)
+    return Status.BUDGET_EXHAUSTED if reserved is not None and not reserved.places else None
 
 
 def closed_releases(policy: Policy, slot: Slot, hats: Sequence[HatUsers], status: Status) -> list[TrackerRelease]:

@@ -21,7 +21,7 @@ from hatcast.stream.records import ResidualQueryRecord
 from hatcast.stream.records.fields import SETTLEMENT, Status, release_id
 from hatcast.stream.release.encoding import exact_json, place_fields, record_parts, utc_text
 from hatcast.stream.release.hats import estimate_fields
-from hatcast.stream.release.placed import Placed
+from hatcast.stream.release.proposals import Placed
 from hatcast.stream.tracker.query import STEPS, Query
 from hatcast.stream.tracker.tracker import HatUsers
 
@@ -95,7 +95,7 @@ def _clip_of(scale: int) -> float:
 class TrackerRelease(Placed):
     """A release of a tracker policy, before the ledger assigns its `seq`.
 
-    release_id   of a HAT, or of a query of the settlement; it never changes
+    name         its release_id, of a HAT or of a query of the settlement
     slot         of the HAT, or of the first HAT that the query is about
     end_ms       end of the last one, ms UTC
     hat          the HAT's users; None for a query of the settlement
@@ -104,7 +104,7 @@ class TrackerRelease(Placed):
 
     policy: Policy
     calendar: Calendar
-    release_id: str
+    name: str
     slot: Slot
     end_ms: int
     cell: str
@@ -113,19 +113,14 @@ class TrackerRelease(Placed):
     query: MadeQuery | None = None
 
     @property
+    def release_id(self) -> str:
+        """It never changes."""
+        return self.name
+
+    @property
     def is_hat(self) -> bool:
         """Whether its record is that of a HAT, and not of a query of the settlement."""
         return self.hat is not None
-
-    @property
-    def charge(self) -> int:
-        """0: the day's reservation has all charges."""
-        return 0
-
-    @property
-    def fineness(self) -> int:
-        """As `fineness_of` a tracker policy."""
-        return 0
 
     def exhausted(self) -> "TrackerRelease":
         """Return the release with status `budget_exhausted` and without a query."""

@@ -8,8 +8,7 @@ from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.records.fields import Status
-from hatcast.stream.release.continual import CellHat, RunningSums
-from hatcast.stream.release.continual_records import ContinualRelease
+from hatcast.stream.release.continual import CellHat, ContinualRelease, RunningSums
 from hatcast.stream.release.hats import HatChunks
 from tests.support import Scripted
 

@@ -11,8 +11,7 @@ from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.agents.kafka.cloud_events import Headers, cloud_event, release_event
 from hatcast.agents.kafka.dead_letters import DeadLetter, Reason
 from hatcast.agents.release.budget_records import budget_message
-from hatcast.agents.release.estimate_records import estimate_message
-from hatcast.agents.release.running_records import running_message
+from hatcast.agents.release.estimate_progress import estimate_message, running_message
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
@@ -30,9 +29,10 @@ from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading, ValueReading
 from hatcast.stream.records import EstimateRecord, ReleaseRecord, ReportRecord
 from hatcast.stream.records.fields import Status
-from hatcast.stream.release.continual_records import ContinualRelease
-from hatcast.stream.release.hats import HatChunks, Release, Spent, exhausted_of, incomplete_of, release_of
+from hatcast.stream.release.continual import ContinualRelease
+from hatcast.stream.release.hats import HatChunks, Release, release_of, undrawn_release
 from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
+from hatcast.stream.release.spending import Spent
 from hatcast.stream.release.tracker import PolicyTracker, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease, hat_release
 from hatcast.stream.tracker.smoother import estimates_of
@@ -216,8 +216,11 @@ def releases() -> Iterator[tuple[str, Release | TrackerRelease | ContinualReleas
         calendar = Calendar(of)
         yield f"{relation}_released", released(of, CROWD, *draws)
         yield f"{relation}_suppressed", released(of, few, 0, 0)
-        yield f"{relation}_budget_exhausted", exhausted_of(of, calendar, f"{DATE}/{SLOT}", CELL)
-        yield f"{relation}_incomplete", incomplete_of(of, calendar, f"{DATE}/{SLOT}", CELL)
+        yield (
+            f"{relation}_budget_exhausted",
+            undrawn_release(of, calendar, f"{DATE}/{SLOT}", CELL, Status.BUDGET_EXHAUSTED),
+        )
+        yield f"{relation}_incomplete", undrawn_release(of, calendar, f"{DATE}/{SLOT}", CELL, Status.INCOMPLETE)
     yield "replace_released_remainder", released(MIXED, CROWD, -441, cell=COARSE)
     yield "replace_released_finer", released(MIXED, CROWD, -441)
     yield "devices_released", blended(DEVICES, CROWD, [31_001, -41_250, 77_503], -441)

@@ -25,8 +25,7 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import restore, take_changes
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import stripped_columns
-from hatcast.stream.release.batches import releases_of
-from hatcast.stream.release.hats import HatChunks
+from hatcast.stream.release.hats import HatChunks, releases_of
 from hatcast.stream.tracker.smoother_state import VERSION, SmootherState
 from tests.fuzz.target import Finding, Target, check_message
 from tests.integration.readings import LATER_MS, NOON_MS, Sample, folds

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from hatcast.agents.release import hats, queries
+from hatcast.agents.release import hats
 from hatcast.agents.worker import parts
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.mechanisms import Distances, Noisy, NoisyVector
-from hatcast.stream.release.batches import releases_of
+from hatcast.stream.release import queries
 from hatcast.stream.release.continual import RunningSums
+from hatcast.stream.release.hats import releases_of
 from hatcast.stream.release.queries import query_release_of
 
 DRAWN = 7  # distances from 0: more than the threshold of a weight
@@ -57,11 +58,11 @@ def deafen(path: Path) -> None:
     """Replace the noise of this process."""
     noise = DeafNoise(path)
 
-    def one_by_one(policy: Any, calendar: Any, batch: Any, given: Any) -> Any:
+    def one_by_one(policy: Any, calendar: Any, batch: Any, given: Any, closed: Any) -> Any:
         found = []
         for hat in batch:
             noise.hat = "/".join(hat[:2])
-            found += releases_of(policy, calendar, [hat], given)
+            found += releases_of(policy, calendar, [hat], given, closed)
         return found
 
     advance = RunningSums.advance

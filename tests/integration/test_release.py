@@ -25,7 +25,6 @@ from hatcast.agents.release.hats import DueRelease
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.path import ReleaseContext, ReleasePath
 from hatcast.agents.release.queries import QueryReleaser
-from hatcast.agents.release.requests import RequestedLimits
 from hatcast.stream.ledger.proposals import Committed, Proposal
 from hatcast.stream.ledger.rejections import Unrecovered
 from hatcast.stream.mechanisms.system import SystemNoise
@@ -118,10 +117,8 @@ async def releasing(
     made = publishers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
     recovery = recovery_of(pipeline, stores.redis, made, kind_of_recovery)
     retained = RetainedStore(stores.redis, settings.policy.name, PARTITIONS)
-    limits = RequestedLimits(settings.policy.name, Registry(settings))
-    context = ReleaseContext(
-        settings, HatStore(stores.partitions), stores.ledger, recovery, SystemNoise(), limits=limits
-    )
+    store, registry = HatStore(stores.partitions), Registry(settings)
+    context = ReleaseContext(settings, store, stores.ledger, recovery, registry, SystemNoise())
     seal = sealer_of(pipeline, stores.redis, stores.ledger, recovery).seal if seals else None
     loop = ReleaseLoop(context, retained, owned, seal)
     if not queries:

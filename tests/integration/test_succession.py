@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaProducer
 
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import TransactionalProducers
+from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.identity import claim_policy, policy_errors
@@ -122,7 +123,9 @@ async def opened(
         publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, client)
         held.push_async_callback(publishers.stop)
         recovery = recovery_of(pipeline, stores.redis, publishers)
-        context = ReleaseContext(settings, HatStore(stores.partitions), stores.ledger, recovery, SystemNoise())
+        context = ReleaseContext(
+            settings, HatStore(stores.partitions), stores.ledger, recovery, Registry(settings), SystemNoise()
+        )
         retained = RetainedStore(stores.redis, settings.policy.name, PARTITIONS)
         releaser = ReleaseLoop(context, retained, lambda: frozenset(range(PARTITIONS)))
         yield kind(settings, stores.redis, stores.ledger, recovery, producer), releaser, stores

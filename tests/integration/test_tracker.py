@@ -16,8 +16,7 @@ from hatcast.agents.monitoring.kinds import Process
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
-from hatcast.agents.release.tracker import TrackerReleaser
-from hatcast.agents.release.tracker_day import read_tracker
+from hatcast.agents.release.tracker import TrackerReleaser, read_tracker
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.rejections import Behind
 from tests.exposed import figures

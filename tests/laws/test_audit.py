@@ -30,8 +30,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.release.batches import Hat, releases_of
-from hatcast.stream.release.hats import Release
+from hatcast.stream.release.hats import Hat, Release, releases_of
 from tests.auditing import SHIPPED, FastNoise, shipped
 
 ERROR = FALSE_ALARM / 50  # of a run over 50 parts

@@ -31,8 +31,7 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Recording
-from hatcast.stream.release.continual import CellHat, RunningSums
-from hatcast.stream.release.continual_records import ContinualRelease
+from hatcast.stream.release.continual import CellHat, ContinualRelease, RunningSums
 from tests.folding import DAY, HOUR, MINUTE, NOON, NOW, PSEUDONYMS, apply, contributions, occurring
 from tests.laws import fold_oracle
 from tests.laws.fold_logs import Case, cases, slots_of_day

@@ -28,7 +28,6 @@ from hatcast.stream.queries import CELL_SELECTION, RetainedDay
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import Release
-from hatcast.stream.release.proposals import answer_proposal_of, proposal_of
 from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
 from tests.integration.recovering import guard_of_all
 from tests.integration.tables import PARTITIONS
@@ -207,10 +206,7 @@ class Books:
                 store, guard = LedgerStore(redis, domain, policy), guards[policy.name]
                 release_partition = by_murmur2(one.release_id.encode(), PARTITIONS)
                 await SpentStore(redis, domain, policy).book()
-                if isinstance(one, QueryRelease):
-                    [committed] = await store.commit([answer_proposal_of(one, NOW, release_partition)], guard)
-                else:
-                    [committed] = await store.commit([proposal_of(one, NOW, release_partition)], guard)
+                [committed] = await store.commit([one.proposal(NOW, release_partition)], guard)
                 records.append(committed.record)
             for policy in policies:
                 await SpentStore(redis, domain, policy).book()

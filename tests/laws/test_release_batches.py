@@ -18,8 +18,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, columns, joined_columns, pack
 from hatcast.stream.mechanisms import Noisy, NoisyVector, UnsafeNoise
 from hatcast.stream.mechanisms.system import SystemNoise
-from hatcast.stream.release.batches import Hat, draw_together, releases_of
-from hatcast.stream.release.hats import HatChunks, release_of
+from hatcast.stream.release.hats import Hat, HatChunks, draw_together, release_of, releases_of
 from tests.laws.test_single_value import SLOT, every_estimator, policy_with
 from tests.support import Scripted, plain_parameters
 

@@ -30,7 +30,7 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Recording
-from hatcast.stream.release.hats import HatChunks, Release, release_of
+from hatcast.stream.release.hats import Hat, Release, releases_of
 from tests.folding import HOUR, MINUTE, NOON, NOW, PSEUDONYMS
 from tests.replayed import policy_of
 
@@ -80,17 +80,18 @@ class Ledger:
         records = [Recorded(b"raw", each, int(each.time)) for each in readings]
         kept = RetainChunks()
 
-        def spied(policy: Policy, calendar: Any, slot: str, cell: str, chunks: HatChunks, noise: Any) -> Release:
-            assert f"{slot}/{cell}" not in self.rows, "drawn twice"
-            self.rows[f"{slot}/{cell}"] = {
-                row.pseudonym: (row.count, row.total, row.maximum, row.seen)
-                for chunk in chunks.readings
-                for row in unpack(chunk)
-            }
-            return release_of(policy, calendar, slot, cell, chunks, noise)
+        def spied(policy: Policy, calendar: Any, hats: Sequence[Hat], *given: Any) -> list[Release]:
+            for slot, cell, chunks in hats:
+                assert f"{slot}/{cell}" not in self.rows, "drawn twice"
+                self.rows[f"{slot}/{cell}"] = {
+                    row.pseudonym: (row.count, row.total, row.maximum, row.seen)
+                    for chunk in chunks.readings
+                    for row in unpack(chunk)
+                }
+            return releases_of(policy, calendar, hats, *given)
 
         with open_ledger(self.path, policy, PSEUDONYMS.key) as ledger, pytest.MonkeyPatch.context() as patched:
-            patched.setattr("hatcast.agents.batch.release.release_of", spied)
+            patched.setattr("hatcast.agents.batch.files.releases_of", spied)
             job = Job(policy, FoldUsers(PSEUDONYMS, ledger.users.vehicles), NOW, kept, lambda _: None)
             folded = fold_recording(Recording(lambda: records, "file"), job)
             self.changed = count_changed(folded, kept, ledger)

@@ -25,6 +25,7 @@ from hatcast.agents.release.hats import DueRelease, HatPath
 from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.worker import Worker
 from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import HatChunks
 
 FATAL_SLOT: Final = "2022-01-02/14:00"
@@ -140,9 +141,11 @@ def _fail_at_a_record(text: str) -> None:
 def _fail_at_a_slot(text: str) -> None:
     draw = HatPath._draw
 
-    def failing(self: HatPath, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
+    def failing(
+        self: HatPath, batch: Sequence[DueRelease], loaded: Sequence[HatChunks], closed: Status | None
+    ) -> list[Proposal]:
         if any(due.hat.slot == FATAL_SLOT for due in batch):
             raise KeyError(text)
-        return draw(self, batch, loaded)
+        return draw(self, batch, loaded, closed)
 
     HatPath._draw = failing  # type: ignore[method-assign]

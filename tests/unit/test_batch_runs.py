@@ -11,7 +11,7 @@ import h3.api.basic_str as h3
 import pytest
 from click.testing import CliRunner
 
-import hatcast.agents.batch.release
+import hatcast.agents.batch.files
 from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
 from hatcast.agents.cli.republish import command as republish
 from hatcast.agents.config.settings import load_settings
@@ -127,7 +127,7 @@ def test_parts_of_a_dump_that_grows_keep_to_one_k(tmp_path: Path, config: Path) 
 def test_a_run_that_was_killed_has_counted_what_it_released(
     tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hatcast.agents.batch.release, "_HATS", 1)
+    monkeypatch.setattr(hatcast.agents.batch.files, "MAX_BATCH", 1)
     path = rides(tmp_path / "two", NOON, users=USERS[:6])
     path.write_bytes(path.read_bytes() + b"\n" + rides(tmp_path / "x", NOON + HOUR, users=USERS[6:]).read_bytes())
     commit = LedgerFile.commit
@@ -173,7 +173,7 @@ def test_answers_to_queries_read_a_bus_in_k_places_over_all_runs(
         read.update((date, f"{cell}/{asked.closing.name}") for date, kept in days.items() if len(kept.counts))
         return query_release_of(asked, calendar, cell, days, noise)
 
-    monkeypatch.setattr("hatcast.agents.batch.queries.query_release_of", spied)
+    monkeypatch.setattr("hatcast.stream.release.queries.query_release_of", spied)
     morning, evening = rides(tmp_path / "1", NOON, users=["bus"]), rides(tmp_path / "2", NOON + HOUR, users=["bus"])
     next_day = [rides(tmp_path / f"next-{hour}", NOON + DAY + hour * HOUR, users=["bus"]) for hour in range(2)]
     for files in ([morning], [evening], [evening, next_day[1]], [morning, evening, *next_day]):

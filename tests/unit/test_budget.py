@@ -22,7 +22,7 @@ from hatcast.stream.hybrid import HYBRID_KEYS
 from hatcast.stream.ledger.day import Reserved, Total, user_charges
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.policy import Policy, read_policy
-from hatcast.stream.release.hats import budget_record
+from hatcast.stream.release.spending import budget_record
 from hatcast.stream.units import NANO
 
 CELL = "87608b0d2ffffff"

@@ -207,7 +207,9 @@ def test_a_charge_that_a_ledger_could_not_count_is_refused_and_nothing_changes(p
         ledger.commit([drawn("a")], AT)
         ledger._database.execute("UPDATE ledger SET value = ? WHERE field = 'epsilon:test'", (most,))
         ledger._database.execute("UPDATE ledger SET value = ? WHERE key = ?", (most, rows.costs(DATE, "test")))
-        ledger._database.execute("UPDATE ledger SET field = ? WHERE key = ?", (most.decode(), rows.levels(DATE, "test")))
+        ledger._database.execute(
+            "UPDATE ledger SET field = ? WHERE key = ?", (most.decode(), rows.levels(DATE, "test"))
+        )
         with pytest.raises(HatcastError, match="more than a ledger can count"):
             ledger.commit([drawn("b")], AT)
         assert ledger.find(drawn("b").release_id) is None

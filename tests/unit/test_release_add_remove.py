@@ -19,7 +19,7 @@ from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.records.fields import Status
-from hatcast.stream.release.hats import HatChunks, incomplete_of, is_charged, release_of
+from hatcast.stream.release.hats import HatChunks, is_charged, release_of, undrawn_release
 from hatcast.stream.release.spending import fineness_of
 from tests.folding import NOW
 from tests.support import Scripted
@@ -102,7 +102,7 @@ def test_what_was_drawn_is_charged_whatever_came_of_it(mutant: str | None, monke
         monkeypatch.setattr("hatcast.stream.release.hats.is_charged", lambda status, _: status == Status.RELEASED)
     charged = suppressed(POLICY).charge == POLICY.epsilon_nano == 10**9
     assert charged == (mutant is None)
-    assert incomplete_of(POLICY, Calendar(POLICY), SLOT, CELLS[0]).charge == 0
+    assert undrawn_release(POLICY, Calendar(POLICY), SLOT, CELLS[0], Status.INCOMPLETE).charge == 0
     assert suppressed(POLICY).exhausted().charge == 0
 
 
@@ -117,7 +117,7 @@ def test_under_replace_what_is_suppressed_was_not_drawn_and_costs_nothing() -> N
 CHARGES: list[tuple[Callable[[], Any], int]] = [
     (lambda: suppressed(POLICY), 10**9),
     (lambda: suppressed(POLICY).exhausted(), 0),
-    (lambda: incomplete_of(POLICY, Calendar(POLICY), SLOT, CELLS[0]), 0),
+    (lambda: undrawn_release(POLICY, Calendar(POLICY), SLOT, CELLS[0], Status.INCOMPLETE), 0),
 ]
 
 
@@ -139,7 +139,7 @@ def test_a_record_that_is_read_back_from_the_topic_brings_its_charge_with_it(
 
 def test_under_replace_records_tell_nothing_about_slots() -> None:
     replaced = replace(POLICY, relation=Relation.REPLACE)
-    value = numbered(incomplete_of(replaced, Calendar(replaced), SLOT, CELLS[0]).record(NOW), 1)
+    value = numbered(undrawn_release(replaced, Calendar(replaced), SLOT, CELLS[0], Status.INCOMPLETE).record(NOW), 1)
     found = Contents()
     found.add_release(0, published_of(value, POLICY.policy_id, fineness_of(POLICY)))
     assert found.spans == {}
