@@ -17,6 +17,7 @@ def nano_ceil(epsilon: float) -> int:
     return math.ceil(Decimal(repr(epsilon)) * NANO)
 
 
+@lru_cache(maxsize=64)  # each charge compares a limit
 def nano_floor(limit: float) -> int:
     """Convert a limit to 1e-9, rounded down: the ledger never allows more than the policy does."""
     return int(Decimal(repr(limit)) * NANO)

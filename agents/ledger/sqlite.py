@@ -1,19 +1,18 @@
 """A ledger in a SQLite file that its process has locked: one table of rows."""
 
-import secrets
 import sqlite3
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from hatcast.agents import sqlite
-from hatcast.stream.ledger.rows import COUNT, NONCES
+from hatcast.agents.ledger.store import with_nonces
+from hatcast.stream.ledger.rows import COUNT
 from hatcast.stream.ledger.view import Changes, DamagedRow, View, Wanted, number_of
 
 SCHEMA: Final = """
 CREATE TABLE ledger (key TEXT, field TEXT, value BLOB NOT NULL, PRIMARY KEY (key, field)) WITHOUT ROWID;
 """
-NONCE_BYTES: Final = 16
 _FIELDS: Final = 500  # of one statement: older versions of SQLite take 999 values
 _EXACT: Final = 2**53
 _PUT: Final = "INSERT OR REPLACE INTO ledger VALUES (?, ?, ?)"
@@ -44,13 +43,11 @@ class SqliteStore:
                 if stored is None or (len(stored), stored) < (len(value), value):
                     self._put(key, field, value)
             self._database.executemany("DELETE FROM ledger WHERE key = ?", [(key,) for key in changes.deleted])
-            for key, fields in changes.set.items():
+            for key, fields in with_nonces(changes).set.items():
                 gone = [(key, field) for field, value in fields.items() if value is None]
                 kept = [(key, field, value) for field, value in fields.items() if value is not None]
                 self._database.executemany("DELETE FROM ledger WHERE key = ? AND field = ?", gone)
                 self._database.executemany(_PUT, kept)
-            for name in changes.nonces:
-                self._put(NONCES, name, secrets.token_bytes(NONCE_BYTES))
         return True
 
     def _holds(self, changes: Changes) -> bool:

@@ -1,11 +1,16 @@
 """A store of a ledger, and how a decision is made in it."""
 
+import secrets
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from dataclasses import replace
+from typing import Any, Final, Protocol, TypeVar
 
+from hatcast.stream.ledger.rows import NONCES
 from hatcast.stream.ledger.view import Changes, Decision, Unread, View, Wanted, merged
 
 R = TypeVar("R")
+
+NONCE_BYTES: Final = 16
 
 
 class Store(Protocol):
@@ -45,6 +50,14 @@ async def decide(
         stale += 1
         if on_stale is not None:
             await on_stale(stale)
+
+
+def with_nonces(changes: Changes) -> Changes:
+    """Return changes with a fresh random value for each nonce that they replace."""
+    if not changes.nonces:
+        return changes
+    drawn: dict[str, bytes | None] = {name: secrets.token_bytes(NONCE_BYTES) for name in changes.nonces}
+    return replace(changes, set={**changes.set, NONCES: drawn}, nonces={})
 
 
 def at_once(decision: Coroutine[Any, Any, R]) -> R:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
+from hatcast.agents.ledger.recent_rows import RecentRows
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.horizons import HorizonStore
@@ -42,6 +43,7 @@ class LedgerStore:
     def __init__(self, redis: AnyRedis, domain: str, policy: Policy) -> None:
         self._redis = redis
         self._rows = RowStore(redis, domain)
+        self._recent = RecentRows(self._rows)
         self._keys = DomainKeys(domain)
         self._policy = policy
         self._name = policy.name
@@ -119,10 +121,12 @@ class LedgerStore:
             await pause_if_stale(times)
 
         try:
-            decided = await self._rows.decide(commit_rows(self._policy, proposals, known), decision, on_stale)
+            decided = await self._recent.decide(commit_rows(self._policy, proposals, known), decision, on_stale)
         except _ManyStale:
             half = len(proposals) // 2
             return [each for part in (proposals[:half], proposals[half:]) for each in await self._commit(part, guard)]
+        except (DamagedRow, TooLarge) as error:
+            raise self._rows.clear(error) from None
         committed = []
         for proposal, each in zip(proposals, decided, strict=True):
             if isinstance(each, DamagedRow | TooLarge):

@@ -1,25 +1,24 @@
 -- Read rows of a ledger, all of one moment.
--- KEYS  the keys to read; ARGV  1 '1' to read this server too, then for each key: 'hash' or 'set', the number of fields or
---       members to read ('' for all), and these
+-- KEYS  the keys to read; ARGV  1 MessagePack: whether to read this server too, and of each key: whether it is a set, and its
+--       fields or members to read (false for all)
 -- Returns {run_id and replication id of this server, or '', then of each key: values or marks in order; fields and values,
 -- or members, if all were asked for}. A field '#' is the number of fields.
-local STEP, at = 4000, 2  -- Lua unpacks 8,000 values at most
+local STEP = 4000  -- Lua unpacks 8,000 values at most
+local of_server, of_keys = unpack(cmsgpack.unpack(ARGV[1]))
 local found = {'', ''}
-if ARGV[1] == '1' then
+if of_server then
   found[1] = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
   found[2] = string.match(redis.call('INFO', 'replication'), 'master_replid:(%w+)') or ''
 end
-for k = 1, #KEYS do
-  local is_set, size = ARGV[at] == 'set', ARGV[at + 1]
-  local first, answer = at + 2, {}
-  if size == '' then
-    answer, at = redis.call(is_set and 'SMEMBERS' or 'HGETALL', KEYS[k]), first
+for k, asked in ipairs(of_keys) do
+  local is_set, fields, answer = asked[1], asked[2], {}
+  if not fields then
+    answer = redis.call(is_set and 'SMEMBERS' or 'HGETALL', KEYS[k])
   else
-    at = first + tonumber(size)
-    for from = first, at - 1, STEP do
-      local some = redis.call(is_set and 'SMISMEMBER' or 'HMGET', KEYS[k], unpack(ARGV, from, math.min(from + STEP, at) - 1))
-      for i, value in ipairs(some) do
-        answer[#answer + 1] = ARGV[from + i - 1] == '#' and tostring(redis.call('HLEN', KEYS[k])) or value
+    for from = 1, #fields, STEP do
+      local last = math.min(from + STEP - 1, #fields)
+      for i, value in ipairs(redis.call(is_set and 'SMISMEMBER' or 'HMGET', KEYS[k], unpack(fields, from, last))) do
+        answer[#answer + 1] = fields[from + i - 1] == '#' and tostring(redis.call('HLEN', KEYS[k])) or value
       end
     end
   end

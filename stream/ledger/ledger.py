@@ -76,7 +76,7 @@ def commit_rows(policy: Policy, proposals: Sequence[AnyProposal], guard: Guard |
     if guard is not None:
         want(rows.RECOVERY, "token", "run_id")
         want(rows.SERVER, "run_id")
-        want(rows.SEQUENCES, rows.ALL, *(rows.sequence_field(name, each.release_partition) for each in proposals))
+        want(rows.SEQUENCES, rows.ALL, *(rows.sequence_field(name, each) for each in guard.written))
     want(rows.TOTAL, rows.LIMIT)
     if policy.total_limit_nano is not None:
         want(rows.NONCES, rows.TOTAL)

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from hatcast.agents.ledger.recent_rows import RecentRows
 from hatcast.agents.ledger.store import at_once
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.checks import check_rows
@@ -77,6 +78,10 @@ def recover(store: Any) -> None:
     assert at_once(store.apply(Changes(set={rows.RECOVERY: {"token": b"token", "run_id": server}})))
 
 
+async def _not_stale(times: int) -> None:
+    assert times < 2, "nobody else writes meanwhile"
+
+
 @dataclass
 class Pending:
     """What a writer has decided and not applied.
@@ -97,6 +102,7 @@ class Writers(RuleBasedStateMachine):
         self.pending: dict[int, Pending] = {}
         self.copies: list[tuple[Rows, Model]] = []
         self.drawn = 0
+        self.recent: dict[tuple[int, int], RecentRows] = {}
 
     def new_store(self) -> Any:
         return MemoryStore()
@@ -127,6 +133,21 @@ class Writers(RuleBasedStateMachine):
     def decide_hats(self, writer: int, number: int, hats: list[tuple[str, str, int, int]]) -> None:
         policy = self.policies[number]
         self._decide(writer, policy, [self.hat(policy, *hat) for hat in hats])
+
+    @rule(writer=st.sampled_from(WRITERS), number=st.integers(0, 1), hats=st.lists(hats, min_size=1, max_size=4))
+    def commit_remembered(self, writer: int, number: int, hats: list[tuple[str, str, int, int]]) -> None:
+        """Commit as a worker that remembers the rows of its last commits, whatever has happened since."""
+        policy = self.policies[number]
+        proposals, guard = [self.hat(policy, *hat) for hat in hats], self.guard(policy)
+        recent = self.recent.setdefault((writer, number), RecentRows(self.store))
+        wanted, model = commit_rows(policy, proposals, guard), self.model.copy()
+        expected = self._expected(policy, proposals)(model)
+        assert (
+            at_once(recent.decide(wanted, lambda view: commit(view, policy, proposals, guard), _not_stale)) == expected
+        )
+        self.model = model
+        self.rows_fit_together()
+        self.days_are_those_of_the_definition()
 
     @rule(
         writer=st.sampled_from(WRITERS),
@@ -238,6 +259,10 @@ class Writers(RuleBasedStateMachine):
         guard = self.guard(policy)
         wanted = commit_rows(policy, proposals, guard)
         decision = self.decide(wanted, lambda view: commit(view, policy, proposals, guard))
+        self.pending[writer] = Pending(decision, self._expected(policy, proposals))
+
+    def _expected(self, policy: Policy, proposals: list[Any]) -> Callable[[Model], list[Committed]]:
+        """Return what commits these proposals to a model."""
 
         def expected(model: Model) -> list[Committed]:
             stored = [each.release_id in model.records for each in proposals]
@@ -250,7 +275,7 @@ class Writers(RuleBasedStateMachine):
                 seen.add(proposal.release_id)
             return found
 
-        self.pending[writer] = Pending(decision, expected)
+        return expected
 
     def hat(self, policy: Policy, date: str, cell: str, slot: int, charge: int) -> Proposal:
         name = f"{policy.name}/{date}T{slot:02}:00/{cell}"

@@ -110,6 +110,7 @@ def test_on_redis_too_whoever_finishes_a_recovery_has_what_was_sent(store: Any) 
 
 PROCESSES = 3
 HATS = 60
+PRIVACY = {"epsilon": 1.0, "max_hats_per_day": 40, "daily_limit": 105.0}
 LIMIT = 40  # of them fit into the day
 
 
@@ -192,7 +193,41 @@ def test_a_batch_that_others_are_faster_than_is_committed_in_halves(redis_server
 
     sizes = asyncio.run(commit())
     redis_server.delete(f"{{{name}}}*")
-    assert sizes == [4] * 10 + ([2] * 10 + [1] * 2) * 2
+    # The second two begin with what the ones before them left, without a read: that apply is not one of the ten.
+    assert sizes == [4] * 10 + [2] * 10 + [1] * 2 + [2] * 11 + [1] * 2
+
+
+def test_who_commits_alone_reads_twice_and_again_only_after_another_has_written(redis_server: RedisServer) -> None:
+    name = f"t-stores-{uuid.uuid4().hex[:8]}"
+    with_total = policy_of(name="total", privacy={"unit": "user", "total_limit": 50.0} | PRIVACY)
+
+    async def commit() -> list[int]:
+        async with Redis.from_url(redis_server.url) as redis:
+            guard = await guard_of_all(redis, name, name)
+            await LedgerStore(redis, name, with_total).commit([proposal("total", "09:00", "a/09:00")], guard)
+            store, others = LedgerStore(redis, name, policy_of(name=name)), await guard_of_all(redis, name, "total")
+            read, reads, counted = store._rows.read, list[Wanted](), list[int]()
+
+            async def reading(wanted: Wanted) -> View:
+                reads.append(wanted)
+                return await read(wanted)
+
+            store._rows.read = reading  # type: ignore[method-assign]
+            guard = await guard_of_all(redis, name, name)
+            for hour in range(10, 20):
+                (committed,) = await store.commit([proposal(name, f"{hour}:00", f"a/{hour}:00")], guard)
+                assert json.loads(committed.record)["seq"] == hour - 9
+                counted.append(len(reads))
+                if hour == 15:
+                    another = LedgerStore(redis, name, with_total)
+                    for again in ("10:00", "11:00"):  # on one place, whose level changes
+                        await another.commit([proposal("total", again, "a/09:00")], others)
+            assert (await store.total()).spent == 13 * NANO
+            return counted
+
+    # The first finds out that a limit of all days binds it too.
+    assert asyncio.run(commit()) == [3, 4, 4, 4, 4, 4, 5, 6, 6, 6]
+    redis_server.delete(f"{{{name}}}*")
 
 
 def test_ten_thousand_charges_of_a_million_are_booked_each_once_and_sum_exactly(redis_server: RedisServer) -> None:

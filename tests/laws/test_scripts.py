@@ -106,7 +106,7 @@ WRITES_AT_ONCE = (
 
 APPLIES_AT_ONCE = (
     "apply",
-    "writes[#writes + 1] = {'HSET', KEYS[key], field, string.format('%.0f', after)}",
+    "writes[#writes + 1] = {'HSET', KEYS[key], {field, string.format('%.0f', after)}, 1, 2}",
     "redis.call('HSET', KEYS[key], field, string.format('%.0f', after))",
 )
 APPLIES_TO_ANY_TYPE = ("apply", "if type(held) == 'table' then", "if false then")
