@@ -7,7 +7,7 @@ from hatcast.agents.api.policy import settings_of
 from hatcast.agents.api.reading import Source, stored_values
 from hatcast.agents.api.records import Estimates, Releases, RunningMeans
 from hatcast.agents.batch.estimates import estimates as estimate_values
-from hatcast.agents.batch.running import running_means as running_values
+from hatcast.agents.batch.estimates import running_means as running_values
 from hatcast.agents.config.settings import Settings
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy

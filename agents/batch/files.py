@@ -13,8 +13,6 @@ have the worker's names (agents/release/path.py):
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date as local_date
-from datetime import timedelta
 from functools import partial
 from itertools import groupby, islice
 from operator import attrgetter
@@ -26,7 +24,7 @@ from hatcast.agents.batch.fold import FoldResult
 from hatcast.agents.batch.ledger_file import LedgerFile
 from hatcast.agents.batch.retention import RetainChunks, RetainedHat
 from hatcast.agents.clock import now_ms
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.hats import Calendar, next_date
 from hatcast.stream.ledger.reservations import reservations
 from hatcast.stream.ledger.summary import fits
 from hatcast.stream.mechanisms import Noise
@@ -200,8 +198,7 @@ class FilesPath:
             tracker.close_day(closed_by(self.ledger.summary(date), lost=self.has_lost(date)))
 
     def _is_over(self, date: str) -> bool:
-        following = (local_date.fromisoformat(date) + timedelta(days=1)).isoformat()
-        return self.folded.is_final(self.calendar.previous_day_end(following) + self.policy.lateness_ms)
+        return self.folded.is_final(self.calendar.previous_day_end(next_date(date)) + self.policy.lateness_ms)
 
 
 class _Numbered(msgspec.Struct):

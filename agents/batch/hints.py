@@ -1,12 +1,16 @@
 """Hints for files of which few records, or none, were accepted: the likely cause, from the outcomes."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
 from hatcast.stream.policy.continual_keys import AtEnd
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import Format, Recorded
 from hatcast.stream.readings.reading import Outcome
+from hatcast.stream.readings.recording import NO_SPEED
 
 _SHARE: Final = 0.5  # of the records: one such outcome alone is more than that of the policy's usual rejects
 
@@ -48,6 +52,11 @@ _CAUSES: Final[Mapping[Outcome, Callable[[Policy], str]]] = MappingProxyType(
 )
 # Stopped buses, and what the policy leaves out on purpose: no hint unless nothing is accepted.
 _USUAL: Final = frozenset({Outcome.ZERO, Outcome.OUTSIDE_DATES, Outcome.OUTSIDE_HOURS, Outcome.OUTSIDE_CELLS})
+_SAMPLE: Final = 2_000  # first records
+_DERIVE: Final = "they lack only their speed: `--derive-speed` (in Python `derive_speed`) derives it from positions"
+_TOO_FAR: Final = (
+    "no speed follows from their positions: those of one vehicle and day have to be 10 s to 150 s apart: docs/feeds.md"
+)
 
 
 def hints(
@@ -97,3 +106,22 @@ def _bad_value(policy: Policy) -> str:
 
 def _reject_above(policy: Policy) -> str:
     return "none" if policy.reject_above is None else f"{policy.reject_above / 1000:g} {policy.released_value.unit}"
+
+
+def cause_of_undecodable(records: Iterable[tuple[int, Recorded]], feed: Format) -> str | None:
+    """Return the cause that most of the first undecodable records share, without any of their data, else None.
+
+    That they have a position but no speed comes first, because there is an option for it.
+    """
+    sample = [recorded for _, recorded in islice(records, _SAMPLE) if recorded.reading is None]
+    lacking = sum(_has_position(recorded, feed) for recorded in sample)
+    if 2 * lacking > len(sample):
+        return _DERIVE if feed.derivation is None else _TOO_FAR
+    problem, count = next(iter(Counter(recorded.problem for recorded in sample).most_common(1)), (None, 0))
+    return problem if 2 * count > len(sample) else None
+
+
+def _has_position(recorded: Recorded, feed: Format) -> bool:
+    if feed.derivation is not None:
+        return recorded.problem == NO_SPEED
+    return feed.without_speed is not None and feed.without_speed.decode(recorded.raw) is not None

@@ -7,8 +7,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from hatcast.agents import sqlite
-from hatcast.agents.batch.ledger_checks import check_contents
-from hatcast.agents.batch.ledger_database import check_readable, damaged_error, unusable_error
+from hatcast.agents.batch.ledger_database import check_contents, check_readable, damaged_error, unusable_error
 from hatcast.stream.errors import HatcastError
 
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from hatcast.agents.batch.ledger_checks import check_contents
-from hatcast.agents.batch.ledger_database import check_readable, damaged_error, unusable_error
+from hatcast.agents.batch.ledger_database import check_contents, check_readable, damaged_error, unusable_error
 from hatcast.agents.ledger.sqlite import SqliteStore
 from hatcast.agents.ledger.store import at_once, decide
 from hatcast.stream.errors import HatcastError

@@ -12,8 +12,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from hatcast.agents.batch.ledger_checks import check_contents
-from hatcast.agents.batch.ledger_database import PRAGMAS, create_or_check, damaged_error, transaction, unusable_error
+from hatcast.agents.batch.ledger_database import (
+    PRAGMAS,
+    check_contents,
+    create_or_check,
+    damaged_error,
+    transaction,
+    unusable_error,
+)
 from hatcast.agents.batch.ledger_days import LedgerDays, stored_records
 from hatcast.agents.batch.ledger_policies import claim_policy
 from hatcast.agents.batch.ledger_users import NO_USERS, Entered, Users, claim_user_key

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hatcast.agents.batch.fold import FoldResult, Job, fold_dump, fold_recording
-from hatcast.agents.batch.hints import hints
+from hatcast.agents.batch.hints import cause_of_undecodable, hints
 from hatcast.agents.batch.retention import RetainChunks, Retention
-from hatcast.agents.batch.speed_hints import cause_of_undecodable
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.recordings.dump_file import DUMP, Dump

@@ -24,8 +24,7 @@ KINDS: Final = (ESTIMATES, RUNNING)
 def inferred(values: Callable[[], Iterable[bytes]], kinds: Sequence[str], policy: Policy) -> Iterator[bytes]:
     """Yield the records of these kinds that follow from a policy's releases. values: returns them, each time anew."""
     # Imported here: models take a second to import, and folding does not need them.
-    from hatcast.agents.batch.estimates import estimates
-    from hatcast.agents.batch.running import running_means
+    from hatcast.agents.batch.estimates import estimates, running_means
 
     made = {ESTIMATES: estimates, RUNNING: running_means}
     for kind in kinds:

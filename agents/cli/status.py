@@ -26,13 +26,13 @@ from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.queries import count_unanswered
-from hatcast.agents.release.tracker import read_tracker
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.hats import Calendar, next_date
 from hatcast.stream.fold.horizons import horizon_of
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.ledger.progress import Mark, Progress
 from hatcast.stream.policy.policy import ContinualKeys, Policy, Relation
+from hatcast.stream.release.tracker import closed_by
 from hatcast.stream.time_zones import TIME_ZONE_DATA
 from hatcast.stream.units import NANO
 
@@ -235,3 +235,28 @@ def _show_topic(console: Console, calendar: Calendar, name: str, topic: Mapping[
     for outcome, records in topic["outcomes"].items():
         outcomes.add_row(outcome, f"{records:,}")
     console.print(outcomes)
+
+
+async def read_tracker(store: HatStore, ledger: LedgerStore, policy: Policy) -> dict[str, Any]:
+    """Return a tracker's stored state, for operators.
+
+    settled   local date through which days are settled; None: none is
+    date      local date at work, the first one with contributions that is not settled; None: there is none
+    ended     whether no partition accepts readings of that date any more
+    closed    status of the HATs for which no more queries are made on that date; None: queries are made
+    """
+    calendar, settled = Calendar(policy), await ledger.tracker.settled()
+    dates = {slot.partition("/")[0] for slot in await store.open_slots()}
+    date = min((each for each in dates if each > settled), default=None)
+    if date is None:
+        return {"settled": settled or None, "date": None, "ended": None, "closed": None}
+    watermark = min_watermark(await store.watermarks())
+    ends_ms = calendar.previous_day_end(next_date(date)) + policy.lateness_ms
+    complete_from = await store.complete_from()
+    lost = complete_from is not None and calendar.day_start(date) < complete_from
+    return {
+        "settled": settled or None,
+        "date": date,
+        "ended": watermark is not None and watermark >= ends_ms,
+        "closed": closed_by(await ledger.summary(date), lost=lost),
+    }

@@ -12,8 +12,6 @@ What was drawn and not committed has not left the process.    [docs/specificatio
 
 import asyncio
 from collections.abc import Sequence
-from datetime import date as local_date
-from datetime import timedelta
 from itertools import groupby
 from typing import Final
 
@@ -22,6 +20,7 @@ import structlog
 from hatcast.agents.clock import now_ms
 from hatcast.agents.release.hats import DueRelease, HatReleaser
 from hatcast.agents.release.path import ReleaseContext
+from hatcast.stream.fold.hats import next_date
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.release.continual import RunningSums
@@ -91,9 +90,8 @@ class ContinualReleaser(HatReleaser):
         if self._dropped_through == sealed:
             return
         end_date = await self._ledger.end_date()
-        following = (local_date.fromisoformat(sealed) + timedelta(days=1)).isoformat()
         for name in await self._horizons.known():
-            if self._sums.horizon(name).last <= sealed or end_date <= following:
+            if self._sums.horizon(name).last <= sealed or end_date <= next_date(sealed):
                 await self._horizons.drop(name)
                 log.info("horizon finished", horizon=name)
         self._dropped_through = sealed

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.final_hats import FinalHat
-from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.open_dates import OpenDates
 from hatcast.agents.release.batches import MAX_BATCH, Due
 from hatcast.agents.release.counters import ClosingDelays
@@ -18,7 +16,7 @@ from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.ledger.proposals import Committed, Proposal
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import is_queried
-from hatcast.stream.records.fields import Status, release_id
+from hatcast.stream.records.fields import Status, is_settlement, release_id
 from hatcast.stream.release.hats import HatChunks, releases_of
 
 
@@ -96,9 +94,9 @@ class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
         return watermark is not None and watermark >= closes_ms
 
     def count(self, published: Sequence[tuple[DueRelease, Committed]]) -> None:
-        """Count releases that are marked as published, and observe the delays of their slots."""
+        """Count releases that are marked as published, and observe the delays of their slots, not of settlements."""
         super().count(published)
-        self.closing_delays.published(due.hat.slot for due, _ in published)
+        self.closing_delays.published(due.hat.slot for due, _ in published if not is_settlement(due.release_id))
 
     async def load(self, batch: Sequence[DueRelease]) -> list[HatChunks] | None:
         """Load each HAT's chunks (step loaded); None if a partition's watermark is missing or too small.
@@ -149,19 +147,30 @@ class HatReleaser(HatPath):
     async def due_releases(self, owned: frozenset[int]) -> list[DueRelease]:
         """Return the final HATs of these release partitions, by slot, then cell: the order in which budget is spent."""
         with self._failures.attempt("read the watermarks of the partitions"):
-            final = await final_slots(self._store, self._ledger, self._policy)
+            final = await self.final()
         found = []
         for slot, end in final if owned else []:
             self.closing_delays.add([slot])
-            for cell, users in sorted((await self._store.cells(slot)).items()):
-                due = DueRelease.of(self._policy, FinalHat(slot, cell, end + self._policy.lateness_ms), users)
-                if self.release_partition(due) in owned:
-                    found.append(due)
+            found += [due for due in await self.due_of(slot, end) if self.release_partition(due) in owned]
         return found
+
+    async def due_of(self, slot: str, end_ms: int) -> list[DueRelease]:
+        """Return the HATs with contributions of a slot that ends at `end_ms`, by cell."""
+        closes, cells = end_ms + self._policy.lateness_ms, sorted((await self._store.cells(slot)).items())
+        return [DueRelease.of(self._policy, FinalHat(slot, cell, closes), users) for cell, users in cells]
+
+    async def final(self) -> list[tuple[str, int]]:
+        """Return the open slots (`date/slot`) that are final and ours, with their ends (ms UTC), by end."""
+        watermark = min_watermark(await self._store.watermarks())
+        if watermark is None:
+            return []
+        closed, end_date = watermark - self._policy.lateness_ms, await self._ledger.end_date()
+        by_end = sorted((end, slot) for slot, end in (await self._store.open_slots()).items())
+        return [(slot, end) for end, slot in by_end if end <= closed and slot < end_date]
 
     async def final_slots(self) -> list[str]:
         """Return the slots that are final and not yet published as a whole, of all owners."""
-        return [slot for slot, _ in await final_slots(self._store, self._ledger, self._policy)]
+        return [slot for slot, _ in await self.final()]
 
     async def published_through(self) -> Published | None:
         """Return the time up to which slots are final, or before the end of the first one with an open HAT."""
@@ -175,13 +184,3 @@ class HatReleaser(HatPath):
     async def is_done(self, end_date: str) -> bool:
         """Return True if all HATs before a local date are released."""
         return await self.is_closed(end_date) and all(slot >= end_date for slot in await self._store.open_slots())
-
-
-async def final_slots(store: HatStore, ledger: LedgerStore, policy: Policy) -> list[tuple[str, int]]:
-    """Return the open slots (`date/slot`) that are final and ours, with their ends (ms UTC), by end."""
-    watermark = min_watermark(await store.watermarks())
-    if watermark is None:
-        return []
-    closed, end_date = watermark - policy.lateness_ms, await ledger.end_date()
-    by_end = sorted((end, slot) for slot, end in (await store.open_slots()).items())
-    return [(slot, end) for end, slot in by_end if end <= closed and slot < end_date]

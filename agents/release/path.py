@@ -1,17 +1,30 @@
 """The one path of every release: from a due item to its record on a topic.
 
-Each release belongs to the worker that owns its release partition. The steps are named; after a crash between two of
-them the next owner finishes the rest:
+Each release belongs to the worker that owns its release partition. It passes through these states, and after a crash
+in one of them the next owner of the partition finishes the rest. docs/reliability.md has this table too.
 
-    loaded     its input, from partitions whose watermarks are past its close
-    drawn      the record with its noise, which has not left the process
-    committed  record and charge in Redis, in one step; a stored record wins, and the draw is discarded
-    sent       the record's bytes, as stored in Redis, inside a transaction
-    acked      the transaction is committed by all replicas
-    marked     Redis stores that it is published
-    deleted    input that no other release reads is gone
+| state | what is done | a crash after it leaves | who goes on |
+|---|---|---|---|
+| loaded | Input is read, from partitions whose watermarks are past its close | nothing | the next owner, anew |
+| drawn | The record has its noise, in this process alone | a draw that nobody saw | the next owner, by a new draw |
+| committed | Record and charge are in Redis; a stored record wins | a record to send | the next owner sends it |
+| barrier | Under `add_remove`: all workers have committed the slot | records to send | each owner sends its own |
+| sent | The stored bytes are in a transaction | it aborted, or whole | the next owner sends the same bytes |
+| acked | All replicas have the transaction | a record without its mark | the next owner sends the same bytes again |
+| marked | Redis has that it is published | input that is not needed | the next owner deletes it |
+| stored | Of a tracker: the state after a settled date | input that is not needed | the next owner deletes it |
+| deleted | Input that no other release reads is gone | nothing | |
 
-Before the commit, before the send and after the mark the path confirms that Redis has not gone back.
+A draw does not leave the process before its commit, and only stored bytes are sent. Before the commit, before the send
+and after the mark the path confirms that Redis has not gone back. What is due is released by one of three schedules:
+
+    groups     `release`: HATs, and answers under `replace`. A batch is drawn while the one before is committed, sent,
+               marked and deleted
+    together   `release_together`: slots under `add_remove`, with their answers, and running sums. All of a slot is
+               committed before any of it is sent, and the next slot begins once it is published
+    chain      a tracker: its one owner draws each release from the numbers of those before it. After any failure it
+               begins anew from the stored state and the stored records [hatcast.agents.release.tracker]
+
 [docs/specification/release.md, Steps; decisions/0030]
 """
 

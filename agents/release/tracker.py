@@ -15,31 +15,24 @@ state and the stored records of the date. [hatcast.stream.release.tracker]
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date as local_date
-from datetime import timedelta
 from itertools import groupby
-from typing import Any
 
 import structlog
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.final_hats import FinalHat
-from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.release.batches import MAX_BATCH, TRACKER_PARTITION, batches_of
+from hatcast.agents.release.batches import TRACKER_PARTITION, batches_of
 from hatcast.agents.release.batches import Drawn as DrawnBatch
-from hatcast.agents.release.counters import count_published
-from hatcast.agents.release.hats import DueRelease, HatPath, Published, final_slots
+from hatcast.agents.release.hats import DueRelease, HatReleaser, Published
 from hatcast.agents.release.path import ReleaseContext
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.hats import next_date
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.ledger.proposals import Committed, Proposal
 from hatcast.stream.ledger.rejections import Behind
-from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import is_queried
-from hatcast.stream.records.fields import is_settlement, release_id
+from hatcast.stream.records.fields import release_id
 from hatcast.stream.release.hats import HatChunks
 from hatcast.stream.release.spending import Spent
 from hatcast.stream.release.tracker import PolicyTracker, closed_by, hat_users
@@ -74,7 +67,7 @@ class TrackerWork:
         return not self.tracker.is_at(release.date) or self.tracker.is_known(release.release_id)
 
 
-class TrackerReleaser(HatPath):
+class TrackerReleaser(HatReleaser):
     """Releases the HATs of a tracker policy, and the queries of its settlements."""
 
     def __init__(self, context: ReleaseContext) -> None:
@@ -104,7 +97,7 @@ class TrackerReleaser(HatPath):
 
     async def final_slots(self) -> list[str]:
         """Return the slots that are final and not yet published as a whole."""
-        final = [slot for slot, _ in await final_slots(self._store, self._ledger, self._policy)]
+        final = await super().final_slots()
         self._published.intersection_update(final)
         for slot in final:
             if slot not in self._published:
@@ -125,25 +118,15 @@ class TrackerReleaser(HatPath):
         through_ms = min(watermark - self._policy.lateness_ms, min(unpublished, default=watermark) - 1)
         return Published(through_ms, max(await self._state.settled(), self._recovery.sealed_through))
 
-    async def is_done(self, end_date: str) -> bool:
-        """Return True if every date before this one is settled."""
-        return await self.is_closed(end_date) and all(slot >= end_date for slot in await self._store.open_slots())
-
     def spent(self, date: str) -> Spent | None:
         """Return the users' charges on the date that the tracker works on."""
         return None if self._work is None or self._work.tracker.date != date else self._work.tracker.spent()
 
-    def count(self, published: Sequence[tuple[DueRelease, Committed]]) -> None:
-        """Count releases that are marked as published, and observe the delays of their slots, not of settlements."""
-        count_published(self.name, [record for _, record in published])
-        slots = [due.hat.slot for due, _ in published if not is_settlement(due.release_id)]
-        self.closing_delays.published(slots)
-
     async def _round(self, stopping: asyncio.Event) -> int:
         with self._failures.attempt("read the watermarks of the partitions"):
-            final = await final_slots(self._store, self._ledger, self._policy)
+            final = await super().final_slots()
         done = 0
-        for date, slots_of_date in groupby((slot for slot, _ in final), lambda slot: slot.partition("/")[0]):
+        for date, slots_of_date in groupby(final, lambda slot: slot.partition("/")[0]):
             slots = list(slots_of_date)
             if date <= self._recovery.sealed_through:  # folded again: all of it is published
                 await self.delete_date(date, slots)
@@ -163,7 +146,7 @@ class TrackerReleaser(HatPath):
 
         Slots that became final since, as after an outage, are released in the next round, and the date settled then.
         """
-        if not await self.is_closed(_next_date(date)):
+        if not await self.is_closed(next_date(date)):
             return False
         now_open = await self._store.open_slots()  # read after the watermark: every slot of the date is open now
         return all(slot in slots for slot in now_open if slot.partition("/")[0] == date)
@@ -265,9 +248,7 @@ class TrackerReleaser(HatPath):
         """Delete nothing before the date is settled."""
 
     async def _due(self, slot: str) -> list[DueRelease]:
-        closes = (await self._store.open_slots()).get(slot, 0) + self._policy.lateness_ms
-        cells = sorted((await self._store.cells(slot)).items())
-        return [DueRelease.of(self._policy, FinalHat(slot, cell, closes), users) for cell, users in cells]
+        return await self.due_of(slot, (await self._store.open_slots()).get(slot, 0))
 
     # The named steps. Tests wrap them.
 
@@ -306,40 +287,10 @@ class TrackerReleaser(HatPath):
         for slot in slots:
             hats = [due.hat for due in await self._due(slot)]
             with self._failures.attempt("delete contributions"):
-                for start in range(0, len(hats), MAX_BATCH):
-                    await self._store.delete(hats[start : start + MAX_BATCH], keep=is_queried(self._policy, date))
+                await self._delete(hats, keep=is_queried(self._policy, date))
 
     def _warn_if_different(self, tracker: PolicyTracker) -> None:
         if tracker.is_different:
             tracker.is_different = False
             METERS.count(TRACKER_MISMATCHES)
             log.error("stored queries do not follow from the counts: no more queries are made", date=tracker.date)
-
-
-def _next_date(date: str) -> str:
-    return (local_date.fromisoformat(date) + timedelta(days=1)).isoformat()
-
-
-async def read_tracker(store: HatStore, ledger: LedgerStore, policy: Policy) -> dict[str, Any]:
-    """Return a tracker's stored state, for operators.
-
-    settled   local date through which days are settled; None: none is
-    date      local date at work, the first one with contributions that is not settled; None: there is none
-    ended     whether no partition accepts readings of that date any more
-    closed    status of the HATs for which no more queries are made on that date; None: queries are made
-    """
-    calendar, settled = Calendar(policy), await ledger.tracker.settled()
-    dates = {slot.partition("/")[0] for slot in await store.open_slots()}
-    date = min((each for each in dates if each > settled), default=None)
-    if date is None:
-        return {"settled": settled or None, "date": None, "ended": None, "closed": None}
-    watermark = min_watermark(await store.watermarks())
-    ends_ms = calendar.previous_day_end(_next_date(date)) + policy.lateness_ms
-    complete_from = await store.complete_from()
-    lost = complete_from is not None and calendar.day_start(date) < complete_from
-    return {
-        "settled": settled or None,
-        "date": date,
-        "ended": watermark is not None and watermark >= ends_ms,
-        "closed": closed_by(await ledger.summary(date), lost=lost),
-    }

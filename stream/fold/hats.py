@@ -7,6 +7,7 @@ at the first instant of that local time and ends at the last. A skipped hour doe
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
+from datetime import date as local_date
 from operator import attrgetter
 from typing import Final
 
@@ -45,6 +46,11 @@ class Slot:
     def key(self) -> str:
         """`date/slot`: the slot's part of a HAT's key."""
         return f"{self.date}/{self.name}"
+
+
+def next_date(date: str) -> str:
+    """Return the local date after another one."""
+    return (local_date.fromisoformat(date) + _DAY).isoformat()
 
 
 class Calendar:

@@ -9,7 +9,7 @@ and the policy. These four depend on values only through the noise, which is cha
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
@@ -30,7 +30,6 @@ from hatcast.stream.mechanisms.grid import Grid, clip
 from hatcast.stream.policy.continual_keys import CONTINUAL, ContinualKeys, part_of_delta
 from hatcast.stream.policy.policy import NoiseKind, Policy
 from hatcast.stream.records.fields import Status
-from hatcast.stream.release.encoding import place_fields, record_parts, utc_text
 from hatcast.stream.release.hats import HatChunks
 from hatcast.stream.release.proposals import Placed
 
@@ -72,6 +71,7 @@ class RunningSum:
 class ContinualRelease(Placed):
     """The running sum of a cell at the end of a slot, before the ledger assigns the record's `seq`.
 
+    start     of the horizon
     end       of the slot
     index     of the slot in the horizon
     running   None unless it was drawn
@@ -83,6 +83,7 @@ class ContinualRelease(Placed):
     policy: Policy
     horizon: Horizon
     slot: Slot
+    start: datetime
     end: datetime
     index: int
     cell: str
@@ -108,24 +109,17 @@ class ContinualRelease(Placed):
             return self
         return replace(self, status=Status.BUDGET_EXHAUSTED, running=None, state=None)
 
-    def record(self, now_ms: int) -> tuple[bytes, bytes]:
-        """Return the record's bytes before and after `seq`, as `hatcast.stream.release.hats.Release.record`."""
-        policy = self.policy
-        keys = policy.continual
-        if keys is None:
-            raise ValueError(f"{policy.name} has no running sums")
-        head = {"release_id": self.release_id, "policy_id": policy.policy_id, "status": self.status.value}
-        tail = place_fields(policy, self.cell, self.slot, self.horizon.start, self.end)
-        if self.running is not None and self.status is Status.RELEASED:
-            tail |= _mean_fields(self.running, policy)
-        tail["running"] = self._running_fields(keys)
-        tail |= {
+    def fields(self) -> Mapping[str, Any]:
+        """Return the record's fields from the mean on."""
+        if self.policy.continual is None:
+            raise ValueError(f"{self.policy.name} has no running sums")
+        is_released = self.running is not None and self.status is Status.RELEASED
+        return {
+            **(_mean_fields(self.running, self.policy) if self.running is not None and is_released else {}),
+            "running": self._running_fields(self.policy.continual),
             "estimator": CONTINUAL,
-            "epsilon": policy.epsilon,
-            "relation": policy.relation.value,
-            "released_at": utc_text(now_ms),
+            "epsilon": self.policy.epsilon,
         }
-        return record_parts(head, tail, hidden=False)
 
     def _running_fields(self, keys: ContinualKeys) -> dict[str, Any]:
         fields: dict[str, Any] = {
@@ -246,7 +240,9 @@ class RunningSums:
     def _closed(self, horizon: Horizon, slot: Slot, hat: CellHat, status: Status) -> ContinualRelease:
         index = self._indexes.of(slot.date, slot.name)
         end = self._calendar.local(slot.end_ms)
-        return ContinualRelease(self._policy, horizon, slot, end, index, hat.cell, status, before=hat.state)
+        return ContinualRelease(
+            self._policy, horizon, slot, horizon.start, end, index, hat.cell, status, before=hat.state
+        )
 
     def _entries(self, chunks: HatChunks) -> Entries:
         """Return each user's mean in a HAT, rounded half up to milli-units."""

@@ -28,9 +28,7 @@ from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.counts import counts_fields, counts_fields_of
-from hatcast.stream.release.encoding import place_fields, record_parts, utc_text
 from hatcast.stream.release.proposals import Placed
-from hatcast.stream.release.schedule import released_at_ms
 from hatcast.stream.release.spending import fineness_of
 from hatcast.stream.release.values import ValueEstimates, estimate_values, published_scales, values_fields
 
@@ -93,31 +91,18 @@ class Release(Placed):
         """Return the release of this HAT with status `budget_exhausted` and without the estimate."""
         return replace(self, status=Status.BUDGET_EXHAUSTED, estimate=None, counts=None)
 
-    def record(self, now_ms: int) -> tuple[bytes, bytes]:
-        """Return the record's bytes before and after `seq`, which the ledger assigns.
-
-        Under `add_remove` there is no `seq`: then the first part has all bytes and the second is empty.
-        """
-        hidden = self.policy.relation is Relation.ADD_REMOVE
-        head = {"release_id": self.release_id, "policy_id": self.policy.policy_id, "status": self.status.value}
-        tail = place_fields(self.policy, self.cell, self.slot, self.start, self.end)
-        unit = self.policy.released_value.unit
+    def fields(self) -> Mapping[str, Any]:
+        """Return the record's fields from the estimate on."""
+        policy, unit, fields = self.policy, self.policy.released_value.unit, dict[str, Any]()
         if isinstance(self.estimate, Blend):
-            tail |= blend_fields(self.estimate, self.policy, unit)
+            fields |= blend_fields(self.estimate, policy, unit)
         elif isinstance(self.estimate, ValueEstimates):
-            tail |= values_fields(self.estimate, self.policy)
+            fields |= values_fields(self.estimate, policy)
         elif self.estimate is not None:
-            tail |= estimate_fields(self.estimate, Grid(self.policy.grid, self.policy.lower), unit)
+            fields |= estimate_fields(self.estimate, Grid(policy.grid, policy.lower), unit)
         if self.counts is not None:
-            tail["counts"] = self.counts
-        tail |= {
-            "estimator": self.policy.estimator,
-            "epsilon": self.policy.epsilon,
-            **device_fields(self.policy),
-            "relation": self.policy.relation.value,
-            "released_at": utc_text(released_at_ms(self.slot, self.policy) if hidden else now_ms),
-        }
-        return record_parts(head, tail, hidden=hidden)
+            fields["counts"] = self.counts
+        return fields | {"estimator": policy.estimator, "epsilon": policy.epsilon, **device_fields(policy)}
 
 
 def releases_of(

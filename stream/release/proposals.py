@@ -1,11 +1,15 @@
-"""What the releases of a cell and slot have in common: date and place of the charge, and the proposal to a ledger."""
+"""What the releases of a cell and slot have in common: place of the charge, record, and the proposal to a ledger."""
 
-from typing import Protocol, Self
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Protocol, Self
 
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.ledger.proposals import AnswerProposal, Proposal, StateChange
-from hatcast.stream.policy.policy import Policy
-from hatcast.stream.records.fields import release_id
+from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.records.fields import Status, release_id
+from hatcast.stream.release.encoding import place_fields, record_parts, utc_text
+from hatcast.stream.release.schedule import released_at_ms
 
 
 class AnyRelease(Protocol):
@@ -22,12 +26,18 @@ class AnyRelease(Protocol):
 
 
 class Placed:
-    """A release of one cell and slot. A kind that charges by reservation alone keeps the charge and fineness of 0."""
+    """A release of one cell and slot. A kind that charges by reservation alone keeps the charge and fineness of 0.
+
+    start, end   of what it is about, in local time
+    """
 
     __slots__ = ()
     policy: Policy
     slot: Slot
     cell: str
+    start: datetime
+    end: datetime
+    status: Status
 
     @property
     def release_id(self) -> str:
@@ -68,9 +78,24 @@ class Placed:
         """Return the release with status `budget_exhausted` and without an estimate."""
         raise NotImplementedError
 
-    def record(self, now_ms: int) -> tuple[bytes, bytes]:
-        """Return the record's bytes before and after `seq`, which the ledger assigns."""
+    def fields(self) -> Mapping[str, Any]:
+        """Return the record's fields that the kind has of its own."""
         raise NotImplementedError
+
+    def record(self, now_ms: int) -> tuple[bytes, bytes]:
+        """Return the record's bytes before and after `seq`, which the ledger assigns.
+
+        Under `add_remove` there is no `seq`: then the first part has all bytes and the second is empty.
+        """
+        policy, hidden = self.policy, self.policy.relation is Relation.ADD_REMOVE
+        head = {"release_id": self.release_id, "policy_id": policy.policy_id, "status": self.status.value}
+        tail = {
+            **place_fields(policy, self.cell, self.slot, self.start, self.end),
+            **self.fields(),
+            "relation": policy.relation.value,
+            "released_at": utc_text(released_at_ms(self.slot, policy) if hidden else now_ms),
+        }
+        return record_parts(head, tail, hidden=hidden)
 
     def proposal(self, at_ms: int, release_partition: int) -> Proposal:
         """Return the release as proposed to the ledger by the owner of a release partition."""

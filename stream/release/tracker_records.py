@@ -7,6 +7,7 @@ from released numbers, among them `query.sum`, which has the noise.    [docs/spe
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from fractions import Fraction
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.records import ResidualQueryRecord
 from hatcast.stream.records.fields import SETTLEMENT, Status, release_id
-from hatcast.stream.release.encoding import exact_json, place_fields, record_parts, utc_text
+from hatcast.stream.release.encoding import exact_json
 from hatcast.stream.release.hats import estimate_fields
 from hatcast.stream.release.proposals import Placed
 from hatcast.stream.tracker.query import STEPS, Query
@@ -97,16 +98,16 @@ class TrackerRelease(Placed):
 
     name         its release_id, of a HAT or of a query of the settlement
     slot         of the HAT, or of the first HAT that the query is about
-    end_ms       end of the last one, ms UTC
+    start, end   of these HATs, local time
     hat          the HAT's users; None for a query of the settlement
     query        None unless the status is `released`
     """
 
     policy: Policy
-    calendar: Calendar
     name: str
     slot: Slot
-    end_ms: int
+    start: datetime
+    end: datetime
     cell: str
     status: Status
     hat: HatUsers | None
@@ -128,26 +129,17 @@ class TrackerRelease(Placed):
             return replace(self, status=Status.BUDGET_EXHAUSTED, query=None)
         return self
 
-    def record(self, now_ms: int) -> tuple[bytes, bytes]:
-        """Return the record's bytes before and after `seq`, as `hatcast.stream.release.hats.Release.record`."""
-        policy, query = self.policy, self.query
-        head = {"release_id": self.release_id, "policy_id": policy.policy_id, "status": self.status.value}
-        local = self.calendar.local
-        tail = place_fields(policy, self.cell, self.slot, local(self.slot.start_ms), local(self.end_ms))
+    def fields(self) -> Mapping[str, Any]:
+        """Return the record's fields from the estimate on."""
+        policy, query, fields = self.policy, self.query, dict[str, Any]()
         if query is not None:
             grid = Grid(policy.grid, policy.lower)
-            tail |= estimate_fields(query.estimate(policy), grid, policy.released_value.unit)
+            fields |= estimate_fields(query.estimate(policy), grid, policy.released_value.unit)
         if self.hat is not None:
-            tail["counts"] = _counts_fields(self.hat)
+            fields["counts"] = _counts_fields(self.hat)
         if query is not None:
-            tail["query"] = query.fields()
-        tail |= {
-            "estimator": TRACKER,
-            "epsilon": exact_json(0 if query is None else query.largest),
-            "relation": policy.relation.value,
-            "released_at": utc_text(now_ms),
-        }
-        return record_parts(head, tail, hidden=False)
+            fields["query"] = query.fields()
+        return fields | {"estimator": TRACKER, "epsilon": exact_json(0 if query is None else query.largest)}
 
 
 def _counts_fields(hat: HatUsers) -> dict[str, Any]:
@@ -166,7 +158,8 @@ def hat_release(
 ) -> TrackerRelease:
     """Return the release of a HAT."""
     name = release_id(policy.name, slot.key, hat.cell)
-    return TrackerRelease(policy, calendar, name, slot, slot.end_ms, hat.cell, status, hat, query)
+    start, end = calendar.local(slot.start_ms), calendar.local(slot.end_ms)
+    return TrackerRelease(policy, name, slot, start, end, hat.cell, status, hat, query)
 
 
 def settlement_release(
@@ -175,8 +168,8 @@ def settlement_release(
     """Return the release of a query of the settlement. slots: those of the date that have HATs, by name."""
     about = sorted((slots[name] for name in query.slots), key=lambda slot: slot.start_ms)
     name = f"{policy.name}/{about[0].date}T{SETTLEMENT}/{query.number:05d}"
-    end_ms = max(slot.end_ms for slot in about)
-    return TrackerRelease(policy, calendar, name, about[0], end_ms, cell, Status.RELEASED, None, query)
+    start, end = calendar.local(about[0].start_ms), calendar.local(max(slot.end_ms for slot in about))
+    return TrackerRelease(policy, name, about[0], start, end, cell, Status.RELEASED, None, query)
 
 
 class _Stored(msgspec.Struct):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import hatcast.agents.release.batches
+from hatcast.agents.cli.status import read_tracker
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
@@ -16,7 +17,7 @@ from hatcast.agents.monitoring.kinds import Process
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
-from hatcast.agents.release.tracker import TrackerReleaser, read_tracker
+from hatcast.agents.release.tracker import TrackerReleaser
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.rejections import Behind
 from tests.exposed import figures

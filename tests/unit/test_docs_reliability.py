@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from hatcast.agents.release import path
+
 TEXT = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text()
 PROMISES, _, TESTS = TEXT.partition("\n## Tests of the promise\n")
 _ROW = re.compile(r"^\| (\d+) \| (.*) \|$", re.MULTILINE)
@@ -22,3 +24,10 @@ def test_every_promise_has_tests_and_nothing_else_has() -> None:
 
 def test_no_promise_names_a_test_beside_it() -> None:
     assert [number for number, row in _ROW.findall(PROMISES) if "::" in row] == []
+
+
+def test_the_table_of_states_is_that_of_the_release_path() -> None:
+    _, _, states = TEXT.partition("\n## What a crash leaves\n")
+    pages = re.findall(r"^\|.*$", states.partition("\n## ")[0], re.MULTILINE)
+    assert pages == re.findall(r"^\|.*$", path.__doc__ or "", re.MULTILINE)
+    assert [row.split("|")[1].strip() for row in pages][2:4] == ["loaded", "drawn"]
