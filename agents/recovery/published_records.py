@@ -8,6 +8,7 @@ import msgspec
 from hatcast.stream.ledger.adoption import Answered, Published
 from hatcast.stream.policy.continual_keys import CONTINUAL
 from hatcast.stream.policy.policy import Relation
+from hatcast.stream.policy.query_keys import DAYS_MAX
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.queries import RUNNING_SUMS, TRACKER_QUERIES, Period
 from hatcast.stream.records.fields import NAME, Date, Epsilon, text
@@ -86,6 +87,8 @@ class _Release(msgspec.Struct):
             return Answered(name, TRACKER_QUERIES, period, 1, nano_ceil(self.query.limit))
         first = date.fromisoformat(self.first_date)
         period = Period(first, (date.fromisoformat(self.last_date) - first).days + 1)
+        if not 1 <= period.days <= DAYS_MAX:  # it would be reserved on each of its dates
+            raise ValueError("not a period of a query")
         return Answered(name, self.query, period, self.most_hats, nano_ceil(self.epsilon))
 
 

@@ -35,12 +35,11 @@ class StoredSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """State at the beginning of a date, and where to read on.
 
     positions   partition of `hats.means` -> offset; all records of the date and of later ones are there or after it
-    running     None in a snapshot of an earlier version
     """
 
     positions: Mapping[int, int]
     state: SmootherState
-    running: StoredRunning | None = None
+    running: StoredRunning
 
 
 _DECODER = msgspec.msgpack.Decoder(StoredSnapshot)
@@ -68,7 +67,7 @@ class SnapshotStore:
 
     async def read_dates(self, snapshot: StoredSnapshot | None) -> dict[str, bytes]:
         """Return the inputs of a snapshot's running means, by local date; without those that are not there."""
-        dates = [] if snapshot is None or snapshot.running is None else [*snapshot.running.dates]
+        dates = [] if snapshot is None else [*snapshot.running.dates]
         if not dates:
             return {}
         found: Any = await self._redis.hmget(self._dates_key, dates)
@@ -85,8 +84,7 @@ class SnapshotStore:
             await self._redis.hset(self._dates_key, date, with_checksum(self._of_date(date), state))
         await self._redis.set(self._key, with_checksum(self._key, msgspec.msgpack.encode(snapshot)))
         names: Any = await self._redis.hkeys(self._dates_key)  # bytes, but the types allow text
-        kept = set() if snapshot.running is None else set(snapshot.running.dates)
-        if left := [name for name in names if name.decode() not in kept]:
+        if left := [name for name in names if name.decode() not in snapshot.running.dates]:
             await self._redis.hdel(self._dates_key, *left)
 
     def _of_date(self, date: str) -> str:

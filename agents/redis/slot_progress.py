@@ -1,15 +1,13 @@
 """Slot progress of a policy under `add_remove`, in Redis: hatcast.stream.ledger.progress."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.row_store import RowStore
 from hatcast.stream.ledger import progress, rows
 from hatcast.stream.ledger.progress import Mark, Progress
+from hatcast.stream.ledger.recovery import RECOVERED_ROWS
 from hatcast.stream.ledger.view import Wanted, merged
-
-_GUARD: Final[Wanted] = {rows.RECOVERY: {"token", "run_id"}, rows.SERVER: {"run_id"}}
 
 
 class ProgressStore:
@@ -40,6 +38,7 @@ class ProgressStore:
         """
         own = list(release_partitions)
         await self._rows.decide(
-            merged(self._wanted, _GUARD), lambda view: progress.advance(view, self._name, mark, own, end_ms, token)
+            merged(self._wanted, RECOVERED_ROWS),
+            lambda view: progress.advance(view, self._name, mark, own, end_ms, token),
         )
         return await self.read()

@@ -7,6 +7,7 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.row_store import RowStore
 from hatcast.agents.redis.stored_values import date_of
 from hatcast.stream.ledger import rows
+from hatcast.stream.ledger.recovery import RECOVERED_ROWS
 from hatcast.stream.ledger.tracked import state_of, store_state
 from hatcast.stream.ledger.view import Wanted
 
@@ -37,9 +38,5 @@ class TrackerStore:
         token   of the finished recovery
         Raises Unrecovered if this Redis may have lost data.
         """
-        wanted: Wanted = {
-            rows.tracker(self._name): {"date"},
-            rows.RECOVERY: {"token", "run_id"},
-            rows.SERVER: {"run_id"},
-        }
+        wanted: Wanted = {rows.tracker(self._name): {"date"}, **RECOVERED_ROWS}
         await self._rows.decide(wanted, lambda view: store_state(view, self._name, date, state, token))

@@ -104,7 +104,7 @@ class EstimateProgress:
         if stored is None or not setting.means:
             return RunningMeans(setting)
         running = stored.running
-        if running is None or running.days < setting.days or running.dates != [*dates]:
+        if running.days < setting.days or running.dates != [*dates]:
             return None
         try:
             return RunningMeans(setting, [*dates.values()])

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from hatcast.stream.ledger.view import number_of
 from hatcast.stream.policy.query import Period
 from hatcast.stream.records import BudgetRecord
 
@@ -37,7 +38,7 @@ class Position(NamedTuple):
     def of(stored: str) -> "Position":
         """Parse a stored position. Raises ValueError."""
         topic_id, _, offset = stored.rpartition(":")
-        return Position(topic_id, int(offset))
+        return Position(topic_id, number_of("", offset.encode()))
 
 
 class Published(msgspec.Struct, frozen=True):

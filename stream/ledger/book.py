@@ -117,7 +117,7 @@ class Book:
         self._move(place, -charge)
         self.count("releases", -1)
         self.count("epsilon", -charge)
-        if self.number(f"fineness:{fineness}"):  # of another version of hatcast: it was not counted
+        if self.number(f"fineness:{fineness}"):  # of another policy's record it is not known
             self.count(f"fineness:{fineness}", -1)
 
     def restore(self, query: str, places: int, epsilon: int) -> None:

@@ -15,7 +15,7 @@ from hatcast.stream.ledger.book import Book, lower_total_limit, total_of
 from hatcast.stream.ledger.date_rules import pin_rules
 from hatcast.stream.ledger.day import Reserved, Total
 from hatcast.stream.ledger.proposals import AnswerProposal, Committed, Proposal, numbered
-from hatcast.stream.ledger.recovery import require_recovered
+from hatcast.stream.ledger.recovery import RECOVERED_ROWS, require_recovered
 from hatcast.stream.ledger.rejections import (
     Behind,
     DaySealed,
@@ -74,8 +74,6 @@ def commit_rows(policy: Policy, proposals: Sequence[AnyProposal], guard: Guard |
     want(rows.SEALED, name)
     want(rows.NEXT_POLICIES, name, *([] if policy.replaces is None else [policy.replaces]))
     if guard is not None:
-        want(rows.RECOVERY, "token", "run_id")
-        want(rows.SERVER, "run_id")
         want(rows.SEQUENCES, rows.ALL, *(rows.sequence_field(name, each) for each in guard.written))
     want(rows.TOTAL, rows.LIMIT)
     if policy.total_limit_nano is not None:
@@ -89,7 +87,7 @@ def commit_rows(policy: Policy, proposals: Sequence[AnyProposal], guard: Guard |
         for date in {each.date, *(each.dates if isinstance(each, AnswerProposal) else ())}:
             want(rows.NONCES, date)
             wanted[rows.ledger(date)] = wanted[rows.levels(date, name)] = None
-    found: Wanted = wanted
+    found: Wanted = merged(wanted, {} if guard is None else RECOVERED_ROWS)
     for each in proposals:
         if isinstance(each, Proposal) and each.change is not None:
             found = merged(found, change_rows(name, each.change))
@@ -187,10 +185,9 @@ def dates_rows(policy: Policy, dates: Sequence[str]) -> Wanted:
         rows.TOTAL: None,
         rows.SEALED: {policy.name},
         rows.NEXT_POLICIES: {policy.name, *([] if policy.replaces is None else [policy.replaces])},
-        rows.RECOVERY: {"token", "run_id"},
-        rows.SERVER: {"run_id"},
     }
-    return found | {key: None for date in dates for key in (rows.ledger(date), rows.levels(date, policy.name))}
+    of_dates = {key: None for date in dates for key in (rows.ledger(date), rows.levels(date, policy.name))}
+    return {**found, **RECOVERED_ROWS, **of_dates}
 
 
 def _check_sequences(draft: Draft, name: str, proposals: Sequence[AnyProposal], guard: Guard) -> None:

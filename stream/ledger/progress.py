@@ -43,7 +43,7 @@ def progress_of(view: View, name: str) -> Progress:
         kind, _, partition = field.partition(":")
         try:
             if partition:
-                marks[Mark(kind), int(partition)] = number_of(key, value)
+                marks[Mark(kind), number_of(key, partition.encode())] = number_of(key, value)
             elif field == "first":
                 first = number_of(key, value)
         except ValueError:

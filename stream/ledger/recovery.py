@@ -10,10 +10,13 @@ from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import OutputPartition, Position
 from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck, RecoveryEnded, RecoveryState
 from hatcast.stream.ledger.rejections import Unrecovered
-from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, View, Wanted, text_of
+from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, View, Wanted, number_of, text_of
 
 _SERVER = ("run_id", "replid")
 _ATTEMPT = ("attempt", "attempt_run_id", "attempt_replid")
+
+RECOVERED_ROWS: Wanted = {rows.RECOVERY: {"token", *_SERVER}, rows.SERVER: _SERVER}
+"""What `require_recovered` reads"""
 
 
 def require(draft: Draft, check: RecoveryCheck) -> None:
@@ -24,8 +27,8 @@ def require(draft: Draft, check: RecoveryCheck) -> None:
 
 def require_recovered(draft: Draft, token: str | None) -> bytes:
     """Return the token of this server's finished recovery. Raises Unrecovered unless it is this one (None: any)."""
-    stored, run_id = draft.compare(rows.RECOVERY, "token"), draft.compare(rows.RECOVERY, "run_id")
-    if not stored or run_id is None or draft.compare(rows.SERVER, "run_id") != run_id:
+    stored = draft.compare(rows.RECOVERY, "token")
+    if not stored or any(draft.compare(rows.RECOVERY, each) != draft.compare(rows.SERVER, each) for each in _SERVER):
         raise Unrecovered
     if token is not None and stored != token.encode():
         raise Unrecovered
@@ -155,9 +158,7 @@ def positions(view: View, key: str) -> dict[OutputPartition, Position]:
 def place_of(key: str, field: str) -> OutputPartition:
     """Parse `topic/partition`. Raises DamagedRow."""
     topic, _, partition = field.rpartition("/")
-    if not partition.isdecimal() or not partition.isascii():
-        raise DamagedRow(key)
-    return OutputPartition(topic, int(partition))
+    return OutputPartition(topic, number_of(key, partition.encode()))
 
 
 def _server(draft: Draft) -> list[bytes]:

@@ -13,7 +13,7 @@ from hatcast.stream.ledger.book import lower_total_limit
 from hatcast.stream.ledger.progress import restore_marks
 from hatcast.stream.ledger.recovery import has_adopted, place_of, position_of, positions, require
 from hatcast.stream.ledger.sealed_days import Sealed, SealedDay, TopicStart
-from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, View, Wanted, digits_of, number_of, text_of
+from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, View, Wanted, number_of, text_of
 
 _BY_POLICY: Final = ("commits", "releases", "epsilon", "cap", "fineness", "query", "told")
 
@@ -149,10 +149,10 @@ def _restore_day(draft: Draft, day: SealedDay) -> None:
     draft.changes.nonces[rows.TOTAL] = None
     if day.sequence > draft.number(key, "sequence"):
         draft.set_number(key, "sequence", day.sequence)
-    if day.limit and int(day.limit) < number_of(key, stored.get("limit", digits_of(key, int(day.limit) + 1))):
+    if day.limit and ("limit" not in stored or _number(key, day.limit) < number_of(key, stored["limit"])):
         draft.set(key, "limit", day.limit.encode())
     if day.total_limit:
-        lower_total_limit(draft, int(day.total_limit))
+        lower_total_limit(draft, _number(rows.TOTAL, day.total_limit))
     draft.change_date(day.date)
     draft.raise_to(rows.LAST, day.policy, day.date)
 

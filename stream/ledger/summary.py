@@ -45,8 +45,8 @@ class DaySummary:
     def least_fineness(self) -> int | None:
         """Smallest fineness of this policy's HATs; None unless all charges are equal and on different places.
 
-        If the mean charge equals the largest level, all charges equal it. None also if an older version, which did not
-        store fineness, made some of the charges.
+        If the mean charge equals the largest level, all charges equal it. None also where
+        the fineness of some is not known.
         """
         largest = max(self.policy_levels, default=0)
         if self.epsilon_sum != self.releases * largest or sum(self.fineness.values()) != self.releases:
@@ -103,6 +103,10 @@ def summary_of(view: View, policy: Policy, date: str) -> DaySummary:
         levels=levels,
         total=whole_total(view),
         policy_levels=largest_charges(ours.levels, ours.cap),
-        fineness={int(row.removeprefix(fineness)): n for row, n in numbers.items() if row.startswith(fineness) and n},
+        fineness={
+            number_of(key, row.removeprefix(fineness).encode()): n
+            for row, n in numbers.items()
+            if row.startswith(fineness) and n
+        },
         queries=dict(ours.queries),
     )

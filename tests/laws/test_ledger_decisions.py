@@ -71,11 +71,11 @@ def a_policy(number: int, given: tuple[int, int, int | None, list[tuple[int, int
 
 def recover(store: Any) -> None:
     """Store that the server that runs has everything; a file has no server, and stores one here."""
-    server = at_once(store.read({rows.SERVER: {"run_id"}})).get(rows.SERVER, "run_id")
-    if server is None:
-        server = b"run"
-        assert at_once(store.apply(Changes(set={rows.SERVER: {"run_id": server}})))
-    assert at_once(store.apply(Changes(set={rows.RECOVERY: {"token": b"token", "run_id": server}})))
+    view = at_once(store.read({rows.SERVER: {"run_id", "replid"}}))
+    server = {each: view.get(rows.SERVER, each) or each.encode() for each in ("run_id", "replid")}
+    if view.get(rows.SERVER, "run_id") is None:
+        assert at_once(store.apply(Changes(set={rows.SERVER: server})))
+    assert at_once(store.apply(Changes(set={rows.RECOVERY: {"token": b"token", **server}})))
 
 
 async def _not_stale(times: int) -> None:
@@ -374,6 +374,7 @@ def test_a_store_that_went_back_and_counted_to_the_same_numbers_is_another_one(s
         (rows.RECOVERY, "token", b"another"),
         (rows.RECOVERY, "token", None),
         (rows.SERVER, "run_id", b"restarted"),
+        (rows.SERVER, "replid", b"of another's data"),
         (rows.SEALED, FREE.name, DATES[0].encode()),
         (rows.NEXT_POLICIES, FREE.name, f"{DATES[0]} new".encode()),
         (rows.SEQUENCES, rows.sequence_field(FREE.name, 1), b"7"),

@@ -27,14 +27,15 @@ from hatcast.stream.ledger.attempts import AlreadyAdopted, RecordsMissing, Recov
 from hatcast.stream.ledger.checks import check_rows
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.ledger import Guard, commit, commit_rows
+from hatcast.stream.ledger.progress import progress_of
 from hatcast.stream.ledger.proposals import Proposal
-from hatcast.stream.ledger.recovery import begin, finish, store_ends
+from hatcast.stream.ledger.recovery import begin, finish, place_of, positions, store_ends
 from hatcast.stream.ledger.sealed_days import Sealed, SealedDay
 from hatcast.stream.ledger.sealing import restore_days, restore_seals, seal, shrink
 from hatcast.stream.ledger.summary import summary_of
 from hatcast.stream.ledger.transitions import NextPolicy, restore_next_policies
 from hatcast.stream.ledger.unsent import discard, supersede, unreserve
-from hatcast.stream.ledger.view import Changes, Decision, Unread, View, Wanted, merged
+from hatcast.stream.ledger.view import Changes, DamagedRow, Decision, Unread, View, Wanted, merged
 from hatcast.stream.policy.query import Period
 from hatcast.stream.units import NANO
 from tests.integration.recovering import budget_record
@@ -355,3 +356,20 @@ def test_a_record_that_was_sent_replaces_the_one_here_with_its_charge() -> None:
     day = of.read({}, lambda view: summary_of(view, FREE, DATES[0]))
     assert (day.epsilon_sum, day.releases) == (OTHER.charge, 1)
     assert msgspec.json.decode(of.row(rows.releases(DATES[0], NAME), SENT.release_id) or b"")["drawn"] == 2
+
+
+@pytest.mark.parametrize("digits", ["1_0", "+1", " 1", "\u0661", "01", ""])
+def test_a_number_that_hatcast_does_not_write_is_damaged_wherever_it_is_stored(digits: str) -> None:
+    key, progress = rows.ledger(DATES[0]), rows.progress(NAME)
+    of_day = {f"fineness:{NAME}:{digits}": b"1"}
+    found = {rows.ADOPTED: {"means/0": f"id:{digits}".encode()}, progress: {f"published:{digits}": b"1"}, key: of_day}
+    view = View(dict.fromkeys([*found, rows.TOTAL, rows.levels(DATES[0], NAME)]), found)
+    with pytest.raises(DamagedRow):
+        positions(view, rows.ADOPTED)
+    with pytest.raises(DamagedRow):
+        place_of(rows.ADOPTED, f"means/{digits}")
+    if digits:  # without a partition it is a field that is not read
+        with pytest.raises(DamagedRow):
+            progress_of(view, NAME)
+    with pytest.raises(DamagedRow):
+        summary_of(view, FREE, DATES[0])

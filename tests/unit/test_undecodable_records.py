@@ -59,10 +59,14 @@ def test_a_record_that_cannot_be_decoded_is_left_out_by_every_reader_of_output_t
         {"release_id": f"{POLICY.name}:b/2022-01-02/12:00/a"},
         {"query": {"limit": -1.0}},
         {"query": "daily", "most_hats": -1},
+        {"query": "daily", "last_date": "9999-12-31"},
+        {"query": "daily", "first_date": "2022-01-03"},
     ],
     ids=json.dumps,
 )
-def test_a_record_that_would_lower_a_charge_or_hide_a_policy_is_left_out_of_a_recovery(forged: dict[str, Any]) -> None:
+def test_a_record_with_a_charge_a_policy_or_a_period_that_none_can_have_is_left_out_of_a_recovery(
+    forged: dict[str, Any],
+) -> None:
     record = {
         **dict.fromkeys(("cell", "slot", "policy_id"), "a"),
         "release_id": f"{POLICY.name}/2022-01-02/12:00/a",

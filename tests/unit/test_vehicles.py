@@ -118,6 +118,9 @@ def test_a_whole_number_is_one_vehicle_however_programs_write_it(sent: str) -> N
         ("1e+05", "100000"),  # R
         ("9007199254740992.0", "9007199254740992"),
         ("1" * 30, "1" * 30),
+        ("1,234", "1,234"),  # of 1.234 and 1234, nobody knows which
+        ("1 234", "1 234"),
+        ("1234,5", "1234,5"),
         ("BUS\t12", "BUS 12"),
         ("BUS\x0012", "BUS12"),
     ],
