@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hatcast.stream.readings.partitioner import by_murmur2
 from tests.services import Record
 
-PARTITIONS: Final = 8
+PARTITIONS: Final = 4
 DAYS: Final = 2  # of most logs
 DAY_MS: Final = 86_400_000
 SLOT_MS: Final = 1_800_000

@@ -20,7 +20,6 @@ from hatcast.stream.ledger.sealed_days import Sealed
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic
 from tests.integration.recovering import adopt
-from tests.integration.tables import PARTITIONS
 from tests.integration.test_release import (
     DATE,
     OVER_MS,
@@ -32,6 +31,7 @@ from tests.integration.test_release import (
     stored_records,
 )
 from tests.services import KafkaServer, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 _UNLINK = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('UNLINK', key) end"
 

@@ -16,6 +16,7 @@ from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.readings.partitioner import by_murmur2
 from tests.integration.harness import Pipeline
 from tests.services import Received
+from tests.services.kafka_server import PARTITIONS
 
 SECONDS: Final = 60.0
 BASE_MS: Final = 1_795_000_000_000
@@ -41,7 +42,7 @@ def readings(received: list[Received]) -> Counter[Sent]:
         if record.key is not None:
             value = json.loads(record.value or b"")
             assert record.key.decode() == value["vehicle"]
-            assert record.partition == by_murmur2(record.key, 8)
+            assert record.partition == by_murmur2(record.key, PARTITIONS)
             found[value["vehicle"], value["time"]] += 1
     return found
 

@@ -13,8 +13,9 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.stream.release.schedule import listed_cells
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import NOON_MS, PLACES
-from tests.integration.tables import PARTITIONS, merged
+from tests.integration.tables import merged
 from tests.services import KafkaServer, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 EPSILON: Final = 1e7  # so large that no noise is left on the grid
 FAR_AWAY: Final = [(48.0 + i / 5, 11.0) for i in range(3)]  # listed, and never a bus

@@ -23,8 +23,8 @@ from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Reading
 from tests.integration.harness import Pipeline
-from tests.integration.tables import PARTITIONS
 from tests.services import Record
+from tests.services.kafka_server import PARTITIONS
 
 HOUR_MS: Final = 3_600_000
 NOON_MS: Final = 1_641_124_800_000  # 2022-01-02T12:00Z

@@ -19,7 +19,7 @@ from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, OutputPartit
 from hatcast.stream.ledger.attempts import RecordsMissing, RecoveryCheck
 from hatcast.stream.records import BudgetRecord, EpsilonDelta
 from tests.integration.harness import Pipeline
-from tests.integration.tables import PARTITIONS
+from tests.services.kafka_server import PARTITIONS
 
 OUTPUT: Final = OutputPartition("means", 0)  # of tests that need no topic
 

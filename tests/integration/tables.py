@@ -5,7 +5,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-PARTITIONS: Final = 8
+from tests.services.kafka_server import PARTITIONS
+
 DEFAULTS: Final[dict[str, Any]] = {
     "kafka": {"partitions": PARTITIONS},
     "redis": {},

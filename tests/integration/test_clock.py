@@ -17,11 +17,12 @@ from tests.integration.clocked_worker import HASTY, PRODUCT
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.health import LISTEN, is_ready, missing, scraped
 from tests.integration.readings import Sample, ticks
-from tests.integration.tables import PARTITIONS, merged
+from tests.integration.tables import merged
 from tests.integration.test_ingest import assert_exact, committed_offsets, restore, snapshot
 from tests.integration.test_topics import alter
 from tests.services import KafkaServer, Record, RedisServer
 from tests.services.faketime import FakeClock
+from tests.services.kafka_server import PARTITIONS
 
 MAX_AHEAD_S: Final = 120
 BEHIND_S: Final = 3_600  # so that no test is slow enough for such a clock to allow what was sent

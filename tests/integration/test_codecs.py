@@ -11,6 +11,7 @@ from hatcast.agents.worker.topic_fold import TopicFold
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
 from tests.services import KafkaServer, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -43,7 +44,7 @@ def test_records_of_every_compression_are_folded_and_so_are_those_that_the_topic
     sent = sum(produce(pipeline, codec) for codec in CODECS)
     for codec in CODECS[1:]:
         pipeline.kafka.alter_topic(pipeline.name, {"compression.type": codec})
-        assert ensure_topics(pipeline.settings) == 8
+        assert ensure_topics(pipeline.settings) == PARTITIONS
         sent += produce(pipeline, "none")
     pipeline.kafka.produce(pipeline.name, ticks(NOON_MS + HOUR_MS + 600_000))
     pipeline.wait(pipeline.is_settled, "releases", worker)

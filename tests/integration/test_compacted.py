@@ -13,9 +13,8 @@ from confluent_kafka import KafkaException, Producer
 from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, ticks, traffic
-from tests.integration.tables import PARTITIONS
 from tests.services import KafkaServer, Record, RedisServer
-from tests.services.kafka_server import local_kafka
+from tests.services.kafka_server import PARTITIONS, local_kafka
 
 DAY_MS = 24 * HOUR_MS
 SMALL = {"policy": {"privacy": {"min_users": 1}}}

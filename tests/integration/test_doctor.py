@@ -17,6 +17,7 @@ from hatcast.agents.redis.identity import claim_policy, claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from tests.integration.harness import Finished, Pipeline, open_pipeline
 from tests.services import KafkaServer, Record, RedisServer, local_redis
+from tests.services.kafka_server import PARTITIONS
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
         yield made
 
 
-def claim(pipeline: Pipeline, user_key: bytes | None = None, partitions: int = 8) -> None:
+def claim(pipeline: Pipeline, user_key: bytes | None = None, partitions: int = PARTITIONS) -> None:
     """What the first start of a worker keeps."""
 
     async def run() -> None:
@@ -70,7 +71,7 @@ def test_after_a_good_start_all_is_well(pipeline: Pipeline) -> None:
     found = checks(done)
     assert done.code == 0
     assert states(found, "ok") == set(found)
-    assert found["stored partitions"]["found"] == "8"
+    assert found["stored partitions"]["found"] == "4"
     assert found["user key"]["found"].startswith("made by hatcast, fingerprint ")
     table = pipeline.hatcast("doctor")
     assert table.code == 0
@@ -79,7 +80,9 @@ def test_after_a_good_start_all_is_well(pipeline: Pipeline) -> None:
 
 def test_a_topic_that_breaks_a_promise_is_a_problem_with_the_command_that_mends_it(pipeline: Pipeline) -> None:
     topics = pipeline.settings.topics
-    pipeline.kafka.create_topic(topics.telemetry, 8, {"message.timestamp.type": "LogAppendTime", "retention.ms": "1"})
+    pipeline.kafka.create_topic(
+        topics.telemetry, config={"message.timestamp.type": "LogAppendTime", "retention.ms": "1"}
+    )
     pipeline.kafka.create_topic(topics.means, 3, {"cleanup.policy": "compact"})
     done = pipeline.hatcast("doctor")
     assert done.code == 1
@@ -123,7 +126,7 @@ def test_a_replica_is_a_problem(pipeline: Pipeline) -> None:
 
 def test_another_partition_count_policy_or_user_key_than_at_the_first_start_is_a_problem(pipeline: Pipeline) -> None:
     ensure_topics(pipeline.settings)
-    claim(pipeline, user_key=bytes(32), partitions=4)
+    claim(pipeline, user_key=bytes(32), partitions=2)
     key_file = pipeline.folder / "user.key"
     key_file.write_text("01" * 32)
     other = pipeline.changed({"policy": {"upper_bound": 70.0}, "worker": {"user_key_file": str(key_file)}})
@@ -131,8 +134,8 @@ def test_another_partition_count_policy_or_user_key_than_at_the_first_start_is_a
     found = checks(done)
     assert done.code == 1
     assert states(found, "problem") == {"stored policy", "stored partitions", "user key"}
-    assert found["stored partitions"]["found"] == "telemetry has 8 partitions now"
-    assert "was started with 4 telemetry partitions" in found["stored partitions"]["mend"]
+    assert found["stored partitions"]["found"] == "telemetry has 4 partitions now"
+    assert "was started with 2 telemetry partitions" in found["stored partitions"]["mend"]
     assert "01" * 8 not in done.out
     without = checks(pipeline.hatcast("doctor", "--json"))
     assert without["user key"]["state"] == "problem"

@@ -17,8 +17,8 @@ from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.worker.ingest import Ingest
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import Sample, traffic
-from tests.integration.tables import PARTITIONS
 from tests.services import KafkaServer, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 ALL = frozenset(range(PARTITIONS))
 

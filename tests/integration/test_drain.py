@@ -14,9 +14,9 @@ from hatcast.agents.config.settings import load_settings
 from hatcast.stream.readings.partitioner import by_murmur2
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import EXACT, HOUR_MS, Sample, assert_exact_means, traffic
-from tests.integration.tables import PARTITIONS
 from tests.integration.test_worker_refusals import look_often
 from tests.services import KafkaServer, Record, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 GROWN = PARTITIONS + 4
 SMALL = {"policy": {"privacy": {**EXACT, "min_users": 1}}}
@@ -65,13 +65,13 @@ def test_what_is_open_when_a_running_worker_finds_the_topic_grown_is_closed_by_a
 
     shown = pipeline.hatcast("status")
     assert (shown.code, shown.err) == (0, "")
-    assert "was started with 8 telemetry partitions, the topic now has 12" in " ".join(shown.out.split())
+    assert "was started with 4 telemetry partitions, the topic now has 8" in " ".join(shown.out.split())
     status = pipeline.hatcast("status", "--json").json
     assert [row["offset"] for row in status["partitions"][PARTITIONS:]] == [None] * 4
     assert status["open_hats"]
     refused = pipeline.hatcast("worker")
     assert (refused.code, refused.err.count("\n")) == (1, 1)
-    assert "was started with 8 telemetry partitions, the topic now has 12: stop the feeds" in refused.err
+    assert "was started with 4 telemetry partitions, the topic now has 8: stop the feeds" in refused.err
 
     drained = pipeline.hatcast("worker", "--drain")
     assert drained.code == 0, drained.err
@@ -99,7 +99,7 @@ def test_readings_in_added_partitions_are_never_left_out_in_silence(pipeline: Pi
     send(pipeline, [by_grown_topic(sample, sample.time_ms) for sample in then])
     refused = pipeline.hatcast("worker", "--drain")
     assert refused.code == 1
-    assert "feeds have used partitions 8 to 11" in refused.err
+    assert "feeds have used partitions 4 to 7" in refused.err
     assert "--accept-gap" in refused.err
     assert pipeline.published() == {}
     assert pipeline.hatcast("worker", "--drain", "--accept-gap").code == 0

@@ -23,6 +23,7 @@ from hatcast.stream.replay.heartbeats import Message
 from tests.replayed import fold, golden_policy
 from tests.services import KafkaServer, Received, RedisServer, data
 from tests.services.fixtures import MakeTopic
+from tests.services.kafka_server import PARTITIONS
 
 HATCAST = [sys.executable, "-c", "from hatcast.agents.cli import main; main()"]
 SOURCES = {
@@ -123,15 +124,15 @@ def test_a_recording_arrives_as_it_was_and_folds_to_the_golden_result(
     assert summary["arrived_in_future"] == expected
     assert summary["records"] == len(records) == sum(golden["outcomes"].values()) - expected
     assert summary["ticks"] == len(received) - len(records) > 0
-    for partition in range(8):
+    for partition in range(PARTITIONS):
         times = [each.timestamp_ms for each in received if each.partition == partition]
         assert times == sorted(times)
     for each in records:
         reading = jsonl.decode(each.value or b"")
         assert each.key == (b"" if reading is None else reading.vehicle.strip().encode())
-        assert each.partition == by_murmur2(each.key, 8)
+        assert each.partition == by_murmur2(each.key, PARTITIONS)
     assert arrivals_of(records) == arrivals_in(data.recording(path), form)
-    outcomes, hats = fold(golden_policy(golden), 8, as_messages(received))
+    outcomes, hats = fold(golden_policy(golden), PARTITIONS, as_messages(received))
     assert outcomes == {outcome: n for outcome, n in golden["outcomes"].items() if outcome != "arrived_in_future"}
     assert hats == golden["hats"]
 
@@ -162,7 +163,7 @@ def test_the_last_ticks_close_the_last_slot_unless_left_out(
     assert {each.timestamp_ms for each in kafka.read(to.topic) if each.key is None} == {hour}
     assert to.run("replay", path, "--format", "jsonl", "--speedup", 0)[0] == 0
     last = [each for each in kafka.read(to.topic) if each.timestamp_ms == hour + 3_600_000 + 300_000]
-    assert [(each.partition, each.key, each.value) for each in last] == [(p, None, b"") for p in range(8)]
+    assert [(each.partition, each.key, each.value) for each in last] == [(p, None, b"") for p in range(PARTITIONS)]
 
 
 def test_a_replay_goes_at_the_pace_it_was_asked_for(
@@ -271,7 +272,7 @@ def test_a_synthetic_city_runs_for_the_time_it_was_given(feed: Callable[..., Fee
     assert min(each.timestamp_ms for each in received) >= before - 30 * 86_400_000
     assert all(jsonl.decode(each.value or b"") for each in records)
     ticks = Counter(each.timestamp_ms for each in received if each.key is None)
-    assert sum(count == 8 for count in ticks.values()) >= len(ticks) - 1
+    assert sum(count == PARTITIONS for count in ticks.values()) >= len(ticks) - 1
     assert all(later - earlier == 10_000 for earlier, later in zip(sorted(ticks), sorted(ticks)[1:], strict=False))
 
 
@@ -296,7 +297,7 @@ def test_a_second_city_goes_on_where_the_topic_is(feed: Callable[..., Feed], kaf
     to = feed()
     for _ in range(2):
         assert to.run("synthetic", "--vehicles", 5, "--speedup", 600, "--for", 2)[0] == 0
-    for partition in range(8):
+    for partition in range(PARTITIONS):
         times = [each.timestamp_ms for each in kafka.read(to.topic) if each.partition == partition]
         assert times == sorted(times)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from tests.integration.harness import open_pipeline
 from tests.integration.readings import Sample, ticks
 from tests.services import KafkaServer, Record, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 CHANGES = {"policy": {"lateness": "1s", "slot_length": "1m", "estimator": {"name": "pwh"}}}
 
@@ -28,4 +29,4 @@ def test_without_any_report_hours_close_and_no_record_of_long_ago_holds_them_ope
 
         pipeline.wait(released, "release", worker)
         ticked = {each.partition for each in kafka.read(topics.reports) if each.timestamp_ms > now}
-        assert ticked == set(range(8))
+        assert ticked == set(range(PARTITIONS))

@@ -12,6 +12,7 @@ from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, PLACES, Sample, ticks, traffic
 from tests.integration.slow_worker import slow_down
 from tests.services import KafkaServer, Record, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 OPEN = {"policy": {"lateness": "48h"}}
 
@@ -153,7 +154,7 @@ def test_an_idle_partition_of_a_live_topic_is_ticked_and_its_hour_closes(
         pipeline.wait(lambda: pipeline.folded() == 12 and pipeline.is_settled(), "releases", worker)
         assert len(pipeline.published()) == 3
         sent = [each for each in kafka.read(pipeline.settings.topics.telemetry) if not each.value]
-        assert {each.partition for each in sent if each.timestamp_ms > ago + 1_000} == set(range(8))
+        assert {each.partition for each in sent if each.timestamp_ms > ago + 1_000} == set(range(PARTITIONS))
 
 
 def test_an_old_recording_is_not_closed_by_the_clock_on_the_wall(

@@ -27,9 +27,9 @@ from tests.integration.answering import (
 from tests.integration.days import DATES, DAY_MS, END_MS, POLICY, QUERIES, cell, days, expected
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import Stores, open_stores, store_closed
-from tests.integration.tables import PARTITIONS
 from tests.integration.test_release import ALL, STEPS
 from tests.services import KafkaServer, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 HATS = 12  # two places in two hours of three days
 

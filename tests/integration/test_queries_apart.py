@@ -25,7 +25,6 @@ from tests.integration.days import END_MS, POLICY, QUERIES, days
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.hidden import CELLS, SLOTS, open_hidden
 from tests.integration.readings import Sample, open_stores, store_closed, traffic
-from tests.integration.tables import PARTITIONS
 from tests.integration.test_add_remove import (
     DATE,
     DAY_MS,
@@ -37,6 +36,7 @@ from tests.integration.test_add_remove import (
 )
 from tests.integration.test_release import ALL, STEPS, CrashError, CrashingPublishers, crash_after
 from tests.services import KafkaServer, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 SLOW, FAST = "87608b0d2ffffff", "87608b0d6ffffff"
 

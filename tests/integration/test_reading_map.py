@@ -27,10 +27,11 @@ from tests.integration.readings import (
     ticks,
     traffic,
 )
-from tests.integration.tables import PARTITIONS, merged
+from tests.integration.tables import merged
 from tests.integration.test_succession import following
 from tests.integration.test_worker_refusals import assert_refused
 from tests.services import KafkaServer, Record, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 ONE_HAT: Final = {"min_users": 1, "max_hats_per_day": 1, "epsilon": 1.0, "daily_limit": 1.0}
 CAPMETRO: Final = {"topics": {"telemetry_format": "capmetro"}}

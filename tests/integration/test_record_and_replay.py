@@ -28,8 +28,9 @@ from tests.integration.deaf_worker import deafen
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.hidden import CELLS, stamp_by
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, ticks, traffic
-from tests.integration.tables import PARTITIONS, merged
+from tests.integration.tables import merged
 from tests.services import KafkaServer, Received, Record, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 K: Final = 4
 HATS: Final = 4  # with readings: K lets every bus into four of the six that it is in

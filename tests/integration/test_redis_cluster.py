@@ -18,8 +18,8 @@ from hatcast.agents.worker.preflight import examine
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, assert_exact_means, ticks, traffic
 from tests.integration.redis_user import PASSWORD, acl_line
-from tests.integration.tables import PARTITIONS
 from tests.services import KafkaServer, RedisServer
+from tests.services.kafka_server import PARTITIONS
 from tests.services.redis_cluster import RedisClusterServer, local_cluster
 
 

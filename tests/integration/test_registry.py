@@ -19,9 +19,9 @@ from hatcast.agents.worker.registration import Registration
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.hidden import CELLS, HIDDEN
 from tests.integration.readings import HOUR_MS, Stores, open_stores
-from tests.integration.tables import PARTITIONS
 from tests.integration.test_worker_refusals import assert_refused
 from tests.services import KafkaServer, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 KEY = "11" * 32
 

@@ -31,8 +31,8 @@ from hatcast.stream.mechanisms.system import SystemNoise
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic
 from tests.integration.recovering import recovery_of, sealer_of
-from tests.integration.tables import PARTITIONS
 from tests.services import KafkaServer, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 OVER_MS = NOON_MS + 3 * HOUR_MS
 ALL = frozenset(range(PARTITIONS))

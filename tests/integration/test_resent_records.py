@@ -16,9 +16,9 @@ from hatcast.agents.worker.resending import Resender
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.hidden import CELLS, SLOTS, open_hidden
 from tests.integration.readings import HOUR_MS, NOON_MS, open_stores, store_closed, traffic
-from tests.integration.tables import PARTITIONS
 from tests.integration.test_release import ALL, abort_in_a_round, releasing
 from tests.services import KafkaServer, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 DATE = "2022-01-02"
 OVER_MS = NOON_MS + 3 * HOUR_MS + 300_000  # closes 14:00

@@ -26,9 +26,9 @@ from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import NOON_MS, Sample, Stores, open_stores, store_closed, traffic
 from tests.integration.recovering import sealer_of
-from tests.integration.tables import PARTITIONS
 from tests.integration.test_release import ALL, CrashError, releasing
 from tests.services import KafkaServer, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 FIRST: Final = date(2022, 1, 2)
 DAYS: Final = 3

@@ -20,11 +20,11 @@ from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, open_stores, store_closed, ticks
 from tests.integration.recovering import sealer_of
-from tests.integration.tables import PARTITIONS
 from tests.integration.test_release import ALL, releasing
 from tests.integration.test_sealed_days import DAYS, day, fold, forget, release, samples, sealing, summaries
 from tests.integration.test_succession import a_day, following
 from tests.services import KafkaServer, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 Copy = dict[bytes, bytes]
 

@@ -32,10 +32,11 @@ from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.hidden import open_hidden, release_ids
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, Stores, open_stores, store_closed, ticks, traffic
 from tests.integration.recovering import recovery_of
-from tests.integration.tables import PARTITIONS, merged
+from tests.integration.tables import merged
 from tests.integration.test_release import releasing
 from tests.integration.test_worker_refusals import assert_refused
 from tests.services import KafkaServer, Record, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 TODAY, TOMORROW = "2022-01-02", "2022-01-03"
 LIMIT = 8.0

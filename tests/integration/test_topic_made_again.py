@@ -39,7 +39,7 @@ def make_again(pipeline: Pipeline) -> None:
     """Delete telemetry and make it again with the same settings and a longer log, faster than a client looks."""
     configs = {"message.timestamp.after.max.ms": "120000", "retention.ms": "-1"}
     pipeline.kafka.delete_topics([pipeline.name])
-    pipeline.kafka.create_topic(pipeline.name, 8, configs)
+    pipeline.kafka.create_topic(pipeline.name, config=configs)
     pipeline.kafka.produce(pipeline.name, hours(1, 3))
 
 

@@ -32,6 +32,7 @@ from hatcast.stream.policy.policy import Relation
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import NOON_MS, ticks, traffic
 from tests.services import KafkaServer, Record, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
@@ -59,7 +60,7 @@ def changed(pipeline: Pipeline, **tables: object) -> Settings:
 
 
 def test_missing_topics_are_made_as_the_contract_says(pipeline: Pipeline, kafka: KafkaServer) -> None:
-    assert ensure_topics(pipeline.settings) == 8
+    assert ensure_topics(pipeline.settings) == PARTITIONS
     topics = pipeline.settings.topics
     assert described(kafka, topics.telemetry) == {
         "message.timestamp.type": "CreateTime",
@@ -99,14 +100,14 @@ def test_missing_topics_are_made_as_the_contract_says(pipeline: Pipeline, kafka:
 def test_making_topics_twice_changes_nothing(pipeline: Pipeline, kafka: KafkaServer) -> None:
     ensure_topics(pipeline.settings)
     before = described(kafka, pipeline.settings.topics.telemetry)
-    assert ensure_topics(pipeline.settings) == 8
+    assert ensure_topics(pipeline.settings) == PARTITIONS
     assert described(kafka, pipeline.settings.topics.telemetry) == before
 
 
 def test_two_workers_that_make_topics_at_once_both_go_on(pipeline: Pipeline) -> None:
     with ThreadPoolExecutor(4) as workers:
         made = [workers.submit(ensure_topics, pipeline.settings) for _ in range(4)]
-    assert [each.result() for each in made] == [8, 8, 8, 8]
+    assert [each.result() for each in made] == [PARTITIONS] * 4
 
 
 def test_under_add_remove_telemetry_is_stamped_by_the_broker(pipeline: Pipeline, kafka: KafkaServer) -> None:
@@ -152,7 +153,7 @@ def test_telemetry_that_breaks_a_promise_is_refused_with_the_command_that_mends_
     pipeline: Pipeline, kafka: KafkaServer, setting: str, value: str, wanted: str
 ) -> None:
     topic = pipeline.settings.topics.telemetry
-    kafka.create_topic(topic, 8, {"message.timestamp.after.max.ms": "120000", setting: value})
+    kafka.create_topic(topic, config={"message.timestamp.after.max.ms": "120000", setting: value})
     with pytest.raises(HatcastError) as refused:
         ensure_topics(pipeline.settings)
     line = str(refused.value)
@@ -163,14 +164,14 @@ def test_telemetry_that_breaks_a_promise_is_refused_with_the_command_that_mends_
 
 @pytest.mark.parametrize("cleanup", ["delete", "compact,delete"])
 def test_releases_that_would_be_deleted_are_refused(pipeline: Pipeline, kafka: KafkaServer, cleanup: str) -> None:
-    kafka.create_topic(pipeline.settings.topics.means, 8, {"cleanup.policy": cleanup})
+    kafka.create_topic(pipeline.settings.topics.means, config={"cleanup.policy": cleanup})
     with pytest.raises(HatcastError, match=r"cleanup\.policy is .*delete.*, expected compact"):
         ensure_topics(pipeline.settings)
 
 
 def test_another_number_of_output_partitions_is_refused(pipeline: Pipeline, kafka: KafkaServer) -> None:
     kafka.create_topic(pipeline.settings.topics.means, 2, {"cleanup.policy": "compact"})
-    with pytest.raises(HatcastError, match="partitions is 2, expected 8"):
+    with pytest.raises(HatcastError, match="partitions is 2, expected 4"):
         ensure_topics(pipeline.settings)
 
 
@@ -236,7 +237,7 @@ def test_a_feed_into_a_topic_that_would_not_take_its_batches_is_refused_with_the
     topic = pipeline.settings.topics.telemetry
     ensure_topics(pipeline.settings)
     alter(kafka, topic, max_message_bytes="999999")
-    assert ensure_topics(pipeline.settings) == 8  # others may feed it in smaller batches
+    assert ensure_topics(pipeline.settings) == PARTITIONS  # others may feed it in smaller batches
     line = r"max\.message\.bytes is 999999, .*--add-config max\.message\.bytes=1048588$"
     with pytest.raises(HatcastError, match=line):
         ensure_telemetry(pipeline.settings)
@@ -246,7 +247,7 @@ def test_a_feed_into_a_topic_that_would_not_take_its_batches_is_refused_with_the
 
 def test_several_broken_topics_are_counted_in_the_one_line(pipeline: Pipeline, kafka: KafkaServer) -> None:
     for topic in (pipeline.settings.topics.telemetry, pipeline.settings.topics.means):
-        kafka.create_topic(topic, 8)
+        kafka.create_topic(topic)
     with pytest.raises(HatcastError, match=r"\(and 1 more: hatcast doctor lists them\)$"):
         ensure_topics(pipeline.settings)
 
@@ -260,7 +261,7 @@ def test_what_breaks_no_promise_is_only_warned_of(
     alter(kafka, pipeline.settings.topics.means, compression_type="zstd")
     alter(kafka, pipeline.settings.topics.dead_letters, retention_ms="-1")
     with caplog.at_level(logging.WARNING):
-        assert ensure_topics(pipeline.settings) == 8
+        assert ensure_topics(pipeline.settings) == PARTITIONS
     ours = [record.getMessage() for record in caplog.records if record.name == "hatcast.agents.kafka.topics"]
     warned = {line.split(" is ")[0].rpartition(" ")[2] for line in ours}
     assert warned == {"retention.bytes", "message.timestamp.after.max.ms", "compression.type", "retention.ms"}
@@ -273,7 +274,7 @@ def test_looking_at_topics_makes_none(pipeline: Pipeline, kafka: KafkaServer) ->
 
 
 def test_a_replay_may_go_where_its_records_are_kept(pipeline: Pipeline) -> None:
-    assert check_replay_target(pipeline.settings, now_ms() - 71 * HOUR_MS).partitions == 8
+    assert check_replay_target(pipeline.settings, now_ms() - 71 * HOUR_MS).partitions == PARTITIONS
     for_ever = changed(pipeline, topics={"telemetry": f"{pipeline.name}.ever", "telemetry_retention": "none"})
     assert check_replay_target(for_ever, 0).retention_ms is None
 
@@ -292,13 +293,13 @@ def test_a_replay_that_the_topic_would_delete_is_refused_with_the_command_that_m
 
 
 def test_a_replay_into_a_topic_with_log_append_time_is_refused(pipeline: Pipeline, kafka: KafkaServer) -> None:
-    kafka.create_topic(pipeline.settings.topics.telemetry, 8, {"message.timestamp.type": "LogAppendTime"})
+    kafka.create_topic(pipeline.settings.topics.telemetry, config={"message.timestamp.type": "LogAppendTime"})
     with pytest.raises(HatcastError, match="LogAppendTime, so a recording would lose its timestamps"):
         check_replay_target(pipeline.settings, now_ms())
 
 
 def test_a_replay_that_the_topic_would_not_take_is_refused(pipeline: Pipeline, kafka: KafkaServer) -> None:
-    kafka.create_topic(pipeline.settings.topics.telemetry, 8, {"message.timestamp.before.max.ms": str(HOUR_MS)})
+    kafka.create_topic(pipeline.settings.topics.telemetry, config={"message.timestamp.before.max.ms": str(HOUR_MS)})
     with pytest.raises(HatcastError, match="rejects records older than 1h"):
         check_replay_target(pipeline.settings, now_ms() - 2 * HOUR_MS)
 
@@ -307,7 +308,7 @@ def test_the_range_of_a_topic_ends_after_its_last_committed_record(pipeline: Pip
     ensure_topics(pipeline.settings)
     kafka.produce(pipeline.settings.topics.telemetry, [Record(b"v", b"k", partition=3) for _ in range(5)])
     assert topic_range(pipeline.settings, pipeline.settings.topics.telemetry) == [
-        (0, 5 if partition == 3 else 0) for partition in range(8)
+        (0, 5 if partition == 3 else 0) for partition in range(PARTITIONS)
     ]
 
 

@@ -21,9 +21,9 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.identity import claim_policy, claim_user_key
 from hatcast.agents.redis.keys import DomainKeys
 from tests.integration.harness import Finished, Pipeline, open_pipeline
-from tests.integration.tables import PARTITIONS
 from tests.services import KafkaServer, RedisServer
 from tests.services.data import recording
+from tests.services.kafka_server import PARTITIONS
 
 
 @pytest.fixture
@@ -84,8 +84,8 @@ def test_a_changed_policy_is_refused_and_the_keys_that_differ_are_named(pipeline
 
 
 def test_another_partition_count_is_refused_with_the_way_out(pipeline: Pipeline) -> None:
-    claimed(pipeline, partitions=4)
-    assert_refused(pipeline.hatcast("worker"), "4 telemetry partitions", "has 8", "worker --drain", "docs/runbook.md")
+    claimed(pipeline, partitions=2)
+    assert_refused(pipeline.hatcast("worker"), "2 telemetry partitions", "has 4", "worker --drain", "docs/runbook.md")
 
 
 def look_often() -> None:
@@ -101,7 +101,7 @@ def test_a_topic_that_grows_while_a_worker_runs_ends_it_with_the_way_out(pipelin
     assert worker.wait() == 1
     last = worker.logged().splitlines()[-1]
     assert last.startswith(
-        f"hatcast: policy {pipeline.name!r} was started with 8 telemetry partitions, the topic now has 9"
+        f"hatcast: policy {pipeline.name!r} was started with 4 telemetry partitions, the topic now has 5"
     )
 
 

@@ -37,9 +37,9 @@ from hatcast.stream.units import DAY_MS, NANO
 from tests.contracts.goldens import tracked
 from tests.integration.readings import HOUR_MS, NOON_MS
 from tests.integration.recovering import adopt, guard_of_all, restore
-from tests.integration.tables import PARTITIONS
 from tests.replayed import policy_of
 from tests.services import RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 DATES = ("2022-01-02", "2022-01-03")
 NOW = 1_700_000_000_000

@@ -30,10 +30,10 @@ from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import Release
 from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
 from tests.integration.recovering import guard_of_all
-from tests.integration.tables import PARTITIONS
 from tests.laws.test_ledgers import DATES, NOW, Charged
 from tests.replayed import policy_of
 from tests.services import RedisServer
+from tests.services.kafka_server import PARTITIONS
 from tests.support import Scripted
 
 Either = Release | QueryRelease

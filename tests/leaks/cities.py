@@ -11,9 +11,10 @@ from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.pseudonyms import KEY_BYTES
 from tests.integration.hidden import CELLS, HIDDEN
 from tests.integration.readings import PLACES
-from tests.integration.tables import PARTITIONS, merged
+from tests.integration.tables import merged
 from tests.leaks.marks import UPPER_BOUND, Marked, Truth, marked
 from tests.leaks.search import Search, search_for
+from tests.services.kafka_server import PARTITIONS
 
 KEY: Final = bytes(31 * at % 251 for at in range(7, 7 + KEY_BYTES))
 DATE: Final = "2022-01-02"

@@ -11,12 +11,12 @@ from hatcast.stream.readings.pseudonyms import Pseudonyms
 from tests.integration.harness import WorkerProcess
 from tests.integration.health import is_ready, missing
 from tests.integration.readings import HOUR_MS, NOON_MS
-from tests.integration.tables import PARTITIONS
 from tests.leaks.cities import DATE, KEY, City
 from tests.leaks.marks import PLATE, Marked
 from tests.leaks.stumbling_worker import FATAL_RECORD, stumble
 from tests.leaks.system import Run, Started
 from tests.services import KafkaServer, Record, RedisServer
+from tests.services.kafka_server import PARTITIONS
 
 OVER_MS: Final = NOON_MS + 2 * HOUR_MS + 600_000
 FUTURE_MS: Final = 4_102_444_800_000  # in 2100

@@ -12,7 +12,7 @@ import pytest
 
 from tests.services import data
 from tests.services.absent import ServiceAbsent
-from tests.services.kafka_server import KafkaServer, open_kafka
+from tests.services.kafka_server import PARTITIONS, KafkaServer, open_kafka
 from tests.services.mosquitto import Mosquitto, local_mosquitto
 from tests.services.postgres import local_postgres
 from tests.services.rabbitmq import RabbitMQ, local_rabbitmq
@@ -89,7 +89,7 @@ def unique_name(request: pytest.FixtureRequest) -> str:
 class MakeTopic(Protocol):
     """What the fixture ``make_topic`` gives."""
 
-    def __call__(self, suffix: str = "", partitions: int = 8, config: Mapping[str, str] | None = None) -> str:
+    def __call__(self, suffix: str = "", partitions: int = PARTITIONS, config: Mapping[str, str] | None = None) -> str:
         """Make the topic ``<unique_name><suffix>`` and return its name."""
 
 
@@ -97,7 +97,7 @@ class MakeTopic(Protocol):
 def make_topic(kafka: KafkaServer, unique_name: str) -> Iterator[MakeTopic]:
     """A function that makes topics of this test, which are deleted after it."""
 
-    def make(suffix: str = "", partitions: int = 8, config: Mapping[str, str] | None = None) -> str:
+    def make(suffix: str = "", partitions: int = PARTITIONS, config: Mapping[str, str] | None = None) -> str:
         return kafka.create_topic(unique_name + suffix, partitions, config)
 
     yield make

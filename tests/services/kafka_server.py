@@ -26,6 +26,7 @@ from tests.services.lifecycle import (
 )
 
 START_SECONDS: Final = 60.0
+PARTITIONS: Final = 4  # of a topic, unless a test wants others: what waits costs Kafka and workers by partition
 DOCKER_IMAGE: Final = "apache/kafka:{version}"
 
 
@@ -76,7 +77,7 @@ class KafkaServer(BreakableServer):
         wait_until(lambda: accepts(host, int(port)), self.lifecycle, timeout, "Kafka")
         wait_until(lambda: kafka_records.answers(self.bootstrap_servers), self.lifecycle, timeout, "Kafka")
 
-    def create_topic(self, name: str, partitions: int = 8, config: Mapping[str, str] | None = None) -> str:
+    def create_topic(self, name: str, partitions: int = PARTITIONS, config: Mapping[str, str] | None = None) -> str:
         """Make a topic, wait until all know it, and return its name. ``config`` as in Kafka, all strings."""
         with closing(self._client()) as admin:
             admin.create_topics(
