@@ -12,7 +12,7 @@ pytest_plugins = [
 ]
 
 # Time is measured in bench/, not asserted here: on a loaded machine an example may take long for no fault of its own.
-settings.register_profile("hatcast", deadline=None, max_examples=50)
+settings.register_profile("hatcast", deadline=None, max_examples=25)
 # scripts/nightly, where time is no matter.
 settings.register_profile("nightly", deadline=None, max_examples=500)
 # One failing example is enough for scripts/mutants: no search for a smaller one, nor for another failure.

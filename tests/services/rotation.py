@@ -98,6 +98,89 @@ GROUPS: Final = {
         ),
     ),
     "storms of further kinds": Group(("faults/test_storm_kinds.py",), ("tests/faults/compaction.py",)),
+    "the checker of storms": Group(
+        tuple(f"faults/test_{name}.py" for name in ("check*", "contradictions", "mutants", "outage", "proxy")),
+        ("tests/faults", "tests/mutants"),
+    ),
+    "demo": Group(
+        ("integration/test_demo*.py", "browser/test_hybrid_demo_map.py"),
+        ("agents/demo", "agents/cli/demo.py", "tests/integration/demonstrating.py", "tests/browser/demo.py"),
+    ),
+    "page of the map": Group(
+        tuple(
+            f"browser/test_{name}.py"
+            for name in (
+                *("address", "answers_map", "budget_map", "clusters_map", "demo_map", "empty_map", "estimates_map"),
+                *("other_pages", "phone_map", "share_map", "sizes_map", "stale_map", "surroundings_map"),
+                *("uncertainty_map", "value_map"),
+            )
+        ),
+        ("agents/map", "agents/timetable", "tests/browser"),
+    ),
+    "feeds, bridges and devices": Group(
+        tuple(
+            f"integration/test_{name}.py"
+            for name in (
+                *("bridge_*", "codecs", "derived_speeds", "device*", "feed*", "hybrid_ticks", "mixed_sizes"),
+                *("record_and_replay", "report_pipeline", "signed_reports"),
+            )
+        ),
+        ("agents/sources", "agents/device", "agents/cli/feed*.py", "stream/replay", "tests/integration/bridging.py"),
+    ),
+    "readers of outputs": Group(
+        tuple(
+            f"integration/test_{name}.py"
+            for name in ("api", "consume*", "display", "dump", "export", "garbage", "metrics", "reading_map", "tail_*")
+        ),
+        (
+            "agents/export",
+            "agents/monitoring",
+            *(f"agents/kafka/{name}.py" for name in ("dump", "tail")),
+            *(f"agents/cli/{command}.py" for command in ("display", "dump", "export", "tail")),
+        ),
+    ),
+    "operation": Group(
+        tuple(
+            f"integration/test_{name}.py"
+            for name in (
+                *("access", "bare_machine", "connections", "doctor*", "drain", "fresh_kafka", "health", "own_redis"),
+                *("slow_services", "topic_watch", "topics", "two_cities", "wheel", "worker_refusals"),
+            )
+        ),
+        (
+            "agents/config",
+            "agents/kafka/topics.py",
+            "agents/kafka/topic_rules.py",
+            *(f"agents/worker/{name}.py" for name in ("connections", "drain", "readiness", "topic_watch")),
+            *(f"agents/cli/{command}.py" for command in ("acls", "doctor", "status")),
+        ),
+    ),
+    "record batches": Group(
+        ("integration/test_record_batches*.py", "integration/test_publisher.py", "integration/test_services.py"),
+        ("agents/kafka/batches", "agents/kafka/producers.py", "agents/kafka/transactional.py", "tests/services"),
+    ),
+    "live clusterings": Group(
+        ("integration/test_cluster_live.py", "laws/test_device_clusterings.py"),
+        ("agents/research/cluster", "agents/redis/clusterings.py", "agents/device/rounds.py", "stream/kmeans"),
+    ),
+    "audit and survey": Group(
+        ("laws/test_audit*.py", "laws/test_survey.py", "statistics/test_survey_selection.py"),
+        ("agents/research/audit", "agents/research/survey", "stream/audit", "stream/survey"),
+    ),
+    "recordings whole": Group(
+        tuple(
+            f"unit/test_{name}.py"
+            for name in (
+                *("batch_queries_capmetro", "derived_capmetro", "feed_capmetro", "feed_itms", "first_file"),
+                *("fold_garbage", "goldens"),
+            )
+        ),
+        ("agents/batch", "agents/recordings", "stream/fold", "stream/readings", "tests/data"),
+    ),
+    "package and alerts": Group(
+        tuple(f"unit/test_{name}.py" for name in ("api_package", "extras", "faust_pins", "ops", "supply_chain")),
+        ("agents/api/__init__.py", "ops", "tools"),
+    ),
 }
 
 
