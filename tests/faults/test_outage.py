@@ -1,4 +1,4 @@
-"""A server that is away for a minute: waited for and made good. `scripts/faults --outage 15` is the long form."""
+"""A server that is away for a while: waited for and made good. `scripts/faults --outage 15` is the long form."""
 
 from pathlib import Path
 
@@ -7,13 +7,13 @@ import pytest
 from tests.faults.outage import ride_out
 from tests.services import KafkaServer, RedisServer
 
-SECONDS = 60.0
-READINGS = 60_000
-DIALS_A_SECOND = {"Kafka": 2, "Redis": 10}  # of Redis each of 8 partitions asks for its state by itself
+SECONDS = 15.0
+READINGS = 15_000
+DIALS_A_SECOND = {"Kafka": 2, "Redis": 10}  # of Redis each of the partitions asks for its state by itself
 
 
-@pytest.mark.timeout(400)
-def test_a_minute_without_kafka_or_without_redis_is_waited_for_and_made_good(
+@pytest.mark.timeout(240)
+def test_some_time_without_kafka_or_without_redis_is_waited_for_and_made_good(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     for away in ride_out(kafka, redis_server, tmp_path, SECONDS, READINGS):

@@ -99,7 +99,7 @@ GROUPS: Final = {
     ),
     "storms of further kinds": Group(("faults/test_storm_kinds.py",), ("tests/faults/compaction.py",)),
     "the checker of storms": Group(
-        tuple(f"faults/test_{name}.py" for name in ("check*", "contradictions", "mutants", "outage", "proxy")),
+        tuple(f"faults/test_{name}.py" for name in ("check*", "contradictions", "mutants", "proxy")),
         ("tests/faults", "tests/mutants"),
     ),
     "demo": Group(
