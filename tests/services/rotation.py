@@ -143,7 +143,7 @@ GROUPS: Final = {
         tuple(
             f"integration/test_{name}.py"
             for name in (
-                *("access", "bare_machine", "connections", "doctor*", "drain", "fresh_kafka", "health", "own_redis"),
+                *("access", "connections", "doctor*", "drain", "fresh_kafka", "health", "own_redis"),
                 *("slow_services", "topic_watch", "topics", "two_cities", "wheel", "worker_refusals"),
             )
         ),
