@@ -167,7 +167,7 @@ def test_an_old_recording_is_not_closed_by_the_clock_on_the_wall(
         pipeline.wait(pipeline.is_caught_up, "the recording", worker)
         time.sleep(2.5)  # two looks of the ticker
         assert pipeline.is_caught_up()
-        assert len(kafka.read(pipeline.settings.topics.telemetry)) == 200 + 8
+        assert len(kafka.read(pipeline.settings.topics.telemetry)) == 200 + PARTITIONS
         assert pipeline.status()["open_hats"] == len(PLACES)
 
 

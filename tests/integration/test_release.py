@@ -294,7 +294,7 @@ def test_nothing_is_released_while_one_partition_has_no_clock(pipeline: Pipeline
     async def release() -> int:
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            await stores.redis.hdel(f"{{{pipeline.name}:5}}:state", "clock")
+            await stores.redis.hdel(f"{{{pipeline.name}:3}}:state", "clock")
             async with releasing(pipeline, stores) as releaser:
                 return await releaser.round(asyncio.Event())
 
@@ -306,7 +306,7 @@ def test_a_clock_that_went_back_between_the_look_and_the_load_releases_nothing(p
     async def rewind(due: Sequence[DueRelease]) -> None:
         assert due
         with closing(pipeline.redis_server.client()) as redis:
-            redis.hset(f"{{{pipeline.name}:5}}:state", "clock", str(NOON_MS))
+            redis.hset(f"{{{pipeline.name}:3}}:state", "clock", str(NOON_MS))
 
     async def release() -> int:
         async with open_stores(pipeline) as stores:

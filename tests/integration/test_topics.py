@@ -84,12 +84,12 @@ def test_missing_topics_are_made_as_the_contract_says(pipeline: Pipeline, kafka:
     }
     report = check_topics(pipeline.settings)
     assert dict(report.partitions) == {
-        topics.telemetry: 8,
-        topics.means: 8,
-        topics.queries: 8,
+        topics.telemetry: PARTITIONS,
+        topics.means: PARTITIONS,
+        topics.queries: PARTITIONS,
         topics.budget: 1,
-        topics.estimates: 8,
-        topics.running: 8,
+        topics.estimates: PARTITIONS,
+        topics.running: PARTITIONS,
         topics.dead_letters: 1,
         topics.registry: 1,
     }
