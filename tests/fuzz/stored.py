@@ -244,7 +244,7 @@ def _snapshot(policy_id: str) -> StoredSnapshot:
     state = SmootherState(
         version=VERSION, policy_id=policy_id, date=DAY, start_ms=NOON_MS, cells=[], calibration=(), **empty
     )
-    return StoredSnapshot(positions={0: 7}, state=state)
+    return StoredSnapshot(positions={0: 7}, state=state, running=StoredRunning(days=1, dates=[DAY]))
 
 
 def targets(url: str) -> Iterator[Target]:
