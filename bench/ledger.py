@@ -1,21 +1,27 @@
 """Costs of a ledger of 10^5 entries: one more commit, reading it, starting a worker on it, and recovering it."""
 
 import asyncio
+import json
 import logging
+import os
+import subprocess
+import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from subprocess import PIPE
+from typing import Any, Final, NamedTuple
 
 import click
 import structlog
 from redis.asyncio import Redis
 
 from bench.figures import Figure, middle, say, show
-from bench.process import cpu_s
+from bench.process import ROOT, cpu_s
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.cli.budget import read_budget
 from hatcast.agents.redis.ledger import LedgerStore
@@ -31,20 +37,36 @@ MOST_OVER_READING: Final = 8.0
 RESTART_S: Final = 2.0
 _SMALL: Final = 100
 _READY_S: Final = 120.0
+BATCHES: Final = ((1, 1), (1, 20), (1, 125), (1, 500), (4, 125), (8, 125))  # processes on one date, releases at once
+_COMMITS: Final = 5_000
 _LOOK_S: Final = 0.01
+
+
+class _Committed(NamedTuple):
+    """Seconds of one release: on the clock, CPU of the processes that commit, CPU of Redis."""
+
+    wall: float
+    cpu: float
+    redis_cpu: float
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One flat JSON object.")
 @click.option("--entries", default=100_000, show_default=True, type=click.IntRange(2_000))
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
-def command(as_json: bool, entries: int, rounds: int) -> int:  # noqa: FBT001 - click's way
+@click.option(
+    "--against", type=click.Path(exists=True, path_type=Path), help="Another checkout: commits of both, in turns."
+)
+def command(as_json: bool, entries: int, rounds: int, against: Path | None) -> int:  # noqa: FBT001 - click's way
     """Measure a ledger of many entries, and whether the last commit costs as much as the first."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     with open_kafka() as kafka, open_redis() as redis, tempfile.TemporaryDirectory(prefix="hatcast-bench-") as folder:
         say(f"Kafka: {kafka.source}, Redis: {redis.source}")
         bench = Bench(kafka, redis, Path(folder), entries, rounds)
-        figures = [*bench.in_memory(), *bench.in_a_file(), *bench.in_redis(), *bench.lost()]
+        if against is None:
+            figures = [*bench.in_memory(), *bench.in_a_file(), *bench.in_redis(), *bench.in_batches(), *bench.lost()]
+        else:
+            figures = [*bench.in_batches(against)]
     return show(f"ledger: {entries:,} entries, {rounds} rounds", figures, as_json=as_json)
 
 
@@ -101,6 +123,48 @@ class Bench:
             yield from asyncio.run(self._commits(full))
             yield from self._reading(full)
             yield from self._starts(empty, full)
+
+    def in_batches(self, against: Path | None = None) -> Iterator[Figure]:
+        """Measure commits of one date, in batches, by one process or several; also as ratios to another checkout."""
+        for owners, batch in BATCHES:
+            say(f"batches of {batch}, {owners} processes")
+            spent: list[_Committed] = []
+            ratios: list[_Committed] = []
+            for _ in range(self._rounds):
+                spent.append(self._committed(ROOT, owners, batch))
+                if against is not None:
+                    other = self._committed(against, owners, batch)
+                    ratios.append(
+                        _Committed(*(ours / max(theirs, 1e-9) for ours, theirs in zip(spent[-1], other, strict=True)))
+                    )
+            name = f"batches_of_{batch}" + (f"_{owners}_processes" if owners > 1 else "")
+            for each in _Committed._fields:
+                yield middle(f"{name}_{each}", [1e6 * getattr(one, each) for one in spent], "us a release")
+                if ratios:
+                    yield middle(f"{name}_{each}_ratio", [getattr(one, each) for one in ratios], "times")
+
+    def _committed(self, checkout: Path, owners: int, batch: int) -> "_Committed":
+        domain, releases = f"bench-{uuid.uuid4().hex[:8]}", _COMMITS // owners
+        command = [sys.executable, str(ROOT / "bench" / "committing.py"), self._redis.url, domain]
+        environment, processes = {**os.environ, "PYTHONPATH": str(checkout)}, list["subprocess.Popen[str]"]()
+        for owner in range(owners):
+            numbers = map(str, (owner, owners, releases, batch))
+            process = subprocess.Popen(
+                [*command, *numbers], cwd=checkout, env=environment, stdin=PIPE, stdout=PIPE, text=True
+            )
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            processes.append(process)
+        before = self._redis.client().info("cpu")
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        found = [json.loads(process.communicate()[0]) for process in processes]
+        after = self._redis.client().info("cpu")
+        self._redis.delete(f"{{{domain}}}*")
+        redis_s = sum(float(after[each]) - float(before[each]) for each in ("used_cpu_user", "used_cpu_sys"))
+        used = max(each["wall_s"] for each in found), sum(each["cpu_s"] for each in found), redis_s
+        return _Committed(*(seconds / (releases * owners) for seconds in used))
 
     async def _commits(self, pipeline: Pipeline) -> list[Figure]:
         settings, entries = pipeline.settings, Entries(pipeline, self._entries, self._entries)
