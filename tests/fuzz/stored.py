@@ -15,7 +15,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from hatcast.agents.redis.estimates import SnapshotStore, StoredSnapshot
+from hatcast.agents.redis.estimates import SnapshotStore, StoredRunning, StoredSnapshot
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.identity import check_user_key, policy_errors
 from hatcast.agents.redis.keys import DomainKeys
