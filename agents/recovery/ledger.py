@@ -233,10 +233,11 @@ class LedgerRecovery:
             ends = await self._store.ends()
             await self._losses.check(domain, ends)
             adopted = await self._adopter.adopt(domain, check, ends)
-            if discarded := await self._unsent.discard(domain, attempt):
-                log.warning("discarded releases that were never sent", releases=discarded)
+            discarded = await self._unsent.discard(domain, attempt)
+            if discarded.number:
+                log.warning("discarded releases that were never sent", releases=discarded.number)
             await self._losses.warn(domain, {day: each.releases for day, each in self._adopter.budgets.items()})
-            finished = await self._store.finish(attempt, domain.sealed)
+            finished = await self._store.finish(attempt, domain.sealed, discarded.nonces)
         except RecoveryEnded:
             pass
         finally:

@@ -1,5 +1,7 @@
 """Discard records that were committed and never sent, so that the ledger equals the output topics. [decisions/0029]"""
 
+from dataclasses import dataclass
+
 import structlog
 
 from hatcast.agents.recovery.domain import Domain
@@ -7,10 +9,23 @@ from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.unsent import UnsentStore
 from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.ledger.attempts import Attempt
+from hatcast.stream.ledger.recovery import Nonces
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.spending import Fineness, fineness_of
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """Unsent records that are discarded.
+
+    number   how many
+    nonces   of the dates and of the total, after the last one
+    """
+
+    number: int
+    nonces: Nonces
 
 
 class Unsent:
@@ -21,23 +36,31 @@ class Unsent:
         self._fineness: Fineness = fineness_of(policy)
         self._store = store
 
-    async def discard(self, domain: Domain, attempt: Attempt) -> int:
-        """Discard all unsent records of the domain, after all sent ones are adopted; return their number.
+    async def discard(self, domain: Domain, attempt: Attempt) -> Discarded:
+        """Discard all unsent records of the domain, after all sent ones are adopted.
 
         Raises RecoveryEnded if the attempt is over.
         """
-        discarded, days = 0, [(name, date) for date in await self._store.dates() for name in domain.partitions]
-        for name, date in days:
-            if domain.is_sealed(name, date):
-                continue
-            for record in (await self._store.records(name, date)).values():
-                try:
-                    unsent = published_of(record, self._policy_id, self._fineness)
-                except UNREADABLE:  # of another version of hatcast
-                    log.warning("unreadable record in the ledger: it keeps its charge", policy=name, date=date)
+        discarded, unreadable = 0, set[tuple[str, str]]()
+        while True:
+            nonces = await self._store.nonces(dates := await self._store.dates())
+            days, found = [(name, date) for date in dates for name in domain.partitions], 0
+            for name, date in days:
+                if domain.is_sealed(name, date):
                     continue
-                await self._store.discard(attempt, unsent)
-                discarded += 1
-        # Sealed days too: an answer to a query over days charges each day of its period.
-        await self._store.unreserve(attempt, days)
-        return discarded
+                for record in (await self._store.records(name, date)).values():
+                    try:
+                        unsent = published_of(record, self._policy_id, self._fineness)
+                    except UNREADABLE:  # of another version of hatcast
+                        if (name, date) not in unreadable:
+                            log.warning("unreadable record in the ledger: it keeps its charge", policy=name, date=date)
+                        unreadable.add((name, date))
+                        continue
+                    await self._store.discard(attempt, unsent)
+                    found += 1
+            # Sealed days too: an answer to a query over days charges each day of its period.
+            await self._store.unreserve(attempt, days)
+            discarded += found
+            # Else looked at once more: what is found with these nonces is nothing, and stays so as long as they do.
+            if not found and await self._store.nonces(dates) == nonces:
+                return Discarded(discarded, nonces)

@@ -63,11 +63,19 @@ class RecoveryStore:
             recovery.RECOVERY_ROWS, lambda view: recovery.store_ends(view, attempt.token, ends)
         )
 
-    async def finish(self, attempt: Attempt, sealed: Mapping[str, Sealed] = MappingProxyType({})) -> bool:
-        """Finish a recovery; False if it is not complete, or Redis may have lost data that it adopted or restored."""
+    async def finish(
+        self,
+        attempt: Attempt,
+        sealed: Mapping[str, Sealed] = MappingProxyType({}),
+        nonces: recovery.Nonces = MappingProxyType({}),
+    ) -> bool:
+        """Finish a recovery; False if it is not complete, or Redis may have lost what it adopted, restored, discarded.
+
+        nonces   what `Unsent.discard` has returned
+        """
         through = {name: seal.through for name, seal in sealed.items()}
         return await self._rows.decide(
-            recovery.finish_rows(through), lambda view: recovery.finish(view, attempt.token, through)
+            recovery.finish_rows(through, nonces), lambda view: recovery.finish(view, attempt.token, through, nonces)
         )
 
     async def restore_next_policies(self, check: RecoveryCheck, next_policies: Mapping[str, NextPolicy]) -> None:

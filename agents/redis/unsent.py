@@ -4,7 +4,7 @@ During a recovery nothing is committed, all publishers are fenced, and every rec
 record in Redis that is on no topic by then was never sent.    [decisions/0029]
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from hatcast.agents.redis.stored_values import date_of, parsing
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import Published
 from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck
+from hatcast.stream.ledger.recovery import Nonces
 from hatcast.stream.ledger.unsent import discard, record_rows, unreserve, unreserve_rows
 from hatcast.stream.ledger.view import merged
 
@@ -33,6 +34,13 @@ class UnsentStore:
         """Return the local dates with a ledger, oldest first."""
         dates: Any = await self._redis.smembers(self._keys.dates)  # bytes, but the types allow text
         return sorted(date_of(self._keys.dates, date) for date in dates)
+
+    async def nonces(self, dates: Collection[str]) -> Nonces:
+        """Return the nonces of these dates and of the total."""
+        fields = {*dates, rows.TOTAL}
+        return await self._rows.look(
+            {rows.NONCES: fields}, lambda view: {each: view.get(rows.NONCES, each) for each in sorted(fields)}
+        )
 
     async def records(self, name: str, date: str) -> Mapping[str, bytes]:
         """Return release_id -> record for the records of a policy and date that are on no output topic."""

@@ -99,15 +99,20 @@ def store_ends(view: View, attempt: str, ends: Mapping[OutputPartition, Position
     return Decision(result=True, changes=draft.changes)
 
 
-def finish_rows(sealed: Collection[str]) -> Wanted:
+Nonces = Mapping[str, bytes | None]
+"""Local date, or rows.TOTAL -> nonce"""
+
+
+def finish_rows(sealed: Collection[str], nonces: Collection[str]) -> Wanted:
     """Return what `finish` reads."""
-    return {**RECOVERY_ROWS, rows.SEALED: sealed}
+    return {**RECOVERY_ROWS, rows.SEALED: sealed, rows.NONCES: nonces}
 
 
-def finish(view: View, attempt: str, sealed: Mapping[str, str]) -> Decision[bool]:
-    """Finish a recovery: this server has every record that was published before the publishers were fenced.
+def finish(view: View, attempt: str, sealed: Mapping[str, str], nonces: Nonces) -> Decision[bool]:
+    """Finish a recovery: this server has what was published before the publishers were fenced, and no more.
 
     sealed   policies with sealed days, each with its last sealed date: the summaries were restored before that date was
+    nonces   of dates and of the total, with which the ledger had no unsent record: else a copy brought one back
     False if another recovery is in progress, the server went back or was replaced meanwhile, or something is missing.
     """
     draft = Draft(view)
@@ -119,6 +124,7 @@ def finish(view: View, attempt: str, sealed: Mapping[str, str]) -> Decision[bool
         or not view.whole(rows.ENDS)
         or not all(has_adopted(draft, place, draft.compare(rows.ENDS, place)) for place in view.whole(rows.ENDS))
         or not all((draft.compare(rows.SEALED, name) or b"") >= through.encode() for name, through in sealed.items())
+        or not all(draft.compare(rows.NONCES, field) == nonce for field, nonce in nonces.items())
     ):
         return Decision(result=False, changes=draft.changes)
     for field, value in zip(("token", *_SERVER), (attempt.encode(), *_server(draft)), strict=True):

@@ -115,7 +115,7 @@ def test_the_last_records_of_a_replaced_policy_are_discarded_too(redis_server: R
             sealed={name: Sealed(policy=name, through=BEFORE, partitions=1, starts={})},
             next_policies={name: NextPolicy(DATE, new.name)},
         )
-        assert await Unsent(new, store.unsent).discard(ended, attempt) == 1
+        assert (await Unsent(new, store.unsent).discard(ended, attempt)).number == 1
         summary = await LedgerStore(redis, name, new).summary(DATE)
         assert (summary.epsilon_user_day, summary.total.spent) == (0, 0)
 
@@ -128,7 +128,7 @@ def test_a_record_that_cannot_be_read_keeps_its_charge_and_stops_no_recovery(red
         ledger = LedgerStore(redis, name, policy)
         await ledger.commit([release(name, "of a newer version")], await guard_of_all(redis, name, name))
         store, attempt = await began(redis, name, policy)
-        assert await Unsent(policy, store.unsent).discard(domain(policy), attempt) == 0
+        assert (await Unsent(policy, store.unsent).discard(domain(policy), attempt)).number == 0
         await finish(store, attempt)
         assert (await ledger.summary(DATE)).epsilon_user_day == NANO
 
@@ -144,7 +144,7 @@ def test_a_discarded_record_changes_the_number_of_its_day(redis_server: RedisSer
         await ledger.commit([release(name)], await guard_of_all(redis, name, name))
         before = await ledger.summary(DATE)
         store, attempt = await began(redis, name, policy)
-        assert await Unsent(policy, store.unsent).discard(domain(policy), attempt) == 1
+        assert (await Unsent(policy, store.unsent).discard(domain(policy), attempt)).number == 1
         after = await ledger.summary(DATE)
         assert (before.releases, after.releases) == (1, 0)
         assert after.sequence > before.sequence
@@ -184,7 +184,7 @@ def test_what_an_unsent_answer_reserved_on_a_sealed_day_is_taken_back(redis_serv
         ]
         await adopt(store, RecoveryCheck.in_progress(attempt.token), of_other)
         sealed = {name: Sealed(policy=name, through=BEFORE, partitions=1, starts={})}
-        assert await Unsent(policy, store.unsent).discard(domain(policy, other, sealed=sealed), attempt) == 1
+        assert (await Unsent(policy, store.unsent).discard(domain(policy, other, sealed=sealed), attempt)).number == 1
         await finish(store, attempt)
         (again,) = await ledger.commit([answer(policy)], await guard_of(store))
         assert json.loads(again.record)["status"] == "budget_exhausted"

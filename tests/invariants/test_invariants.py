@@ -28,6 +28,7 @@ from tests.integration.readings import HOUR_MS, NOON_MS, Sample, ticks, traffic
 from tests.integration.tables import DEFAULTS, merged, toml
 from tests.services import KafkaServer, Record, RedisServer
 from tests.services.data import ROOT
+from tests.services.kafka_server import PARTITIONS
 from tests.unit import test_imports
 
 HATS = 6
@@ -138,7 +139,7 @@ def storm(kafka: KafkaServer, redis_server: RedisServer, tmp_path_factory: pytes
         send(pipeline, *(sample.record() for sample in samples[:90]))
         pipeline.wait(lambda: pipeline.folded() > 0, "first checkpoint", first, second)
         first.kill()
-        wrong = [Sample(f"GJ05BX{n:04}", NOON_MS, n % 3).record(partition=n % 8) for n in range(100, 140)]
+        wrong = [Sample(f"GJ05BX{n:04}", NOON_MS, n % 3).record(partition=n % PARTITIONS) for n in range(100, 140)]
         send(pipeline, Record(b"GJ05BX {", b"GJ05BX", 1, NOON_MS), *wrong)
         pipeline.wait(pipeline.is_caught_up, "the first hour", second)
         assert second.terminate() == 0

@@ -163,7 +163,8 @@ class Recoveries(RuleBasedStateMachine):
         for name, record in here.items():
             if name not in sent_ids:
                 return self.read({}, partial(discard, attempt=own.attempt, record=parsed(record))), _nothing
-        decision = self.read({}, lambda view: finish(view, own.attempt, {}))
+        nonces = dict(at_once(self.store.read({rows.NONCES: None})).whole(rows.NONCES))
+        decision = self.read({}, lambda view: finish(view, own.attempt, {}, nonces))
         # An older recovery that a copy brought back ends earlier: workers know its generation, and begin another one.
         return decision, self.is_whole if decision.result and end == len(self.topic) else _nothing
 
@@ -319,20 +320,36 @@ def test_a_record_that_is_found_on_a_topic_between_read_and_apply_is_not_discard
         assert not of.read({}, STEPS_OF_A_RECOVERY["discard"]).result
 
 
+def test_a_copy_that_brings_an_unsent_record_back_amid_a_recovery_lets_nobody_finish_it() -> None:
+    """Else its charge and those of what was sent in its place could be more than a limit, all within one ledger."""
+    of = recovering()
+    of.topic.clear()
+    batch = AdoptionBatch(PLACE, None, Position("", 0), [])
+    assert at_once(of.store.apply(of._adopt(CHECK, batch, frozenset()).changes))
+    copy = of.store.rows
+    assert at_once(of.store.apply(of.read({}, STEPS_OF_A_RECOVERY["discard"]).changes))
+    nonces = dict(at_once(of.store.read({rows.NONCES: None})).whole(rows.NONCES))
+    done = of.read({}, lambda view: finish(view, "attempt 1", {}, nonces))
+    assert done.result
+    of.store.restore(copy)
+    assert not at_once(of.store.apply(done.changes))
+    assert not of.read({}, lambda view: finish(view, "attempt 1", {}, nonces)).result
+
+
 def test_a_recovery_finishes_only_where_it_began() -> None:
     of = recovering()
     of.topic.clear()
     batch = AdoptionBatch(PLACE, None, Position("", 0), [])
     assert at_once(of.store.apply(of._adopt(CHECK, batch, frozenset()).changes))
-    done = of.read({}, lambda view: finish(view, "attempt 1", {}))
+    done = of.read({}, lambda view: finish(view, "attempt 1", {}, {}))
     assert done.result
     for field in ("run_id", "replid"):
         copy = of.store.rows
         assert at_once(of.store.apply(Changes(set={rows.RECOVERY: {f"attempt_{field}": b"another"}})))
         assert not at_once(of.store.apply(done.changes))
-        assert not of.read({}, lambda view: finish(view, "attempt 1", {})).result
+        assert not of.read({}, lambda view: finish(view, "attempt 1", {}, {})).result
         of.store.restore(copy)
-    assert not of.read({}, lambda view: finish(view, "attempt 1", {"lost": DATES[0]})).result, "a seal is missing"
+    assert not of.read({}, lambda view: finish(view, "attempt 1", {"lost": DATES[0]}, {})).result, "a seal is missing"
     assert at_once(of.store.apply(done.changes))
 
 
