@@ -29,6 +29,7 @@ from hatcast.stream.ledger.adoption import OutputPartition
 from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.proposals import Committed, Proposal
+from hatcast.stream.ledger.recovery import Nonces
 from hatcast.stream.ledger.sealed_days import Sealed
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.spending import fineness_of
@@ -100,11 +101,14 @@ def no_recovery() -> None:
         yield from ()
 
     async def finish(
-        self: RecoveryStore, attempt: Attempt, sealed: Mapping[str, Sealed] = MappingProxyType({})
+        self: RecoveryStore,
+        attempt: Attempt,
+        sealed: Mapping[str, Sealed] = MappingProxyType({}),
+        nonces: Nonces = MappingProxyType({}),
     ) -> bool:
         for place, end in (await self.ends()).items():
             await self._redis.hset(self._keys.adopted, place.field, end.stored)
-        return await product(self, attempt, sealed)
+        return await product(self, attempt, sealed, nonces)
 
     OutputReader.read = read  # type: ignore[method-assign]
     RecoveryStore.finish = finish  # type: ignore[method-assign]

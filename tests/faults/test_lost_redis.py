@@ -16,6 +16,7 @@ from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.stream.fold.checkpoint import Changes
 from hatcast.stream.ledger.adoption import Published
 from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck, RecoveryState
+from hatcast.stream.ledger.recovery import Nonces
 from hatcast.stream.ledger.sealed_days import Sealed
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic
@@ -153,10 +154,14 @@ class Emptied(LedgerRecovery):
     async def _recover(self, state: RecoveryState) -> bool | None:
         finish = self._store.finish
 
-        async def too_late(attempt: Attempt, sealed: Mapping[str, Sealed] = MappingProxyType({})) -> bool:
+        async def too_late(
+            attempt: Attempt,
+            sealed: Mapping[str, Sealed] = MappingProxyType({}),
+            nonces: Nonces = MappingProxyType({}),
+        ) -> bool:
             type(self).empty()
             type(self).empty = lambda: None
-            return await finish(attempt, sealed)
+            return await finish(attempt, sealed, nonces)
 
         self._store.finish = too_late  # type: ignore[method-assign]  # the product has no switch for it
         return await super()._recover(state)

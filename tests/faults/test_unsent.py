@@ -15,7 +15,7 @@ import pytest
 from redis.asyncio import Redis
 
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.recovery.unsent import Unsent
+from hatcast.agents.recovery.unsent import Discarded, Unsent
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
@@ -112,8 +112,8 @@ def test_a_recovery_that_keeps_what_was_never_sent_spends_more_than_the_limit(
 ) -> None:
     """The mutant of the test before."""
 
-    async def keep_all(*_: object) -> int:
-        return 0
+    async def keep_all(*_: object) -> Discarded:
+        return Discarded(0, {})
 
     monkeypatch.setattr(Unsent, "discard", keep_all)
     two_histories(pipeline)
