@@ -38,12 +38,13 @@ from tests.integration.readings import HOUR_MS, NOON_MS, PLACES, Sample, open_st
 from tests.integration.test_release import ALL, STEPS, CrashError, CrashingPublishers, crash_after, releasing
 from tests.services import KafkaServer, Received, Record, RedisServer
 from tests.services.data import recording
+from tests.services.kafka_server import PARTITIONS
 
 DATE = "2022-01-02"
 DAY_MS = 24 * HOUR_MS
 OVER_MS = NOON_MS + 3 * HOUR_MS + 300_000  # closes 14:00
 DAY = [f"{DATE}T{slot}" for slot in SLOTS]
-HALVES = frozenset(range(4)), frozenset(range(4, 8))
+HALVES = frozenset(range(2)), frozenset(range(2, PARTITIONS))
 ANSWER = {"status", "mean", "raw", "unit", "noise", "interval95", "covers"}
 
 
