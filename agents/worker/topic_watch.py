@@ -46,18 +46,25 @@ class TopicWatch:
         return READY if not wrong else wrong[0] + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Look until `stopping` is set. Where Kafka does not answer the last result stays: part `group` says so."""
+        """Look at once, then until `stopping` is set. Where Kafka does not answer the last result stays.
+
+        Part `group` says that it does not.
+        """
+        await self._look_and_tell()
         while await pause(LOOK_S, stopping):
-            known = {**self._wrong, **self._settings_wrong}
-            try:
-                await self._look()
-            except (KafkaError, HatcastError):
-                continue
-            now = {**self._wrong, **self._settings_wrong}
-            for text in now.keys() - known.keys():
-                log.warning("topic breaks a promise", problem=text, fix=now[text])
-            if known and not now:
-                log.info("topics are as expected again")
+            await self._look_and_tell()
+
+    async def _look_and_tell(self) -> None:
+        known = {**self._wrong, **self._settings_wrong}
+        try:
+            await self._look()
+        except (KafkaError, HatcastError):
+            return
+        now = {**self._wrong, **self._settings_wrong}
+        for text in now.keys() - known.keys():
+            log.warning("topic breaks a promise", problem=text, fix=now[text])
+        if known and not now:
+            log.info("topics are as expected again")
 
     async def _look(self) -> None:
         try:
