@@ -80,14 +80,8 @@ class ContinualRelease(Placed):
     closes    status with which its horizon ends; None: it goes on
     """
 
-    policy: Policy
     horizon: Horizon
-    slot: Slot
-    start: datetime
-    end: datetime
     index: int
-    cell: str
-    status: Status
     running: RunningSum | None = None
     before: bytes | None = None
     state: bytes | None = None
@@ -241,7 +235,7 @@ class RunningSums:
         index = self._indexes.of(slot.date, slot.name)
         end = self._calendar.local(slot.end_ms)
         return ContinualRelease(
-            self._policy, horizon, slot, horizon.start, end, index, hat.cell, status, before=hat.state
+            self._policy, slot, hat.cell, horizon.start, end, status, horizon, index, before=hat.state
         )
 
     def _entries(self, chunks: HatChunks) -> Entries:

@@ -12,7 +12,6 @@ is a public instant.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -20,7 +19,7 @@ import numpy as np
 
 from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
 from hatcast.stream.estimators._one_draw import BeforeNoise, OneDraw
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import joined_columns
 from hatcast.stream.hybrid.release import Blend, blend_fields, blend_of, device_fields
 from hatcast.stream.mechanisms import Noise, Noisy, VectorNoise
@@ -63,12 +62,6 @@ class Release(Placed):
     counts      the record's field `counts`; None unless it has one
     """
 
-    policy: Policy
-    slot: Slot
-    cell: str
-    start: datetime
-    end: datetime
-    status: Status
     estimate: AnyEstimate | None
     counts: Mapping[str, Any] | None = None
 

@@ -1,6 +1,8 @@
-"""What the releases of a cell and slot have in common: place of the charge, record, and the proposal to a ledger."""
+"""A release of one cell and slot, whatever its kind: its record, and its proposal to the ledger."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, Self
 
@@ -25,13 +27,13 @@ class AnyRelease(Protocol):
         ...
 
 
-class Placed:
+@dataclass(frozen=True, slots=True)
+class Placed(ABC):
     """A release of one cell and slot. A kind that charges by reservation alone keeps the charge and fineness of 0.
 
     start, end   of what it is about, in local time
     """
 
-    __slots__ = ()
     policy: Policy
     slot: Slot
     cell: str
@@ -74,13 +76,13 @@ class Placed:
         """Change of a horizon by the commit of a running sum."""
         return None
 
+    @abstractmethod
     def exhausted(self) -> Self:
         """Return the release with status `budget_exhausted` and without an estimate."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fields(self) -> Mapping[str, Any]:
         """Return the record's fields that the kind has of its own."""
-        raise NotImplementedError
 
     def record(self, now_ms: int) -> tuple[bytes, bytes]:
         """Return the record's bytes before and after `seq`, which the ledger assigns.

@@ -7,7 +7,6 @@ from released numbers, among them `query.sum`, which has the noise.    [docs/spe
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from fractions import Fraction
 from typing import Any, Final
 
@@ -103,13 +102,7 @@ class TrackerRelease(Placed):
     query        None unless the status is `released`
     """
 
-    policy: Policy
     name: str
-    slot: Slot
-    start: datetime
-    end: datetime
-    cell: str
-    status: Status
     hat: HatUsers | None
     query: MadeQuery | None = None
 
@@ -159,7 +152,7 @@ def hat_release(
     """Return the release of a HAT."""
     name = release_id(policy.name, slot.key, hat.cell)
     start, end = calendar.local(slot.start_ms), calendar.local(slot.end_ms)
-    return TrackerRelease(policy, name, slot, start, end, hat.cell, status, hat, query)
+    return TrackerRelease(policy, slot, hat.cell, start, end, status, name, hat, query)
 
 
 def settlement_release(
@@ -169,7 +162,7 @@ def settlement_release(
     about = sorted((slots[name] for name in query.slots), key=lambda slot: slot.start_ms)
     name = f"{policy.name}/{about[0].date}T{SETTLEMENT}/{query.number:05d}"
     start, end = calendar.local(about[0].start_ms), calendar.local(max(slot.end_ms for slot in about))
-    return TrackerRelease(policy, name, about[0], start, end, cell, Status.RELEASED, None, query)
+    return TrackerRelease(policy, about[0], cell, start, end, Status.RELEASED, name, None, query)
 
 
 class _Stored(msgspec.Struct):
