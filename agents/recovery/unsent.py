@@ -1,5 +1,6 @@
 """Discard records that were committed and never sent, so that the ledger equals the output topics. [decisions/0029]"""
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import structlog
@@ -8,6 +9,7 @@ from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.unsent import UnsentStore
 from hatcast.stream.errors import UNREADABLE
+from hatcast.stream.ledger.adoption import Published
 from hatcast.stream.ledger.attempts import Attempt
 from hatcast.stream.ledger.recovery import Nonces
 from hatcast.stream.policy.policy import Policy
@@ -41,26 +43,27 @@ class Unsent:
 
         Raises RecoveryEnded if the attempt is over.
         """
-        discarded, unreadable = 0, set[tuple[str, str]]()
+        number, unreadable = 0, set[tuple[str, str]]()
         while True:
-            nonces = await self._store.nonces(dates := await self._store.dates())
-            days, found = [(name, date) for date in dates for name in domain.partitions], 0
-            for name, date in days:
-                if domain.is_sealed(name, date):
-                    continue
-                for record in (await self._store.records(name, date)).values():
-                    try:
-                        unsent = published_of(record, self._policy_id, self._fineness)
-                    except UNREADABLE:  # of another version of hatcast
-                        if (name, date) not in unreadable:
-                            log.warning("unreadable record in the ledger: it keeps its charge", policy=name, date=date)
-                        unreadable.add((name, date))
-                        continue
-                    await self._store.discard(attempt, unsent)
-                    found += 1
+            before, nonces = number, await self._store.nonces(dates := await self._store.dates())
+            days = [(name, date) for date in dates for name in domain.partitions]
+            for day in (day for day in days if not domain.is_sealed(*day)):
+                async for record in self._records(day, unreadable):
+                    await self._store.discard(attempt, record)
+                    number += 1
             # Sealed days too: an answer to a query over days charges each day of its period.
             await self._store.unreserve(attempt, days)
-            discarded += found
-            # Else looked at once more: what is found with these nonces is nothing, and stays so as long as they do.
-            if not found and await self._store.nonces(dates) == nonces:
-                return Discarded(discarded, nonces)
+            # Otherwise look again: as long as these nonces stay, nothing unsent is there.
+            if number == before and await self._store.nonces(dates) == nonces:
+                return Discarded(number, nonces)
+
+    async def _records(self, day: tuple[str, str], unreadable: set[tuple[str, str]]) -> AsyncIterator[Published]:
+        """Yield the unsent records of a policy and date; `unreadable` has the days that were logged."""
+        for record in (await self._store.records(*day)).values():
+            try:
+                yield published_of(record, self._policy_id, self._fineness)
+            except UNREADABLE:  # of another version of hatcast
+                if day not in unreadable:
+                    name, date = day
+                    log.warning("unreadable record in the ledger: it keeps its charge", policy=name, date=date)
+                unreadable.add(day)

@@ -6,7 +6,6 @@ enough, is in hatcast.stream.ledger: recovery, adopt, unsent and sealing.
 
 import secrets
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from hatcast.agents.redis.clients import AnyRedis
@@ -66,11 +65,12 @@ class RecoveryStore:
     async def finish(
         self,
         attempt: Attempt,
-        sealed: Mapping[str, Sealed] = MappingProxyType({}),
-        nonces: recovery.Nonces = MappingProxyType({}),
+        sealed: Mapping[str, Sealed],
+        nonces: recovery.Nonces,
     ) -> bool:
-        """Finish a recovery; False if it is not complete, or Redis may have lost what it adopted, restored, discarded.
+        """Finish a recovery; False if it is not complete, or an older copy of Redis came back during it.
 
+        sealed   by policy: its last seal, which was restored
         nonces   what `Unsent.discard` has returned
         """
         through = {name: seal.through for name, seal in sealed.items()}

@@ -109,7 +109,7 @@ def finish_rows(sealed: Collection[str], nonces: Collection[str]) -> Wanted:
 
 
 def finish(view: View, attempt: str, sealed: Mapping[str, str], nonces: Nonces) -> Decision[bool]:
-    """Finish a recovery: this server has what was published before the publishers were fenced, and no more.
+    """Finish a recovery, if the ledger has every record that was published before the fence, and no other.
 
     sealed   policies with sealed days, each with its last sealed date: the summaries were restored before that date was
     nonces   of dates and of the total, with which the ledger had no unsent record: else a copy brought one back

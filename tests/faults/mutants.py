@@ -103,8 +103,8 @@ def no_recovery() -> None:
     async def finish(
         self: RecoveryStore,
         attempt: Attempt,
-        sealed: Mapping[str, Sealed] = MappingProxyType({}),
-        nonces: Nonces = MappingProxyType({}),
+        sealed: Mapping[str, Sealed],
+        nonces: Nonces,
     ) -> bool:
         for place, end in (await self.ends()).items():
             await self._redis.hset(self._keys.adopted, place.field, end.stored)

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -154,11 +153,7 @@ class Emptied(LedgerRecovery):
     async def _recover(self, state: RecoveryState) -> bool | None:
         finish = self._store.finish
 
-        async def too_late(
-            attempt: Attempt,
-            sealed: Mapping[str, Sealed] = MappingProxyType({}),
-            nonces: Nonces = MappingProxyType({}),
-        ) -> bool:
+        async def too_late(attempt: Attempt, sealed: Mapping[str, Sealed], nonces: Nonces) -> bool:
             type(self).empty()
             type(self).empty = lambda: None
             return await finish(attempt, sealed, nonces)

@@ -88,7 +88,7 @@ async def began(redis: Redis, name: str, policy: Policy) -> tuple[RecoveryStore,
 
 async def finish(store: RecoveryStore, attempt: Attempt) -> None:
     assert await store.store_ends(attempt, {OUTPUT: Position("", 0)})
-    assert await store.finish(attempt)
+    assert await store.finish(attempt, {}, {})
 
 
 def run(server: RedisServer, body: Callable[[Redis, str], Awaitable[None]]) -> None:

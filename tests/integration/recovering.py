@@ -57,7 +57,7 @@ async def guard_of_all(redis: AnyRedis, domain: str, name: str, partitions: int 
     if not (await store.read_state()).token:
         attempt = await store.begin()
         assert await store.store_ends(attempt, {OUTPUT: Position("", 0)})
-        assert await store.finish(attempt)
+        assert await store.finish(attempt, {}, {})
     return await guard_of(store, partitions)
 
 

@@ -58,7 +58,7 @@ async def recovered_by_another(ledger: Ledger) -> None:
     """Another worker recovers the ledger."""
     attempt = await ledger.recovery.begin()
     assert await ledger.recovery.store_ends(attempt, {OutputPartition("none", 0): Position("", 0)})
-    assert await ledger.recovery.finish(attempt)
+    assert await ledger.recovery.finish(attempt, {}, {})
 
 
 async def recovery_began(ledger: Ledger) -> None:

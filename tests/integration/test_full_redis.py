@@ -123,7 +123,7 @@ async def _refuse_each(url: str) -> None:
             "begin": begin,
             "discard": lambda: recovery.unsent.discard(begun[-1], unsent),
             "store_ends": lambda: recovery.store_ends(begun[-1], {OUTPUT: Position("", 1)}),
-            "finish": lambda: recovery.finish(begun[-1]),
+            "finish": lambda: recovery.finish(begun[-1], {}, {}),
         }
         make_room, reads = {"delete", "delete_retained", "sweep"}, {"load", "list_retained", "load_retained", "read"}
         files = {path.stem for path in (ROOT / "agents" / "redis").glob("*.lua")}

@@ -150,7 +150,7 @@ class Stage:
             "adopt": adopt_fresh,
             "begin": lambda: recovery._rows.decide(RECOVERY_ROWS, lambda view: begin(view, "own", "a", 0)),
             "store_ends": lambda: recovery.store_ends(attempt, {OUTPUT: Position("", 1)}),
-            "finish": lambda: recovery.finish(attempt),
+            "finish": lambda: recovery.finish(attempt, {}, {}),
             "restore_day": lambda: recovery.seals.restore(check, {"lost": seal}, [lost]),
             "restore_key": lambda: restore_made_key(self.redis, keys, None, [StoredKey("f", b"key")]),
             "seal": lambda: recovery.seals.seal(name, "2022-01-01", self.token),

@@ -82,7 +82,7 @@ class World:
                     await store.supersede(check, self.published(here), each)
         for record in (await store.unsent.records(self.name, DAY)).values():
             await store.unsent.discard(attempt, self.published(record))
-        assert await store.finish(attempt)
+        assert await store.finish(attempt, {}, {})
 
     async def work(self) -> None:
         """Release the next slot of a cell, as far as the worker comes."""

@@ -73,7 +73,7 @@ class World:
         )
         for budget in self.budgets:
             await restore(store, RecoveryCheck.in_progress(attempt.token), [BUDGET.decode(budget)])
-        assert await store.finish(attempt)
+        assert await store.finish(attempt, {}, {})
         for policy in (OLD, NEW, LATER):
             self.guards[policy.name] = await guard_of_all(self.redis, self.domain, policy.name)
 
