@@ -41,28 +41,30 @@ class Group:
         return any(file in self.files() or about & {file, *map(str, Path(file).parents)} for file in changed)
 
 
+def _tests(folder: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"{folder}/test_{name}.py" for name in names)
+
+
+def _commands(*names: str) -> tuple[str, ...]:
+    return tuple(f"agents/cli/{name}.py" for name in names)
+
+
 # What they find is no promise of the product, or is found by a shorter test beside them, which runs each time.
 GROUPS: Final = {
     "research commands": Group(
         (
-            "unit/test_api_plan*.py",
-            "unit/test_audit_command.py",
-            "unit/test_cluster_command.py",
-            "unit/test_evaluate*.py",
-            "unit/test_plan*.py",
-            "unit/test_survey_command.py",
-            "unit/test_survey_figures.py",
-            "unit/test_survey_refusals.py",
+            *_tests("unit", "api_plan*", "audit_command", "cluster_command", "evaluate*", "plan*"),
+            *_tests("unit", "survey_command", "survey_figures", "survey_refusals"),
         ),
         (
             "agents/research",
             "agents/api/plan*.py",
-            *(f"agents/cli/{command}*.py" for command in ("audit", "cluster", "evaluate", "plan", "survey")),
+            *_commands("audit*", "cluster*", "evaluate*", "plan*", "survey*"),
             "tests/unit/surveyed.py",
         ),
     ),
     "chart and compose": Group(
-        ("unit/test_chart*.py", "unit/test_compose.py", "integration/test_chart_rights.py"),
+        (*_tests("unit", "chart*", "compose"), *_tests("integration", "chart_rights")),
         (
             "ops/helm",
             "tools/chart*.py",
@@ -73,7 +75,7 @@ GROUPS: Final = {
         ),
     ),
     "documentation that is executed": Group(
-        tuple(f"unit/test_docs_{page}.py" for page in ("batch", "continual", "python", "site", "tutorial")),
+        _tests("unit", "docs_batch", "docs_continual", "docs_python", "docs_site", "docs_tutorial"),
         (
             *(f"docs/{page}.md" for page in ("batch", "continual", "notebook", "python", "tutorial")),
             "agents/api",
@@ -85,10 +87,7 @@ GROUPS: Final = {
         ),
     ),
     "long statistics": Group(
-        tuple(
-            f"statistics/test_{name}.py"
-            for name in ("running_means", "smoothed_releases", "tracker_accuracy", "trends")
-        ),
+        _tests("statistics", "running_means", "smoothed_releases", "tracker_accuracy", "trends"),
         (
             "stream/tracker",
             "stream/running",
@@ -97,88 +96,76 @@ GROUPS: Final = {
             "tests/statistics/five_days.py",
         ),
     ),
-    "storms of further kinds": Group(("faults/test_storm_kinds.py",), ("tests/faults/compaction.py",)),
+    "storms of further kinds": Group(_tests("faults", "storm_kinds"), ("tests/faults/compaction.py",)),
     "the checker of storms": Group(
-        tuple(f"faults/test_{name}.py" for name in ("check*", "contradictions", "mutants", "proxy")),
-        ("tests/faults", "tests/mutants"),
+        _tests("faults", "check*", "contradictions", "mutants", "proxy"), ("tests/faults", "tests/mutants")
     ),
     "demo": Group(
-        ("integration/test_demo*.py", "browser/test_hybrid_demo_map.py"),
-        ("agents/demo", "agents/cli/demo.py", "tests/integration/demonstrating.py", "tests/browser/demo.py"),
+        (*_tests("integration", "demo*"), *_tests("browser", "hybrid_demo_map")),
+        ("agents/demo", *_commands("demo"), "tests/integration/demonstrating.py", "tests/browser/demo.py"),
     ),
     "page of the map": Group(
-        tuple(
-            f"browser/test_{name}.py"
-            for name in (
-                *("address", "answers_map", "budget_map", "clusters_map", "demo_map", "empty_map", "estimates_map"),
-                *("other_pages", "phone_map", "share_map", "sizes_map", "stale_map", "surroundings_map"),
-                *("uncertainty_map", "value_map"),
-            )
+        (
+            *_tests("browser", "address", "answers_map", "budget_map", "clusters_map", "demo_map", "empty_map"),
+            *_tests("browser", "estimates_map", "other_pages", "phone_map", "share_map", "sizes_map", "stale_map"),
+            *_tests("browser", "surroundings_map", "uncertainty_map", "value_map"),
         ),
         ("agents/map", "agents/timetable", "tests/browser"),
     ),
     "feeds, bridges and devices": Group(
-        tuple(
-            f"integration/test_{name}.py"
-            for name in (
-                *("bridge_*", "codecs", "derived_speeds", "device*", "feed*", "hybrid_ticks", "mixed_sizes"),
-                *("record_and_replay", "report_pipeline", "signed_reports"),
-            )
+        (
+            *_tests("integration", "bridge_*", "codecs", "derived_speeds", "device*", "feed*", "hybrid_ticks"),
+            *_tests("integration", "mixed_sizes", "record_and_replay", "report_pipeline", "signed_reports"),
         ),
-        ("agents/sources", "agents/device", "agents/cli/feed*.py", "stream/replay", "tests/integration/bridging.py"),
+        ("agents/sources", "agents/device", *_commands("feed*"), "stream/replay", "tests/integration/bridging.py"),
     ),
     "readers of outputs": Group(
-        tuple(
-            f"integration/test_{name}.py"
-            for name in ("api", "consume*", "display", "dump", "export", "garbage", "metrics", "reading_map", "tail_*")
+        (
+            *_tests("integration", "api", "consume*", "display", "dump", "export", "garbage", "metrics"),
+            *_tests("integration", "reading_map", "tail_*"),
         ),
         (
             "agents/export",
             "agents/monitoring",
-            *(f"agents/kafka/{name}.py" for name in ("dump", "tail")),
-            *(f"agents/cli/{command}.py" for command in ("display", "dump", "export", "tail")),
+            "agents/kafka/dump.py",
+            "agents/kafka/tail.py",
+            *_commands("display", "dump", "export", "tail"),
         ),
     ),
     "operation": Group(
-        tuple(
-            f"integration/test_{name}.py"
-            for name in (
-                *("access", "connections", "doctor*", "drain", "fresh_kafka", "health", "own_redis"),
-                *("slow_services", "topic_watch", "topics", "two_cities", "wheel", "worker_refusals"),
-            )
+        (
+            *_tests("integration", "access", "connections", "doctor*", "drain", "fresh_kafka", "health", "own_redis"),
+            *_tests("integration", "slow_services", "topic_watch", "topics", "two_cities", "wheel", "worker_refusals"),
         ),
         (
             "agents/config",
             "agents/kafka/topics.py",
             "agents/kafka/topic_rules.py",
             *(f"agents/worker/{name}.py" for name in ("connections", "drain", "readiness", "topic_watch")),
-            *(f"agents/cli/{command}.py" for command in ("acls", "doctor", "status")),
+            *_commands("acls", "doctor", "status"),
         ),
     ),
     "record batches": Group(
-        ("integration/test_record_batches*.py", "integration/test_publisher.py", "integration/test_services.py"),
+        _tests("integration", "record_batches*", "publisher", "services"),
         ("agents/kafka/batches", "agents/kafka/producers.py", "agents/kafka/transactional.py", "tests/services"),
     ),
     "live clusterings": Group(
-        ("integration/test_cluster_live.py", "laws/test_device_clusterings.py"),
+        (*_tests("integration", "cluster_live"), *_tests("laws", "device_clusterings")),
         ("agents/research/cluster", "agents/redis/clusterings.py", "agents/device/rounds.py", "stream/kmeans"),
     ),
     "audit and survey": Group(
-        ("laws/test_audit*.py", "laws/test_survey.py", "statistics/test_survey_selection.py"),
+        (*_tests("laws", "audit*", "survey"), *_tests("statistics", "survey_selection")),
         ("agents/research/audit", "agents/research/survey", "stream/audit", "stream/survey"),
     ),
     "recordings whole": Group(
-        tuple(
-            f"unit/test_{name}.py"
-            for name in (
-                *("batch_queries_capmetro", "derived_capmetro", "feed_capmetro", "feed_itms", "first_file"),
-                *("fold_garbage", "goldens"),
-            )
+        (
+            *_tests("unit", "batch_queries_capmetro", "derived_capmetro", "feed_capmetro", "feed_itms", "first_file"),
+            *_tests("unit", "fold_garbage", "goldens"),
         ),
         ("agents/batch", "agents/recordings", "stream/fold", "stream/readings", "tests/data"),
     ),
     "package and alerts": Group(
-        tuple(f"unit/test_{name}.py" for name in ("api_package", "extras", "faust_pins", "ops", "supply_chain")),
+        _tests("unit", "api_package", "extras", "faust_pins", "ops", "supply_chain"),
         ("agents/api/__init__.py", "ops", "tools"),
     ),
 }
