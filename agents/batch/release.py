@@ -1,4 +1,4 @@
-"""What is due in files: final HATs and answers, in the order of release.    [agents/batch/files.py releases them]"""
+"""Final HATs and answers of files, in the order of release; agents/batch/files.py releases them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date

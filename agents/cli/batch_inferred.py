@@ -54,7 +54,7 @@ def infer_from_dump(files: Sequence[Path], kinds: Sequence[str], settings: Setti
 
 
 def check_inferred(kinds: Sequence[str], policy: Policy) -> None:
-    """Raise UsageError if the policy has no running means to infer, or releases them."""
+    """Check that running means can be inferred under the policy. Raises UsageError if not."""
     if RUNNING in kinds and policy.continual is not None:
         raise click.UsageError(
             "--running is for other policies: the releases of [policy.continual] are running means already, so read"

@@ -37,7 +37,7 @@ class RecentRows:
             known = _NOTHING
             try:
                 decided = decision(guess)
-            except Exception:
+            except Exception:  # of any kind: rows that are read decide whether it is one
                 decided = None
             if decided is not None and not decided.changes.is_empty:
                 absent = [(key, name) for key in wanted if key.startswith(_NEW) for name in wanted[key] or ()]

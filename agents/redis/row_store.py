@@ -53,7 +53,7 @@ class RowStore:
             raise self.clear(error) from None
 
     async def look(self, wanted: Wanted, read: Callable[[View], R]) -> R:
-        """Return what a function reads from rows of one moment. Raises Damaged."""
+        """Read rows of one moment, and return the result of `read` on them. Raises Damaged."""
         return await self.decide(wanted, lambda view: Decision(read(view), Changes()))
 
     def clear(self, error: DamagedRow | TooLarge) -> Damaged | Overflow:
@@ -130,7 +130,7 @@ def _text(value: bytes) -> str | msgspec.Raw:
 
 
 def _fields(key: str, asked: list[str] | None, answer: list[Any]) -> Iterator[tuple[str, bytes]]:
-    """Yield field and value of what is stored; a member of a set has an empty value. Raises DamagedRow."""
+    """Yield the stored fields and values of a row; members of a set have the value b"". Raises DamagedRow."""
     try:
         if asked is None and rows.is_set(key):
             yield from ((member.decode(), b"") for member in answer)

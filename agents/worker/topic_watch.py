@@ -41,14 +41,14 @@ class TopicWatch:
         self._settings_wrong: dict[str, str] = {}
 
     def state(self) -> str:
-        """Return `READY`, or what is wrong: names of topics and settings, and their values."""
+        """Return `READY`, or the topics and settings that are wrong, with their values."""
         wrong = [*self._wrong, *self._settings_wrong]
         return READY if not wrong else wrong[0] + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Look at once, then until `stopping` is set. Where Kafka does not answer the last result stays.
+        """Look at once, and then regularly until `stopping` is set.
 
-        Part `group` says that it does not.
+        While Kafka does not answer, the last result stays; the part `group` of readiness reports that.
         """
         await self._look_and_tell()
         while await pause(LOOK_S, stopping):

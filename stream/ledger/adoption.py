@@ -38,7 +38,7 @@ class Position(NamedTuple):
     def of(stored: str) -> "Position":
         """Parse a stored position. Raises ValueError."""
         topic_id, _, offset = stored.rpartition(":")
-        return Position(topic_id, number_of("", offset.encode()))
+        return Position(topic_id, number_of("", offset.encode()))  # its caller names the row
 
 
 class Published(msgspec.Struct, frozen=True):

@@ -176,7 +176,7 @@ class QueryRelease:
 
 @dataclass(frozen=True, slots=True)
 class RetainedPeriod:
-    """What the answers of one query period are drawn from.
+    """Input of the answers of one query period.
 
     with_data   slots (`date/slot`) with retained contributions of any cell
     parts       (cell, `date/slot`) -> retained chunks
