@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal, overload
 
-import msgspec
-
 from hatcast.agents.api.record_files import values_of
 from hatcast.agents.api.records import Answers, BudgetDays, Estimates, Releases, RunningMeans
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.stream.errors import UNREADABLE, HatcastError, RecordingError, name_fix
+from hatcast.stream.records.projections import PUBLISHED
 
 Source = str | Path | Settings
 AnyRecords = Releases | Answers | Estimates | RunningMeans | BudgetDays
@@ -20,15 +19,6 @@ _KINDS: Final[dict[str, type[AnyRecords]]] = {
     "running": RunningMeans,
     "budget": BudgetDays,
 }
-
-
-class _Published(msgspec.Struct):
-    """The field that every published record has, and no reading."""
-
-    policy_id: str
-
-
-_read_published: Final = msgspec.json.Decoder(_Published).decode
 
 
 @overload
@@ -88,7 +78,7 @@ def _file_values(path: Path, kind: str) -> Iterator[bytes]:
 
 def _is_published(value: bytes) -> bool:
     try:
-        _read_published(value)
+        PUBLISHED.decode(value)
     except UNREADABLE:
         return False
     return True

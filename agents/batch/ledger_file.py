@@ -36,7 +36,7 @@ from hatcast.stream.ledger.sums import StoredStates, states_of, states_rows
 from hatcast.stream.ledger.tracked import state_of, store_state
 from hatcast.stream.ledger.view import Changes, DamagedRow, Decision, TooLarge, View, Wanted
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.records.fields import SETTLEMENT
+from hatcast.stream.records.fields import date_of, is_settlement, policy_of
 from hatcast.stream.release.proposals import AnyRelease, Placed
 
 R = TypeVar("R")
@@ -62,8 +62,7 @@ class LedgerFile(LedgerDays):
 
     def find(self, release_id: str) -> bytes | None:
         """Return the one record of a HAT or an answer, or None."""
-        name, _, slot = release_id.partition("/")
-        key = rows.releases(slot.partition("T")[0], name)
+        key = rows.releases(date_of(release_id), policy_of(release_id))
         return at_once(self._store.read({key: {release_id}})).get(key, release_id)
 
     def records(self) -> Iterator[bytes]:
@@ -139,9 +138,8 @@ class LedgerFile(LedgerDays):
     def records_of(self, date: str, *, settlement: bool = False) -> dict[str, bytes]:
         """Return release_id -> record of a date, by release_id: all, or those of a tracker's settlement."""
         key = rows.releases(date, self.policy.name)
-        prefix = f"{self.policy.name}/{date}T" + (f"{SETTLEMENT}/" if settlement else "")
         found = at_once(self._store.read({key: None})).whole(key)
-        return {name: record for name, record in sorted(found.items()) if name.startswith(prefix)}
+        return {name: record for name, record in sorted(found.items()) if not settlement or is_settlement(name)}
 
     def tracker_state(self) -> bytes | None:
         """Return the state of the policy's tracker after the last settled date; None if there is none."""

@@ -37,7 +37,7 @@ from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query import Period
 from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.readings.reading import Outcome
-from hatcast.stream.records.projections import SHOWN, Shown
+from hatcast.stream.records.shown import SHOWN, Shown
 
 _OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read --json --estimates"
 

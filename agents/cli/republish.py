@@ -11,7 +11,7 @@ from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.monitoring.logs import configure_logs
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.records.projections import FILED
+from hatcast.stream.records.projections import HEAD
 
 
 @click.command(epilog="Example:  hatcast republish 2022-01-02 --config hatcast.toml")
@@ -50,9 +50,9 @@ def _print(settings: Settings, ledger: Path, date: str) -> None:
 
     found = []
     for line in ledger_records(ledger):
-        filed = FILED.decode(line)
-        if (filed.policy_id, filed.date) == (settings.policy.policy_id, date):
-            found.append((filed.released_at, filed.seq or 0, line))
+        head = HEAD.decode(line)
+        if (head.policy_id, head.date) == (settings.policy.policy_id, date):
+            found.append((head.released_at, head.seq or 0, line))
     if not found:
         raise HatcastError(f"{ledger}: has no releases of {date} under policy {settings.policy.name!r}")
     for _, _, line in sorted(found):

@@ -9,6 +9,7 @@ from hatcast.agents.demo.messages import Began
 from hatcast.agents.demo.state import State
 from hatcast.agents.demo.texts import days_text, running_name
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.records.fields import Status
 
 _DEFERRED: Final = (
     "no query about this hexagon and hour alone: the budget went where it tells more. A day that is over is settled:"
@@ -56,20 +57,20 @@ def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
             "km/h: the road's speed is within ± 5.6 in 95 of 100 cases, by all that was released so far",
         )
         yield "predicted", "no query in this hour: it follows from other hours and hexagons"
-        yield "deferred", _DEFERRED
-        yield "suppressed", f"fewer than {policy.min_users} buses were there, so there is no query about the hour"
+        yield Status.DEFERRED, _DEFERRED
+        yield Status.SUPPRESSED, f"fewer than {policy.min_users} buses were there, so there is no query about the hour"
     elif policy.continual is not None:
         yield (
             "21.3 ± 1.6",
             "km/h: the mean since the horizon began, with noise that is within ± 1.6 in 95 of 100 cases",
         )
-        yield "suppressed", f"fewer than {policy.min_users} values so far, so no mean is published"
+        yield Status.SUPPRESSED, f"fewer than {policy.min_users} values so far, so no mean is published"
     else:
         yield (
             "21.3 ± 1.6",
             "km/h: the mean with its noise, which is within ± 1.6 in 95 of 100 cases; fewer buses, more noise",
         )
-        yield "suppressed", f"fewer than {policy.min_users} buses were there, so no mean is published"
+        yield Status.SUPPRESSED, f"fewer than {policy.min_users} buses were there, so no mean is published"
     if policy.running:
         names = ", ".join(running_name(policy, each.name) for each in policy.running)
         yield (

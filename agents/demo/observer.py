@@ -20,6 +20,7 @@ from hatcast.agents.release.queries import count_unanswered
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord
+from hatcast.stream.records.fields import Status
 
 _WAIT_MS: Final = 200
 
@@ -146,7 +147,7 @@ class StoredState:
             return state.settled >= state.settling
         charged = sum(budget.releases for budget in state.budgets.values())
         # The budget of a horizon counts no releases.
-        return self._policy.continual is not None or charged == state.counts["released"]
+        return self._policy.continual is not None or charged == state.counts[Status.RELEASED]
 
     async def _committed(self) -> int:
         """Return the number of committed releases and answers of all days, sealed days included."""

@@ -11,6 +11,7 @@ from hatcast.agents.demo.state import State
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord
+from hatcast.stream.records.fields import Status
 
 _95: Final = math.log(20)  # 95 of 100 draws of Laplace noise are within this many scales
 OUTCOMES: Final[dict[str, str]] = {
@@ -35,16 +36,16 @@ OUTCOMES: Final[dict[str, str]] = {
 
 
 _NO_MEAN: Final[dict[str, str]] = {
-    "suppressed": "suppressed",
-    "budget_exhausted": "without a mean: budget spent",
-    "incomplete": "incomplete",
-    "deferred": "deferred",
+    Status.SUPPRESSED: "suppressed",
+    Status.BUDGET_EXHAUSTED: "without a mean: budget spent",
+    Status.INCOMPLETE: "incomplete",
+    Status.DEFERRED: "deferred",
 }
 
 
 _WITHOUT_MEAN: Final[dict[str, str]] = {
-    "budget_exhausted": "budget_exhausted: the day's budget is spent",
-    "incomplete": "incomplete: records of the day were lost",
+    Status.BUDGET_EXHAUSTED: "budget_exhausted: the day's budget is spent",
+    Status.INCOMPLETE: "incomplete: records of the day were lost",
 }
 
 
@@ -80,7 +81,7 @@ def outcome_line(outcomes: Mapping[str, int]) -> str:
 def mean(release: ReleaseRecord, plus_minus: str = "±") -> str:
     """Return a mean as `21.3 ± 1.6`, or the reason that there is none."""
     if release.mean is None or release.noise is None:
-        return "budget spent" if release.status == "budget_exhausted" else release.status
+        return "budget spent" if Status(release.status) is Status.BUDGET_EXHAUSTED else release.status
     return f"{release.mean:.1f} {plus_minus} {spread(release):.1f}"
 
 
@@ -166,7 +167,7 @@ def line(release: ReleaseRecord, policy: Policy) -> str:
     start = f"{release.date} {release.slot}  {release.cell}  "
     if release.mean is not None:
         return f"{start}{mean(release, '+-'):>12} km/h{groups(release)}{since(release, policy)}"
-    if release.status == "suppressed":
+    if Status(release.status) is Status.SUPPRESSED:
         return f"{start}suppressed: fewer than {policy.min_users} {'buses' if policy.continual is None else 'values'}"
     return f"{start}{_WITHOUT_MEAN.get(release.status, release.status)}"
 
@@ -174,7 +175,7 @@ def line(release: ReleaseRecord, policy: Policy) -> str:
 def answer(answered: QueryRecord, plus_minus: str = "±") -> str:
     """Return an answer as `21.3 ± 1.6 km/h`, or the reason that there is none."""
     if answered.mean is None:
-        reason = "budget spent" if answered.status == "budget_exhausted" else answered.status
+        reason = "budget spent" if Status(answered.status) is Status.BUDGET_EXHAUSTED else answered.status
         return f"{reason}: {answered.reason.replace('_', ' ')}" if answered.reason else reason
     half = _wider_side(answered.mean, answered.interval95)
     return f"{answered.mean:.1f} {plus_minus} {half:.1f} {answered.unit}"
@@ -234,7 +235,7 @@ def budget_line(budget: BudgetRecord) -> str:
 
 def status_counts(counts: Mapping[str, int]) -> str:
     """Return the HATs by status, such as `58 means, 1 suppressed`."""
-    means = counts.get("released", 0)
+    means = counts.get(Status.RELEASED, 0)
     rest = [f"{counts[status]:,} {text}" for status, text in _NO_MEAN.items() if counts.get(status)]
     return ", ".join([_number(means, "mean"), *rest])
 

@@ -7,46 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
-
-from hatcast.stream.records import QueryRecord
-from hatcast.stream.records.fields import Cell, Date, Slot
-from hatcast.stream.records.projections import Projection
+from hatcast.stream.records.projections import PLACED_ANSWER, PlacedAnswer
 
 MAX_PERIODS: Final = 31  # of each query: a month of queries of one day
 MAX_ANSWERS: Final = 50_000  # per policy: about 50 MB
 MAX_POLICIES: Final = 8
-
-
-class Answer(Projection, frozen=True):
-    """Fields by which an answer is indexed. It is served as its original bytes."""
-
-    OF = (QueryRecord,)
-
-    release_id: str
-    query: str
-    kind: str
-    cell: Cell
-    slot: Slot
-    first_date: Date
-    last_date: Date
-    days: int
-    speed_limit: msgspec.Raw = msgspec.Raw()
-    threshold: msgspec.Raw = msgspec.Raw()
-    value: msgspec.Raw = msgspec.Raw()
-
-    @property
-    def policy(self) -> str:
-        """Name of the policy."""
-        return self.release_id.partition("/")[0]
-
-
-_DECODE: Final = msgspec.json.Decoder(Answer).decode
-
-
-def read_answer(record: bytes) -> Answer:
-    """Decode an answer. Raises msgspec.DecodeError for anything else."""
-    return _DECODE(record)
 
 
 @dataclass(slots=True)
@@ -57,7 +22,7 @@ class AnswerPeriod:
     slots   slot -> cell -> record
     """
 
-    first: Answer
+    first: PlacedAnswer
     slots: dict[str, dict[str, bytes]] = field(default_factory=dict)
 
     @property
@@ -137,7 +102,7 @@ class Answers:
 
         Raises msgspec.DecodeError if it is not an answer.
         """
-        read = read_answer(record)
+        read = PLACED_ANSWER.decode(record)
         policy = self._policy(read.policy)
         period = policy.periods.setdefault((read.query, read.first_date), AnswerPeriod(read))
         cells = period.slots.setdefault(read.slot, {})

@@ -6,11 +6,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-import msgspec
-
-from hatcast.stream.records import BudgetRecord, EstimateRecord, ReleaseRecord, RunningRecord
-from hatcast.stream.records.fields import Cell, Date, Name, Slot, is_settlement
-from hatcast.stream.records.projections import Projection
+from hatcast.stream.records.fields import policy_of
+from hatcast.stream.records.projections import (
+    PLACED_BUDGET,
+    PLACED_ESTIMATE,
+    PLACED_RELEASE,
+    PLACED_RUNNING,
+    Placed,
+)
 
 _OFFSET: Final = re.compile(r".{19}(\.\d+)?")  # what is before it in an instant
 
@@ -26,63 +29,6 @@ class Kind(StrEnum):
     ESTIMATES = "estimates"
     RUNNING = "running"
     CONTINUAL = "continual"
-
-
-class _Hat(Projection, frozen=True, kw_only=True):
-    """Fields that releases and estimates share."""
-
-    cell: Cell
-    date: Date
-    slot: Slot
-    start: str
-    end: str
-    unit: str = ""
-
-
-class _Release(_Hat, frozen=True, kw_only=True):
-    """Decoding all fields takes four times as long."""
-
-    OF = (ReleaseRecord,)
-
-    release_id: str
-    mean: float | None = None
-    running: msgspec.Raw = msgspec.Raw()
-
-
-class _Road(msgspec.Struct):
-    value: float
-
-
-class _Estimate(_Hat, frozen=True, kw_only=True):
-    OF = (EstimateRecord,)
-
-    estimate_id: str
-    road: _Road
-
-
-class _Running(_Hat, frozen=True, kw_only=True):
-    OF = (RunningRecord,)
-
-    running_id: str
-    policy: Name
-    name: Name
-    window: str
-    of: str
-    mean: _Road | None = None
-
-
-class _Budget(Projection, frozen=True):
-    OF = (BudgetRecord,)
-
-    policy: str
-    date: Date
-    seq: int
-
-
-_RELEASE: Final = msgspec.json.Decoder(_Release)
-_ESTIMATE: Final = msgspec.json.Decoder(_Estimate)
-_RUNNING: Final = msgspec.json.Decoder(_Running)
-_BUDGET: Final = msgspec.json.Decoder(_Budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,23 +89,23 @@ def read_release(record: bytes, partition: int, offset: int) -> HatRecord | None
 
     Raises msgspec.DecodeError or ValueError for anything else.
     """
-    read = _RELEASE.decode(record)
-    if is_settlement(read.release_id):
+    read = PLACED_RELEASE.decode(record)
+    if read.is_settlement:
         return None
-    kind = Kind.RELEASES if bytes(read.running) in (b"", b"null") else Kind.CONTINUAL
+    kind = Kind.RELEASES if read.is_of_slot else Kind.CONTINUAL
     made = _indexed(kind, read, read.release_id, read.mean, (record, partition, offset))
     return made if kind is Kind.RELEASES else _of_slot(made)
 
 
 def read_estimate(record: bytes, partition: int, offset: int) -> HatRecord:
     """Decode an estimate. Raises msgspec.DecodeError or ValueError for anything else."""
-    read = _ESTIMATE.decode(record)
+    read = PLACED_ESTIMATE.decode(record)
     return _indexed(Kind.ESTIMATES, read, read.estimate_id, read.road.value, (record, partition, offset))
 
 
 def read_running(record: bytes, partition: int, offset: int) -> HatRecord:
     """Decode a running mean. Raises msgspec.DecodeError or ValueError for anything else."""
-    read = _RUNNING.decode(record)
+    read = PLACED_RUNNING.decode(record)
     value = None if read.mean is None else read.mean.value
     made = _indexed(Kind.RUNNING, read, read.policy, value, (record, partition, offset))
     return _of_slot(replace(made, window=Window(read.name, read.window, read.of)))
@@ -167,18 +113,18 @@ def read_running(record: bytes, partition: int, offset: int) -> HatRecord:
 
 def read_budget(record: bytes, offset: int) -> Budget:
     """Decode a budget record. Raises msgspec.DecodeError for anything else."""
-    read = _BUDGET.decode(record)
+    read = PLACED_BUDGET.decode(record)
     return Budget(record, offset, read.policy, read.date, read.seq)
 
 
-def _indexed(kind: Kind, read: _Hat, name: str, value: float | None, place: tuple[bytes, int, int]) -> HatRecord:
+def _indexed(kind: Kind, read: Placed, name: str, value: float | None, place: tuple[bytes, int, int]) -> HatRecord:
     record, partition, offset = place
     return HatRecord(
         kind=kind,
         record=record,
         partition=partition,
         offset=offset,
-        policy=name.partition("/")[0],
+        policy=policy_of(name),
         cell=read.cell,
         slot=f"{read.date}T{read.slot}",
         start=read.start,

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from hatcast.agents.monitoring.kinds import Label, Metric, Process, counter, gauge, histogram
 from hatcast.stream.readings.reading import Outcome
+from hatcast.stream.records.fields import Status
 
 _WORKER: Final = (Process.WORKER,)
 _BRIDGE: Final = (Process.BRIDGE,)
@@ -18,7 +19,7 @@ _SLOW: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.
 PARTITION: Final = Label("partition")
 POLICY: Final = Label("policy")
 """Label of every metric of a worker: the name of its one policy, public and the same for the process' life."""
-STATUS: Final = Label("status", ("released", "suppressed", "budget_exhausted", "incomplete", "deferred"))
+STATUS: Final = Label("status", tuple(Status))
 # The parts of `/readyz`. A policy that accepts device reports folds two topics, each with its own parts.
 _TOPIC_PARTS: Final = ("redis", "ledger", "group", "partitions", "checkpoint", "clock", "transactions")
 PARTS: Final = ("worker", "topics", *_TOPIC_PARTS, *(f"reports {part}" for part in _TOPIC_PARTS))

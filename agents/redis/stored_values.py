@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-import msgspec
-
 from hatcast.agents.redis.errors import Damaged
 from hatcast.stream.ledger.view import without_checksum as checked
+from hatcast.stream.records.projections import IDENTIFIED
 
 DIGEST_BYTES: Final = 8
 _NUMBER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
@@ -22,13 +21,6 @@ _SLOT: Final = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}/[0-9]{2}:[0-9]{2}")
 _DATE: Final = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _CELL: Final = re.compile(rb"8[0-9a-f]{14}")
 _USERS_MAX: Final = 1 << 27  # of one partition in one HAT or on one day: 2 million chunks
-
-
-class _Record(msgspec.Struct):
-    release_id: str
-
-
-_decode: Final = msgspec.json.Decoder(_Record).decode
 
 
 def without_checksum(key: str, stored: object) -> bytes:
@@ -90,7 +82,7 @@ def numbers_of_hash(key: str, name: Callable[[str, bytes], str], stored: Mapping
 def record_of(key: str, release_id: str, stored: bytes) -> bytes:
     """Return a stored record. Raises Damaged unless it is a whole record with this id."""
     with parsing(key):
-        if _decode(stored).release_id == release_id:
+        if IDENTIFIED.decode(stored).release_id == release_id:
             return stored
     raise Damaged(key)
 

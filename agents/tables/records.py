@@ -10,7 +10,7 @@ from hatcast.agents.tables.columns import RECORD, Column, Fields, Table, Type
 from hatcast.stream.records.budget import BUDGET
 from hatcast.stream.records.clusters import ClustersRecord
 from hatcast.stream.records.estimates import ESTIMATE
-from hatcast.stream.records.fields import is_settlement
+from hatcast.stream.records.fields import is_settlement, policy_of
 from hatcast.stream.records.queries import QUERY
 from hatcast.stream.records.releases import RELEASE
 from hatcast.stream.records.running import RUNNING
@@ -36,7 +36,7 @@ def _columns(kind: Type, *names: str) -> tuple[Column, ...]:
 
 def _policy(fields: Fields) -> str:
     name: str = fields.get("release_id") or fields.get("estimate_id") or fields["policy"]
-    return name.partition("/")[0]
+    return policy_of(name)
 
 
 def _normal(name: str) -> tuple[Column, ...]:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hatcast.stream.errors import UNREADABLE
-from hatcast.stream.records.projections import SHOWN, Shown, ShownNormal, ShownValue
+from hatcast.stream.records.shown import SHOWN, Shown, ShownNormal, ShownValue
 
 _WIDEST: Final = 1000
 _ANSWER_COLUMNS: Final = (

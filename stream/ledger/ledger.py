@@ -7,7 +7,6 @@ charge.    [docs/proofs.md, "One ledger"; docs/specification/release.md, Ledger]
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger import rows
@@ -29,8 +28,7 @@ from hatcast.stream.ledger.sums import change_rows, check_state, store_state
 from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, TooLarge, View, Wanted, merged, text_of
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import CELL_SELECTION
-
-_EXHAUSTED: Final = "budget_exhausted"  # the status of a horizon that a date has no room for
+from hatcast.stream.records.fields import Status
 
 AnyProposal = Proposal | AnswerProposal
 Rejection = Unrecovered | DaySealed | Replaced | Unclaimed | DamagedRow | TooLarge
@@ -314,7 +312,7 @@ class _Entry:
             has_room = book.charge(policy, proposal.place, proposal.charge, proposal.fineness, self.total)
         if change is not None:
             if not has_room:
-                change = replace(change, closes=_EXHAUSTED)
+                change = replace(change, closes=Status.BUDGET_EXHAUSTED)
             store_state(self.draft, policy.name, change, proposal.release_id if discardable else None)
         return has_room
 

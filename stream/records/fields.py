@@ -81,6 +81,10 @@ Relation = Annotated[
 ]
 
 
+AnyStatus = Literal["released", "suppressed", "budget_exhausted", "incomplete", "deferred"]
+"""The values of `Status`, as types of records have them."""
+
+
 class Status(StrEnum):
     """Outcome of a final HAT. `deferred`: a tracker made no query of it at the close of its slot."""
 
@@ -94,6 +98,16 @@ class Status(StrEnum):
 def release_id(policy: str, slot: str, cell: str) -> str:
     """Return a release id such as `surat-speed/2022-01-02T09:00/87608b0d2ffffff`; `slot` is `date/name`."""
     return f"{policy}/{slot.replace('/', 'T')}/{cell}"
+
+
+def settlement_id(policy: str, date: str, number: int) -> str:
+    """Return the release id of a query of a tracker's settlement of a date, by its number on the date."""
+    return f"{policy}/{date}T{SETTLEMENT}/{number:05d}"
+
+
+def policy_of(record_id: str) -> str:
+    """Return the policy's name in a release id, an estimate id or a running id."""
+    return record_id.partition("/")[0]
 
 
 def date_of(release_id: str) -> str:

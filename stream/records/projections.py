@@ -1,15 +1,29 @@
-"""Projections: some fields of the record types, for readers that need no more and must be fast or keep digits.
+"""Projections: some fields of the record types, for readers that need no more and must be fast.
 
-Each names its record types in `OF`; tests/contracts/test_projections.py reads every golden with both.
+A projection names its record types in `OF`; tests/contracts/test_projections.py reads every golden with both. What
+terminals show is in `shown`.
 """
 
-from decimal import Decimal
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
+from hatcast.stream.records.budget import BudgetRecord
+from hatcast.stream.records.clusters import ClustersRecord
 from hatcast.stream.records.estimates import EstimateRecord
-from hatcast.stream.records.fields import is_settlement
+from hatcast.stream.records.fields import (
+    NAME,
+    AnyStatus,
+    Cell,
+    Date,
+    Epsilon,
+    Name,
+    Relation,
+    Slot,
+    is_settlement,
+    policy_of,
+    text,
+)
 from hatcast.stream.records.queries import QueryRecord
 from hatcast.stream.records.releases import ReleaseRecord
 from hatcast.stream.records.running import RunningRecord
@@ -21,14 +35,33 @@ class Projection(msgspec.Struct, frozen=True, gc=False):
     OF: ClassVar[tuple[type[msgspec.Struct], ...]] = ()
 
 
-class Head(Projection, frozen=True):
-    """Fields that decide how a release or an answer is sent and counted. `query`: the name of an answer's query."""
+class Published(Projection, frozen=True):
+    """The field that every published record has, and no reading."""
+
+    OF = (ReleaseRecord, QueryRecord, EstimateRecord, RunningRecord, BudgetRecord, ClustersRecord)
+
+    policy_id: str
+
+
+class Identified(Projection, frozen=True):
+    """The id of a stored release or answer."""
 
     OF = (ReleaseRecord, QueryRecord)
 
+    release_id: str
+
+
+class Head(Projection, frozen=True):
+    """Fields that decide how a release or an answer is sent, counted and ordered. `query`: the name of its query."""
+
+    OF = (ReleaseRecord, QueryRecord)
+
+    policy_id: str
     status: str
     cell: str
+    date: str
     released_at: str
+    seq: int | None = None
     query: str | dict[str, object] | None = None
 
     @property
@@ -37,117 +70,159 @@ class Head(Projection, frozen=True):
         return isinstance(self.query, str)
 
 
-HEAD: Final = msgspec.json.Decoder(Head)
+class ChargedNoise(msgspec.Struct, frozen=True):
+    """The scale of a noise."""
+
+    scale: float | None = None
 
 
-class Filed(Projection, frozen=True):
-    """Policy and date of a release or an answer, and the order in which those of a date were committed."""
+class ChargedValue(msgspec.Struct, frozen=True):
+    """One of several values of a release."""
+
+    noise: ChargedNoise
+
+
+class ChargedQuery(msgspec.Struct, frozen=True):
+    """A tracker's query: the epsilon that all queries of its date can cost a user."""
+
+    limit: Epsilon
+
+
+class ChargedHorizon(msgspec.Struct, frozen=True):
+    """A running sum. max_cells: each costs a user the record's epsilon."""
+
+    horizon: Date
+    max_cells: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Charged(Projection, frozen=True):
+    """Fields of a release or an answer that a ledger needs, checked: a ledger is restored from whatever is on a topic.
+
+    A charge below 0 would lower the ledger, and a name with ":" would be another policy's row there.
+    """
 
     OF = (ReleaseRecord, QueryRecord)
 
+    release_id: Annotated[str, text(f"^{NAME}/", "policy name, then what is released")]
     policy_id: str
-    date: str
-    released_at: str
-    seq: int | None = None
-
-
-FILED: Final = msgspec.json.Decoder(Filed)
-
-
-class ShownNormal(msgspec.Struct, frozen=True):
-    """A mean of an estimate, or a running mean. Numbers keep their digits."""
-
-    value: Decimal
-    interval95: tuple[Decimal, Decimal]
-
-
-class ShownGroup(msgspec.Struct, frozen=True):
-    """Mean of one group of a hybrid policy. Numbers keep their digits."""
-
-    mean: Decimal
-    interval95: tuple[Decimal, Decimal]
-    users: int
-
-
-class ShownValue(msgspec.Struct, frozen=True):
-    """One of several values of a release. Numbers keep their digits."""
-
-    name: str
-    unit: str
-    mean: Decimal
-    interval95: tuple[Decimal, Decimal]
-
-
-class ShownHorizon(msgspec.Struct, frozen=True):
-    """A running sum: the first local date of its horizon."""
-
-    horizon: str
-
-
-class Shown(Projection, frozen=True):
-    """Fields of a record that terminals show. Its values are absent unless it is `released`. Numbers keep their digits.
-
-    A `query` that is a text, and the fields after it, belong to the answer to a query over days: its first and last
-    date, its number of dates, how many of them it used, its limit, and why it is suppressed. `value` is the name of a
-    value other than the speed. `stage` and `road` belong to an estimate; `running_id`, its `name` and its number of
-    `slots` to a running mean, `running` to a running sum of `[policy.continual]`. `groups` are those of a hybrid policy
-    that publishes each group's own mean.
-    """
-
-    OF = (ReleaseRecord, QueryRecord, EstimateRecord, RunningRecord)
-
+    status: AnyStatus
     cell: str
-    date: str
+    date: Date
     slot: str
+    start: str
     end: str
-    release_id: str = ""
-    estimate_id: str = ""
-    running_id: str = ""
-    name: str = ""
-    slots: int = 0
-    status: str = ""
-    mean: Decimal | ShownNormal | None = None
+    epsilon: Epsilon
+    relation: Relation
+    seq: int | None = None
+    noise: ChargedNoise | None = None
+    values: tuple[ChargedValue, ...] = ()
+    query: str | ChargedQuery | None = None
+    running: ChargedHorizon | None = None
+    estimator: str = ""
+    first_date: Date = ""
+    last_date: Date = ""
+    most_hats: Annotated[int, msgspec.Meta(ge=0)] = 0
+    device_epsilon: Epsilon = 0.0
+
+
+class Placed(Projection, frozen=True, kw_only=True):
+    """Fields by which the map indexes the records of a cell and slot."""
+
+    cell: Cell
+    date: Date
+    slot: Slot
+    start: str
+    end: str
     unit: str = ""
-    interval95: tuple[Decimal, Decimal] | None = None
-    values: tuple[ShownValue, ...] = ()
-    query: str | dict[str, object] = ""
-    first_date: str = ""
-    last_date: str = ""
-    days: int = 1
-    days_used: int = 1
-    speed_limit: Decimal | None = None
-    threshold: Decimal | None = None
-    value: str = ""
-    reason: str = ""
-    stage: str = ""
-    road: ShownNormal | None = None
-    groups: dict[str, ShownGroup] = {}
-    running: ShownHorizon | None = None
 
-    @property
-    def policy(self) -> str:
-        """Name of the record's policy: the first part of its id; empty if there is none."""
-        return (self.release_id or self.estimate_id or self.running_id).partition("/")[0]
 
-    @property
-    def query_name(self) -> str:
-        """Name of the query over days that it answers; "" for none. A tracker's `query` is not a name."""
-        return self.query if isinstance(self.query, str) else ""
+class PlacedRelease(Placed, frozen=True, kw_only=True):
+    """A release on the map."""
+
+    OF = (ReleaseRecord,)
+
+    release_id: str
+    mean: float | None = None
+    running: msgspec.Raw = msgspec.Raw()
 
     @property
     def is_settlement(self) -> bool:
-        """Whether it is a query of a tracker's settlement: it may be about one slot, of which there is a release."""
+        """Whether it is a query of a tracker's settlement, and so not of one HAT."""
         return is_settlement(self.release_id)
 
     @property
-    def hours(self) -> str:
-        """Local start and end of its time on its date, `09:00-10:00`."""
-        return f"{self.slot}-{self.end[11:16]}"
+    def is_of_slot(self) -> bool:
+        """Whether its mean is that of its slot, and not a running sum's."""
+        return bytes(self.running) in (b"", b"null")
+
+
+class PlacedNormal(msgspec.Struct, frozen=True):
+    """The mean of an estimate or a running mean."""
+
+    value: float
+
+
+class PlacedEstimate(Placed, frozen=True, kw_only=True):
+    """An estimate on the map."""
+
+    OF = (EstimateRecord,)
+
+    estimate_id: str
+    road: PlacedNormal
+
+
+class PlacedRunning(Placed, frozen=True, kw_only=True):
+    """A running mean on the map."""
+
+    OF = (RunningRecord,)
+
+    running_id: str
+    policy: Name
+    name: Name
+    window: str
+    of: str
+    mean: PlacedNormal | None = None
+
+
+class PlacedBudget(Projection, frozen=True):
+    """A budget record on the map."""
+
+    OF = (BudgetRecord,)
+
+    policy: str
+    date: Date
+    seq: int
+
+
+class PlacedAnswer(Projection, frozen=True):
+    """An answer on the map. The fields of its limit are as written."""
+
+    OF = (QueryRecord,)
+
+    release_id: str
+    query: str
+    kind: str
+    cell: Cell
+    slot: Slot
+    first_date: Date
+    last_date: Date
+    days: int
+    speed_limit: msgspec.Raw = msgspec.Raw()
+    threshold: msgspec.Raw = msgspec.Raw()
+    value: msgspec.Raw = msgspec.Raw()
 
     @property
-    def period(self) -> str:
-        """Its dates: one, or the first and the last of an answer's period."""
-        return f"{self.first_date} to {self.last_date}" if self.days > 1 else self.first_date or self.date
+    def policy(self) -> str:
+        """Name of the policy."""
+        return policy_of(self.release_id)
 
 
-SHOWN: Final = msgspec.json.Decoder(Shown)
+PUBLISHED: Final = msgspec.json.Decoder(Published)
+IDENTIFIED: Final = msgspec.json.Decoder(Identified)
+HEAD: Final = msgspec.json.Decoder(Head)
+CHARGED: Final = msgspec.json.Decoder(Charged)
+PLACED_RELEASE: Final = msgspec.json.Decoder(PlacedRelease)
+PLACED_ESTIMATE: Final = msgspec.json.Decoder(PlacedEstimate)
+PLACED_RUNNING: Final = msgspec.json.Decoder(PlacedRunning)
+PLACED_BUDGET: Final = msgspec.json.Decoder(PlacedBudget)
+PLACED_ANSWER: Final = msgspec.json.Decoder(PlacedAnswer)

@@ -11,6 +11,7 @@ from hatcast.stream.records.fields import (
     NAME,
     SETTLEMENT,
     TIME,
+    AnyStatus,
     Cell,
     Date,
     Epsilon,
@@ -106,7 +107,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     ]
     policy_id: PolicyId
     status: Annotated[
-        Literal["released", "suppressed", "budget_exhausted", "incomplete", "deferred"],
+        AnyStatus,
         msgspec.Meta(
             description="`suppressed`: too few users or, under `add_remove`, too few readings; `budget_exhausted`: the"
             " day's limit left no room; `incomplete`: records of the day were lost; `deferred`: a tracker made no"
@@ -214,6 +215,11 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     ) = None
     relation: Relation
     released_at: Instant
+
+    @property
+    def is_released(self) -> bool:
+        """Whether it has a mean."""
+        return self.status == "released"
 
 
 RELEASE: Final = msgspec.json.Decoder(ReleaseRecord)

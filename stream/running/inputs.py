@@ -99,7 +99,7 @@ def _release_rows(
     distinct = {record.release_id: record for record in records}
     for record in sorted(distinct.values(), key=lambda each: each.cell):
         variance, weight = noise_variance(record), weights.weight(record)
-        if record.status == "released" and record.raw is not None and variance is not None and weight is not None:
+        if record.is_released and record.raw is not None and variance is not None and weight is not None:
             # A variance without a scale is that of a normal distribution with the same interval.
             is_laplace = record.noise is not None and record.noise.scale is not None
             fourth = _LAPLACE_EXCESS * variance**2 if is_laplace else 0.0

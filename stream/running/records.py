@@ -4,6 +4,7 @@ from typing import Literal
 
 from hatcast.stream.policy.running_keys import Running
 from hatcast.stream.records import NormalRecord, RunningRecord
+from hatcast.stream.records.fields import release_id
 from hatcast.stream.running.inputs import SlotInputs
 from hatcast.stream.running.setting import RunningSetting
 from hatcast.stream.running.windows import window_start
@@ -36,7 +37,7 @@ class RecordMaker:
     def _record(self, cell: str, slots: int, mean: NormalRecord | None) -> RunningRecord:
         value, running, at = self._setting.value, self._running, self._at
         return RunningRecord(
-            running_id=f"{value.name}/{running.name}/{at.date}T{at.name}/{cell}",
+            running_id=release_id(f"{value.name}/{running.name}", f"{at.date}/{at.name}", cell),
             policy=value.name,
             policy_id=value.policy_id,
             stage=self._stage,

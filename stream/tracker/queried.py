@@ -11,13 +11,14 @@ from dataclasses import replace
 import numpy as np
 
 from hatcast.stream.records import ReleaseRecord, ResidualQueryRecord
+from hatcast.stream.records.fields import Status
 from hatcast.stream.tracker.calibration import Calibration
 from hatcast.stream.tracker.contributions import Hat, features_of
 from hatcast.stream.tracker.model import SHARED, Observation
 from hatcast.stream.tracker.released import HatKey, Measurement, hat_of, hour_of
 from hatcast.stream.tracker.setting import Variances
 
-_MODELLED = ("released", "deferred")  # HATs that a tracker's own model has
+_MODELLED = (Status.RELEASED, Status.DEFERRED)  # HATs that a tracker's own model has
 
 
 class QueryRecords:

@@ -75,7 +75,7 @@ class PlainReleases:
 
     def hat(self, record: ReleaseRecord, cell: int) -> Hat | None:
         """Return the HAT of a release; None for a record that is not released."""
-        return hat_of(record, cell, self._variances) if record.status == "released" else None
+        return hat_of(record, cell, self._variances) if record.is_released else None
 
     def measurements(
         self, records: Sequence[ReleaseRecord], cells: Mapping[str, int], hats: Mapping[HatKey, int]
@@ -83,7 +83,7 @@ class PlainReleases:
         """Yield the noisy means of a slot's HATs, by cell."""
         for record in sorted(records, key=lambda each: each.cell):
             noise = noise_variance(record)
-            if record.status == "released" and noise is not None and record.raw is not None:
+            if record.is_released and noise is not None and record.raw is not None:
                 cell, number = cells[record.cell], hats[record.cell, record.slot]
                 observation = _observation_of(record, cell, number, noise, self._variances)
                 yield Measurement(observation, record.raw - self._lower, noise)

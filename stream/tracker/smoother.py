@@ -15,6 +15,7 @@ import numpy as np
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import EstimateRecord, NormalRecord, ReleaseRecord
+from hatcast.stream.records.fields import release_id
 from hatcast.stream.tracker.contributions import Hat
 from hatcast.stream.tracker.day_parts import DayParts, day_parts
 from hatcast.stream.tracker.model import Covariance
@@ -198,7 +199,7 @@ class Smoother:
             if of_day is None:
                 yield self._predicted(cell, number, of_slot)
             else:
-                is_released = self._day[of_day].record.status == "released"
+                is_released = self._day[of_day].record.is_released
                 yield self._estimate("live" if is_released else "predicted", of_day)
 
     def settle(self) -> list[EstimateRecord]:
@@ -233,7 +234,7 @@ class Smoother:
     def _record(self, stage: Stage, like: ReleaseRecord, cell: str, road: NormalRecord) -> EstimateRecord:
         """Return the record of a cell, without a mean. like: a release of its slot."""
         return EstimateRecord(
-            estimate_id=f"{self._setting.name}/{like.date}T{like.slot}/{cell}",
+            estimate_id=release_id(self._setting.name, f"{like.date}/{like.slot}", cell),
             policy_id=self._setting.policy_id,
             stage=stage,
             cell=cell,

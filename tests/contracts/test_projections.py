@@ -1,5 +1,7 @@
 """A projection reads from every golden message what its record types read, and has no field of its own."""
 
+import ast
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,8 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-import hatcast.agents.map.topic_reader  # noqa: F401  # declares the projections of the map
+import hatcast.stream.records.shown  # noqa: F401  # declares one, beside those of `projections`
+from hatcast.stream.records import QueryRecord
+from hatcast.stream.records.fields import AnyStatus, Status
 from hatcast.stream.records.projections import Projection
+from tests.services.data import ROOT
 from tools.schemas import FOLDER, RECORDS
 from tools.schemas.golden import golden_files, read_golden
 
@@ -69,3 +74,33 @@ def test_a_field_that_is_read_as_another_is_noticed() -> None:
         unit: str = msgspec.field(name="cell", default="")
 
     assert differences(Wrong, b'{"cell":"a","unit":"km/h","mean":[1.5]}') == ["unit"]  # type: ignore[arg-type]  # not declared, so that it is in no table
+
+
+KNOWN = {
+    "stream/ledger/adoption.py Published",  # what a ledger takes of a record; it is never decoded
+    "stream/release/tracker_records.py _Stored",  # with a tracker's whole query
+}
+
+
+def types_of_releases(file: Path) -> Iterator[str]:
+    """The types of a file that declare a `release_id` and could be decoded."""
+    for each in ast.walk(ast.parse(file.read_text())):
+        if isinstance(each, ast.ClassDef) and any("Struct" in ast.unparse(base) for base in each.bases):
+            fields = {ast.unparse(part.target) for part in each.body if isinstance(part, ast.AnnAssign)}
+            if "release_id" in fields:
+                yield f"{file.relative_to(ROOT)} {each.name}"
+
+
+def test_the_fields_of_a_release_are_declared_with_the_records_only() -> None:
+    files = [file for room in ("agents", "stream") for file in (ROOT / room).rglob("*.py")]
+    declared = {each for file in files for each in types_of_releases(file)}
+    there = {each for each in declared if each.startswith("stream/records/")}
+    assert {"ReleaseRecord", "QueryRecord"} <= {each.split()[1] for each in there}
+    assert declared - there - KNOWN == set()
+    assert all(kind.__module__.startswith("hatcast.stream.records.") for kind in projections())
+
+
+def test_the_status_of_a_record_is_one_of_those_that_are_counted() -> None:
+    assert {*typing.get_args(AnyStatus)} == {*Status}
+    (of_answers,) = (field.type for field in msgspec.structs.fields(QueryRecord) if field.name == "status")
+    assert {*typing.get_args(typing.get_args(of_answers)[0])} < {*Status}

@@ -24,7 +24,7 @@ from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import RetainedDay
 from hatcast.stream.records import QUERY, RELEASE
-from hatcast.stream.records.projections import SHOWN
+from hatcast.stream.records.shown import SHOWN
 from hatcast.stream.release.hats import HatChunks, release_of
 from hatcast.stream.release.queries import QueryPeriod, query_periods_of, query_release_of
 from tests.contracts.continual_goldens import running_sums

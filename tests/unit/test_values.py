@@ -25,7 +25,7 @@ from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.reading import Outcome, Reading, ValuesReading, ValueUnits
 from hatcast.stream.records import RELEASE
-from hatcast.stream.records.projections import SHOWN
+from hatcast.stream.records.shown import SHOWN
 from hatcast.stream.release.hats import Release
 from hatcast.stream.release.spending import fineness_of
 from hatcast.stream.replay.heartbeats import Router

@@ -10,6 +10,7 @@ from hatcast.agents.research.evaluate.days.scores import Published
 from hatcast.agents.research.evaluate.simulation import Floats
 from hatcast.stream.estimators import Estimate, Parameters, Users
 from hatcast.stream.records import CountsRecord, EstimateRecord, NoiseRecord, ReleaseRecord
+from hatcast.stream.records.fields import release_id
 from hatcast.stream.release.counts import counts_fields
 from hatcast.stream.tracker.slots import ReleasedSlot, SlotKey
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
@@ -72,7 +73,7 @@ def _records(slot: RecordedSlot, drawn: Drawn, estimator: str, parameters: Param
         users, estimate = released
         low, high = estimate.interval95
         yield ReleaseRecord(
-            release_id=f"{estimator}/{date}T{name}/{hat.cell}",
+            release_id=release_id(estimator, slot.key, hat.cell),
             policy_id="",
             status="released",
             cell=hat.cell,
