@@ -7,6 +7,7 @@ from fractions import Fraction
 from functools import cache
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from hatcast.stream.estimators import Estimator, Parameters, Users
@@ -24,6 +25,14 @@ ITMS_LIKE: list[int] = json.loads((DATA / "itms_like_counts.json").read_text())[
 
 UPPER_BOUND = 65_000
 GRIDS = ("0.001", "0.0005", "0.5", "0.3", "1", "2.50")
+
+
+def examples(number: int) -> int:
+    """Return how many examples a law gets that needs so many where others get 100: the profile says how many those get.
+
+    A quarter in each run, five times as many in scripts/nightly, all of them against a mutant.
+    """
+    return max(10, number * settings().max_examples // 100)
 
 
 class ScalarNoise:

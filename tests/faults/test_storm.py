@@ -1,4 +1,4 @@
-"""The short form of `scripts/faults`: two storms over 10^5 readings each, of chosen faults in random order."""
+"""The short form of `scripts/faults`: a storm of chosen faults in random order."""
 
 import random
 import sys
@@ -12,7 +12,7 @@ from tests.faults.report import Report
 from tests.faults.run import KINDS, Plan, run
 from tests.services import KafkaServer, RedisServer
 
-READINGS = 100_000
+READINGS = 60_000
 SEEDS = 2**32
 
 
@@ -53,12 +53,3 @@ def test_releases_have_one_value_and_one_charge_and_are_the_logs_whatever_breaks
     assert report.answers > 500
     assert {"worker killed", "Redis rolled back", "Redis flushed", "Kafka restarted"} <= report.faults.keys()
     assert "output topics grown" in report.faults
-
-
-@pytest.mark.timeout(300)
-def test_the_state_is_that_of_the_log_whatever_breaks(
-    breakable_kafka: KafkaServer, breakable_redis: RedisServer, tmp_path: Path
-) -> None:
-    faults: list[Fault] = [chaos.kill, chaos.zombie, chaos.redis_rollback, chaos.redis_restart, chaos.cut, chaos.cut]
-    report = storm("held", faults, breakable_kafka, breakable_redis, tmp_path)
-    assert {"worker killed", "zombie", "Redis rolled back", "Redis restarted"} <= report.faults.keys()

@@ -1,4 +1,4 @@
-"""Short storms of further kinds: several values, running sums, derived speeds, telemetry that is compacted."""
+"""Short storms of further kinds: no releases, several values, running sums, derived speeds, compacted telemetry."""
 
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,15 @@ from tests.faults.test_storm import storm
 from tests.services import KafkaServer, RedisServer, local_kafka
 
 READINGS: Final = 30_000
+
+
+@pytest.mark.timeout(300)
+def test_the_state_is_that_of_the_log_whatever_breaks(
+    breakable_kafka: KafkaServer, breakable_redis: RedisServer, tmp_path: Path
+) -> None:
+    faults: list[Fault] = [chaos.kill, chaos.zombie, chaos.redis_rollback, chaos.redis_restart, chaos.cut, chaos.cut]
+    report = storm("held", faults, breakable_kafka, breakable_redis, tmp_path, READINGS)
+    assert {"worker killed", "zombie", "Redis rolled back", "Redis restarted"} <= report.faults.keys()
 
 
 @pytest.mark.timeout(480)

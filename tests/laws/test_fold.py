@@ -15,9 +15,10 @@ from hatcast.stream.readings.reading import HORIZON_OUTCOMES, REPORT_OUTCOMES, O
 from tests.folding import PSEUDONYMS, apply, contributions, entered, occurring, other_totals
 from tests.laws import fold_oracle
 from tests.laws.fold_logs import Case, cases
+from tests.support import examples
 
 ANY_TIME = 1 << 62  # ms UTC, later than every record
-often = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+often = settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def as_the_oracle_says(case: Case) -> bool:

@@ -40,10 +40,11 @@ from tests.integration.recovering import adopt, guard_of_all, restore
 from tests.replayed import policy_of
 from tests.services import RedisServer
 from tests.services.kafka_server import PARTITIONS
+from tests.support import examples
 
 DATES = ("2022-01-02", "2022-01-03")
 NOW = 1_700_000_000_000
-slow = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+slow = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @dataclass(frozen=True)

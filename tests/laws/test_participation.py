@@ -36,9 +36,10 @@ from tests.folding import DAY, HOUR, MINUTE, NOON, NOW, PSEUDONYMS, apply, contr
 from tests.laws import fold_oracle
 from tests.laws.fold_logs import Case, cases, slots_of_day
 from tests.replayed import policy_of
+from tests.support import examples
 
-often = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-now_and_then = settings(often, max_examples=30)
+often = settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+now_and_then = settings(often, max_examples=examples(30))
 
 
 def is_within_the_declared(case: Case) -> bool:

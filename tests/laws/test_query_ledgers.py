@@ -34,14 +34,14 @@ from tests.laws.test_ledgers import DATES, NOW, Charged
 from tests.replayed import policy_of
 from tests.services import RedisServer
 from tests.services.kafka_server import PARTITIONS
-from tests.support import Scripted
+from tests.support import Scripted, examples
 
 Either = Release | QueryRelease
 TOLD = ("releases", "epsilon_sum", "epsilon_user_day", "sequence", "limit", "shared", "total", "queries", "levels")
 Told = dict[str, object]
 """Of a policy and a date: what `TOLD` names"""
 
-slow = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+slow = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @dataclass(frozen=True)

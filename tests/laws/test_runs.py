@@ -33,12 +33,13 @@ from hatcast.stream.readings.recording import Recording
 from hatcast.stream.release.hats import Hat, Release, releases_of
 from tests.folding import HOUR, MINUTE, NOON, NOW, PSEUDONYMS
 from tests.replayed import policy_of
+from tests.support import examples
 
 K: Final = 2
 POLICY: Final = policy_of(
     privacy={"epsilon": 1.0, "max_hats_per_day": K, "daily_limit": 2.0, "min_users": 1}, min_interval="10m"
 )
-often = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+often = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @dataclass(frozen=True)

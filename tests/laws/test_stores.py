@@ -17,8 +17,9 @@ from hatcast.stream.policy.policy import Policy
 from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, Sample, folds
 from tests.replayed import policy_of
 from tests.services import RedisServer
+from tests.support import examples
 
-slow = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+slow = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 # Enough of one partition for two chunks of users in a HAT.
 AT_HOME = [sample.vehicle for n in range(1_600) if (sample := Sample(f"v{n}", 0)).partition == 0]

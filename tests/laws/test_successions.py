@@ -26,6 +26,7 @@ from tests.integration.recovering import OUTPUT, adopt, guard_of_all, restore
 from tests.laws.test_ledgers import Charged
 from tests.replayed import policy_of
 from tests.services import RedisServer
+from tests.support import examples
 
 DATES = ("2022-01-02", "2022-01-03")
 FROM = DATES[1]
@@ -33,7 +34,7 @@ NOW = 1_700_000_000_000
 OLD = policy_of(name="old")
 NEW = policy_of(name="new", replaces="old", **{"from": FROM})
 LATER = policy_of(name="later", replaces="old", **{"from": "2022-01-04"})
-slow = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+slow = settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def proposal(policy: Policy, date: str, hour: int) -> Proposal:

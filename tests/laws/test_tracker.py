@@ -22,6 +22,7 @@ from hatcast.stream.tracker.track import HatEstimate, Track
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import NANO
 from tests.laws.tracker_twins import Change, Day, hat, hold
+from tests.support import examples
 
 MOST_HATS = 9  # of a day, and so of a bus
 
@@ -58,7 +59,7 @@ changes = st.builds(
 
 
 @given(all_keys, all_days, changes, st.lists(st.integers(-(10**8), 10**8), min_size=1, max_size=9))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_neighbours_have_all_in_common_but_sums_that_one_bus_moves_by_at_most_its_charge(
     keys: TrackerKeys, days: Sequence[Day], change: Change, released: Sequence[int]
 ) -> None:

@@ -13,6 +13,7 @@ from hatcast.stream.continual._withheld import Users, Withheld
 from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.mechanisms import Distances, NoisyVector
 from tests.laws.withheld_streams import BOUND, Slots, Table, arrivals, each_value, entries, read, setting, states, sums
+from tests.support import examples
 
 
 class OfNodes:
@@ -82,7 +83,7 @@ def check_that_shifted_noise_hides_a_user(users: list[set[int]], seed: int) -> N
     assert found == totals(mechanism, yours, OfNodes(mechanism, shifted, after))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(arrivals.filter(any), st.integers(0, 2**32 - 1))
 def test_shifted_noise_hides_a_user(users: list[set[int]], seed: int) -> None:
     check_that_shifted_noise_hides_a_user(users, seed)

@@ -26,7 +26,7 @@ OVER_LIMIT: Final = {"name": "over", "kind": "over_speed_limit", "days": 1, "eps
 SUM: Final[dict[str, Any]] = {"name": "mean", "kind": "mean_speed", "days": 1, "epsilon": 1.0, "min_n": 5}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class City:
     """A policy, and the vehicles that it is about.
 

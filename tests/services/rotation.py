@@ -10,6 +10,7 @@ import os
 import subprocess
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -31,14 +32,17 @@ class Group:
 
     def files(self) -> list[str]:
         """Its files of tests, in the order of their names."""
-        return sorted(
-            {str(path.relative_to(ROOT)) for pattern in self.tests for path in (ROOT / "tests").glob(pattern)}
-        )
+        return sorted({file for pattern in self.tests for file in _found(f"tests/{pattern}")})
 
     def is_touched(self, changed: Collection[str]) -> bool:
         """Whether one of the changed files is the group's own, or below what it is about."""
-        about = {str(path.relative_to(ROOT)) for pattern in self.about for path in ROOT.glob(pattern)}
-        return any(file in self.files() or about & {file, *map(str, Path(file).parents)} for file in changed)
+        own, about = {*self.files()}, {file for pattern in self.about for file in _found(pattern)}
+        return any(file in own or about & {file, *map(str, Path(file).parents)} for file in changed)
+
+
+@cache
+def _found(pattern: str) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in ROOT.glob(pattern)]
 
 
 def _tests(folder: str, *names: str) -> tuple[str, ...]:
@@ -87,10 +91,16 @@ GROUPS: Final = {
         ),
     ),
     "long statistics": Group(
-        _tests("statistics", "running_means", "smoothed_releases", "tracker_accuracy", "trends"),
         (
-            "stream/tracker",
+            *_tests("statistics", "capped_ratio", "continual_choice", "continual_trees", "kmeans", "running_means"),
+            *_tests("statistics", "smoothed_releases", "tracker_accuracy", "trends"),
+        ),
+        (
+            "stream/continual",
+            "stream/estimators",
+            "stream/kmeans",
             "stream/running",
+            "stream/tracker",
             "agents/research/days.py",
             "agents/research/evaluate",
             "tests/statistics/five_days.py",
@@ -136,6 +146,7 @@ GROUPS: Final = {
         (
             *_tests("integration", "access", "connections", "doctor*", "drain", "fresh_kafka", "health", "own_redis"),
             *_tests("integration", "slow_services", "topic_watch", "topics", "two_cities", "wheel", "worker_refusals"),
+            *_tests("faults", "outage"),
         ),
         (
             "agents/config",
@@ -143,7 +154,35 @@ GROUPS: Final = {
             "agents/kafka/topic_rules.py",
             *(f"agents/worker/{name}.py" for name in ("connections", "drain", "readiness", "topic_watch")),
             *_commands("acls", "doctor", "status"),
+            "tests/faults/outage.py",
         ),
+    ),
+    "command line": Group(
+        _tests("unit", "cli_output", "columns_command", "output_files", "single_value_commands"),
+        ("agents/cli", "agents/batch", "agents/tables"),
+    ),
+    "input of workers": Group(
+        _tests("integration", "clock", "ingest", "private_list", "registry", "time_zone_data", "user_key"),
+        ("agents/worker", "agents/kafka/registry", "agents/redis", "stream/fold", "stream/readings"),
+    ),
+    "estimates": Group(
+        _tests("integration", "estimates", "running_snapshot"),
+        ("agents/release/estimate*.py", "agents/redis/estimates.py", "stream/running", "stream/tracker"),
+    ),
+    "queries, values and running sums": Group(
+        _tests("integration", "continual", "queries_apart", "requested_limits", "single_value", "tracker", "values"),
+        ("agents/redis", "agents/release", "stream/continual", "stream/queries", "stream/release", "stream/tracker"),
+    ),
+    "recoveries in pairs": Group(
+        (
+            *_tests("integration", "compacted", "done_again", "gap", "hybrid_rollback", "lost_outputs", "queries_lost"),
+            *_tests("integration", "recovered_beside_others", "republish", "sealed_rollbacks", "succession"),
+            *_tests("integration", "topic_made_again"),
+        ),
+        ("agents/ledger", "agents/recovery", "agents/redis", "agents/worker", "stream/ledger"),
+    ),
+    "Redis in parts": Group(
+        _tests("integration", "full_redis", "redis_cluster", "slot_migration"), ("agents/ledger", "agents/redis")
     ),
     "record batches": Group(
         _tests("integration", "record_batches*", "publisher", "services"),
@@ -159,8 +198,8 @@ GROUPS: Final = {
     ),
     "recordings whole": Group(
         (
-            *_tests("unit", "batch_queries_capmetro", "derived_capmetro", "feed_capmetro", "feed_itms", "first_file"),
-            *_tests("unit", "fold_garbage", "goldens"),
+            *_tests("unit", "batch_queries_capmetro", "batch_tracker", "derived_capmetro", "feed_capmetro"),
+            *_tests("unit", "feed_itms", "first_file", "fold_garbage", "goldens", "replay_plan"),
         ),
         ("agents/batch", "agents/recordings", "stream/fold", "stream/readings", "tests/data"),
     ),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hatcast.stream import areas
 from hatcast.stream.areas import BadArea, cells_of_area, cells_of_box, cells_of_lines, widened
+from tests.support import examples
 
 latitudes = st.floats(-84, 84)
 longitudes = st.floats(-180, 180)
@@ -62,7 +63,7 @@ def _distance_km(cell: int, a: tuple[float, float], b: tuple[float, float]) -> f
 
 
 @given(st.floats(-80, 75), longitudes, st.floats(0.01, 3), st.floats(0.01, 3))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_every_point_of_a_box_is_in_a_cell_of_it_also_across_the_180th_meridian(
     south: float, west: float, height: float, width: float
 ) -> None:

@@ -24,6 +24,7 @@ from tests.folding import HOUR, MINUTE, NOON, NOW, PSEUDONYMS, record
 from tests.laws import fold_oracle
 from tests.laws.fold_logs import NIGHTS, Case, a_log, cases
 from tests.replayed import policy_of
+from tests.support import examples
 
 __all__ = ["config"]  # the fixture
 
@@ -89,7 +90,7 @@ def records_of(case: Case) -> list[tuple[int, Recorded]]:
     return [(arrival, Recorded(value, jsonl.decode(value), arrival)) for arrival, value in case.log if value]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 def test_what_is_forgotten_on_the_way_does_not_show(case: Case) -> None:
     alone = replace(case, partition=0, partitions=1, log=[(ts, value) for ts, value in case.log if value])

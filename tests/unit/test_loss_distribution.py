@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hatcast.stream.accounting.loss_distribution import LossDistribution
+from tests.support import examples
 
 DELTA = 1e-6
 epsilons = st.floats(0.01, 10.0)
@@ -60,7 +61,7 @@ def convolved(parts: Mapping[tuple[bool, float], int], interval: float) -> LossD
     return LossDistribution(interval, first, probabilities)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     parts=st.dictionaries(st.tuples(st.booleans(), st.floats(0.02, 2.0)), st.integers(1, 12), min_size=1, max_size=4),
     log_delta=st.floats(-10.0, -2.0),

@@ -68,7 +68,7 @@ def test_a_group_runs_whole_if_its_part_or_one_of_its_own_files_has_changed(name
     for file in [*(path.relative_to(ROOT).as_posix() for path in inside), group.files()[0]]:
         for number in range(SHARES):
             assert name not in left_out({file}, number), file
-            assert len(left_out({file}, number)) >= len(left_out(set(), number)) - 3, "others are left out all the same"
+            assert len(left_out({file}, number)) > len(left_out(set(), number)) / 2, "others are left out all the same"
 
 
 @pytest.mark.parametrize("changed", [None, {"uv.lock"}, {"README.md", "tests/services/rotation.py"}])

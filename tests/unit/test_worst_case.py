@@ -18,7 +18,7 @@ from hatcast.stream.estimators.array_length import RULES
 from hatcast.stream.estimators.grouping import GROUPINGS
 from hatcast.stream.estimators.worst_case import worst_case_error
 from hatcast.stream.mechanisms.grid import Grid
-from tests.support import ITMS_LIKE, UPPER_BOUND, as_counts, as_users
+from tests.support import ITMS_LIKE, UPPER_BOUND, as_counts, as_users, examples
 
 ITMS = as_counts(ITMS_LIKE)
 FIXED = {name: each for name, each in ESTIMATORS.items() if set(each.shares) == {"noise"}}
@@ -34,7 +34,7 @@ epsilons = st.sampled_from([0.1, 0.3, 0.5, 1.0, 2.0, 5.0])
     grouping=st.sampled_from(sorted(GROUPINGS)),
     length=st.sampled_from(sorted(RULES)) | st.integers(1, 9),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_bias_is_the_largest_difference_over_all_sums(
     name: str, counts: list[int], epsilon: float, grouping: str, length: str | int
 ) -> None:
