@@ -10,6 +10,7 @@ import pytest
 import tzdata
 
 from hatcast.stream.fold import hats
+from hatcast.stream.time_zones import time_zone
 
 ZONE: Final = "Asia/Kolkata"
 _OTHER: Final = "Asia/Dhaka"
@@ -18,6 +19,16 @@ _OTHER: Final = "Asia/Dhaka"
 def use_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let calendars that this process makes from now on have the other rules."""
     monkeypatch.setattr("hatcast.stream.fold.hats.time_zone", _other_zone)
+
+
+def use_other_tables_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let times without an offset that are those of `ZONE` have the other rules, and policies of other zones theirs."""
+
+    def of(name: str) -> ZoneInfo:
+        return _other_zone(name) if name == ZONE else time_zone(name)
+
+    monkeypatch.setattr("hatcast.stream.fold.hats.time_zone", of)
+    monkeypatch.setattr("hatcast.stream.readings.formats._times.time_zone", of)
 
 
 def have_other_tables() -> None:

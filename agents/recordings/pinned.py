@@ -6,7 +6,9 @@ be paid for once more. For ledger files and the state files of devices.    [docs
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date as local_date
+from datetime import timedelta
 from pathlib import Path
 from typing import Final, Self
 
@@ -23,8 +25,10 @@ SCHEMA: Final = """
 CREATE TABLE read_as (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE read_contents (digest BLOB PRIMARY KEY, options TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE date_rules (date TEXT PRIMARY KEY, rules TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE time_rules (date TEXT PRIMARY KEY, rules TEXT NOT NULL) WITHOUT ROWID;
 """
 _RULES: Final = "reading_rules/"
+_APART: Final = 2  # days between the local dates of one instant in two zones: offsets are -12:00 to +14:00
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,12 @@ class Read:
             parts += [] if columns.time_format is None else [f"time_format {columns.time_format}"]
         return cls(policy, meaning, ", ".join([f"format {choice.name}", *parts]), contents)
 
+    @property
+    def times(self) -> Calendar | None:
+        """The calendar of times without an offset; None if the policy's own has their rules."""
+        zone = self.meaning.get("times_in", self.policy.timezone)
+        return None if zone == self.policy.timezone else Calendar(replace(self.policy, timezone=zone))
+
 
 class PinnedReadings:
     """How the readings of a ledger or of a state file were read."""
@@ -70,6 +80,7 @@ class PinnedReadings:
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
         self._database = database
         self._path = path
+        self._times: Calendar | None = None
 
     def check(self, read: Read) -> None:
         """Raise HatcastError if earlier runs read the same content, or the file's readings, in another way."""
@@ -87,24 +98,32 @@ class PinnedReadings:
                         f" its buses, or their days, would count twice, and each bus could lose {_cost(read.policy)}"
                         " once more; use the earlier options"
                     )
+        if (times := read.times) is not None:
+            times.check_rules(self._database.execute("SELECT date, rules FROM time_rules"))
 
     def pin(self, read: Read) -> None:
         """Fix how this is read, before anything of it leaves. The caller opens the transaction."""
         rows = [(digest, read.options) for _, digest in read.contents]
         self._database.executemany("INSERT OR IGNORE INTO read_as VALUES (?, ?)", read.meaning.items())
         self._database.executemany("INSERT OR IGNORE INTO read_contents VALUES (?, ?)", rows)
+        self._times = read.times
 
     def check_dates(self, calendar: Calendar) -> None:
         """Raise HatcastError if a date was opened under other rules of the time zone than this process has."""
         calendar.check_rules(self._database.execute("SELECT date, rules FROM date_rules"))
 
     def pin_date(self, date: str, calendar: Calendar) -> None:
-        """Fix which instants are on a local date. The caller opens the transaction."""
+        """Fix which instants and which times without an offset are on a local date. The caller opens the transaction."""
         self._database.execute("INSERT OR IGNORE INTO date_rules VALUES (?, ?)", (date, calendar.rules_of(date)))
+        if self._times is not None:
+            near = [_days_after(date, days) for days in range(-_APART, _APART + 1)]
+            rules = [(each, self._times.rules_of(each)) for each in near]
+            self._database.executemany("INSERT OR IGNORE INTO time_rules VALUES (?, ?)", rules)
 
     def forget_dates(self, before: str) -> None:
         """Delete the rules of the local dates before one, on which nothing is counted any more."""
         self._database.execute("DELETE FROM date_rules WHERE date < ?", (before,))
+        self._database.execute("DELETE FROM time_rules WHERE date < ?", (_days_after(before, -_APART),))
 
     def _other_meaning(self, policy: Policy, name: str, before: str, now: str) -> HatcastError:
         return HatcastError(
@@ -119,6 +138,10 @@ class PinnedReadings:
             f" under rules {before}, and one bus could count as two: run a hatcast with rules {before}, or let a policy"
             " with a new policy.name replace it (policy.replaces and policy.from)"
         )
+
+
+def _days_after(date: str, days: int) -> str:
+    return (local_date.fromisoformat(date) + timedelta(days)).isoformat()
 
 
 def _cost(policy: Policy) -> str:

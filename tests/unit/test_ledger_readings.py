@@ -22,6 +22,7 @@ from hatcast.stream.readings.reading import READING_RULES
 from tests.api_data import FRAMES, readings, written
 from tests.batching import CONFIG, USERS, batch, dump_of, refusal, releases, telemetry
 from tests.folding import HOUR, MINUTE, NOON
+from tests.other_tzdata import ZONE, use_other_tables_of_times
 from tests.unit.test_api_policy import policy
 
 CSV = ("--format", "csv", "--columns", "vehicle=plate,time=at,lat=lat,lon=lon,value=kmh", "--unit", "km/h")
@@ -60,6 +61,23 @@ def test_a_file_whose_times_are_taken_for_another_zones_is_not_released_on_a_sec
     assert dates(file, *CSV, "--times-in", "UTC", *shared) == ["2022-01-02"], "the policy's zone was meant before"
     other = rides(tmp_path / "other.csv")
     assert "times_in is" in refusal(other, *CSV, "--times-in", "Asia/Kolkata", *shared), "also of another file"
+
+
+def test_times_of_another_zone_are_those_of_its_data_when_their_date_was_released(
+    tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = rides(tmp_path / "rides.csv", NOON + 17 * HOUR + 40 * MINUTE)  # 05:40 in Kolkata: 00:10, or 23:40 before
+    kolkata = (*CSV, "--times-in", ZONE, "--config", config, "--ledger", tmp_path / "ledger")
+    assert dates(file, *kolkata) == ["2022-01-03"]
+    use_other_tables_of_times(monkeypatch)
+    line = refusal(file, *kolkata)
+    assert "2022-01-01 in Asia/Kolkata was opened as 2022-01-01T00:00:00+05:30" in line
+    assert "here it is 2022-01-01T00:00:00+06:00" in line
+    assert dates(file, *kolkata[:-1], tmp_path / "new") == ["2022-01-02"], (
+        "the readings that would have been paid for again"
+    )
+    other = (*CSV, "--times-in", "UTC", "--config", config, "--ledger", tmp_path / "other")
+    assert dates(file, *other) == dates(file, *other), "the rules of no other zone matter"
 
 
 @pytest.mark.parametrize(
