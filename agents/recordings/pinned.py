@@ -113,7 +113,7 @@ class PinnedReadings:
         calendar.check_rules(self._database.execute("SELECT date, rules FROM date_rules"))
 
     def pin_date(self, date: str, calendar: Calendar) -> None:
-        """Fix which instants and which times without an offset are on a local date. The caller opens the transaction."""
+        """Fix which instants, and which times without an offset, are on a date. The caller opens the transaction."""
         self._database.execute("INSERT OR IGNORE INTO date_rules VALUES (?, ?)", (date, calendar.rules_of(date)))
         if self._times is not None:
             near = [_days_after(date, days) for days in range(-_APART, _APART + 1)]
