@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, Self
 
-import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from hatcast.agents.config.settings import Settings
@@ -19,7 +18,7 @@ from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.queries import count_unanswered
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.readings.reading import Outcome
-from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord
+from hatcast.stream.records import BUDGET, ESTIMATE, QUERY, RELEASE, RUNNING, EstimateRecord, QueryRecord, ReleaseRecord
 from hatcast.stream.records.fields import Status
 
 _WAIT_MS: Final = 200
@@ -76,17 +75,17 @@ class OutputConsumer:
 
     def _apply(self, topic: str, value: bytes, state: State, listener: Listener) -> None:
         if topic == self._topics.budget:
-            state.add_budget(msgspec.json.decode(value, type=BudgetRecord))
+            state.add_budget(BUDGET.decode(value))
         elif topic == self._topics.estimates:
-            _apply_estimate(msgspec.json.decode(value, type=EstimateRecord), state, listener)
+            _apply_estimate(ESTIMATE.decode(value), state, listener)
         elif topic == self._topics.running:
-            state.add_running(msgspec.json.decode(value, type=RunningRecord))
+            state.add_running(RUNNING.decode(value))
         elif topic == self._topics.queries:
-            answer = msgspec.json.decode(value, type=QueryRecord)
+            answer = QUERY.decode(value)
             if state.add_answer(answer):
                 listener.answer(answer, value, state)
         else:
-            release = msgspec.json.decode(value, type=ReleaseRecord)
+            release = RELEASE.decode(value)
             if state.add(release):
                 listener.release(release, value, state)
 

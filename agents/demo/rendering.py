@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol, Self
 
 import click
+import msgspec
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -16,7 +17,8 @@ from hatcast.agents.demo.messages import Began
 from hatcast.agents.demo.observer import Listener
 from hatcast.agents.demo.page import answers_table, page
 from hatcast.agents.demo.state import State
-from hatcast.stream.records import EstimateRecord, QueryRecord, ReleaseRecord
+from hatcast.agents.tables.terminal import read_shown, record_line
+from hatcast.stream.records import EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord
 
 _STARTING: Final = "starting Kafka, Redis and a worker; the first means come in about ten seconds ..."
 
@@ -101,16 +103,16 @@ class Lines:
         """Print the release; those of a tracker are shown as estimates."""
         self._open_slots.add(f"{release.date}/{release.slot}")
         if state.policy.tracker is None:
-            self._print([texts.line(release, state.policy)])
+            self._print_record(release)
 
     def answer(self, answer: QueryRecord, record: bytes, state: State) -> None:
         """Print the answer."""
-        self._print([texts.answer_line(answer)])
+        self._print_record(answer)
 
     def estimate(self, estimate: EstimateRecord, state: State) -> None:
         """Print the estimate of a tracker."""
         if state.policy.tracker is not None:
-            self._print([texts.estimate_line(estimate)])
+            self._print_record(estimate)
 
     def settled(self, date: str, state: State) -> None:
         """Print that the day is settled."""
@@ -127,7 +129,7 @@ class Lines:
     def end(self, state: State, seconds: float) -> None:
         """Print the counts of the last slots, the newest running means, and the summary."""
         self._print_counts(sorted(self._open_slots), state)
-        self._print(texts.running_lines(state))
+        self._print_running(state)
         self._print(texts.summary(state, seconds))
 
     def _print_counts(self, slots: Sequence[str], state: State) -> None:
@@ -136,6 +138,19 @@ class Lines:
             budget = state.budgets.get(slot[:10])
             spent = "" if budget is None else f"; {texts.budget_line(budget)}"
             self._print([f"-- {slot.replace('/', ' ')}: {texts.status_counts(state.hours[slot])}{spent}"])
+
+    def _print_running(self, state: State) -> None:
+        """Print the newest running means that have a number, each name with its hexagons."""
+        for keys in state.policy.running:
+            known = [each for _, each in sorted(state.running.get(keys.name, {}).items()) if each.mean is not None]
+            if known:
+                self._print([f"-- running means, {texts.running_name(state.policy, keys.name)}:"])
+            for each in known:
+                self._print_record(each)
+
+    def _print_record(self, record: ReleaseRecord | QueryRecord | EstimateRecord | RunningRecord) -> None:
+        """Print a record as `hatcast tail` does."""
+        self._print([record_line(read_shown(msgspec.json.encode(record))).plain])
 
     def _print(self, lines: Iterable[str]) -> None:
         for line in lines:

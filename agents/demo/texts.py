@@ -43,12 +43,6 @@ _NO_MEAN: Final[dict[str, str]] = {
 }
 
 
-_WITHOUT_MEAN: Final[dict[str, str]] = {
-    Status.BUDGET_EXHAUSTED: "budget_exhausted: the day's budget is spent",
-    Status.INCOMPLETE: "incomplete: records of the day were lost",
-}
-
-
 _WINDOWS: Final[dict[str, str]] = {
     "today": "today so far",
     "24h": "the last 24 hours",
@@ -85,24 +79,6 @@ def mean(release: ReleaseRecord, plus_minus: str = "±") -> str:
     return f"{release.mean:.1f} {plus_minus} {spread(release):.1f}"
 
 
-def groups(release: ReleaseRecord) -> str:
-    """Return both groups of a hybrid policy's release with their weights; "" of other policies."""
-    users, weight = release.users, release.weight
-    if users is None or weight is None:
-        return ""
-    return f"  {users.central:,} trust (weight {weight:.2f}), {users.local:,} devices ({1 - weight:.2f})"
-
-
-def since(release: ReleaseRecord, policy: Policy) -> str:
-    """Return the horizon of a continual policy's mean, and whether its noise hides it; "" of other policies."""
-    if release.running is None or release.interval95 is None:
-        return ""
-    low, high = release.interval95
-    value = policy.released_value
-    hidden = "; the noise covers all speeds" if 1000 * low <= value.lower and 1000 * high >= value.upper else ""
-    return f"  running mean since {release.running.horizon}{hidden}"
-
-
 def spread(release: ReleaseRecord) -> float:
     """Return half the width of the 95 % noise interval, in km/h."""
     if release.noise is not None and release.noise.scale is not None:
@@ -125,13 +101,6 @@ def road(estimate: EstimateRecord, plus_minus: str = "±") -> str:
     return f"{estimate.road.value:.1f} {plus_minus} {half_width(estimate):.1f}"
 
 
-def estimate_line(estimate: EstimateRecord) -> str:
-    """Return an estimate as one line of ASCII."""
-    start = f"{estimate.date} {estimate.slot}  {estimate.cell}  "
-    predicted = "  predicted" if estimate.stage == "predicted" else ""
-    return f"{start}{road(estimate, '+-'):>12} km/h{predicted}"
-
-
 def running_name(policy: Policy, name: str) -> str:
     """Return the words of a running mean, such as `today so far`."""
     keys = next((each for each in policy.running if each.name == name), None)
@@ -146,30 +115,9 @@ def running(record: RunningRecord | None, plus_minus: str = "±") -> str:
     return f"{record.mean.value:.1f} {plus_minus} {half:.1f}"
 
 
-def running_lines(state: State) -> Iterator[str]:
-    """Yield the newest running means, each name with its hexagons, as lines of ASCII."""
-    for keys in state.policy.running:
-        known = [each for _, each in sorted(state.running.get(keys.name, {}).items()) if each.mean is not None]
-        if known:
-            yield f"-- running means, {running_name(state.policy, keys.name)}:"
-        for each in known:
-            until = each.end[:16].replace("T", " ")
-            yield f"until {until}  {each.cell}  {running(each, '+-'):>12} km/h  of {_number(each.slots, 'hour')}"
-
-
 def day(text: str) -> str:
     """Return an ISO date as `22 Oct`."""
     return f"{date.fromisoformat(text):%d %b}"
-
-
-def line(release: ReleaseRecord, policy: Policy) -> str:
-    """Return a release as one line of ASCII."""
-    start = f"{release.date} {release.slot}  {release.cell}  "
-    if release.mean is not None:
-        return f"{start}{mean(release, '+-'):>12} km/h{groups(release)}{since(release, policy)}"
-    if Status(release.status) is Status.SUPPRESSED:
-        return f"{start}suppressed: fewer than {policy.min_users} {'buses' if policy.continual is None else 'values'}"
-    return f"{start}{_WITHOUT_MEAN.get(release.status, release.status)}"
 
 
 def answer(answered: QueryRecord, plus_minus: str = "±") -> str:
@@ -179,11 +127,6 @@ def answer(answered: QueryRecord, plus_minus: str = "±") -> str:
         return f"{reason}: {answered.reason.replace('_', ' ')}" if answered.reason else reason
     half = _wider_side(answered.mean, answered.interval95)
     return f"{answered.mean:.1f} {plus_minus} {half:.1f} {answered.unit}"
-
-
-def answer_line(answered: QueryRecord) -> str:
-    """Return an answer as one line of ASCII."""
-    return f"{period(answered)} {answered.slot}  {answered.cell}  {answered.query}: {answer(answered, '+-')}"
 
 
 def period(answered: QueryRecord) -> str:

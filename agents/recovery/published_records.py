@@ -23,7 +23,7 @@ def published_of(value: bytes, policy_id: str, fineness: Fineness) -> Published:
     record = CHARGED.decode(value)
     is_hat = not isinstance(record.query, str)  # an answer's charge is its reservation
     horizon = record.running if is_hat else None
-    starts = is_hat and Relation(record.relation) is Relation.ADD_REMOVE
+    starts = is_hat and record.relation == Relation.ADD_REMOVE.value
     return Published(
         release_id=record.release_id,
         name=policy_of(record.release_id),
@@ -36,7 +36,7 @@ def published_of(value: bytes, policy_id: str, fineness: Fineness) -> Published:
         answered=_answered(record),
         slot_start_ms=int(datetime.fromisoformat(record.start).timestamp() * 1000) if starts else None,
         horizon="" if horizon is None else horizon.horizon,
-        is_drawn=horizon is not None and Status(record.status) in (Status.RELEASED, Status.SUPPRESSED),
+        is_drawn=horizon is not None and record.status in (Status.RELEASED, Status.SUPPRESSED),
         start=record.start,
         end=record.end,
     )
@@ -57,7 +57,7 @@ def _scales(release: Charged) -> list[float | None]:
 
 def _answered(record: Charged) -> Answered | None:
     """Return the record's reservation; None unless it is released, because a day may have lacked room."""
-    if Status(record.status) is not Status.RELEASED or (record.query is None and record.running is None):
+    if record.status is not Status.RELEASED or (record.query is None and record.running is None):
         return None
     name, epsilon = policy_of(record.release_id), nano_ceil(record.epsilon)
     if not isinstance(record.query, str):

@@ -58,7 +58,15 @@ def record_line(record: Shown | None) -> Text:
     line.append(f"  {_kind(record)}", style="green")
     if record.days_used < record.days:
         line.append(f" from {record.days_used} of {record.days} days", style="yellow")
-    for name, group in record.groups.items():
+    return _with_groups(line, record)
+
+
+def _with_groups(line: Text, release: Shown) -> Text:
+    """Add what a hybrid policy's release has of both groups: users and weights, or the mean of each."""
+    if release.users is not None and release.weight is not None:
+        users, weight = release.users, release.weight
+        line.append(f"  {users.central:,} trust (weight {weight:.2f}), {users.local:,} devices ({1 - weight:.2f})")
+    for name, group in release.groups.items():
         line.append(f"  {name} {group.mean} ({group.users:,} users)")
     return line
 

@@ -13,13 +13,13 @@ from hatcast.stream.records.clusters import ClustersRecord
 from hatcast.stream.records.estimates import EstimateRecord
 from hatcast.stream.records.fields import (
     NAME,
-    AnyStatus,
     Cell,
     Date,
     Epsilon,
     Name,
     Relation,
     Slot,
+    Status,
     is_settlement,
     policy_of,
     text,
@@ -105,7 +105,7 @@ class Charged(Projection, frozen=True):
 
     release_id: Annotated[str, text(f"^{NAME}/", "policy name, then what is released")]
     policy_id: str
-    status: AnyStatus
+    status: Status
     cell: str
     date: Date
     slot: str

@@ -38,6 +38,13 @@ class ShownValue(msgspec.Struct, frozen=True):
     interval95: tuple[Decimal, Decimal]
 
 
+class ShownUsers(msgspec.Struct, frozen=True):
+    """Number of users of each group in a blend."""
+
+    central: int
+    local: int
+
+
 class ShownHorizon(msgspec.Struct, frozen=True):
     """A running sum: the first local date of its horizon."""
 
@@ -50,8 +57,8 @@ class Shown(Projection, frozen=True):
     A `query` that is a text, and the fields after it, belong to the answer to a query over days: its first and last
     date, its number of dates, how many of them it used, its limit, and why it is suppressed. `value` is the name of a
     value other than the speed. `stage` and `road` belong to an estimate; `running_id`, its `name` and its number of
-    `slots` to a running mean, `running` to a running sum of `[policy.continual]`. `groups` are those of a hybrid policy
-    that publishes each group's own mean.
+    `slots` to a running mean, `running` to a running sum of `[policy.continual]`. `users` and `weight` belong to a
+    blend of a hybrid policy, `groups` to one that publishes each group's own mean.
     """
 
     OF = (ReleaseRecord, QueryRecord, EstimateRecord, RunningRecord)
@@ -83,6 +90,8 @@ class Shown(Projection, frozen=True):
     road: ShownNormal | None = None
     groups: Mapping[str, ShownGroup] = msgspec.field(default_factory=dict)
     running: ShownHorizon | None = None
+    users: ShownUsers | None = None
+    weight: Decimal | None = None
 
     @property
     def policy(self) -> str:

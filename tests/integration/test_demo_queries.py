@@ -50,7 +50,7 @@ def test_answers_are_in_the_text_and_a_period_that_is_not_over_is_named(tmp_path
     code, out, err = finished(temporary, "--feed", EDGE, "--format", "jsonl", "--config", config, "--speedup", 0)
     assert (code, err) == (0, b"")
     lines = out.decode("ascii").splitlines()
-    assert any("usual: " in line and " +- " in line and line.startswith("2024-10-26 to 2024-10-27") for line in lines)
+    assert any("  usual  " in line and "  released" in line and " 2024-10-26 to 2024-10-27 " in line for line in lines)
     assert any(line.startswith("queries fast: ") and line.endswith("month: 0 answers") for line in lines)
     waits = "query month has no answer: its period of 30 days from 2024-10-26 to 2024-11-24 is not over"
     assert any(line.startswith(waits) for line in lines)

@@ -16,9 +16,10 @@ def test_answers_are_lines_and_a_repeated_one_is_none(capsys: pytest.CaptureFixt
     assert not shown.add_answer(answered())
     view.answer(answered(), b"", shown)
     view.answer(answered(None), b"", shown)
-    assert capsys.readouterr().out.splitlines() == [
-        "2026-10-22 to 2026-10-23 09:00  8642d9d6fffffff  fast: 23.4 +- 2.5 vehicles/day",
-        "2026-10-22 to 2026-10-23 09:00  8642d9d6fffffff  fast: suppressed: missing days",
+    of = "demo 2026-10-22 to 2026-10-23 09:00-10:00 8642d9d6fffffff fast"
+    assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
+        f"{of} 23.4 vehicles/day 22.4 to 25.9 released",
+        f"{of} suppressed (missing_days)",
     ]
     assert "queries fast: 1 answer" in list(texts.summary(shown, 1.0))
 

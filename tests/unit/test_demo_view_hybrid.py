@@ -20,8 +20,12 @@ def test_a_blend_shows_both_groups_with_their_weights_and_the_width_of_both_nois
     shown, view = state(**HYBRID), Lines()
     shown.add(blended())
     view.release(blended(), b"", shown)
-    line = "2026-10-22 09:00  8642d9d6fffffff   21.3 +- 2.6 km/h  20 trust (weight 0.62), 1,234 devices (0.38)"
-    assert capsys.readouterr().out.splitlines() == [line]
+    (line,) = capsys.readouterr().out.splitlines()
+    assert " ".join(line.split()) == (
+        "demo 2026-10-22 09:00-10:00 8642d9d6fffffff 21.3 km/h 20.0 to 23.9 released"
+        " 20 trust (weight 0.62), 1,234 devices (0.38)"
+    )
+    assert any("21.3 ± 2.6" in line for line in drawn(shown, 100, 40))
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 40)])
