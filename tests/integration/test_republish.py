@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 
 from hatcast.agents.redis.keys import DomainKeys
 from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.hidden import EPSILON, open_hidden
 from tests.integration.readings import HOUR_MS, NOON_MS, traffic
 from tests.integration.readings import ticks as heartbeats
 from tests.integration.test_release import DATE
@@ -66,3 +67,40 @@ def test_a_topic_that_was_lost_gets_the_same_bytes_of_open_dates_from_their_owne
     assert_refused(
         pipeline.hatcast("republish", DATE), f"{DATE} is sealed", "gone with the topic", "No releases are stored"
     )
+
+
+def test_slots_and_answers_under_add_remove_are_sent_again_with_their_bytes_and_the_times_of_their_slots(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    query = {"name": "over", "kind": "over_speed_limit", "days": 1, "epsilon": EPSILON / 10, "speed_limit": 5.0}
+    with open_hidden(kafka, redis_server, tmp_path, "again-hidden", {"policy": {"query": [query]}}) as pipeline:
+        topics = pipeline.settings.topics
+        worker = pipeline.worker()
+        pipeline.wait_for_partitions(worker)
+        pipeline.kafka.produce(topics.telemetry, [each.record() for each in traffic(hours=2)])
+        pipeline.kafka.produce(topics.telemetry, heartbeats(NOON_MS + 30 * HOUR_MS))
+        pipeline.wait(lambda: pipeline.answers() and pipeline.is_settled(), "answers", worker)
+        assert worker.terminate() == 0
+        before = logs(pipeline)
+        means, answers = before[topics.means], before[topics.queries]
+        of_date = [name for name, *_ in [*means, *answers] if f"/{DATE}T" in name]
+        assert len(answers) > 0
+
+        pipeline.kafka.delete_topics([topics.means, topics.queries, topics.budget])
+        done = pipeline.hatcast("republish", DATE)
+        assert (done.code, done.out) == (0, f"republished {len(of_date)} releases of {DATE}\n"), done.err
+        after = logs(pipeline)
+        assert after[topics.means] == [each for each in means if each[0] in of_date]
+        assert after[topics.queries] == [each for each in answers if each[0] in of_date]
+
+
+def logs(pipeline: Pipeline) -> dict[str, list[tuple[str, bytes, int]]]:
+    """Key, bytes and time of each record of means and answers, in the order of keys."""
+    topics = pipeline.settings.topics
+    return {
+        topic: sorted(
+            ((received.key or b"").decode(), received.value or b"", received.timestamp_ms)
+            for received in pipeline.kafka.read(topic, committed=True)
+        )
+        for topic in (topics.means, topics.queries)
+    }
