@@ -27,9 +27,11 @@ from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.agents.recovery.unsent import Unsent
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.adoption import OutputPartition, Position
 from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck, RecoveryEnded, RecoveryState
 from hatcast.stream.ledger.rejections import Behind, Unrecovered
+from hatcast.stream.ledger.sealed_days import check_lost
 
 log = structlog.get_logger()
 
@@ -69,6 +71,7 @@ class LedgerRecovery:
         self._store = store
         self._domain = domain
         self._topic_ids = topic_ids
+        self._calendar = Calendar(settings.policy)
         self._reader = OutputReader(settings)
         self._adopter = Adopter(settings.policy, store, self._reader)
         self._losses = Losses(store, self._reader, self._adopter.contents)
@@ -229,6 +232,7 @@ class LedgerRecovery:
                 return False
             check = RecoveryCheck.in_progress(attempt.token)
             await self._store.restore_next_policies(check, domain.next_policies)
+            check_lost((await self._store.seals.missing(domain.sealed)).values(), self._calendar)
             await self._store.seals.restore(check, domain.sealed, domain.days)
             ends = await self._store.ends()
             await self._losses.check(domain, ends)

@@ -22,6 +22,7 @@ from hatcast.agents.kafka.registry.checks import (
     policies_without_room,
     with_current_key,
 )
+from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import with_retries
 from hatcast.agents.redis.identity import (
@@ -32,10 +33,12 @@ from hatcast.agents.redis.identity import (
     restore_user_key,
 )
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
+from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.redis.slot_progress import ProgressStore
 from hatcast.agents.redis.user_keys import StoredKey, restore_made_key, stored_user_keys, user_key_mismatch
 from hatcast.stream.errors import UNREADABLE, HatcastError
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger.sealed_days import check_lost
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.readings.pseudonyms import Pseudonyms
 from hatcast.stream.readings.reading import READING_RULES
@@ -78,13 +81,20 @@ class Registration:
         return await with_retries(self._settings, self._redis_errors)
 
     async def registry_errors(self) -> list[tuple[str, HatcastError]]:
-        """Return the error of the comparison with the registry, if there is one. Raises KafkaError."""
+        """Return the error of the comparison with the registry, if there is one.
+
+        Seals that Redis has lost are part of it. Raises HatcastError if Redis does not answer, and KafkaError.
+        """
         name, own = self._policy.name, self._own(configured_key(self._settings))
         try:
             facts = await self._registry.read()
             check_facts(facts, own)
             if name not in facts.policies:
                 check_policy_name(name, own.domain, await self._registry.read_others())
+            sealed = Domain.of(facts, self._settings, self._partitions).sealed
+            seals = SealStore(self._redis, own.domain)
+            lost = await with_retries(self._settings, lambda: seals.missing(sealed))
+            check_lost(lost.values(), Calendar(self._policy))
         except HatcastError as error:
             return [("registry", error)]
         return []

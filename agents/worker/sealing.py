@@ -123,6 +123,7 @@ class Sealer:
         return Sealed(
             policy=self._policy.name,
             through=through,
+            rules=self._calendar.rules_of(through),
             partitions=self._store.partitions,
             starts=await self._seals.starts(today, self._policy.name),
             first_ms=first_ms,

@@ -3,11 +3,13 @@
 Both are also records of the registry topic, from which a Redis that lost them is restored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from operator import attrgetter
 from typing import Final
 
 import msgspec
 
+from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.adoption import OutputPartition, Position
 
 SEALED_KEY: Final = "sealed/"
@@ -25,6 +27,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     """A policy's seal. Registry key `sealed/POLICY`.
 
     through     the last sealed local date; all earlier days are sealed too
+    rules       under which that date was released: `Calendar.rules_of`
     first_ms    start of the policy's first slot (ms UTC), under `add_remove`
     done_ms     end of the last sealed slot (ms UTC), under `add_remove`
     partitions  number of release partitions of the policy
@@ -34,6 +37,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: str
     through: str
+    rules: str
     partitions: int
     starts: dict[str, TopicStart]
     first_ms: int | None = None
@@ -66,6 +70,16 @@ class SealedDay(msgspec.Struct, frozen=True, kw_only=True):
     total_limit: str
     fields: dict[str, str]
     levels: dict[str, str]
+
+
+def check_lost(lost: Collection[Sealed], calendar: Calendar) -> None:
+    """Raise HatcastError if the last date of seals that Redis has lost was released under other rules than these.
+
+    Readings around the midnight after it, which are folded again, would be on the next date as well.
+    """
+    if lost:
+        last = max(lost, key=attrgetter("through"))
+        calendar.check_rules([(last.through, last.rules)])
 
 
 def registry_records(sealed: Sealed, days: Mapping[str, SealedDay]) -> dict[str, bytes]:

@@ -112,7 +112,7 @@ def test_the_last_records_of_a_replaced_policy_are_discarded_too(redis_server: R
             old,
             new,
             ended=frozenset({name}),
-            sealed={name: Sealed(policy=name, through=BEFORE, partitions=1, starts={})},
+            sealed={name: Sealed(policy=name, through=BEFORE, rules="", partitions=1, starts={})},
             next_policies={name: NextPolicy(DATE, new.name)},
         )
         assert (await Unsent(new, store.unsent).discard(ended, attempt)).number == 1
@@ -183,7 +183,7 @@ def test_what_an_unsent_answer_reserved_on_a_sealed_day_is_taken_back(redis_serv
             for n in range(room)
         ]
         await adopt(store, RecoveryCheck.in_progress(attempt.token), of_other)
-        sealed = {name: Sealed(policy=name, through=BEFORE, partitions=1, starts={})}
+        sealed = {name: Sealed(policy=name, through=BEFORE, rules="", partitions=1, starts={})}
         assert (await Unsent(policy, store.unsent).discard(domain(policy, other, sealed=sealed), attempt)).number == 1
         await finish(store, attempt)
         (again,) = await ledger.commit([answer(policy)], await guard_of(store))

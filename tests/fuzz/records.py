@@ -145,7 +145,7 @@ def _registry(data: bytes) -> None:
 
 def _registry_seeds() -> list[bytes]:
     start = TopicStart("id", {0: 7})
-    sealed = Sealed(policy="city", through="2022-01-02", partitions=1, starts={"hats.means": start})
+    sealed = Sealed(policy="city", through="2022-01-02", rules="", partitions=1, starts={"hats.means": start})
     fields = {"commits:city": "1", "releases:city": "1"}
     day = SealedDay(
         policy="city",

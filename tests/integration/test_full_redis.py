@@ -58,7 +58,7 @@ DATE = "2022-01-02"
 RECORDS = 250  # a megabyte of them
 USERS = Pseudonyms(bytes(KEY_BYTES))
 KEY = StoredKey.of(USERS, made=True)
-SEALED = Sealed(policy="other", through="2022-01-01", partitions=2, starts={})
+SEALED = Sealed(policy="other", through="2022-01-01", rules="", partitions=2, starts={})
 SEALED_DAY = SealedDay(
     policy="other",
     date="2022-01-01",

@@ -79,7 +79,7 @@ def test_slots_and_answers_under_add_remove_are_sent_again_with_their_bytes_and_
         pipeline.wait_for_partitions(worker)
         pipeline.kafka.produce(topics.telemetry, [each.record() for each in traffic(hours=2)])
         pipeline.kafka.produce(topics.telemetry, heartbeats(NOON_MS + 30 * HOUR_MS))
-        pipeline.wait(lambda: pipeline.answers() and pipeline.is_settled(), "answers", worker)
+        pipeline.wait(lambda: len(pipeline.answers()) > 0 and pipeline.is_settled(), "answers", worker)
         assert worker.terminate() == 0
         before = logs(pipeline)
         means, answers = before[topics.means], before[topics.queries]

@@ -18,6 +18,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release.loop import ReleaseLoop
+from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.adoption import OutputPartition
 from hatcast.stream.ledger.rejections import DaySealed
 from hatcast.stream.ledger.sealed_days import Sealed, SealedDay, TopicStart, registry_records
@@ -272,7 +273,13 @@ def test_a_ledger_of_ten_years_comes_back_from_its_summaries(pipeline: Pipeline)
     dates = [(first + timedelta(days=number)).isoformat() for number in range(3_650)]
     days = {each: ten_years_day(name, each) for each in dates}
     starts = {pipeline.settings.topics.means: TopicStart("", dict.fromkeys(range(PARTITIONS), 0))}
-    sealed = Sealed(policy=name, through=dates[-1], partitions=PARTITIONS, starts=starts)
+    sealed = Sealed(
+        policy=name,
+        through=dates[-1],
+        rules=Calendar(pipeline.settings.policy).rules_of(dates[-1]),
+        partitions=PARTITIONS,
+        starts=starts,
+    )
 
     async def run() -> tuple[DaySummary, int, float]:
         await Registry(pipeline.settings).write(lambda facts: {} if facts.values else registry_records(sealed, days))

@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.keys import DomainKeys
@@ -139,6 +140,33 @@ def test_a_worker_that_folds_what_redis_forgot_under_other_rules_ends_before_it_
 
     asyncio.run(release_forget_release())
     assert len(pipeline.published(committed=False)) == 6
+
+
+def test_a_worker_that_folds_a_midnight_again_under_other_rules_than_the_sealed_date_had_ends_before_it_releases(
+    pipeline: Pipeline, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    first = pipeline.worker()
+    pipeline.wait_for_partitions(first)
+    pipeline.kafka.produce(pipeline.settings.topics.telemetry, [each.record() for each in traffic()])
+    pipeline.kafka.produce(pipeline.settings.topics.telemetry, heartbeats(NOON_MS + 48 * HOUR_MS))
+    pipeline.wait(lambda: "days sealed" in first.logged(), "seal", first)
+    assert first.terminate() == 0
+    through = json.loads(dict(sealed_records(pipeline))[f"sealed/{pipeline.name}"])["through"]
+    forget(pipeline, redis_server)
+    path = os.pathsep.join([str(install_other_tzdata(tmp_path / "other")), str(ROOT)])
+    other = pipeline.start("worker", env={"PYTHONPATH": path})
+    assert other.wait() == 1
+    (said,) = [line for line in other.logged().splitlines() if line.startswith("hatcast: ")]
+    assert f"{through} in {ZONE} was opened as {through}T00:00:00+05:30" in said
+    assert f"here it is {through}T00:00:00+06:00" in said
+    own = pipeline.worker()
+    pipeline.wait(lambda: "ledger recovered" in own.logged(), "recovered ledger", own)
+
+
+def sealed_records(pipeline: Pipeline) -> list[tuple[str, bytes]]:
+    """The registry's records of sealed days."""
+    facts = asyncio.run(Registry(pipeline.settings).read())
+    return [(key, value) for key, value in facts.values.items() if key.startswith("sealed/")]
 
 
 def test_of_two_workers_that_open_a_date_at_once_under_different_rules_the_second_stores_nothing(

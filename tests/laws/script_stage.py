@@ -141,7 +141,7 @@ class Stage:
             )
 
         attempt, check = Attempt("a", ours=True, is_fenced=True), RecoveryCheck.in_progress("a")
-        seal = Sealed(policy="lost", through=DAY, partitions=1, starts={})
+        seal = Sealed(policy="lost", through=DAY, rules="", partitions=1, starts={})
         fields = {"commits:lost": "1", "releases:lost": "1"}
         lost = SealedDay(
             policy="lost", date=DAY, cost=5, sequence=99, limit="7", total_limit="8", fields=fields, levels={"5": "1"}

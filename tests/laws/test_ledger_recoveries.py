@@ -259,7 +259,7 @@ STEPS_OF_A_RECOVERY: dict[str, Callable[[View], Decision[Any]]] = {
     "unreserve": lambda view: unreserve(view, "attempt 1", [(NAME, DATES[0])]),
     "restore a sealed day": lambda view: restore_days(view, CHECK, [LOST], {"lost": DATES[0]}),
     "restore a seal": lambda view: restore_seals(
-        view, CHECK, [Sealed(policy="lost", through=DATES[0], partitions=1, starts={})]
+        view, CHECK, [Sealed(policy="lost", through=DATES[0], rules="", partitions=1, starts={})]
     ),
     "restore a transition": lambda view: restore_next_policies(view, CHECK, {"old": NextPolicy(DATES[0], "new")}),
 }
