@@ -57,7 +57,7 @@ class RecentRows:
         changes = with_nonces(changes)
         done = await self.store.apply(changes)
         if done:
-            self._known = _after(view, changes)
+            self._known = _NOTHING if view.damaged else _after(view, changes)  # it is not taken for what is absent
         return done
 
 

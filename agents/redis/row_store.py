@@ -69,8 +69,9 @@ class RowStore:
         found = {
             key: dict(_fields(key, fields, answer))
             for (key, fields), answer in zip(asked.items(), answers, strict=True)
+            if answer is not None
         }
-        return View(wanted, found | {rows.SERVER: {"run_id": run_id, "replid": replid}})
+        return View(wanted, found | {rows.SERVER: {"run_id": run_id, "replid": replid}}, asked.keys() - found.keys())
 
     async def apply(self, changes: Changes) -> bool:
         """Apply all changes; False if a condition does not hold. Raises Damaged or Overflow: nothing was written."""

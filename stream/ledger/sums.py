@@ -86,14 +86,18 @@ def change_rows(name: str, change: StateChange) -> Wanted:
 
 
 def check_state(draft: Draft, name: str, change: StateChange) -> None:
-    """Raise Behind unless the horizon is open and the stored state is the one that the new state was drawn from."""
+    """Raise Behind unless the horizon is open and the stored state is the one that the new state was drawn from.
+
+    Raises DamagedRow for a row that `store_state` needs, before anything is changed.
+    """
+    key, index = rows.states(name, change.horizon), rows.horizons(name)
+    closed = draft.get(index, f"closed:{change.horizon}")
     if change.after is None:
         return
-    key, index = rows.states(name, change.horizon), rows.horizons(name)
     draft.compare(key, change.cell)
     draft.compare(index, f"closed:{change.horizon}")
     before = None if change.before is None else with_checksum(f"{key}/{change.cell}", change.before)
-    if draft.get(index, f"closed:{change.horizon}") is not None or draft.get(key, change.cell) != before:
+    if closed is not None or draft.get(key, change.cell) != before:
         raise Behind
 
 

@@ -52,25 +52,33 @@ class Unread(Exception):
 class View:
     """Rows of one moment.
 
-    asked   what was read: of another key or field nothing is known
-    found   key -> field -> value, of what is stored
+    asked    what was read: of another key or field nothing is known
+    found    key -> field -> value, of what is stored
+    damaged  keys of another type: they reject what needs them, and nothing else
     """
 
     asked: Wanted
     found: Mapping[str, Mapping[str, bytes]]
+    damaged: Collection[str] = ()
 
     def get(self, key: str, name: str) -> bytes | None:
-        """Return a value; None if it is not stored. Raises Unread."""
+        """Return a value; None if it is not stored. Raises Unread, DamagedRow."""
+        self._check(key)
         asked = self.asked.get(key, ())
         if asked is not None and name not in asked:
             raise Unread(key, (name,))
         return self.found.get(key, {}).get(name)
 
     def whole(self, key: str) -> Mapping[str, bytes]:
-        """Return all fields of a key. Raises Unread."""
+        """Return all fields of a key. Raises Unread, DamagedRow."""
+        self._check(key)
         if self.asked.get(key, ()) is not None:
             raise Unread(key, None)
         return self.found.get(key, {})
+
+    def _check(self, key: str) -> None:
+        if key in self.damaged:
+            raise DamagedRow(key)
 
 
 @dataclass(slots=True)

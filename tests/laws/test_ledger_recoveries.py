@@ -39,7 +39,8 @@ from hatcast.stream.ledger.view import Changes, DamagedRow, Decision, Unread, Vi
 from hatcast.stream.policy.query import Period
 from hatcast.stream.units import NANO
 from tests.integration.recovering import budget_record
-from tests.laws.test_ledger_decisions import DATES, FREE, recover
+from tests.laws.test_ledger_conditions import FREE
+from tests.laws.test_ledger_decisions import DATES, recover
 from tests.ledgers import MemoryStore, Rows
 
 NAME = FREE.name

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.row_store import RowStore
 from hatcast.stream.ledger import rows
@@ -195,6 +198,30 @@ def test_a_batch_that_others_are_faster_than_is_committed_in_halves(redis_server
     redis_server.delete(f"{{{name}}}*")
     # The second two begin with what the ones before them left, without a read: that apply is not one of the ten.
     assert sizes == [4] * 10 + [2] * 10 + [1] * 2 + [2] * 11 + [1] * 2
+
+
+@pytest.mark.parametrize("kind", [rows.ledger, rows.levels, rows.costs, rows.releases])
+def test_a_row_of_another_type_rejects_the_releases_of_its_date_and_no_others(
+    redis_server: RedisServer, kind: Callable[..., str]
+) -> None:
+    name, later = f"t-stores-{uuid.uuid4().hex[:8]}", "2022-01-03"
+    damaged = f"{{{name}}}:{kind(DAY) if kind is rows.ledger else kind(DAY, name)}"
+
+    async def commit() -> None:
+        async with Redis.from_url(redis_server.url) as redis:
+            await redis.rpush(damaged, "x")
+            store = LedgerStore(redis, name, policy_of(name=name))
+            for hour in (9, 10):  # the second after a commit whose rows could be remembered
+                rejected = proposal(name, f"{hour}:00", f"a/{hour}:00")
+                other = replace(rejected, release_id=f"{name}/{later}T{hour}:00/a", date=later)
+                with pytest.raises(Damaged, match=re.escape(damaged)):
+                    await store.commit([rejected, other], await guard_of_all(redis, name, name))
+                assert other.release_id in await store.records(later)
+            assert (await store.summary(later)).releases == 2
+            assert await redis.lrange(damaged, 0, -1) == [b"x"]
+
+    asyncio.run(commit())
+    redis_server.delete(f"{{{name}}}*")
 
 
 def test_who_commits_alone_reads_twice_and_again_only_after_another_has_written(redis_server: RedisServer) -> None:
