@@ -1,11 +1,14 @@
 """Due releases of any kind, and batches of them: few enough for memory and for one transaction."""
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby, islice
 from typing import ClassVar, Final, Generic, TypeVar
 
+from hatcast.agents.clock import cancel_all
+from hatcast.stream.ledger.ledger import AnyProposal
 from hatcast.stream.ledger.proposals import Committed
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.partitioner import by_murmur2
@@ -47,12 +50,12 @@ class Due:
 
 
 D = TypeVar("D", bound=Due)
-P = TypeVar("P")
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn(Generic[D, P]):
+class Drawn(Generic[D]):
     """A batch before its commit: the records that are stored already, and the proposals of other items, in order.
 
     What cannot be loaded now is in neither.
@@ -60,7 +63,7 @@ class Drawn(Generic[D, P]):
 
     items: Sequence[D]
     stored: Mapping[D, Committed]
-    proposals: Mapping[D, P]
+    proposals: Mapping[D, AnyProposal]
 
 
 def batches_of(due: Iterable[D]) -> Iterator[list[D]]:
@@ -105,6 +108,28 @@ def sends_of(records: Mapping[int, Sequence[T]]) -> Iterator[dict[int, Sequence[
         for start in range(0, max(len(records[r]) for r in some), MAX_BATCH):
             cut = {r: records[r][start : start + MAX_BATCH] for r in some}
             yield {r: part for r, part in cut.items() if part}
+
+
+async def one_ahead(
+    function: Callable[[T], Coroutine[object, object, R]], items: Iterable[T]
+) -> AsyncGenerator[R, None]:
+    """Yield the result of a call for each item, in order; one call at a time, each while the last result is used.
+
+    An exception is raised in its place of the order. Close the generator: then a call that still runs is cancelled, and
+    its result and its exception are dropped.
+    """
+    running: asyncio.Task[R] | None = None
+    try:
+        for item in items:
+            result = None if running is None else (await running,)
+            running = asyncio.create_task(function(item))
+            if result is not None:
+                yield result[0]
+        if running is not None:
+            yield await running
+    finally:
+        if running is not None:
+            await cancel_all([running])
 
 
 def release_partition_of(policy: Policy, release_id: str, cell: str, partitions: int) -> int:

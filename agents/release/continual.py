@@ -1,25 +1,27 @@
 """Releases of running sums: slot after slot, each cell by the owner of its release partition.
 
-The steps are those of every release, and the next slot begins once this one is published:
+The steps are those of every release:
 
     loaded     the HATs' contributions, then the states of their cells
     drawn      all running sums of a batch, in one call
     committed  record, state and reservation, in one step; only if the state before is still the stored one
     marked     the record is published; the state before it is dropped
 
-What was drawn and not committed has not left the process.    [docs/specification/release.md, Running sums]
+A slot begins once the one before is published, so of each cell at most one release is unsent. What was drawn and not
+committed has not left the process.    [docs/specification/release.md, Running sums]
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
 import structlog
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.release.hats import DueRelease, HatReleaser
-from hatcast.agents.release.path import ReleaseContext
+from hatcast.agents.release.hats import DueRelease, Hats
+from hatcast.agents.release.kind import Part, ReleaseContext, Schedule
 from hatcast.stream.fold.hats import next_date
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.sums import StoredStates
@@ -31,71 +33,66 @@ log = structlog.get_logger()
 _UNUSABLE: Final = "a stored state of a running sum cannot be used"
 
 
-class ContinualReleaser(HatReleaser):
-    """Releases the running sums of a policy."""
+class ContinualHats:
+    """The running sums of a policy, and their kind."""
 
-    def __init__(self, context: ReleaseContext) -> None:
-        super().__init__(context)
+    def __init__(self, context: ReleaseContext, hats: Hats) -> None:
+        self._context = context
+        self._hats = hats
+        self.final_slots = hats.final_slots
         self._horizons = context.ledger.horizons
-        self._sums = RunningSums(context.settings.policy)
+        self._sums = RunningSums(context.policy)
         self._dropped_through = ""  # sealed date at the last look for finished horizons
         self._warned = ""  # horizon that is known to be closed
+        self.kind = replace(
+            hats.kind, schedule=Schedule.TOGETHER, due=self.due, draw=self.draw, after_mark=self.drop_states_before
+        )
 
-    async def round(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
-        """Release the final HATs of these release partitions, slot after slot. Return their number.
-
-        A slot begins once the one before is published, so of each cell at most one release is unsent.
-        """
-        done = 0
-        for _, of_slot in groupby(await self.due_releases(owned), lambda due: due.hat.slot):
-            if stopping.is_set():
-                break
-            due = list(of_slot)
-            if not await self.release_together(due, _at_once):
-                return done
-            done += len(due)
+    async def due(self, owned: frozenset[int], stopping: asyncio.Event) -> AsyncGenerator[Part[DueRelease]]:
+        """Yield the final HATs of release partitions, slot after slot."""
+        del stopping
+        for _, of_slot in groupby(await self._hats.due_now(owned), lambda due: due.hat.slot):
+            yield Part([*of_slot])
         await self._drop_finished()
-        return done
 
-    async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
-        """Draw the running sums of a slot (step drawn), in a thread. A closed horizon has none."""
+    async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> Mapping[DueRelease, Proposal]:
+        """Draw the running sums of a slot, in a thread. A closed horizon has none."""
         sums = self._sums
         slot = sums.slot(batch[0].hat.slot)
         horizon = sums.horizon(slot.date)
         stored = await self.read_states(horizon.first, batch)
-        lost = await self.has_lost(horizon.first)
+        lost = await self._hats.has_lost(horizon.first)
         hats = [(due.cell, chunks) for due, chunks in zip(batch, loaded, strict=True)]
-        releases, at_ms = await asyncio.to_thread(sums.draw, slot, hats, stored, self._noise, lost=lost), now_ms()
+        noise = self._context.noise
+        releases, at_ms = await asyncio.to_thread(sums.draw, slot, hats, stored, noise, lost=lost), now_ms()
         closes = releases[0].closes
         if closes is not None and self._warned != horizon.first:
             self._warned = horizon.first
             if stored.closed is None and not lost:
                 log.warning(_UNUSABLE, horizon=horizon.first)
             log.warning("no more running sums of this horizon", status=closes.value, horizon=horizon.first)
-        return [each.proposal(at_ms, self.release_partition(due)) for due, each in zip(batch, releases, strict=True)]
+        return {
+            due: each.proposal(at_ms, self._context.release_partition(due))
+            for due, each in zip(batch, releases, strict=True)
+        }
 
-    async def mark(self, batch: Sequence[DueRelease]) -> None:
-        """Mark releases of a slot as published (step marked), then drop the states before them."""
-        await super().mark(batch)
+    async def drop_states_before(self, batch: Sequence[DueRelease]) -> None:
+        """Drop the states before releases of a slot that are marked as published."""
         await self._horizons.settle(self._sums.horizon(batch[0].date).first, [due.cell for due in batch])
 
     async def read_states(self, horizon: str, batch: Sequence[DueRelease]) -> StoredStates:
         """Read the states of the cells of a batch (step loaded). Tests wrap it."""
-        with self._failures.attempt("read the states of running sums"):
+        with self._context.failures.attempt("read the states of running sums"):
             return await self._horizons.read(horizon, [due.cell for due in batch])
 
     async def _drop_finished(self) -> None:
         """Delete the states of horizons of which every day is sealed."""
-        sealed = self._recovery.sealed_through
+        sealed = self._context.recovery.sealed_through
         if self._dropped_through == sealed:
             return
-        end_date = await self._ledger.end_date()
+        end_date = await self._context.ledger.end_date()
         for name in await self._horizons.known():
             if self._sums.horizon(name).last <= sealed or end_date <= next_date(sealed):
                 await self._horizons.drop(name)
                 log.info("horizon finished", horizon=name)
         self._dropped_through = sealed
-
-
-async def _at_once() -> bool:
-    return True

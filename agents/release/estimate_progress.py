@@ -11,7 +11,7 @@ from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.agents.kafka.cloud_events import cloud_event
 from hatcast.agents.kafka.producers import Message
 from hatcast.agents.redis.estimates import StoredRunning, StoredSnapshot
-from hatcast.agents.release.hats import Published
+from hatcast.agents.release.loop import Published
 from hatcast.agents.release.means_reader import MeansReader, ReadRelease
 from hatcast.stream.policy.running_keys import RunningOf
 from hatcast.stream.readings.partitioner import by_murmur2

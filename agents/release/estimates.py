@@ -21,7 +21,7 @@ from hatcast.agents.kafka.producers import Message
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.redis.estimates import SnapshotStore
 from hatcast.agents.release.estimate_progress import EstimateProgress
-from hatcast.agents.release.hats import Published
+from hatcast.agents.release.loop import Published
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.tracker.slots import SlotKey
 

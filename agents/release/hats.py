@@ -1,19 +1,20 @@
-"""Releases of HATs: the estimate of each final HAT, from its contributions."""
+"""Releases of HATs: which are final, their contributions, and the noisy mean of each."""
 
 import asyncio
-from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from hatcast.agents.clock import now_ms
+from hatcast.agents.clock import monotonic_s, now_ms
+from hatcast.agents.monitoring.declarations import CLOSING_SECONDS
+from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.open_dates import OpenDates
 from hatcast.agents.release.batches import MAX_BATCH, Due
-from hatcast.agents.release.counters import ClosingDelays
-from hatcast.agents.release.path import ReleaseContext, ReleasePath
+from hatcast.agents.release.kind import Kind, Part, ReleaseContext, Schedule
+from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import min_watermark
-from hatcast.stream.ledger.proposals import Committed, Proposal
+from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import is_queried
 from hatcast.stream.records.fields import Status, is_settlement, release_id
@@ -35,49 +36,76 @@ class DueRelease(Due):
         return cls(release_id(policy.name, hat.slot, hat.cell), hat.cell, date, users, released_at_ms, hat)
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """Progress of the publication of a policy's releases.
+class Hats:
+    """The HATs of a policy as Redis has them, and their kind under `replace`: those with contributions.
 
-    through_ms   ms UTC: all HATs of the slots that end by then are
-    settled      local date: the settlements up to it are; "" if there is none
+    Other kinds of HAT releases are this kind with other functions: agents/release/slots.py, continual.py, tracker.py.
+
+    delays   until final slots are published
     """
-
-    through_ms: int
-    settled: str = ""
-
-
-class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
-    """The path of HATs. Which are due, and when they may be sent, depends on the relation.
-
-    closing_delays   delays until final slots are published
-    """
-
-    name = "hat"
-    event = "release"
-    noun = "releases"
 
     def __init__(self, context: ReleaseContext) -> None:
-        super().__init__(context, context.settings.topics.means, context.ledger.commit)
-        self.closing_delays = ClosingDelays()
+        self.delays = ClosingDelays()
+        self._context = context
+        self._policy = context.policy
+        self._calendar = Calendar(context.policy)
+        self._store = context.store
         self._dates = OpenDates(context.store, context.ledger, self._calendar)
+        self.kind = Kind(
+            name="hat",
+            event="release",
+            noun="releases",
+            topic=context.settings.topics.means,
+            schedule=Schedule.GROUPS,
+            due=self.due,
+            load=self.load,
+            draw=self.draw,
+            delete=self.delete,
+            is_done=self.is_done,
+            observe=self.observe,
+        )
 
-    @abstractmethod
-    async def due_releases(self, owned: frozenset[int]) -> list[DueRelease]:
-        """Return the final HATs of these release partitions that are not published, by slot, then cell."""
+    async def due(self, owned: frozenset[int], stopping: asyncio.Event) -> AsyncGenerator[Part[DueRelease]]:
+        """Yield the final HATs of release partitions, once: by slot, then cell, the order in which budget is spent."""
+        del stopping
+        yield Part(await self.due_now(owned))
 
-    @abstractmethod
-    async def final_slots(self) -> list[str]:
-        """Return the slots that are final and not yet published as a whole, of all owners."""
+    async def due_now(self, owned: frozenset[int]) -> list[DueRelease]:
+        """Return the final HATs with contributions of these release partitions, by slot, then cell."""
+        with self._context.failures.attempt("read the watermarks of the partitions"):
+            watermark = await self.watermark()
+        final = await self.final_slots(watermark) if owned and watermark is not None else {}
+        self.delays.add(final)
+        found = [due for slot, end_ms in final.items() for due in await self.due_of(slot, end_ms)]
+        return [due for due in found if self._context.release_partition(due) in owned]
 
-    @abstractmethod
-    async def published_through(self) -> Published | None:
-        """Return how far releases are published; None: it is not known now."""
+    async def due_of(self, slot: str, end_ms: int) -> list[DueRelease]:
+        """Return the HATs with contributions of a slot that ends at `end_ms`, by cell."""
+        closes, cells = end_ms + self._policy.lateness_ms, sorted((await self._store.cells(slot)).items())
+        return [DueRelease.of(self._policy, FinalHat(slot, cell, closes), users) for cell, users in cells]
 
-    async def has_room(self, batch: Sequence[DueRelease]) -> bool:
-        """Return False if the budget is known to be exhausted before the draw; each commit checks it anyway."""
-        del batch
-        return True
+    async def final_slots(self, watermark: int) -> dict[str, int]:
+        """Return the open slots (`date/slot`) that are ours and final by a watermark, with their ends (ms UTC), by end.
+
+        Read after the watermark: a HAT of a slot that is final by it is open now, or published and deleted.
+        """
+        closed, end_date = watermark - self._policy.lateness_ms, await self._context.ledger.end_date()
+        by_end = sorted((end, slot) for slot, end in (await self._store.open_slots()).items())
+        return {slot: end for end, slot in by_end if end <= closed and slot < end_date}
+
+    async def watermark(self) -> int | None:
+        """Return the least watermark of the partitions; None if one has none."""
+        return min_watermark(await self._store.watermarks())
+
+    async def is_closed(self, end_date: str) -> bool:
+        """Return True if no partition accepts readings of days before a local date any more."""
+        closes_ms = self._calendar.previous_day_end(end_date) + self._policy.lateness_ms
+        watermark = await self.watermark()
+        return watermark is not None and watermark >= closes_ms
+
+    async def is_done(self, end_date: str) -> bool:
+        """Return True if all HATs before a local date are released."""
+        return await self.is_closed(end_date) and all(slot >= end_date for slot in await self._store.open_slots())
 
     async def has_lost(self, date: str) -> bool:
         """Return True if records since the start of a local date were deleted unread.
@@ -87,19 +115,8 @@ class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
         complete_from = await self._store.complete_from()
         return complete_from is not None and self._calendar.day_start(date) < complete_from
 
-    async def is_closed(self, end_date: str) -> bool:
-        """Return True if no partition accepts readings of days before a local date any more."""
-        closes_ms = self._calendar.previous_day_end(end_date) + self._policy.lateness_ms
-        watermark = min_watermark(await self._store.watermarks())
-        return watermark is not None and watermark >= closes_ms
-
-    def count(self, published: Sequence[tuple[DueRelease, Committed]]) -> None:
-        """Count releases that are marked as published, and observe the delays of their slots, not of settlements."""
-        super().count(published)
-        self.closing_delays.published(due.hat.slot for due, _ in published if not is_settlement(due.release_id))
-
     async def load(self, batch: Sequence[DueRelease]) -> list[HatChunks] | None:
-        """Load each HAT's chunks (step loaded); None if a partition's watermark is missing or too small.
+        """Load each HAT's chunks; None if a partition's watermark is missing or too small.
 
         Raises HatcastError if they were folded under other rules of the local date than this process has.
         """
@@ -109,78 +126,65 @@ class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
             await self._dates.pin(date)
         return loaded
 
-    async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
-        """Draw each HAT's estimate with its noise (step drawn), in a thread: a large HAT takes a second of computing.
+    async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> Mapping[DueRelease, Proposal]:
+        """Draw each HAT's estimate. Days that begin before `complete_from` have lost records: these are incomplete."""
+        lost = await self.has_lost(batch[0].date)
+        return await self.draw_unless(Status.INCOMPLETE if lost else None, batch, loaded)
 
-        Days that begin before `complete_from` have lost records: their HATs are incomplete.
-        """
-        closed = None
-        if await self.has_lost(batch[0].date):
-            closed = Status.INCOMPLETE
-        elif not await self.has_room(batch):
-            closed = Status.BUDGET_EXHAUSTED
+    async def draw_unless(
+        self, closed: Status | None, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]
+    ) -> Mapping[DueRelease, Proposal]:
+        """Draw estimates in a thread, because a large HAT takes a second of computing; nothing if they are closed."""
         return await asyncio.to_thread(self._draw, batch, loaded, closed)
 
-    def _draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks], closed: Status | None) -> list[Proposal]:
+    def _draw(
+        self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks], closed: Status | None
+    ) -> Mapping[DueRelease, Proposal]:
         hats = [(due.hat.slot, due.cell, chunks) for due, chunks in zip(batch, loaded, strict=True)]
-        releases, at_ms = releases_of(self._policy, self._calendar, hats, self._noise, closed), now_ms()
-        return [
-            release.proposal(at_ms, self.release_partition(due)) for due, release in zip(batch, releases, strict=True)
-        ]
+        releases, at_ms = releases_of(self._policy, self._calendar, hats, self._context.noise, closed), now_ms()
+        return {
+            due: release.proposal(at_ms, self._context.release_partition(due))
+            for due, release in zip(batch, releases, strict=True)
+        }
 
     async def delete(self, released: Sequence[DueRelease]) -> None:
-        """Delete contributions, except those that queries over days will read (step deleted). All are of one date."""
-        await self._delete([due.hat for due in released], keep=is_queried(self._policy, released[0].date))
+        """Delete contributions, except those that queries over days will read. All are of one date."""
+        await self.delete_hats([due.hat for due in released], keep=is_queried(self._policy, released[0].date))
 
-    async def _delete(self, hats: Sequence[FinalHat], *, keep: bool) -> None:
+    async def delete_hats(self, hats: Sequence[FinalHat], *, keep: bool) -> None:
+        """Delete contributions of HATs. keep: retains the parts that queries over days read."""
         for start in range(0, len(hats), MAX_BATCH):
             await self._store.delete(hats[start : start + MAX_BATCH], keep=keep)
 
+    def observe(self, published: Sequence[DueRelease]) -> None:
+        """Observe the delays of published HATs, not of settlements."""
+        self.delays.published(due.hat.slot for due in published if not is_settlement(due.release_id))
 
-class HatReleaser(HatPath):
-    """Releases HATs under `replace`: those with contributions, once their slots are final."""
 
-    async def round(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
-        """Release the final HATs of these release partitions. Return their number."""
-        return await self.release(await self.due_releases(owned), stopping)
+class ClosingDelays:
+    """Delays from the time when this process first saw a slot final to its publication. A slot is named `date/slot`."""
 
-    async def due_releases(self, owned: frozenset[int]) -> list[DueRelease]:
-        """Return the final HATs of these release partitions, by slot, then cell: the order in which budget is spent."""
-        with self._failures.attempt("read the watermarks of the partitions"):
-            final = await self.final()
-        found = []
-        for slot, end in final if owned else []:
-            self.closing_delays.add([slot])
-            found += [due for due in await self.due_of(slot, end) if self.release_partition(due) in owned]
-        return found
+    def __init__(self) -> None:
+        self._since_s: dict[str, float] = {}
 
-    async def due_of(self, slot: str, end_ms: int) -> list[DueRelease]:
-        """Return the HATs with contributions of a slot that ends at `end_ms`, by cell."""
-        closes, cells = end_ms + self._policy.lateness_ms, sorted((await self._store.cells(slot)).items())
-        return [DueRelease.of(self._policy, FinalHat(slot, cell, closes), users) for cell, users in cells]
+    def add(self, slots: Iterable[str]) -> None:
+        """Add slots that are final and not yet published as a whole."""
+        now_s = monotonic_s()
+        for slot in slots:
+            self._since_s.setdefault(slot, now_s)
 
-    async def final(self) -> list[tuple[str, int]]:
-        """Return the open slots (`date/slot`) that are final and ours, with their ends (ms UTC), by end."""
-        watermark = min_watermark(await self._store.watermarks())
-        if watermark is None:
-            return []
-        closed, end_date = watermark - self._policy.lateness_ms, await self._ledger.end_date()
-        by_end = sorted((end, slot) for slot, end in (await self._store.open_slots()).items())
-        return [(slot, end) for end, slot in by_end if end <= closed and slot < end_date]
+    def replace(self, slots: Iterable[str], read_s: float) -> None:
+        """Replace all slots by those read at `read_s` (monotonic seconds); slots added since then remain."""
+        final = set(slots)
+        self.add(final)
+        self._since_s = {slot: since for slot, since in self._since_s.items() if slot in final or since >= read_s}
 
-    async def final_slots(self) -> list[str]:
-        """Return the slots that are final and not yet published as a whole, of all owners."""
-        return [slot for slot, _ in await self.final()]
+    def published(self, slots: Iterable[str]) -> None:
+        """Observe the delays of published HATs: one slot for each HAT."""
+        now_s = monotonic_s()
+        for slot in slots:
+            METERS.observe(CLOSING_SECONDS, now_s - self._since_s.get(slot, now_s))
 
-    async def published_through(self) -> Published | None:
-        """Return the time up to which slots are final, or before the end of the first one with an open HAT."""
-        watermark = min_watermark(await self._store.watermarks())
-        if watermark is None:
-            return None
-        # Read after the watermark: a HAT of a slot that is final by it is open now, or published and deleted.
-        ends = (await self._store.open_slots()).values()
-        return Published(min(watermark - self._policy.lateness_ms, min(ends, default=watermark) - 1))
-
-    async def is_done(self, end_date: str) -> bool:
-        """Return True if all HATs before a local date are released."""
-        return await self.is_closed(end_date) and all(slot >= end_date for slot in await self._store.open_slots())
+    def oldest_s(self) -> float:
+        """Return how long the oldest slot has waited; 0 if none waits."""
+        return monotonic_s() - min(self._since_s.values()) if self._since_s else 0.0

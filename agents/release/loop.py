@@ -1,7 +1,8 @@
 """Release loop of a worker: hold the producers, recover the ledger, release each kind, seal days."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -11,12 +12,13 @@ from redis.exceptions import RedisError
 from hatcast.agents.clock import pause
 from hatcast.agents.kafka.producers import ProducerGone
 from hatcast.agents.redis.retained import RetainedStore
-from hatcast.agents.release.continual import ContinualReleaser
-from hatcast.agents.release.hats import HatPath, HatReleaser
-from hatcast.agents.release.path import ReleaseContext, ReleasePath
-from hatcast.agents.release.queries import QueryReleaser
-from hatcast.agents.release.slots import SlotReleaser
-from hatcast.agents.release.tracker import TrackerReleaser
+from hatcast.agents.release.continual import ContinualHats
+from hatcast.agents.release.hats import Hats
+from hatcast.agents.release.kind import ReleaseContext
+from hatcast.agents.release.path import ReleasePath
+from hatcast.agents.release.queries import Answers
+from hatcast.agents.release.slots import Slots
+from hatcast.agents.release.tracker import TrackedHats
 from hatcast.stream.ledger.rejections import Behind, DaySealed, Replaced, Unclaimed, Unrecovered
 from hatcast.stream.policy.policy import Relation
 
@@ -25,14 +27,26 @@ log = structlog.get_logger()
 ROUND_S: Final = 0.5  # between rounds
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Progress of the publication of a policy's releases.
+
+    through_ms   ms UTC: all HATs of the slots that end by then are
+    settled      local date: the settlements up to it are; "" if there is none
+    """
+
+    through_ms: int
+    settled: str = ""
+
+
 class ReleaseLoop:
     """Release loop of one worker.
 
-    owned     returns the release partitions that the worker owns now
-    seal      seals finished days after a round; None: no day is sealed
-    hats      releases HATs
-    queries   answers queries over days; None: the policy has none
-    kinds     the kinds of release of a round, in order
+    owned    returns the release partitions that the worker owns now
+    seal     seals finished days after a round; None: no day is sealed
+    delays   until final slots are published
+    hats     path of HATs
+    paths    of a round, in order: of HATs, then under `replace` of answers to queries over days
     """
 
     def __init__(
@@ -44,15 +58,15 @@ class ReleaseLoop:
     ) -> None:
         self.owned = owned
         self.seal = seal
-        policy = context.settings.policy
-        self.queries = QueryReleaser(context, retained) if policy.queries else None
-        if policy.relation is Relation.ADD_REMOVE:
-            self.hats: HatPath = SlotReleaser(context, self.queries)  # it answers queries too, slot by slot
-            self.kinds: list[ReleasePath[Any, Any, Any]] = [self.hats]  # Any: each kind has types of its own
-        else:
-            self.hats = _releaser(context)
-            self.kinds = [self.hats] if self.queries is None else [self.hats, self.queries]
-        self._policy = policy
+        policy, self._inputs = context.policy, Hats(context)
+        self.answers = Answers(context, retained) if policy.queries else None
+        self._source = _source_of_hats(context, self._inputs, self.answers)
+        self.hats = ReleasePath(context, self._source.kind)
+        self.delays = self._inputs.delays
+        self.paths: list[ReleasePath[Any, Any]] = [self.hats]  # Any: each kind has types of its own
+        if self.answers is not None and policy.relation is Relation.REPLACE:
+            self.paths.append(self.answers.path)
+        self._context = context
         self._recovery = context.recovery
         self._publishers = context.recovery.publishers
         self._failures = context.failures
@@ -84,10 +98,10 @@ class ReleaseLoop:
         if not recovered:
             self._failures.skip_next_clear()
             return 0
-        done = 0
-        for kind in self.kinds:
+        done = await self.hats.round(owned, stopping)
+        for path in self.paths[1:]:
             if not stopping.is_set():
-                done += await kind.round(owned, stopping)
+                await path.round(owned, stopping)
         if self.seal is not None:
             await self.seal(self)
         if done:
@@ -96,12 +110,32 @@ class ReleaseLoop:
 
     async def is_done(self, end_date: str) -> bool:
         """Return True if everything of this policy before a local date is published."""
-        return all([await kind.is_done(end_date) for kind in self.kinds])
+        return all([await path.kind.is_done(end_date) for path in self.paths])
+
+    async def final_slots(self) -> Mapping[str, int]:
+        """Return the slots that are final and not yet published as a whole, of all owners, with their ends (ms UTC)."""
+        watermark = await self._inputs.watermark()
+        return {} if watermark is None else await self._source.final_slots(watermark) or {}
+
+    async def published_through(self) -> Published | None:
+        """Return how far releases are published: up to the end of the first final slot that is not; None: not known."""
+        watermark = await self._inputs.watermark()
+        unpublished = None if watermark is None else await self._source.final_slots(watermark)
+        if watermark is None or unpublished is None:
+            return None
+        lateness_ms = self._context.policy.lateness_ms
+        through_ms = min(watermark - lateness_ms, min(unpublished.values(), default=watermark) - 1)
+        if self._context.policy.tracker is None:
+            return Published(through_ms)
+        return Published(through_ms, max(await self._context.ledger.tracker.settled(), self._recovery.sealed_through))
 
 
-def _releaser(context: ReleaseContext) -> HatPath:
-    """Return the path of HATs under `replace`."""
-    policy = context.settings.policy
-    if policy.tracker is not None:
-        return TrackerReleaser(context)
-    return HatReleaser(context) if policy.continual is None else ContinualReleaser(context)
+def _source_of_hats(
+    context: ReleaseContext, hats: Hats, answers: Answers | None
+) -> Hats | Slots | TrackedHats | ContinualHats:
+    """Return the HATs of a policy, by its kind of release."""
+    if context.policy.relation is Relation.ADD_REMOVE:
+        return Slots(context, hats, answers)
+    if context.policy.tracker is not None:
+        return TrackedHats(context, hats)
+    return hats if context.policy.continual is None else ContinualHats(context, hats)

@@ -16,155 +16,122 @@ in one of them the next owner of the partition finishes the rest. docs/reliabili
 | deleted | Input that no other release reads is gone | nothing | |
 
 A draw does not leave the process before its commit, and only stored bytes are sent. Before the commit, before the send
-and after the mark the path confirms that Redis has not gone back. What is due is released by one of three schedules:
+and after the mark the path confirms that Redis has not gone back.
 
-    groups     `release`: HATs, and answers under `replace`. A batch is drawn while the one before is committed, sent,
-               marked and deleted
-    together   `release_together`: slots under `add_remove`, with their answers, and running sums. All of a slot is
-               committed before any of it is sent, and the next slot begins once it is published
-    chain      a tracker: its one owner draws each release from the numbers of those before it. After any failure it
-               begins anew from the stored state and the stored records [hatcast.agents.release.tracker]
+A kind of release is a value, `Kind` (kind.py): what is due, how it is loaded, drawn and deleted, and by which schedule:
+
+    groups     HATs, and answers under `replace`. A batch is drawn while the one before is committed, sent, marked and
+               deleted
+    together   slots under `add_remove`, with their answers, and running sums. All of a slot is committed before any of
+               it is sent, and the next slot begins once it is published
+    chain      a tracker: one owner draws each slot from the numbers of those before it, which a session in its process
+               knows. After any failure the session is dropped, and made anew from the stored state and records
 
 [docs/specification/release.md, Steps; decisions/0030]
 """
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
 from itertools import chain, groupby
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
-from hatcast.agents.clock import cancel_all
-from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.cloud_events import release_event
 from hatcast.agents.kafka.producers import Message, ProducerGone
-from hatcast.agents.kafka.registry import Registry
-from hatcast.agents.monitoring.declarations import COMMIT_SECONDS
-from hatcast.agents.monitoring.failures import FailureLog
+from hatcast.agents.monitoring.declarations import COMMIT_SECONDS, RELEASES
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.recovery import LedgerRecovery
-from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.guard import CommitGuard
-from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.release.batches import Drawn, Due, batches_of, groups_of, release_partition_of, sends_of
+from hatcast.agents.release.batches import (
+    TRACKER_PARTITION,
+    Drawn,
+    Due,
+    batches_of,
+    groups_of,
+    one_ahead,
+    sends_of,
+)
 from hatcast.agents.release.budget_records import budget_messages
-from hatcast.agents.release.counters import count_published
-from hatcast.stream.fold.hats import Calendar
+from hatcast.agents.release.kind import Kind, Part, ReleaseContext, Schedule, Session
+from hatcast.stream.ledger.ledger import AnyProposal
 from hatcast.stream.ledger.proposals import Committed
-from hatcast.stream.ledger.rejections import Unrecovered
-from hatcast.stream.mechanisms import Noise
+from hatcast.stream.ledger.rejections import Behind, Unrecovered
 from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.release.spending import Spent
+from hatcast.stream.records.projections import HEAD
 
 D = TypeVar("D", bound=Due)
 L = TypeVar("L")
-P = TypeVar("P")
-T = TypeVar("T")
-R = TypeVar("R")
 
 _SENT_AGAIN: Final = (RedisError, KafkaError, Unrecovered, ProducerGone)  # errors of a send that the next round repeats
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseContext:
-    """Parts of a worker that all kinds of release use.
+class ReleasePath(Generic[D, L]):
+    """The path of one kind of release, in one worker."""
 
-    registry   of the requests that queries take
-    failures   failure log of the release loop
-    """
-
-    settings: Settings
-    store: HatStore
-    ledger: LedgerStore
-    recovery: LedgerRecovery
-    registry: Registry
-    noise: Noise
-    failures: FailureLog = field(default_factory=lambda: FailureLog("release"))
-
-
-class ReleasePath(ABC, Generic[D, L, P]):
-    """The path of one kind of release, in one worker. A kind is a subclass; it states what differs between kinds.
-
-    D      what is due: its `dates` name the budget records that are sent with it
-    L      what is loaded
-    P      what is drawn, and proposed to the ledger
-    name   of the kind in metrics
-    event  name of the record's schema
-    noun   of the releases in the log
-    """
-
-    name: ClassVar[str]
-    event: ClassVar[str]
-    noun: ClassVar[str]
-
-    def __init__(
-        self,
-        context: ReleaseContext,
-        topic: str,
-        write: Callable[[Sequence[P], CommitGuard], Awaitable[list[Committed]]],
-    ) -> None:
-        """Args:
-        topic: of the records
-        write: writes record and charge of each proposal to the ledger, in one step; returns stored records instead
-        """
-        self._settings = context.settings
-        self._policy = context.settings.policy
-        self._calendar = Calendar(self._policy)
-        self._store = context.store
+    def __init__(self, context: ReleaseContext, kind: Kind[D, L]) -> None:
+        self.kind = kind
+        self._context = context
         self._ledger = context.ledger
         self._recovery = context.recovery
-        self._noise = context.noise
         self._failures = context.failures
-        self._topic = topic
-        self._write = write
+        self._known: tuple[str, int | None] | None = None  # `_commits` of the open session at its last commit
 
-    @abstractmethod
+    # The three schedules.
+
     async def round(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
-        """Find and release all due items of these release partitions. Return the number of HATs released."""
+        """Find and release all due items of these release partitions. Return the number of items released."""
+        session = self.kind.session
+        if session is None:
+            return await self._release_parts(owned, stopping)
+        try:
+            if TRACKER_PARTITION not in owned:
+                self._drop(session)
+                return 0
+            if self._known != self._commits():  # also if another worker has committed since
+                await session.open()
+                self._known = self._commits()
+            return await self._release_parts(owned, stopping)
+        except BaseException:
+            self._drop(session)  # it may have learned numbers that are not committed
+            raise
 
-    @abstractmethod
-    async def is_done(self, end_date: str) -> bool:
-        """Return True if everything of this kind before a local date is published."""
+    async def _release_parts(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
+        done = 0
+        async with aclosing(self.kind.due(owned, stopping)) as parts:
+            async for part in parts:
+                if stopping.is_set():
+                    break
+                released, is_published = await self._release_part(part, stopping)
+                done += released
+                if not is_published:
+                    break
+        return done
 
-    def release_partition(self, due: D) -> int:
-        """Return the release partition of a due item."""
-        return release_partition_of(self._policy, due.release_id, due.cell, self._store.partitions)
+    async def _release_part(self, part: Part[D], stopping: asyncio.Event) -> tuple[int, bool]:
+        """Return the number of items released, and whether all of the part is published."""
+        if self.kind.schedule is Schedule.GROUPS:
+            released = await self.release(part.due, stopping)
+            return released, released == len(part.due)
+        if self.kind.schedule is Schedule.TOGETHER:
+            is_published = await self.release_together(part.due, part.may_send)
+        else:
+            is_published = await self.release_next(part.due)
+        return len(part.due) * is_published, is_published
 
     async def release(self, due: Iterable[D], stopping: asyncio.Event | None = None) -> int:
-        """Release due items, in order, group by group. Return the number released; others cannot be loaded now.
-
-        A batch is drawn while the one before is committed, sent and deleted. What is committed is sent also if a later
-        batch fails.
-
-        stopping   ends it after a group
-        """
+        """Schedule `groups`, until `stopping` is set. Return the number released; others cannot be loaded now."""
         done, groups = 0, list(groups_of(due))
         async with aclosing(one_ahead(self._draw_missing, chain.from_iterable(groups))) as drawn:
             for group in groups:
                 if stopping is not None and stopping.is_set():
                     break
-                records: dict[D, Committed] = {}
-                try:
-                    for _ in group:
-                        records |= await self.commit_drawn(await anext(drawn))
-                except Exception:
-                    with suppress(*_SENT_AGAIN):  # then the next round sends them: the first error is raised
-                        await self.publish(records)
-                    raise
-                await self.publish(records)
+                records = await self._publish_group(group, drawn)
                 done += await self._delete_released([*chain.from_iterable(group)], records)
         return done
 
     async def release_together(self, due: Sequence[D], may_send: Callable[[], Awaitable[bool]]) -> bool:
-        """Release due items of a date, in order: commit all, then send all. Return False if some are left.
-
-        may_send   asked once all items have records; nothing is sent before it returns True
-        """
+        """Schedule `together`, of items of a date. Return False if some are left."""
         records: dict[D, Committed] = {}
         for batch in batches_of(due):
             records |= await self.records(batch)
@@ -175,6 +142,35 @@ class ReleasePath(ABC, Generic[D, L, P]):
         await self._delete_released(due, records)
         return True
 
+    async def release_next(self, due: Sequence[D]) -> bool:
+        """Schedule `chain`: release what follows from items. Return False if they cannot be loaded now.
+
+        Raises Behind if another worker has committed since the session did: it does not know of it.
+        """
+        loaded = await self._load(due)
+        if loaded is None:
+            return False
+        if self._known != self._commits():
+            raise Behind
+        proposals = await self.draw(due, loaded)
+        groups = list(groups_of(proposals))
+        async with aclosing(_already_drawn(proposals, groups)) as drawn:
+            for group in groups:
+                await self._publish_group(group, drawn)
+        self._known = self._commits()
+        return True
+
+    def _commits(self) -> tuple[str, int | None]:
+        """Return the token of the recovery, and the chain's commit sequence, as this worker knows them."""
+        guard = self._recovery.guard
+        return guard.token, guard.written.get(TRACKER_PARTITION)
+
+    def _drop(self, session: Session[D]) -> None:
+        self._known = None
+        session.drop()
+
+    # What the schedules are made of.
+
     async def records(self, batch: Sequence[D]) -> dict[D, Committed]:
         """Return the one record of each item of a date; draw and commit those that are missing.
 
@@ -182,31 +178,55 @@ class ReleasePath(ABC, Generic[D, L, P]):
         """
         return await self.commit_drawn(await self._draw_missing(batch))
 
-    async def _draw_missing(self, batch: Sequence[D]) -> Drawn[D, P]:
+    async def _draw_missing(self, batch: Sequence[D]) -> Drawn[D]:
         """Find the stored records of a batch, and draw the others: no draw leaves the process before its commit."""
         if self._is_sealed(batch[0]):
             return Drawn(batch, {}, {})
         stored = await self._ledger.find(batch[0].date, [due.release_id for due in batch])
         records = {due: record for due, record in zip(batch, stored, strict=True) if record is not None}
-        drawn: dict[D, P] = {}
+        drawn: dict[D, AnyProposal] = {}
         for _, group in groupby(batch, lambda due: due.loaded_with):
             together = list(group)
             if missing := [due for due in together if due not in records]:
-                with self._failures.attempt("load contributions"):
-                    loaded = await self.load(missing)
+                loaded = await self._load(missing)
                 if loaded is None:
-                    self._failures.skip_next_clear()
                     records = {due: record for due, record in records.items() if due not in together}
                 else:
-                    drawn.update(zip(missing, await self.draw(missing, loaded), strict=True))
+                    drawn |= await self.draw(missing, loaded)
         return Drawn(batch, records, drawn)
 
-    async def commit_drawn(self, batch: Drawn[D, P]) -> dict[D, Committed]:
-        """Commit the proposals of a batch; return the one record of each item, in order."""
-        records = dict(batch.stored)
+    async def _load(self, items: Sequence[D]) -> L | None:
+        with self._failures.attempt("load contributions"):
+            loaded = await self.load(items)
+        if loaded is None:
+            self._failures.skip_next_clear()
+        return loaded
+
+    async def commit_drawn(self, batch: Drawn[D]) -> dict[D, Committed]:
+        """Commit the proposals of a batch; return the one record of each item, in order.
+
+        Raises Behind if another worker's record has replaced a draw of a chain: the next was drawn from the number that
+        it had.
+        """
+        records, session = dict(batch.stored), self.kind.session
         if batch.proposals:
             records.update(zip(batch.proposals, await self.commit([*batch.proposals.values()]), strict=True))
+        if session is not None and not all(each.new or session.has_stored(due) for due, each in records.items()):
+            raise Behind
         return {due: records[due] for due in batch.items if due in records}
+
+    async def _publish_group(self, group: Sequence[Sequence[D]], drawn: AsyncGenerator[Drawn[D]]) -> dict[D, Committed]:
+        """Commit a group of batches, then publish it. What is committed is sent also if a later batch fails."""
+        records: dict[D, Committed] = {}
+        try:
+            for _ in group:
+                records |= await self.commit_drawn(await anext(drawn))
+        except Exception:
+            with suppress(*_SENT_AGAIN):  # then the next round sends them: the first error is raised
+                await self.publish(records)
+            raise
+        await self.publish(records)
+        return records
 
     async def _delete_released(self, due: Sequence[D], records: Mapping[D, Committed]) -> int:
         """Delete the input of items of a date that are published; return their number."""
@@ -228,48 +248,44 @@ class ReleasePath(ABC, Generic[D, L, P]):
         by_partition: dict[int, list[tuple[D, Committed]]] = {}
         for due, record in records.items():
             if not record.published:
-                by_partition.setdefault(self.release_partition(due), []).append((due, record))
+                by_partition.setdefault(self._context.release_partition(due), []).append((due, record))
         taken_over: ProducerGone | None = None
         for pending in sends_of(by_partition):
             failed = await self.send(pending)
             if published := [each for r, part in pending.items() if r not in failed for each in part]:
-                with self._failures.attempt(f"mark {self.noun} as published"):
+                with self._failures.attempt(f"mark {self.kind.noun} as published"):
                     await self.mark([due for due, _ in published])
                 await self._recovery.confirm()
                 self.count(published)
             for error in failed.values():
                 if not isinstance(error, ProducerGone):
-                    with self._failures.name_operation(f"publish {self.noun}"):
+                    with self._failures.name_operation(f"publish {self.kind.noun}"):
                         raise error
                 taken_over = error
         if taken_over is not None:
             raise taken_over
 
-    def spent(self, date: str) -> Spent | None:
-        """Return the charges of a tracker's users on a date; None: not known here."""
-        del date
-        return None
-
     def count(self, published: Sequence[tuple[D, Committed]]) -> None:
         """Count releases that are marked as published."""
-        count_published(self.name, [record for _, record in published])
+        count_published(self.kind.name, [record for _, record in published])
+        self.kind.observe([due for due, _ in published])
 
     # The named steps. Tests wrap them.
 
-    @abstractmethod
     async def load(self, batch: Sequence[D]) -> L | None:
         """Load the input of items that are loaded together (step loaded); None if it is not complete now."""
+        return await self.kind.load(batch)
 
-    @abstractmethod
-    async def draw(self, batch: Sequence[D], loaded: L) -> list[P]:
+    async def draw(self, batch: Sequence[D], loaded: L) -> Mapping[D, AnyProposal]:
         """Draw each item's record with its noise (step drawn)."""
+        return await self.kind.draw(batch, loaded)
 
-    async def commit(self, proposals: Sequence[P]) -> list[Committed]:
+    async def commit(self, proposals: Sequence[AnyProposal]) -> list[Committed]:
         """Commit record and charge of each proposal in one step (step committed); a stored record wins."""
-        operation = f"commit {self.noun}"
+        operation = f"commit {self.kind.noun}"
         with METERS.timed(COMMIT_SECONDS), self._failures.name_operation(operation):
             await self._recovery.confirm()
-            committed = await self._write(proposals, self._recovery.guard)
+            committed = await self._ledger.commit(proposals, self._recovery.guard)
         if any(each.new for each in committed):
             self._failures.succeeded(operation)
         return committed
@@ -280,11 +296,11 @@ class ReleasePath(ABC, Generic[D, L, P]):
         The transactions run at once: each has its own producer (steps sent and acked). Return the error of each that
         is not known to be committed, by release partition.
         """
-        operation = f"publish {self.noun}"
+        operation = f"publish {self.kind.noun}"
         with self._failures.name_operation(operation):
             sent = [due for part in pending.values() for due, _ in part]
             dates, public_ms = sorted({date for due in sent for date in due.dates}), sent[-1].released_at_ms
-            budgets = await budget_messages(self._settings, self._ledger, dates, public_ms, self.spent)
+            budgets = await budget_messages(self._context.settings, self._ledger, dates, public_ms, self.kind.spent)
             messages = [[*map(self._message, part), *budgets] for part in pending.values()]
             await self._recovery.confirm(pending)
             publish = self._recovery.publishers.publish
@@ -296,41 +312,35 @@ class ReleasePath(ABC, Generic[D, L, P]):
 
     def _message(self, unpublished: tuple[D, Committed]) -> Message:
         due, record = unpublished
+        telemetry = self._context.settings.topics.telemetry
         return Message(
-            topic=self._topic,
-            partition=by_murmur2(due.cell.encode(), self._store.partitions),
+            topic=self.kind.topic,
+            partition=by_murmur2(due.cell.encode(), self._context.store.partitions),
             key=due.release_id.encode(),
             value=record.record,
-            headers=release_event(self.event, due.release_id, self._settings.topics.telemetry, record.record),
+            headers=release_event(self.kind.event, due.release_id, telemetry, record.record),
             timestamp_ms=due.released_at_ms,
         )
 
     async def mark(self, batch: Sequence[D]) -> None:
         """Mark releases of a date as published in Redis (step marked)."""
         await self._ledger.mark_published(batch[0].date, [due.release_id for due in batch])
+        if self.kind.after_mark is not None:
+            await self.kind.after_mark(batch)
 
-    @abstractmethod
     async def delete(self, released: Sequence[D]) -> None:
         """Delete the input of released items that no other release reads (step deleted)."""
+        await self.kind.delete(released)
 
 
-async def one_ahead(
-    function: Callable[[T], Coroutine[object, object, R]], items: Iterable[T]
-) -> AsyncGenerator[R, None]:
-    """Yield the result of a call for each item, in order; one call at a time, each while the last result is used.
+async def _already_drawn(
+    proposals: Mapping[D, AnyProposal], groups: Iterable[Iterable[Sequence[D]]]
+) -> AsyncGenerator[Drawn[D]]:
+    for batch in chain.from_iterable(groups):
+        yield Drawn(batch, {}, {due: proposals[due] for due in batch})
 
-    An exception is raised in its place of the order. Close the generator: then a call that still runs is cancelled, and
-    its result and its exception are dropped.
-    """
-    running: asyncio.Task[R] | None = None
-    try:
-        for item in items:
-            result = None if running is None else (await running,)
-            running = asyncio.create_task(function(item))
-            if result is not None:
-                yield result[0]
-        if running is not None:
-            yield await running
-    finally:
-        if running is not None:
-            await cancel_all([running])
+
+def count_published(kind: str, records: Iterable[Committed]) -> None:
+    """Count releases of a kind that Kafka has acknowledged, by the status in their bytes."""
+    for record in records:
+        METERS.count(RELEASES, kind=kind, status=HEAD.decode(record.record).status)

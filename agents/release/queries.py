@@ -6,7 +6,7 @@ the last query that reads them is answered for all cells.
 """
 
 import asyncio
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
@@ -18,7 +18,8 @@ from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.retained import Gap, Retained, RetainedStore
 from hatcast.agents.release.batches import Due
-from hatcast.agents.release.path import ReleaseContext, ReleasePath
+from hatcast.agents.release.kind import Kind, Part, ReleaseContext, Schedule
+from hatcast.agents.release.path import ReleasePath
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.watermark import closes_at, min_watermark
 from hatcast.stream.ledger.proposals import AnswerProposal
@@ -85,35 +86,50 @@ class RequestedLimits:
         return decided
 
 
-class QueryReleaser(ReleasePath[DueAnswer, Retained, AnswerProposal]):
-    """Answers queries over days, in one worker."""
-
-    name = "query"
-    event = "query"
-    noun = "answers"
+class Answers:
+    """The answers to queries over days, their kind and its path, in one worker."""
 
     def __init__(self, context: ReleaseContext, retained: RetainedStore) -> None:
-        super().__init__(context, context.settings.topics.queries, context.ledger.commit)
+        self._context = context
+        self._policy = context.policy
+        self._calendar = Calendar(context.policy)
+        self._store = context.store
+        self._ledger = context.ledger
         self._retained = retained
         self._limits = RequestedLimits(self._policy.name, context.registry)
         self._answered_state: object = None  # everything was answered when it was read
-        self._by_cell = self._policy.relation is Relation.ADD_REMOVE
+        self.path = ReleasePath(
+            context,
+            Kind(
+                name="query",
+                event="query",
+                noun="answers",
+                topic=context.settings.topics.queries,
+                schedule=Schedule.GROUPS,
+                due=self.due,
+                load=self.load,
+                draw=self.draw,
+                delete=self.delete,
+                is_done=self.is_done,
+            ),
+        )
 
-    async def round(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
-        """Answer due queries, under `replace`. Return 0: no HAT is released.
+    async def due(self, owned: frozenset[int], stopping: asyncio.Event) -> AsyncGenerator[Part[DueAnswer]]:
+        """Yield the due answers of release partitions, under `replace`.
 
         After all are answered, look again once a slot becomes final or more is retained.
         """
-        with self._failures.attempt("answer queries"):
+        del stopping
+        with self._context.failures.attempt("find due answers"):
             watermark = min_watermark(await self._store.watermarks())
             if watermark is None or not owned:
-                return 0
+                return
             end_date = await self._ledger.end_date()
             newest = self._calendar.slot_at(watermark - self._policy.lateness_ms).key
-            state = (newest, end_date, owned, self._recovery.guard.token)
+            state = (newest, end_date, owned, self._context.recovery.guard.token)
             # A cluster may lose a node with HATs, which are retained again, while the node with the ledger stays.
             if self._answered_state == (state, await self._retained.slot_counts()):
-                return 0
+                return
             open_slots = await self._store.open_slots()
             periods = [
                 period
@@ -123,9 +139,10 @@ class QueryReleaser(ReleasePath[DueAnswer, Retained, AnswerProposal]):
             ]
             # Final slots are still to be released, by any worker, and then retained: the next round finds more.
             has_final = any(watermark >= end + self._policy.lateness_ms for end in open_slots.values())
-            if await self.answer(periods, owned) and not has_final:
-                self._answered_state = (state, await self._retained.slot_counts())
-        return 0
+            due = await self.due_of(periods, owned)
+        yield Part(due)
+        if not has_final:
+            self._answered_state = (state, await self._retained.slot_counts())
 
     async def is_done(self, end_date: str) -> bool:
         """Return True if nothing is retained for a query whose period ends before a local date.
@@ -135,35 +152,38 @@ class QueryReleaser(ReleasePath[DueAnswer, Retained, AnswerProposal]):
         return not await retained_periods(self._retained, self._policy, self._calendar, end_date)
 
     async def answer(
+        self, periods: Sequence[QueryPeriod], owned: frozenset[int], cells: Sequence[str], first_ms: int
+    ) -> bool:
+        """Answer queries, under `add_remove`, about those of these cells whose release partitions are owned.
+
+        first_ms   slots that began earlier (ms UTC) are not the policy's
+        Returns False if something is left: a partition's watermark has gone back, a HAT is open again, or other workers
+        have not committed all of their answers. Groups would depend on user counts, which are private: everything is
+        sent at once, together with the cost of the days after the answers of all workers.
+        """
+        due = await self.due_of(periods, owned, cells, first_ms)
+        return await self.path.release_together(due, partial(self._all_committed, periods))
+
+    async def due_of(
         self,
         periods: Sequence[QueryPeriod],
         owned: frozenset[int],
         cells: Sequence[str] | None = None,
         first_ms: int = 0,
-    ) -> bool:
-        """Answer queries about those of these cells whose release partitions are owned.
-
-        cells      None: all with retained contributions
-        first_ms   slots that began earlier (ms UTC) are not the policy's
-        Returns False if something is left: a partition's watermark has gone back, a HAT is open again, or, under
-        `add_remove`, other workers have not committed all of their answers.
-        """
-        due = []
+    ) -> list[DueAnswer]:
+        """Return the answers in release partitions about cells; None: about all with retained contributions."""
+        due, hidden = [], self._policy.relation is Relation.ADD_REMOVE
         for open_period in periods:
             # Before the first draw, and of the same value in every worker: see RequestedLimits.
             period = await self._limits.decide(open_period)
             users = await self._users(period)
-            public_ms = released_at_ms(period.closing, self._policy) if self._by_cell else None
+            public_ms = released_at_ms(period.closing, self._policy) if hidden else None
             for cell in sorted(users if cells is None else cells):
                 name, date = period.release_id(cell), period.closing.date
                 answer = DueAnswer(name, cell, date, users.get(cell, 0), public_ms, period, first_ms)
-                if self.release_partition(answer) in owned:
+                if self._context.release_partition(answer) in owned:
                     due.append(answer)
-        if not self._by_cell:
-            return await self.release(due) == len(due)
-        # Groups depend on user counts, which are private under `add_remove`: there everything is sent at once,
-        # together with the cost of the days after the answers of all workers.
-        return await self.release_together(due, partial(self._all_committed, periods))
+        return due
 
     async def _users(self, period: QueryPeriod) -> dict[str, int]:
         return await self._retained.cells([slot.key for slot in period.slots])
@@ -175,27 +195,30 @@ class QueryReleaser(ReleasePath[DueAnswer, Retained, AnswerProposal]):
         return not any([await self._ledger.count_missing(date, names) for date, names in by_period])
 
     async def load(self, batch: Sequence[DueAnswer]) -> Retained | None:
-        """Load the retained contributions of a period (step loaded); None if a watermark is low or a HAT is open."""
+        """Load the retained contributions of a period; None if a watermark is low or a HAT is open."""
         period = batch[0].query_period
         slots, closes_ms = [slot.key for slot in period.slots], closes_at(period.closing, self._policy)
         return await self._retained.load(slots, closes_ms, [due.cell for due in batch])
 
-    async def draw(self, batch: Sequence[DueAnswer], loaded: Retained) -> list[AnswerProposal]:
-        """Draw each answer with its noise, in a thread (step drawn)."""
+    async def draw(self, batch: Sequence[DueAnswer], loaded: Retained) -> Mapping[DueAnswer, AnswerProposal]:
+        """Draw each answer with its noise, in a thread."""
         return await asyncio.to_thread(self._draw, batch, loaded)
 
-    def _draw(self, batch: Sequence[DueAnswer], loaded: Retained) -> list[AnswerProposal]:
+    def _draw(self, batch: Sequence[DueAnswer], loaded: Retained) -> Mapping[DueAnswer, AnswerProposal]:
         period, cells = batch[0].query_period, [due.cell for due in batch]
         retained = RetainedPeriod(loaded.data, loaded.parts, batch[0].first_ms, partial(self._has_lost, loaded.gaps))
-        answers, at_ms = answers_of(period, self._calendar, cells, retained, self._noise), now_ms()
-        return [answer.proposal(at_ms, self.release_partition(due)) for due, answer in zip(batch, answers, strict=True)]
+        answers, at_ms = answers_of(period, self._calendar, cells, retained, self._context.noise), now_ms()
+        return {
+            due: answer.proposal(at_ms, self._context.release_partition(due))
+            for due, answer in zip(batch, answers, strict=True)
+        }
 
     def _has_lost(self, gaps: Sequence[Gap], slot: Slot) -> bool:
         starts, closes_ms = self._calendar.day_start(slot.date), closes_at(slot, self._policy)
         return any(_affects(gap, starts, closes_ms) for gap in gaps)
 
     async def delete(self, released: Sequence[DueAnswer]) -> None:
-        """Delete retained contributions that only answered queries read (step deleted).
+        """Delete retained contributions that only answered queries read.
 
         A slot is deleted as a whole, once every query that reads it is answered for every cell: whether a slot is
         missing depends on all its cells. The worker that publishes the last answer finds all others published, and
@@ -213,7 +236,7 @@ class QueryReleaser(ReleasePath[DueAnswer, Retained, AnswerProposal]):
 
     async def _is_answered(self, period: QueryPeriod) -> bool:
         """Return True if Kafka has the answers about all cells with retained contributions."""
-        if period.closing.date <= self._recovery.sealed_through:
+        if period.closing.date <= self._context.recovery.sealed_through:
             return True
         cells = await self._users(period)
         return all(await self._ledger.acknowledged(period.closing.date, [*map(period.release_id, cells)]))

@@ -7,20 +7,23 @@ begins once all of them are published. Workers see each other's progress by mark
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from hatcast.agents.clock import now_ms, pause
 from hatcast.agents.redis.final_hats import FinalHat
-from hatcast.agents.release.hats import DueRelease, HatPath, Published
-from hatcast.agents.release.path import ReleaseContext
-from hatcast.agents.release.queries import QueryReleaser
-from hatcast.stream.fold.hats import Slot
-from hatcast.stream.fold.watermark import closes_at, min_watermark
+from hatcast.agents.release.hats import DueRelease, Hats
+from hatcast.agents.release.kind import Part, ReleaseContext, Schedule
+from hatcast.agents.release.queries import Answers
+from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.ledger.progress import Mark, Progress
+from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.reservations import reservations
 from hatcast.stream.ledger.summary import fits
-from hatcast.stream.records.fields import release_id
+from hatcast.stream.records.fields import Status, release_id
+from hatcast.stream.release.hats import HatChunks
 from hatcast.stream.release.queries import query_periods_of
 from hatcast.stream.release.schedule import earliest_send_ms, listed_cells, released_at_ms, slots_due
 
@@ -28,50 +31,69 @@ _POLLS: Final = 10  # of other workers' progress, in at most _POLLS_S
 _POLLS_S: Final = 0.5
 
 
-class SlotReleaser(HatPath):
-    """Releases HATs under `add_remove`, and answers queries once a slot's HATs are published."""
+class Slots:
+    """Slots under `add_remove`, and their kind: HATs of all listed cells, then the answers to queries that end with it.
 
-    def __init__(self, context: ReleaseContext, queries: QueryReleaser | None) -> None:
-        super().__init__(context)
-        self._queries = queries
+    answers   path of the answers; None: the policy has no queries
+    """
 
-    async def round(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
-        """Release the HATs of these release partitions slot by slot. Return their number."""
+    def __init__(self, context: ReleaseContext, hats: Hats, answers: Answers | None) -> None:
+        self._context = context
+        self._policy = context.policy
+        self._calendar = Calendar(context.policy)
+        self._store = context.store
+        self._ledger = context.ledger
+        self._hats = hats
+        self._answers = answers
+        self.kind = replace(hats.kind, schedule=Schedule.TOGETHER, due=self.due, draw=self.draw, is_done=self.is_done)
+
+    async def due(self, owned: frozenset[int], stopping: asyncio.Event) -> AsyncGenerator[Part[DueRelease]]:
+        """Yield the HATs of release partitions, slot by slot; once they are published, answer the slot's queries."""
         await self._delete_unreadable(owned)
-        done = 0
-        for slot in await self._slots(owned):
+        progress = self._ledger.progress
+        for slot in await self._due_slots(await self._hats.watermark()) if owned else []:
             # Not by watermarks alone: a single vehicle's record may have moved them past the slot.
-            if stopping.is_set() or now_ms() < earliest_send_ms(slot, self._policy):
-                break
-            done += await self._release_slot(slot, owned, stopping)
+            if now_ms() < earliest_send_ms(slot, self._policy):
+                return
+            if (await progress.read()).through(Mark.PUBLISHED, owned) < slot.end_ms:
+                token, due = self._context.recovery.guard.token, await self.listed(slot, owned)  # before the commits
+
+                async def all_committed(slot: Slot = slot, token: str = token) -> bool:
+                    await progress.advance(Mark.COMMITTED, owned, slot.end_ms, token)
+                    return await self._wait_for_all(Mark.COMMITTED, slot, stopping)
+
+                yield Part(due, all_committed)
+                if not await self._answer_at(slot, due, owned):
+                    return
+                await progress.advance(Mark.PUBLISHED, owned, slot.end_ms, token)
             if not await self._wait_for_all(Mark.PUBLISHED, slot, stopping):
-                break
-        return done
+                return
 
-    async def due_releases(self, owned: frozenset[int]) -> list[DueRelease]:
-        """Return the HATs of these release partitions in final, unpublished slots, by slot, then cell."""
-        return [due for slot in await self._slots(owned) for due in await self._listed(slot, owned)]
+    async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> Mapping[DueRelease, Proposal]:
+        """Draw each HAT's estimate; nothing of a day that has lost records, or of a slot without room in the budget."""
+        closed = None
+        if await self._hats.has_lost(batch[0].date):
+            closed = Status.INCOMPLETE
+        elif not await self._has_room(batch[0].hat.slot):
+            closed = Status.BUDGET_EXHAUSTED
+        return await self._hats.draw_unless(closed, batch, loaded)
 
-    async def final_slots(self) -> list[str]:
-        """Return the slots that are final and not yet published as a whole, of all owners."""
-        return [slot.key for slot in await self._slots(frozenset(range(self._store.partitions)))]
-
-    async def published_through(self) -> Published | None:
-        """Return the end of the last slot that every worker has published."""
-        progress = await self._ledger.progress.read()
-        through_ms = 0 if progress.first_ms is None else self._through(progress, Mark.PUBLISHED)
-        return Published(through_ms) if through_ms else None
+    async def final_slots(self, watermark: int) -> dict[str, int] | None:
+        """Return the final slots that are not published by all workers, with their ends (ms UTC); None: not known."""
+        if (await self._ledger.progress.read()).first_ms is None:
+            return None
+        return {slot.key: slot.end_ms for slot in await self._due_slots(watermark)}
 
     async def is_done(self, end_date: str) -> bool:
         """Return True if every slot before a local date is published; its queries are answered before."""
-        return await self.is_closed(end_date) and not await self.final_slots()
+        # The watermark is read again: what has become final since the first look counts.
+        return await self._hats.is_closed(end_date) and not await self._due_slots(await self._hats.watermark())
 
-    async def has_room(self, batch: Sequence[DueRelease]) -> bool:
-        """Return True if the budget has room for the whole slot of these HATs; the same in all workers.
+    async def _has_room(self, slot: str) -> bool:
+        """Return True if the budget has room for a whole slot (`date/slot`); the same in all workers.
 
         For the slot as a whole, and from charges alone: which of its HATs were committed first is private.
         """
-        slot = batch[0].hat.slot
         date, cells = slot.partition("/")[0], listed_cells(self._policy)
         if fits(await self._ledger.summary(date), self._policy, len(cells), reservations(self._policy, date)):
             return True
@@ -82,41 +104,23 @@ class SlotReleaser(HatPath):
             if missing == await self._ledger.count_missing(date, names):
                 return fits(summary, self._policy, missing, reservations(self._policy, date))
 
-    async def _slots(self, owned: frozenset[int]) -> list[Slot]:
-        progress, watermark = await self._ledger.progress.read(), min_watermark(await self._store.watermarks())
-        if progress.first_ms is None or watermark is None or not owned:
+    async def _due_slots(self, watermark: int | None) -> list[Slot]:
+        progress = await self._ledger.progress.read()
+        if progress.first_ms is None or watermark is None:
             return []
         published_ms, end_date = self._through(progress, Mark.PUBLISHED), await self._ledger.end_date()
         due = slots_due(self._calendar, self._policy, progress.first_ms, published_ms, watermark)
         slots = [slot for slot in due if slot.date < end_date]
-        self.closing_delays.add(slot.key for slot in slots)
+        self._hats.delays.add(slot.key for slot in slots)
         return slots
 
-    async def _listed(self, slot: Slot, owned: frozenset[int]) -> list[DueRelease]:
+    async def listed(self, slot: Slot, owned: frozenset[int]) -> list[DueRelease]:
+        """Return the HATs of all listed cells of a slot in release partitions, with or without readings, by cell."""
         users = await self._store.cells(slot.key)
         closes, released_at = closes_at(slot, self._policy), released_at_ms(slot, self._policy)
         hats = (FinalHat(slot.key, cell, closes) for cell in listed_cells(self._policy))
         listed = (DueRelease.of(self._policy, hat, users.get(hat.cell, 0), released_at) for hat in hats)
-        return [due for due in listed if self.release_partition(due) in owned]
-
-    async def _release_slot(self, slot: Slot, owned: frozenset[int], stopping: asyncio.Event) -> int:
-        """Release the HATs of a slot in these release partitions. Return their number.
-
-        0 if the slot is published already, or another worker has not finished a step yet.
-        """
-        progress, token = self._ledger.progress, self._recovery.guard.token
-        if (await progress.read()).through(Mark.PUBLISHED, owned) >= slot.end_ms:
-            return 0
-
-        async def all_committed() -> bool:
-            await progress.advance(Mark.COMMITTED, owned, slot.end_ms, token)
-            return await self._wait_for_all(Mark.COMMITTED, slot, stopping)
-
-        due = await self._listed(slot, owned)
-        if not (await self.release_together(due, all_committed) and await self._answer_at(slot, due, owned)):
-            return 0
-        await progress.advance(Mark.PUBLISHED, owned, slot.end_ms, token)
-        return len(due)
+        return [due for due in listed if self._context.release_partition(due) in owned]
 
     async def _answer_at(self, slot: Slot, due: Sequence[DueRelease], owned: frozenset[int]) -> bool:
         """Answer the queries whose periods end with a slot, about the cells of these HATs, with or without readings.
@@ -125,8 +129,8 @@ class SlotReleaser(HatPath):
         not depend on which worker was faster.
         """
         first_ms = (await self._ledger.progress.read()).first_ms
-        if self._queries is None or first_ms is None:
-            return self._queries is None
+        if self._answers is None or first_ms is None:
+            return self._answers is None
         ending = [
             period
             for period in query_periods_of(self._policy, self._calendar, slot.date, slot.name)
@@ -137,7 +141,7 @@ class SlotReleaser(HatPath):
         names = [release_id(self._policy.name, slot.key, cell) for cell in listed_cells(self._policy)]
         if not all(await self._ledger.acknowledged(slot.date, names)):
             return False
-        return await self._queries.answer(ending, owned, [each.cell for each in due], first_ms)
+        return await self._answers.answer(ending, owned, [each.cell for each in due], first_ms)
 
     async def _wait_for_all(self, mark: Mark, slot: Slot, stopping: asyncio.Event) -> bool:
         """Wait up to half a second until every worker has reached a mark of a slot. False if one has not."""
@@ -154,7 +158,7 @@ class SlotReleaser(HatPath):
         Those to slots before the first, and those folded again, because Redis had lost them, after their slot was
         published. The latter are retained if a query over days may still read them.
         """
-        progress, watermark = await self._ledger.progress.read(), min_watermark(await self._store.watermarks())
+        progress, watermark = await self._ledger.progress.read(), await self._hats.watermark()
         if progress.first_ms is None or watermark is None:
             return
         published_ms = self._through(progress, Mark.PUBLISHED)
@@ -167,7 +171,8 @@ class SlotReleaser(HatPath):
                 for period in query_periods_of(self._policy, self._calendar, slot.date, slot.name)
             )
             due = [DueRelease.of(self._policy, FinalHat(key, cell, closes), 0) for cell in await self._store.cells(key)]
-            await self._delete([each.hat for each in due if self.release_partition(each) in owned], keep=keep)
+            hats = [each.hat for each in due if self._context.release_partition(each) in owned]
+            await self._hats.delete_hats(hats, keep=keep)
 
     def _through(self, progress: Progress, mark: Mark) -> int:
         return progress.through(mark, range(self._store.partitions))

@@ -121,7 +121,7 @@ class Drainer:
             return False
         slots = await self._store.open_slots()
         self._log_open(slots)
-        if slots or await self._releases.hats.final_slots():
+        if slots or await self._releases.final_slots():
             return False
         if any([await self._ledger.count_unpublished(date) for date in await self._ledger.unsealed_dates()]):
             return False

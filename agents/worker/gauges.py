@@ -63,7 +63,7 @@ class Gauges:
             lambda: {(): sum(each.next - each.base for ingest in ingests for each in ingest.partitions.values())},
         )
         METERS.register(declared.PARTITIONS, self._partitions)
-        METERS.register(declared.OLDEST_FINAL, lambda: {(): self._releases.hats.closing_delays.oldest_s()})
+        METERS.register(declared.OLDEST_FINAL, lambda: {(): self._releases.delays.oldest_s()})
 
     def _partitions(self) -> Samples:
         ingests = [fold.ingest for fold in self._folds]
@@ -112,7 +112,7 @@ class Gauges:
     async def update(self) -> None:
         """Update the gauges of which only Redis has the figures."""
         read_s = monotonic_s()
-        self._releases.hats.closing_delays.replace(await self._releases.hats.final_slots(), read_s)
+        self._releases.delays.replace(await self._releases.final_slots(), read_s)
         METERS.set(declared.OPEN_SLOTS, len(await self._store.open_slots()))
         dates = await self._ledger.unsealed_dates()
         METERS.set(declared.UNPUBLISHED, sum([await self._ledger.count_unpublished(date) for date in dates]))

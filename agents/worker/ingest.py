@@ -23,10 +23,9 @@ from hatcast.agents.monitoring.failures import FailureLog, back_off_s
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.identity import partition_count_error
 from hatcast.agents.redis.partition_state import compacted_error
-from hatcast.agents.release.counters import count_outcomes
 from hatcast.agents.worker.loading import PartitionLoader
 from hatcast.agents.worker.open_transactions import OpenTransactions
-from hatcast.agents.worker.partition import OwnedPartition
+from hatcast.agents.worker.partition import OwnedPartition, count_outcomes
 from hatcast.agents.worker.source import IngestOptions, Source
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import take_changes

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hatcast.agents.kafka.batches import RecordBatch
+from hatcast.agents.monitoring.kinds import Counter
+from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.worker.early_record import EarlyRecord
 from hatcast.stream.fold.partition_fold import PartitionFold
 
@@ -49,3 +51,14 @@ class OwnedPartition:
             return batch, None
         early = EarlyRecord(batch.offsets[allowed], batch.timestamps[allowed], self.fold.policy.max_ahead_ms)
         return batch.first(allowed), early
+
+
+def count_outcomes(counter: Counter, before: Mapping[str, int], stored: Mapping[str, int]) -> Mapping[str, int]:
+    """Count the records that a checkpoint has added. Return `stored`.
+
+    before, stored   outcome -> records of a partition, before the checkpoint and with it
+    """
+    for outcome, records in stored.items():
+        if records > before.get(outcome, 0):
+            METERS.count(counter, records - before.get(outcome, 0), outcome=outcome)
+    return stored

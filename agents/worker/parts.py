@@ -18,8 +18,8 @@ from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.release.estimates import EstimatePublisher
+from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.loop import ReleaseLoop
-from hatcast.agents.release.path import ReleaseContext
 from hatcast.agents.worker.connections import Connections
 from hatcast.agents.worker.drain_limits import Drain
 from hatcast.agents.worker.folds import fold_maker, report_check, report_fold_maker
@@ -112,7 +112,7 @@ def make_estimates(connections: Connections, releases: ReleaseLoop) -> EstimateP
         connections.producer,
         snapshots,
         releases.owned,
-        releases.hats.published_through,
+        releases.published_through,
     )
 
 

@@ -37,13 +37,13 @@ def fail_at_every_step() -> None:
 
 
 def _fail_at(step: str) -> None:
-    owner, name = STEPS[step]
-    wrapped: Callable[..., Awaitable[Any]] = getattr(owner, name)
+    of = STEPS[step]
+    wrapped: Callable[..., Awaitable[Any]] = getattr(of.owner, of.name)
     left = list(FAILURES)
     is_met = watch(step, WITHIN)
 
     async def failing(*arguments: Any) -> Any:
-        if not left or not is_met():
+        if not left or not of.is_of(arguments) or not is_met():
             return await wrapped(*arguments)
         moment, server = failure = left[0]
         if moment == "after":
@@ -55,4 +55,4 @@ def _fail_at(step: str) -> None:
         sys.stderr.flush()
         raise ERRORS[server](f"{moment} {step}")
 
-    setattr(owner, name, failing)
+    setattr(of.owner, of.name, failing)

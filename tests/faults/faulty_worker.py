@@ -19,35 +19,35 @@ from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.release.estimates import EstimatePublisher
-from hatcast.agents.release.queries import QueryReleaser
+from hatcast.agents.release.path import ReleasePath
 from hatcast.agents.worker import topic_watch
-from tests.integration.crashing_worker import ANSWERING, METHODS, TRACKING, WITHIN, watch
+from tests.integration.crashing_worker import ANSWERING, METHODS, TRACKING, WITHIN, Step, watch
 
 # Of the release, of answers to queries, of a tracker, then of estimates, of ledger recovery and of seals, then of the
 # ingest.
-STEPS: Final[dict[str, tuple[type, str]]] = {
+STEPS: Final[dict[str, Step]] = {
     **METHODS,
     **ANSWERING,
-    "answers sent": (AIOKafkaProducer, "commit_transaction"),  # as `sent`, within the send of answers
+    "answers sent": Step(AIOKafkaProducer, "commit_transaction"),  # as `sent`, within the send of answers
     **TRACKING,
-    "estimates sending": (EstimatePublisher, "_send"),
-    "estimates sent": (EstimatePublisher, "_send"),
-    "snapshot stored": (SnapshotStore, "write"),
-    "looked": (RecoveryStore, "read_state"),
-    "begun": (RecoveryStore, "begin"),
-    "fenced": (RecoveryStore, "store_ends"),
-    "adopted": (RecoveryStore, "adopt"),
-    "finished": (RecoveryStore, "finish"),
-    "sealed": (SealStore, "seal"),
-    "shrunk": (SealStore, "shrink"),
-    "opened": (PartitionStore, "open"),
-    "checkpointing": (PartitionStore, "checkpoint"),
-    "checkpointed": (PartitionStore, "checkpoint"),
+    "estimates sending": Step(EstimatePublisher, "_send"),
+    "estimates sent": Step(EstimatePublisher, "_send"),
+    "snapshot stored": Step(SnapshotStore, "write"),
+    "looked": Step(RecoveryStore, "read_state"),
+    "begun": Step(RecoveryStore, "begin"),
+    "fenced": Step(RecoveryStore, "store_ends"),
+    "adopted": Step(RecoveryStore, "adopt"),
+    "finished": Step(RecoveryStore, "finish"),
+    "sealed": Step(SealStore, "seal"),
+    "shrunk": Step(SealStore, "shrink"),
+    "opened": Step(PartitionStore, "open"),
+    "checkpointing": Step(PartitionStore, "checkpoint"),
+    "checkpointed": Step(PartitionStore, "checkpoint"),
 }
 # At their beginning: all is sent, nothing is committed; the changes are taken from memory, nothing is written.
 BEFORE: Final = frozenset({"sent", "answers sent", "estimates sending", "checkpointing"})
 OF_TRACKER: Final = frozenset(TRACKING)  # only a tracker comes there,
-NOT_OF_TRACKER: Final = frozenset({"loaded", "drawn", "deleted"})  # and never there
+NOT_OF_TRACKER: Final = frozenset({"drawn", "deleted"})  # which has other names for these
 OF_ANSWERS: Final = frozenset({*ANSWERING, "answers sent"})  # only a policy with queries comes there
 _COMPARED_S: Final = 3.0
 REACHED: Final = "fault reached"  # in the log, for who waits for it
@@ -67,15 +67,15 @@ def meet(step: str, action: str, times: int) -> None:
     action   `kill` (SIGKILL), `stop` (SIGSTOP, until somebody lets it go on), or `fail` (the step was done, its answer
              is lost: a ConnectionError)
     """
-    owner, name = STEPS[step]
-    wrapped: Callable[..., Awaitable[Any]] = getattr(owner, name)
+    of = STEPS[step]
+    wrapped: Callable[..., Awaitable[Any]] = getattr(of.owner, of.name)
     left = times
-    is_within = watch(step, {**WITHIN, "answers sent": (QueryReleaser, "send")})
+    is_within = watch(step, {**WITHIN, "answers sent": Step(ReleasePath, "send", "query")})
 
     async def faulty(*arguments: Any, **keywords: Any) -> Any:
         nonlocal left
         answer = None if step in BEFORE else await wrapped(*arguments, **keywords)
-        left -= is_within()
+        left -= of.is_of(arguments) and is_within()
         if left == -1:
             left -= 1
             sys.stderr.write(f"{REACHED}: {step} {action}\n")
@@ -85,4 +85,4 @@ def meet(step: str, action: str, times: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL if action == "kill" else signal.SIGSTOP)
         return await wrapped(*arguments, **keywords) if step in BEFORE else answer
 
-    setattr(owner, name, faulty)
+    setattr(of.owner, of.name, faulty)

@@ -21,8 +21,9 @@ from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import Retained
 from hatcast.agents.redis.tracker_state import TrackerStore
-from hatcast.agents.release.hats import DueRelease, HatPath
-from hatcast.agents.release.queries import DueAnswer, QueryReleaser
+from hatcast.agents.release.hats import DueRelease
+from hatcast.agents.release.path import ReleasePath
+from hatcast.agents.release.queries import Answers, DueAnswer
 from hatcast.stream.fold.checkpoint import Changes
 from hatcast.stream.ledger import ledger
 from hatcast.stream.ledger.adoption import OutputPartition
@@ -52,14 +53,16 @@ def offset_before_state() -> None:
 
 def noise_drawn_again() -> None:
     """What has to be sent again is drawn again."""
-    product = HatPath.send
+    product = ReleasePath.send
 
     async def send(
-        self: HatPath, pending: Mapping[int, Sequence[tuple[DueRelease, Committed]]]
+        self: ReleasePath[Any, Any], pending: Mapping[int, Sequence[tuple[DueRelease, Committed]]]
     ) -> dict[int, BaseException]:
+        if self.kind.name != "hat":
+            return await product(self, pending)
         again = [due for part in pending.values() for due, record in part if not record.new]
         loaded = await self.load(again) if again else None
-        drawn = {each.release_id: each.record for each in await self.draw(again, loaded)} if loaded else {}
+        drawn = {each.release_id: each.record for each in (await self.draw(again, loaded)).values()} if loaded else {}
         sent: dict[int, list[tuple[DueRelease, Committed]]] = {r: [] for r in pending}
         for r, part in pending.items():
             for due, record in part:
@@ -68,26 +71,31 @@ def noise_drawn_again() -> None:
                 sent[r].append((due, replace(record, record=head + number + tail)))
         return await product(self, sent)
 
-    HatPath.send = send  # type: ignore[method-assign,assignment]
+    ReleasePath.send = send  # type: ignore[method-assign,assignment]
 
 
 def charged_after() -> None:
     """A release is sent, and only then written down and charged."""
-    product = HatPath.mark
+    product, product_commit = ReleasePath.mark, ReleasePath.commit
     drawn: dict[str, bytes] = {}
 
-    async def commit(self: HatPath, proposals: Sequence[Proposal]) -> list[Committed]:
+    async def commit(self: ReleasePath[Any, Any], proposals: Sequence[Proposal]) -> list[Committed]:
+        if self.kind.name != "hat":
+            return await product_commit(self, proposals)
         drawn.update((each.release_id, (b"%d" % (len(drawn) + 1)).join(each.record)) for each in proposals)
         return [Committed(drawn[each.release_id], published=False, new=True) for each in proposals]
 
-    async def mark(self: HatPath, batch: Sequence[DueRelease]) -> None:
-        recovery = self._recovery
+    async def mark(self: ReleasePath[Any, Any], batch: Sequence[DueRelease]) -> None:
+        if self.kind.name != "hat":
+            await product(self, batch)
+            return
+        recovery, policy = self._recovery, self._context.policy
         sent = [drawn[due.release_id] for due in batch if due.release_id in drawn]
-        records = [published_of(each, self._policy.policy_id, fineness_of(self._policy)) for each in sent]
+        records = [published_of(each, policy.policy_id, fineness_of(policy)) for each in sent]
         assert not await adopt(recovery._store, RecoveryCheck.finished(recovery.guard.token), records)
         await product(self, batch)
 
-    HatPath.commit, HatPath.mark = commit, mark  # type: ignore[method-assign,assignment]
+    ReleasePath.commit, ReleasePath.mark = commit, mark  # type: ignore[method-assign,assignment]
 
 
 def no_recovery() -> None:
@@ -143,15 +151,15 @@ def reserved_at_the_answer() -> None:
 
 def forgotten_once_read() -> None:
     """What is kept for a query is deleted once it is read, not once its answer is published."""
-    product = QueryReleaser.load
+    product = Answers.load
 
-    async def load(self: QueryReleaser, batch: Sequence[DueAnswer]) -> Retained | None:
+    async def load(self: Answers, batch: Sequence[DueAnswer]) -> Retained | None:
         kept = await product(self, batch)
         if kept is not None:
             await self._retained.delete([(slot.key, due.cell) for slot in batch[0].query_period.slots for due in batch])
         return kept
 
-    QueryReleaser.load = load  # type: ignore[method-assign]
+    Answers.load = load  # type: ignore[method-assign]
 
 
 def state_not_read() -> None:

@@ -19,7 +19,7 @@ from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die,
 from tests.faults.test_unsent import LIMIT, assert_within_the_limit, fork_history
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import open_stores
-from tests.integration.test_release import ALL, CrashError, before, crash_after, finish, releasing
+from tests.integration.test_release import CrashError, before, crash_after, due_hats, finish, releasing
 from tests.services import KafkaServer, RedisServer
 
 GoBack = Callable[[Pipeline, dict[bytes, bytes]], None]
@@ -120,9 +120,7 @@ def older_token(pipeline: Pipeline) -> list[str]:
         async with open_stores(pipeline) as stores:
             await close_hours(pipeline, stores)
             async with releasing(pipeline, stores) as releaser:
-                partitions = sorted(
-                    {releaser.hats.release_partition(each) for each in await releaser.hats.due_releases(ALL)}
-                )
+                partitions = sorted({releaser._context.release_partition(each) for each in await due_hats(releaser)})
             some, others = frozenset(partitions[:1]), frozenset(partitions[1:])
             with pytest.raises(CrashError):
                 async with releasing(pipeline, stores, owned=lambda: others) as first:

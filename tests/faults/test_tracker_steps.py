@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.release.tracker import TrackerReleaser
+from hatcast.agents.release.tracker import TrackedHats
 from tests.faults.check import violations
 from tests.faults.facts import Log, Violation
 from tests.faults.faulty_worker import NOT_OF_TRACKER, OF_TRACKER, meet
@@ -98,20 +98,21 @@ def test_a_tracker_that_is_killed_at_every_step_asks_what_the_counts_lead_to_and
 
 def draw_when_the_day_is_over() -> None:
     """In a worker: it lists the final slots, and takes so long over the first that its whole day closes meanwhile."""
-    draw_queries = TrackerReleaser.draw_queries
+    draw_slot = TrackedHats.draw_slot
     slow: list[str] = []
 
-    async def draw(self: TrackerReleaser, work: Any, slot: str, hats: Sequence[Any]) -> list[Any]:
+    async def draw(self: TrackedHats, due: Sequence[Any], loaded: Sequence[Any]) -> list[Any]:
+        slot = due[0].hat.slot
         if not slow:
             slow.append(slot)
             sys.stdout.write("drawing\n")
             sys.stdout.flush()
             next_date = date.fromisoformat(slot.partition("/")[0]) + timedelta(days=1)
-            while not await self.is_closed(next_date.isoformat()):
+            while not await self._hats.is_closed(next_date.isoformat()):
                 await asyncio.sleep(0.05)
-        return await draw_queries(self, work, slot, hats)
+        return await draw_slot(self, due, loaded)
 
-    TrackerReleaser.draw_queries = draw  # type: ignore[method-assign]  # the product has no switch for it
+    TrackedHats.draw_slot = draw  # type: ignore[method-assign]  # the product has no switch for it
 
 
 @pytest.mark.timeout(240)

@@ -33,7 +33,7 @@ from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die,
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, Stores, open_stores
 from tests.integration.recovering import budget_record, guard_of_all, restore
-from tests.integration.test_release import ALL, DATE, abort_in_a_round, finish, releasing, stored_records
+from tests.integration.test_release import ALL, DATE, abort_in_a_round, due_hats, finish, releasing, stored_records
 from tests.replayed import policy_of
 from tests.services import KafkaServer, RedisServer
 
@@ -82,7 +82,7 @@ def test_what_redis_lost_after_its_commit_is_not_sent(pipeline: Pipeline) -> Non
                 await releaser._publishers.start_missing(ALL)
                 assert await releaser._recovery.ensure(ALL)
                 copy = copied(pipeline)
-                records = await releaser.hats.records(await releaser.hats.due_releases(ALL))
+                records = await releaser.hats.records(await due_hats(releaser))
                 come_back(pipeline, copy)
                 with pytest.raises(Behind):
                     await releaser.hats.publish(records or {})

@@ -9,8 +9,10 @@ from typing import Any, Final
 import pytest
 
 from hatcast.agents.kafka.producers import TransactionalProducers
+from hatcast.agents.redis.retained import Retained
 from hatcast.agents.release.loop import ReleaseLoop
-from hatcast.agents.release.queries import DueAnswer, QueryReleaser
+from hatcast.agents.release.path import ReleasePath
+from hatcast.agents.release.queries import DueAnswer
 from hatcast.stream.ledger.proposals import Committed
 from tests.integration.days import DATES, EPSILON, expected
 from tests.integration.harness import Pipeline
@@ -26,11 +28,11 @@ async def answering(
     stores: Stores,
     publishers: type[TransactionalProducers] = TransactionalProducers,
     owned: Callable[[], frozenset[int]] = lambda: ALL,
-) -> AsyncIterator[tuple[ReleaseLoop, QueryReleaser]]:
+) -> AsyncIterator[tuple[ReleaseLoop, ReleasePath[DueAnswer, Retained]]]:
     """A worker's release loop with its queries."""
     async with releasing(pipeline, stores, publishers, owned=owned, queries=True) as releaser:
-        assert releaser.queries is not None
-        yield releaser, releaser.queries
+        assert releaser.answers is not None
+        yield releaser, releaser.answers.path
 
 
 async def crash_at(step: str, pipeline: Pipeline, stores: Stores) -> None:

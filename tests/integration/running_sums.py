@@ -1,6 +1,7 @@
 """Hours of readings for running sums, their releases by workers that may end at a step, and copies of Redis."""
 
 import asyncio
+import dataclasses
 import json
 import random
 from datetime import date
@@ -12,14 +13,13 @@ import pytest
 from numpy.typing import NDArray
 
 from hatcast.agents.kafka.producers import TransactionalProducers
-from hatcast.agents.release.continual import ContinualReleaser
+from hatcast.agents.release.continual import ContinualHats
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.mechanisms import NoisyVector
 from tests.integration.harness import Pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, Stores, store_closed
 from tests.integration.readings import PLACES as AT
 from tests.integration.test_release import (
-    ALL,
     CrashError,
     CrashingPublishers,
     abort_in_a_round,
@@ -82,12 +82,12 @@ async def release(
     async with releasing(pipeline, stores, **options) as releaser:
         drawing(releaser, noise)
         await releaser.round(asyncio.Event())
-        assert await releaser.hats.due_releases(ALL) == []
+        assert not await releaser.final_slots()
 
 
 def drawing(releaser: ReleaseLoop, noise: Any) -> None:
-    assert isinstance(releaser.hats, ContinualReleaser)
-    releaser.hats._noise = noise
+    assert isinstance(releaser._source, ContinualHats)
+    releaser._source._context = dataclasses.replace(releaser._context, noise=noise)
 
 
 async def crash(pipeline: Pipeline, stores: Stores, step: str, noise: Drawn, hour: int) -> None:

@@ -18,6 +18,7 @@ from redis import Redis
 from hatcast.agents.clock import now_ms
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.release.batches import release_partition_of
 from hatcast.agents.release.hats import DueRelease
 from hatcast.agents.release.queries import DueAnswer
 from hatcast.stream.fold.hats import Calendar
@@ -35,7 +36,7 @@ from tests.integration.hidden import (
     stamp_by,
 )
 from tests.integration.readings import HOUR_MS, NOON_MS, PLACES, Sample, open_stores, store_closed, ticks, traffic
-from tests.integration.test_release import ALL, STEPS, CrashError, CrashingPublishers, crash_after, releasing
+from tests.integration.test_release import STEPS, CrashError, CrashingPublishers, crash_after, releasing
 from tests.services import KafkaServer, Received, Record, RedisServer
 from tests.services.data import recording
 from tests.services.kafka_server import PARTITIONS
@@ -209,7 +210,7 @@ def test_after_a_crash_at_each_step_and_two_days_of_silence_every_slot_between_i
                         await releaser.round(asyncio.Event())
             async with releasing(pipeline, stores) as releaser:
                 assert await releaser.round(asyncio.Event()) > 0
-                assert await releaser.hats.due_releases(ALL) == []
+                assert not await releaser.final_slots()
                 assert await releaser.round(asyncio.Event()) == 0
             assert await stores.partitions.open_slots() == {}
 
@@ -231,11 +232,11 @@ def test_a_slot_is_sent_by_no_worker_before_all_of_it_has_records_and_the_budget
             ):
                 assert await one.round(asyncio.Event()) == 0
                 assert pipeline.published(committed=False) == {}, "the other half has no records yet"
-                assert await other.round(asyncio.Event()) == len(await other.hats.due_releases(HALVES[1])) // len(SLOTS)
-                half = pipeline.published(committed=False)
-                assert half.keys() == {
-                    each.release_id for each in await other.hats.due_releases(HALVES[1]) if SLOTS[0] in each.release_id
-                }
+                policy, names = pipeline.settings.policy, release_ids(pipeline, f"{DATE}T{SLOTS[0]}")
+                ends = {name: release_partition_of(policy, name, name.split("/")[2], PARTITIONS) for name in names}
+                half = {name for name, partition in ends.items() if partition in HALVES[1]}
+                assert await other.round(asyncio.Event()) == len(half)
+                assert pipeline.published(committed=False).keys() == half
                 for _ in range(4):
                     await asyncio.gather(one.round(asyncio.Event()), other.round(asyncio.Event()))
 
@@ -262,7 +263,7 @@ def test_days_with_deleted_records_are_incomplete_and_a_slot_beyond_the_budget_i
                 releasing(pipeline, stores, owned=lambda: HALVES[1]) as other,
             ):
                 await one.round(asyncio.Event())  # recovers the ledger, which takes every producer
-                while await one.hats.due_releases(ALL):
+                while await one.final_slots():
                     await asyncio.gather(one.round(asyncio.Event()), other.round(asyncio.Event()))
 
     changes = {"policy": {"hours": [12, 14], "privacy": privacy}}

@@ -64,7 +64,7 @@ async def publish(pipeline: Pipeline) -> None:
                     await asyncio.to_thread(send_again, pipeline)
             settings, partitions = pipeline.settings, pipeline.settings.kafka.partitions
             snapshots = SnapshotStore(stores.redis, settings.topics.telemetry, settings.policy.name)
-            through = releaser.hats.published_through
+            through = releaser.published_through
             for _ in range(2):  # the second continues from the snapshot of the first, and sends the last day again
                 estimates = EstimatePublisher(
                     settings, partitions, producer, snapshots, lambda: frozenset(range(partitions)), through

@@ -138,7 +138,7 @@ def test_under_add_remove_no_worker_sends_answers_before_all_have_records(
                 answering(pipeline, stores, owned=lambda: HALVES[1]) as (other, _),
             ):
                 await one.round(asyncio.Event())  # recovers the ledger, which takes every producer
-                while await one.hats.due_releases(ALL):
+                while await one.final_slots():
                     await other.round(asyncio.Event())
                     await one.round(asyncio.Event())
 
@@ -166,7 +166,7 @@ def test_a_query_over_days_has_one_answer_for_each_listed_cell_whatever_crashes_
                         await releaser.round(asyncio.Event())
             async with answering(pipeline, stores) as (releaser, _):
                 await releaser.round(asyncio.Event())
-                assert await releaser.hats.due_releases(ALL) == []
+                assert not await releaser.final_slots()
 
     changes = {"policy": {"hours": [12, 14], "query": [*OVER_LIMIT, two_days]}}
     with open_hidden(kafka, redis_server, tmp_path, "asked", changes) as pipeline:

@@ -21,16 +21,18 @@ def test_a_day_that_others_have_data_of_is_not_missing_though_they_were_answered
     samples = [each for each in days() if each.place == 0 or each.time_ms >= NOON_MS + 2 * DAY_MS]
 
     async def release() -> None:
-        async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, queries):
+        async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, path):
             policy = pipeline.settings.policy
             await store_closed(stores, policy, samples, END_MS)
-            releaser.kinds = [releaser.hats]
+            releaser.paths = [releaser.hats]
             await releaser.round(asyncio.Event())
             asked = [
                 one for slot in ("12:00", "13:00") for one in query_periods_of(policy, Calendar(policy), DATES[2], slot)
             ]
-            assert await queries.answer(asked, ALL, [cell(0)])
-            await queries.round(ALL, asyncio.Event())
+            assert releaser.answers is not None
+            due = await releaser.answers.due_of(asked, ALL, [cell(0)])
+            assert await path.release(due) == len(due)
+            await path.round(ALL, asyncio.Event())
 
     asyncio.run(release())
     assert [record for record in answers(pipeline).values() if "missing" in record] == []

@@ -22,9 +22,9 @@ from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.hats import DueRelease
+from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.loop import ReleaseLoop
-from hatcast.agents.release.path import ReleaseContext, ReleasePath
-from hatcast.agents.release.queries import QueryReleaser
+from hatcast.agents.release.path import ReleasePath
 from hatcast.stream.ledger.proposals import Committed, Proposal
 from hatcast.stream.ledger.rejections import Unrecovered
 from hatcast.stream.mechanisms.system import SystemNoise
@@ -64,12 +64,13 @@ METHODS = {
 }
 
 
-def crash_after(kind: ReleasePath[Any, Any, Any], step: str) -> None:
+def crash_after(path: ReleasePath[Any, Any], step: str) -> None:
     """Let a kind of release, HATs or answers, end at a step: `sent` is the publisher's."""
     if step == "sent":
         return
     # A delete of answers deletes nothing as long as another query reads the same days.
-    owner = kind._retained if step == "deleted" and isinstance(kind, QueryReleaser) else kind
+    is_kept = step == "deleted" and path.kind.name == "query"
+    owner = getattr(path.kind.delete, "__self__")._retained if is_kept else path  # noqa: B009 - bound
     wrapped = getattr(owner, METHODS[step])
 
     async def crashing(*arguments: Any) -> None:
@@ -79,7 +80,7 @@ def crash_after(kind: ReleasePath[Any, Any, Any], step: str) -> None:
     setattr(owner, METHODS[step], crashing)
 
 
-def before(kind: ReleasePath[Any, Any, Any], name: str, event: Callable[..., Awaitable[None]]) -> None:
+def before(kind: ReleasePath[Any, Any], name: str, event: Callable[..., Awaitable[None]]) -> None:
     """Let something happen before each call of a step; it gets the arguments."""
     wrapped = getattr(kind, name)
 
@@ -122,18 +123,23 @@ async def releasing(
     seal = sealer_of(pipeline, stores.redis, stores.ledger, recovery).seal if seals else None
     loop = ReleaseLoop(context, retained, owned, seal)
     if not queries:
-        loop.kinds = [loop.hats]
+        loop.paths = [loop.hats]
     try:
         yield loop
     finally:
         await made.stop()
 
 
+async def due_hats(releaser: ReleaseLoop) -> list[DueRelease]:
+    """Return all final HATs with contributions that are not published."""
+    return await releaser._inputs.due_now(ALL)
+
+
 async def finish(pipeline: Pipeline, stores: Stores) -> None:
     """Another worker makes good what is left."""
     async with releasing(pipeline, stores) as releaser:
         await releaser.round(asyncio.Event())
-        assert await releaser.hats.due_releases(ALL) == []
+        assert not await releaser.final_slots()
 
 
 async def abort_in_a_round(releases: ReleaseLoop) -> None:

@@ -16,16 +16,17 @@ from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import Message, ProducerGone, TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.ledger.rejections import Behind, Unrecovered
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import Stores, open_stores, store_closed, traffic
 from tests.integration.test_release import (
-    ALL,
     OVER_MS,
     CrashError,
     assert_one_value_and_one_charge,
     before,
+    due_hats,
     finish,
     releasing,
     stored_records,
@@ -100,12 +101,12 @@ def test_what_is_committed_is_published_if_a_later_batch_of_its_group_cannot_be_
 
 @pytest.mark.usefixtures("one_hat_a_batch")
 def test_after_a_commit_whose_answer_is_lost_nothing_of_its_release_partitions_is_sent_before_they_are_taken_over(
-    pipeline: Pipeline,
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not known whether the ledger has the record, so the owner's sequence shows nothing."""
 
     def prepare(releaser: ReleaseLoop) -> None:
-        setattr(releaser.hats, "release_partition", lambda _: 3)  # noqa: B010 - one for all: the commit's too
+        monkeypatch.setattr(ReleaseContext, "release_partition", lambda *_: 3)  # one for all
         rows = releaser.hats._ledger._rows  # the first apply pins the rules of the date
         fail_at(rows, "apply", 4, RedisConnectionError("the answer is lost"), done=True)
 
@@ -114,7 +115,7 @@ def test_after_a_commit_whose_answer_is_lost_nothing_of_its_release_partitions_i
 
 
 def partitions_of(releaser: ReleaseLoop, due: Iterable[Any]) -> list[int]:
-    return sorted({releaser.hats.release_partition(each) for each in due})
+    return sorted({releaser._context.release_partition(each) for each in due})
 
 
 @pytest.mark.parametrize("error", [ProducerGone, KafkaConnectionError])
@@ -157,7 +158,7 @@ def test_the_transactions_of_release_partitions_run_at_once_and_each_has_its_day
         async with open_stores(pipeline) as stores:
             await close_two_hours(pipeline, stores)
             async with releasing(pipeline, stores) as releaser:
-                partitions = partitions_of(releaser, await releaser.hats.due_releases(ALL))
+                partitions = partitions_of(releaser, await due_hats(releaser))
                 meeting = asyncio.Barrier(len(partitions))
 
                 publish = releaser._publishers.publish

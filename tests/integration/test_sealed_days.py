@@ -27,7 +27,7 @@ from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import NOON_MS, Sample, Stores, open_stores, store_closed, traffic
 from tests.integration.recovering import sealer_of
-from tests.integration.test_release import ALL, CrashError, releasing
+from tests.integration.test_release import ALL, CrashError, due_hats, releasing
 from tests.services import KafkaServer, RedisServer
 from tests.services.kafka_server import PARTITIONS
 
@@ -161,10 +161,10 @@ def test_nothing_of_a_sealed_day_is_committed_or_adopted_whatever_comes_back(pip
                 await releaser._publishers.start_missing(ALL)
                 assert await releaser._recovery.ensure(ALL)
                 await fold_again_under_another_name(pipeline, stores)
-                (one, *_) = await releaser.hats.due_releases(ALL)
-                proposals = await releaser.hats.draw([one], [*(await releaser.hats.load([one]) or [])])
+                (one, *_) = await due_hats(releaser)
+                drawn = await releaser.hats.draw([one], [*(await releaser.hats.load([one]) or [])])
                 with pytest.raises(DaySealed):
-                    await releaser.hats.commit(proposals)
+                    await releaser.hats.commit([*drawn.values()])
                 # And read from their beginning, the topics give nothing back.
                 await stores.redis.delete(DomainKeys(pipeline.name).adopted)
                 releaser._recovery.require_catch_up()

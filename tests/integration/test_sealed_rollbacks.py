@@ -20,7 +20,7 @@ from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, open_stores, store_closed, ticks
 from tests.integration.recovering import sealer_of
-from tests.integration.test_release import ALL, releasing
+from tests.integration.test_release import ALL, due_hats, releasing
 from tests.integration.test_sealed_days import DAYS, day, fold, forget, release, samples, sealing, summaries
 from tests.integration.test_succession import a_day, following
 from tests.services import KafkaServer, RedisServer
@@ -87,7 +87,7 @@ def test_a_record_that_another_copy_of_redis_never_sent_is_not_sent_once_its_day
             async with releasing(pipeline, stores) as releaser:  # commits, and dies before it sends
                 await releaser._publishers.start_missing(ALL)
                 assert await releaser._recovery.ensure(ALL)
-                records = await releaser.hats.records(await releaser.hats.due_releases(ALL))
+                records = await releaser.hats.records(await due_hats(releaser))
                 assert records
             committed = copy_of(pipeline)
             go_back(pipeline, empty)

@@ -21,8 +21,8 @@ from hatcast.agents.redis.identity import claim_policy, policy_errors
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.redis.retained import RetainedStore
+from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.loop import ReleaseLoop
-from hatcast.agents.release.path import ReleaseContext
 from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.ledger.transitions import NextPolicy

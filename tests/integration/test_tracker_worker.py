@@ -76,7 +76,7 @@ def rounded(value: Any) -> Any:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("step", [*TRACKING, "committed", "sent", "acked", "marked"])
+@pytest.mark.parametrize("step", [*TRACKING, "loaded", "committed", "sent", "acked", "marked"])
 def test_a_worker_that_is_killed_at_a_step_leaves_one_value_of_each_query(step: str, pipeline: Pipeline) -> None:
     assert step in METHODS | TRACKING
     dying = pipeline.worker(wrap=partial(die_after, step))

@@ -9,7 +9,7 @@ import asyncio
 import gc
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -21,7 +21,7 @@ from hatcast.agents.kafka.batches import RecordBatch
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.release.hats import DueRelease, HatPath
+from hatcast.agents.release.hats import DueRelease, Hats
 from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.worker import Worker
 from hatcast.stream.ledger.proposals import Proposal
@@ -139,13 +139,13 @@ def _fail_at_a_record(text: str) -> None:
 
 
 def _fail_at_a_slot(text: str) -> None:
-    draw = HatPath._draw
+    draw = Hats._draw
 
     def failing(
-        self: HatPath, batch: Sequence[DueRelease], loaded: Sequence[HatChunks], closed: Status | None
-    ) -> list[Proposal]:
+        self: Hats, batch: Sequence[DueRelease], loaded: Sequence[HatChunks], closed: Status | None
+    ) -> Mapping[DueRelease, Proposal]:
         if any(due.hat.slot == FATAL_SLOT for due in batch):
             raise KeyError(text)
         return draw(self, batch, loaded, closed)
 
-    HatPath._draw = failing  # type: ignore[method-assign]
+    Hats._draw = failing  # type: ignore[method-assign]

@@ -6,8 +6,11 @@ import pytest
 
 from hatcast.agents.monitoring.declarations import READINGS
 from hatcast.agents.monitoring.meters import Meters
-from hatcast.agents.release import counters as counted
-from hatcast.agents.release.counters import ClosingDelays, count_outcomes, count_published
+from hatcast.agents.release import hats, path
+from hatcast.agents.release.hats import ClosingDelays
+from hatcast.agents.release.path import count_published
+from hatcast.agents.worker import partition
+from hatcast.agents.worker.partition import count_outcomes
 from hatcast.stream.ledger.proposals import Committed
 from tests.exposed import figures
 
@@ -18,7 +21,8 @@ STATUSES = (b"released", b"budget_exhausted", b"released")
 def meters(monkeypatch: pytest.MonkeyPatch) -> Meters:
     """A page of the test's own."""
     made = Meters()
-    monkeypatch.setattr(counted, "METERS", made)
+    for module in (hats, path, partition):
+        monkeypatch.setattr(module, "METERS", made)
     return made
 
 
@@ -26,7 +30,7 @@ def meters(monkeypatch: pytest.MonkeyPatch) -> Meters:
 def seconds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """What the clock shows."""
     now = [1000.0]
-    monkeypatch.setattr(counted, "monotonic_s", lambda: now[0])
+    monkeypatch.setattr(hats, "monotonic_s", lambda: now[0])
     yield now
 
 
@@ -48,10 +52,8 @@ def test_a_state_that_went_back_takes_nothing_off_a_counter(meters: Meters) -> N
 
 
 def test_releases_are_counted_by_what_their_bytes_say(meters: Meters) -> None:
-    records = [
-        Committed(b'{"status":"%s","cell":"a","released_at":"2022-01-02T10:00:00Z"}' % each, published=False, new=True)
-        for each in STATUSES
-    ]
+    head = b'{"policy_id":"p","status":"%s","cell":"a","date":"2022-01-02","released_at":"2022-01-02T10:00:00Z"}'
+    records = [Committed(head % each, published=False, new=True) for each in STATUSES]
     count_published("hat", records)
     count_published("query", records[:1])
     assert shown(meters, "hatcast_releases_total") == {

@@ -1,0 +1,125 @@
+"""Kinds of release as values: what is due, how it is loaded, drawn and deleted, and by which schedule.
+
+agents/release/path.py releases what they say.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, TypeVar
+
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.registry import Registry
+from hatcast.agents.monitoring.failures import FailureLog
+from hatcast.agents.recovery import LedgerRecovery
+from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.release.batches import Due, release_partition_of
+from hatcast.stream.ledger.ledger import AnyProposal
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.release.spending import Spent
+
+D = TypeVar("D", bound=Due)
+L = TypeVar("L")
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseContext:
+    """Parts of a worker that all kinds of release use.
+
+    registry   of the requests that queries take
+    failures   failure log of the release loop
+    """
+
+    settings: Settings
+    store: HatStore
+    ledger: LedgerStore
+    recovery: LedgerRecovery
+    registry: Registry
+    noise: Noise
+    failures: FailureLog = field(default_factory=lambda: FailureLog("release"))
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the worker."""
+        return self.settings.policy
+
+    def release_partition(self, due: Due) -> int:
+        """Return the release partition of a due item."""
+        return release_partition_of(self.policy, due.release_id, due.cell, self.store.partitions)
+
+
+class Schedule(Enum):
+    """When what is due is drawn, committed and sent."""
+
+    GROUPS = "groups"
+    TOGETHER = "together"
+    CHAIN = "chain"
+
+
+async def _at_once() -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[D]):
+    """What a kind releases next, in order.
+
+    may_send   of the schedule `together`: called once all items have records; nothing is sent before it returns True
+    """
+
+    due: Sequence[D]
+    may_send: Callable[[], Awaitable[bool]] = _at_once
+
+
+@dataclass(frozen=True, slots=True)
+class Session(Generic[D]):
+    """What knows, in this process, the numbers that the schedule `chain` has released.
+
+    open         makes it anew
+    drop         forgets it
+    has_stored   returns whether an item had a record when the session began its date: the same numbers lead to it
+    """
+
+    open: Callable[[], Awaitable[None]]
+    drop: Callable[[], None]
+    has_stored: Callable[[D], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind(Generic[D, L]):
+    """A kind of release: what differs between kinds.
+
+    D            what is due: its `dates` name the budget records that are sent with it
+    L            what is loaded
+    name         in metrics
+    event        name of the record's schema
+    noun         of the releases in the log
+    topic        of the records
+    due          yields what is due of these release partitions, and goes on once that is published
+    load         loads the input of items that are loaded together; None if it is not complete now
+    draw         draws the proposed record of each item, with its noise; of a chain those that follow from the items
+    delete       deletes the input of released items that no other release reads
+    after_mark   called with items of a date once they are marked as published
+    observe      called with items once they count as published
+    spent        returns the charges of a tracker's users on a date; None: not known here
+    is_done      returns True if everything before a local date is published
+    session      of the schedule `chain` alone
+    """
+
+    name: str
+    event: str
+    noun: str
+    topic: str
+    schedule: Schedule
+    due: Callable[[frozenset[int], asyncio.Event], AsyncGenerator[Part[D]]]
+    load: Callable[[Sequence[D]], Awaitable[L | None]]
+    draw: Callable[[Sequence[D], L], Awaitable[Mapping[D, AnyProposal]]]
+    delete: Callable[[Sequence[D]], Awaitable[None]]
+    is_done: Callable[[str], Awaitable[bool]]
+    after_mark: Callable[[Sequence[D]], Awaitable[None]] | None = None
+    observe: Callable[[Sequence[D]], None] = lambda _: None
+    spent: Callable[[str], Spent | None] = lambda _: None
+    session: Session[D] | None = None
