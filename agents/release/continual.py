@@ -19,11 +19,10 @@ from typing import Final
 
 import structlog
 
-from hatcast.agents.clock import now_ms
 from hatcast.agents.release.hats import DueRelease, Hats
-from hatcast.agents.release.kind import Part, ReleaseContext, Schedule
+from hatcast.agents.release.kind import Part, ReleaseContext
 from hatcast.stream.fold.hats import next_date
-from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.ledger.ledger import AnyProposal
 from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.release.continual import RunningSums
 from hatcast.stream.release.hats import HatChunks
@@ -45,17 +44,16 @@ class ContinualHats:
         self._dropped_through = ""  # sealed date at the last look for finished horizons
         self._warned = ""  # horizon that is known to be closed
         self.kind = replace(
-            hats.kind, schedule=Schedule.TOGETHER, due=self.due, draw=self.draw, after_mark=self.drop_states_before
+            hats.kind, schedule="together", due=self.due, draw=self.draw, after_mark=self.drop_states_before
         )
 
-    async def due(self, owned: frozenset[int], stopping: asyncio.Event) -> AsyncGenerator[Part[DueRelease]]:
+    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueRelease]]:
         """Yield the final HATs of release partitions, slot after slot."""
-        del stopping
         for _, of_slot in groupby(await self._hats.due_now(owned), lambda due: due.hat.slot):
             yield Part([*of_slot])
         await self._drop_finished()
 
-    async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> Mapping[DueRelease, Proposal]:
+    async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> Mapping[DueRelease, AnyProposal]:
         """Draw the running sums of a slot, in a thread. A closed horizon has none."""
         sums = self._sums
         slot = sums.slot(batch[0].hat.slot)
@@ -64,20 +62,18 @@ class ContinualHats:
         lost = await self._hats.has_lost(horizon.first)
         hats = [(due.cell, chunks) for due, chunks in zip(batch, loaded, strict=True)]
         noise = self._context.noise
-        releases, at_ms = await asyncio.to_thread(sums.draw, slot, hats, stored, noise, lost=lost), now_ms()
+        releases = await asyncio.to_thread(sums.draw, slot, hats, stored, noise, lost=lost)
         closes = releases[0].closes
         if closes is not None and self._warned != horizon.first:
             self._warned = horizon.first
             if stored.closed is None and not lost:
                 log.warning(_UNUSABLE, horizon=horizon.first)
             log.warning("no more running sums of this horizon", status=closes.value, horizon=horizon.first)
-        return {
-            due: each.proposal(at_ms, self._context.release_partition(due))
-            for due, each in zip(batch, releases, strict=True)
-        }
+        return self._context.proposals(batch, releases)
 
     async def drop_states_before(self, batch: Sequence[DueRelease]) -> None:
         """Drop the states before releases of a slot that are marked as published."""
+        await self._hats.observe(batch)
         await self._horizons.settle(self._sums.horizon(batch[0].date).first, [due.cell for due in batch])
 
     async def read_states(self, horizon: str, batch: Sequence[DueRelease]) -> StoredStates:

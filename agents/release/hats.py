@@ -5,16 +5,16 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from hatcast.agents.clock import monotonic_s, now_ms
+from hatcast.agents.clock import monotonic_s
 from hatcast.agents.monitoring.declarations import CLOSING_SECONDS
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.open_dates import OpenDates
 from hatcast.agents.release.batches import MAX_BATCH, Due
-from hatcast.agents.release.kind import Kind, Part, ReleaseContext, Schedule
+from hatcast.agents.release.kind import Kind, Part, ReleaseContext
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import min_watermark
-from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.ledger.ledger import AnyProposal
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import is_queried
 from hatcast.stream.records.fields import Status, is_settlement, release_id
@@ -56,18 +56,17 @@ class Hats:
             event="release",
             noun="releases",
             topic=context.settings.topics.means,
-            schedule=Schedule.GROUPS,
+            schedule="groups",
             due=self.due,
             load=self.load,
             draw=self.draw,
             delete=self.delete,
             is_done=self.is_done,
-            observe=self.observe,
+            after_mark=self.observe,
         )
 
-    async def due(self, owned: frozenset[int], stopping: asyncio.Event) -> AsyncGenerator[Part[DueRelease]]:
+    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueRelease]]:
         """Yield the final HATs of release partitions, once: by slot, then cell, the order in which budget is spent."""
-        del stopping
         yield Part(await self.due_now(owned))
 
     async def due_now(self, owned: frozenset[int]) -> list[DueRelease]:
@@ -126,26 +125,25 @@ class Hats:
             await self._dates.pin(date)
         return loaded
 
-    async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> Mapping[DueRelease, Proposal]:
-        """Draw each HAT's estimate. Days that begin before `complete_from` have lost records: these are incomplete."""
-        lost = await self.has_lost(batch[0].date)
-        return await self.draw_unless(Status.INCOMPLETE if lost else None, batch, loaded)
+    async def draw(
+        self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks], closed: Status | None = None
+    ) -> Mapping[DueRelease, AnyProposal]:
+        """Draw each HAT's estimate in a thread, because a large HAT takes a second of computing.
 
-    async def draw_unless(
-        self, closed: Status | None, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]
-    ) -> Mapping[DueRelease, Proposal]:
-        """Draw estimates in a thread, because a large HAT takes a second of computing; nothing if they are closed."""
+        Days that begin before `complete_from` have lost records: their HATs are incomplete.
+
+        closed   status of HATs that nothing is drawn for; None: they are drawn
+        """
+        if await self.has_lost(batch[0].date):
+            closed = Status.INCOMPLETE
         return await asyncio.to_thread(self._draw, batch, loaded, closed)
 
     def _draw(
         self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks], closed: Status | None
-    ) -> Mapping[DueRelease, Proposal]:
+    ) -> Mapping[DueRelease, AnyProposal]:
         hats = [(due.hat.slot, due.cell, chunks) for due, chunks in zip(batch, loaded, strict=True)]
-        releases, at_ms = releases_of(self._policy, self._calendar, hats, self._context.noise, closed), now_ms()
-        return {
-            due: release.proposal(at_ms, self._context.release_partition(due))
-            for due, release in zip(batch, releases, strict=True)
-        }
+        releases = releases_of(self._policy, self._calendar, hats, self._context.noise, closed)
+        return self._context.proposals(batch, releases)
 
     async def delete(self, released: Sequence[DueRelease]) -> None:
         """Delete contributions, except those that queries over days will read. All are of one date."""
@@ -156,7 +154,7 @@ class Hats:
         for start in range(0, len(hats), MAX_BATCH):
             await self._store.delete(hats[start : start + MAX_BATCH], keep=keep)
 
-    def observe(self, published: Sequence[DueRelease]) -> None:
+    async def observe(self, published: Sequence[DueRelease]) -> None:
         """Observe the delays of published HATs, not of settlements."""
         self.delays.published(due.hat.slot for due in published if not is_settlement(due.release_id))
 

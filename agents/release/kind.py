@@ -3,12 +3,11 @@
 agents/release/path.py releases what they say.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
+from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.monitoring.failures import FailureLog
@@ -19,6 +18,7 @@ from hatcast.agents.release.batches import Due, release_partition_of
 from hatcast.stream.ledger.ledger import AnyProposal
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.release.proposals import AnyRelease
 from hatcast.stream.release.spending import Spent
 
 D = TypeVar("D", bound=Due)
@@ -50,17 +50,18 @@ class ReleaseContext:
         """Return the release partition of a due item."""
         return release_partition_of(self.policy, due.release_id, due.cell, self.store.partitions)
 
-
-class Schedule(Enum):
-    """When what is due is drawn, committed and sent."""
-
-    GROUPS = "groups"
-    TOGETHER = "together"
-    CHAIN = "chain"
+    def proposals(self, batch: Sequence[D], releases: Sequence[AnyRelease]) -> dict[D, AnyProposal]:
+        """Return the release of each due item as proposed to the ledger now. Encoding large batches takes a while."""
+        at_ms, pairs = now_ms(), zip(batch, releases, strict=True)
+        return {due: release.proposal(at_ms, self.release_partition(due)) for due, release in pairs}
 
 
 async def _at_once() -> bool:
     return True
+
+
+async def _nothing(_: object) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +99,12 @@ class Kind(Generic[D, L]):
     event        name of the record's schema
     noun         of the releases in the log
     topic        of the records
+    schedule     see agents/release/path.py
     due          yields what is due of these release partitions, and goes on once that is published
     load         loads the input of items that are loaded together; None if it is not complete now
     draw         draws the proposed record of each item, with its noise; of a chain those that follow from the items
     delete       deletes the input of released items that no other release reads
     after_mark   called with items of a date once they are marked as published
-    observe      called with items once they count as published
     spent        returns the charges of a tracker's users on a date; None: not known here
     is_done      returns True if everything before a local date is published
     session      of the schedule `chain` alone
@@ -113,13 +114,12 @@ class Kind(Generic[D, L]):
     event: str
     noun: str
     topic: str
-    schedule: Schedule
-    due: Callable[[frozenset[int], asyncio.Event], AsyncGenerator[Part[D]]]
+    schedule: Literal["groups", "together", "chain"]
+    due: Callable[[frozenset[int]], AsyncGenerator[Part[D]]]
     load: Callable[[Sequence[D]], Awaitable[L | None]]
     draw: Callable[[Sequence[D], L], Awaitable[Mapping[D, AnyProposal]]]
     delete: Callable[[Sequence[D]], Awaitable[None]]
     is_done: Callable[[str], Awaitable[bool]]
-    after_mark: Callable[[Sequence[D]], Awaitable[None]] | None = None
-    observe: Callable[[Sequence[D]], None] = lambda _: None
+    after_mark: Callable[[Sequence[D]], Awaitable[None]] = _nothing
     spent: Callable[[str], Spent | None] = lambda _: None
     session: Session[D] | None = None

@@ -53,7 +53,7 @@ from hatcast.agents.release.batches import (
     sends_of,
 )
 from hatcast.agents.release.budget_records import budget_messages
-from hatcast.agents.release.kind import Kind, Part, ReleaseContext, Schedule, Session
+from hatcast.agents.release.kind import Kind, Part, ReleaseContext, Session
 from hatcast.stream.ledger.ledger import AnyProposal
 from hatcast.stream.ledger.proposals import Committed
 from hatcast.stream.ledger.rejections import Behind, Unrecovered
@@ -98,7 +98,7 @@ class ReleasePath(Generic[D, L]):
 
     async def _release_parts(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
         done = 0
-        async with aclosing(self.kind.due(owned, stopping)) as parts:
+        async with aclosing(self.kind.due(owned)) as parts:
             async for part in parts:
                 if stopping.is_set():
                     break
@@ -110,10 +110,10 @@ class ReleasePath(Generic[D, L]):
 
     async def _release_part(self, part: Part[D], stopping: asyncio.Event) -> tuple[int, bool]:
         """Return the number of items released, and whether all of the part is published."""
-        if self.kind.schedule is Schedule.GROUPS:
+        if self.kind.schedule == "groups":
             released = await self.release(part.due, stopping)
             return released, released == len(part.due)
-        if self.kind.schedule is Schedule.TOGETHER:
+        if self.kind.schedule == "together":
             is_published = await self.release_together(part.due, part.may_send)
         else:
             is_published = await self.release_next(part.due)
@@ -256,7 +256,7 @@ class ReleasePath(Generic[D, L]):
                 with self._failures.attempt(f"mark {self.kind.noun} as published"):
                     await self.mark([due for due, _ in published])
                 await self._recovery.confirm()
-                self.count(published)
+                count_published(self.kind.name, [record for _, record in published])
             for error in failed.values():
                 if not isinstance(error, ProducerGone):
                     with self._failures.name_operation(f"publish {self.kind.noun}"):
@@ -264,11 +264,6 @@ class ReleasePath(Generic[D, L]):
                 taken_over = error
         if taken_over is not None:
             raise taken_over
-
-    def count(self, published: Sequence[tuple[D, Committed]]) -> None:
-        """Count releases that are marked as published."""
-        count_published(self.kind.name, [record for _, record in published])
-        self.kind.observe([due for due, _ in published])
 
     # The named steps. Tests wrap them.
 
@@ -325,8 +320,7 @@ class ReleasePath(Generic[D, L]):
     async def mark(self, batch: Sequence[D]) -> None:
         """Mark releases of a date as published in Redis (step marked)."""
         await self._ledger.mark_published(batch[0].date, [due.release_id for due in batch])
-        if self.kind.after_mark is not None:
-            await self.kind.after_mark(batch)
+        await self.kind.after_mark(batch)
 
     async def delete(self, released: Sequence[D]) -> None:
         """Delete the input of released items that no other release reads (step deleted)."""

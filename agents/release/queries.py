@@ -18,13 +18,13 @@ from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.retained import Gap, Retained, RetainedStore
 from hatcast.agents.release.batches import Due
-from hatcast.agents.release.kind import Kind, Part, ReleaseContext, Schedule
+from hatcast.agents.release.kind import Kind, Part, ReleaseContext
 from hatcast.agents.release.path import ReleasePath
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.watermark import closes_at, min_watermark
-from hatcast.stream.ledger.proposals import AnswerProposal
+from hatcast.stream.ledger.ledger import AnyProposal
 from hatcast.stream.policy.policy import Policy, Relation
-from hatcast.stream.release.encoding import utc_text
+from hatcast.stream.release.proposals import utc_text
 from hatcast.stream.release.queries import QueryPeriod, RetainedPeriod, answers_of, query_periods
 from hatcast.stream.release.schedule import listed_cells, released_at_ms
 
@@ -105,7 +105,7 @@ class Answers:
                 event="query",
                 noun="answers",
                 topic=context.settings.topics.queries,
-                schedule=Schedule.GROUPS,
+                schedule="groups",
                 due=self.due,
                 load=self.load,
                 draw=self.draw,
@@ -114,12 +114,11 @@ class Answers:
             ),
         )
 
-    async def due(self, owned: frozenset[int], stopping: asyncio.Event) -> AsyncGenerator[Part[DueAnswer]]:
+    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueAnswer]]:
         """Yield the due answers of release partitions, under `replace`.
 
         After all are answered, look again once a slot becomes final or more is retained.
         """
-        del stopping
         with self._context.failures.attempt("find due answers"):
             watermark = min_watermark(await self._store.watermarks())
             if watermark is None or not owned:
@@ -200,18 +199,15 @@ class Answers:
         slots, closes_ms = [slot.key for slot in period.slots], closes_at(period.closing, self._policy)
         return await self._retained.load(slots, closes_ms, [due.cell for due in batch])
 
-    async def draw(self, batch: Sequence[DueAnswer], loaded: Retained) -> Mapping[DueAnswer, AnswerProposal]:
+    async def draw(self, batch: Sequence[DueAnswer], loaded: Retained) -> Mapping[DueAnswer, AnyProposal]:
         """Draw each answer with its noise, in a thread."""
         return await asyncio.to_thread(self._draw, batch, loaded)
 
-    def _draw(self, batch: Sequence[DueAnswer], loaded: Retained) -> Mapping[DueAnswer, AnswerProposal]:
+    def _draw(self, batch: Sequence[DueAnswer], loaded: Retained) -> Mapping[DueAnswer, AnyProposal]:
         period, cells = batch[0].query_period, [due.cell for due in batch]
         retained = RetainedPeriod(loaded.data, loaded.parts, batch[0].first_ms, partial(self._has_lost, loaded.gaps))
-        answers, at_ms = answers_of(period, self._calendar, cells, retained, self._context.noise), now_ms()
-        return {
-            due: answer.proposal(at_ms, self._context.release_partition(due))
-            for due, answer in zip(batch, answers, strict=True)
-        }
+        answers = answers_of(period, self._calendar, cells, retained, self._context.noise)
+        return self._context.proposals(batch, answers)
 
     def _has_lost(self, gaps: Sequence[Gap], slot: Slot) -> bool:
         starts, closes_ms = self._calendar.day_start(slot.date), closes_at(slot, self._policy)

@@ -11,15 +11,15 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from hatcast.agents.clock import now_ms, pause
+from hatcast.agents.clock import now_ms
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.release.hats import DueRelease, Hats
-from hatcast.agents.release.kind import Part, ReleaseContext, Schedule
+from hatcast.agents.release.kind import Part, ReleaseContext
 from hatcast.agents.release.queries import Answers
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.ledger.ledger import AnyProposal
 from hatcast.stream.ledger.progress import Mark, Progress
-from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.reservations import reservations
 from hatcast.stream.ledger.summary import fits
 from hatcast.stream.records.fields import Status, release_id
@@ -45,9 +45,9 @@ class Slots:
         self._ledger = context.ledger
         self._hats = hats
         self._answers = answers
-        self.kind = replace(hats.kind, schedule=Schedule.TOGETHER, due=self.due, draw=self.draw, is_done=self.is_done)
+        self.kind = replace(hats.kind, schedule="together", due=self.due, draw=self.draw, is_done=self.is_done)
 
-    async def due(self, owned: frozenset[int], stopping: asyncio.Event) -> AsyncGenerator[Part[DueRelease]]:
+    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueRelease]]:
         """Yield the HATs of release partitions, slot by slot; once they are published, answer the slot's queries."""
         await self._delete_unreadable(owned)
         progress = self._ledger.progress
@@ -60,23 +60,19 @@ class Slots:
 
                 async def all_committed(slot: Slot = slot, token: str = token) -> bool:
                     await progress.advance(Mark.COMMITTED, owned, slot.end_ms, token)
-                    return await self._wait_for_all(Mark.COMMITTED, slot, stopping)
+                    return await self._wait_for_all(Mark.COMMITTED, slot)
 
                 yield Part(due, all_committed)
                 if not await self._answer_at(slot, due, owned):
                     return
                 await progress.advance(Mark.PUBLISHED, owned, slot.end_ms, token)
-            if not await self._wait_for_all(Mark.PUBLISHED, slot, stopping):
+            if not await self._wait_for_all(Mark.PUBLISHED, slot):
                 return
 
-    async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> Mapping[DueRelease, Proposal]:
-        """Draw each HAT's estimate; nothing of a day that has lost records, or of a slot without room in the budget."""
-        closed = None
-        if await self._hats.has_lost(batch[0].date):
-            closed = Status.INCOMPLETE
-        elif not await self._has_room(batch[0].hat.slot):
-            closed = Status.BUDGET_EXHAUSTED
-        return await self._hats.draw_unless(closed, batch, loaded)
+    async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> Mapping[DueRelease, AnyProposal]:
+        """Draw each HAT's estimate; nothing of a slot without room in the budget."""
+        has_room = await self._has_room(batch[0].hat.slot)
+        return await self._hats.draw(batch, loaded, None if has_room else Status.BUDGET_EXHAUSTED)
 
     async def final_slots(self, watermark: int) -> dict[str, int] | None:
         """Return the final slots that are not published by all workers, with their ends (ms UTC); None: not known."""
@@ -143,13 +139,12 @@ class Slots:
             return False
         return await self._answers.answer(ending, owned, [each.cell for each in due], first_ms)
 
-    async def _wait_for_all(self, mark: Mark, slot: Slot, stopping: asyncio.Event) -> bool:
+    async def _wait_for_all(self, mark: Mark, slot: Slot) -> bool:
         """Wait up to half a second until every worker has reached a mark of a slot. False if one has not."""
         for _ in range(_POLLS):
             if self._through(await self._ledger.progress.read(), mark) >= slot.end_ms:
                 return True
-            if not await pause(_POLLS_S / _POLLS, stopping):
-                break
+            await asyncio.sleep(_POLLS_S / _POLLS)
         return False
 
     async def _delete_unreadable(self, owned: frozenset[int]) -> None:

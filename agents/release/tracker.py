@@ -19,15 +19,14 @@ from itertools import groupby
 
 import structlog
 
-from hatcast.agents.clock import now_ms
 from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.final_hats import FinalHat
-from hatcast.agents.release.batches import TRACKER_PARTITION, batches_of
+from hatcast.agents.release.batches import batches_of
 from hatcast.agents.release.hats import DueRelease, Hats
-from hatcast.agents.release.kind import Part, ReleaseContext, Schedule, Session
+from hatcast.agents.release.kind import Part, ReleaseContext, Session
 from hatcast.stream.fold.hats import Calendar, next_date
-from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.ledger.ledger import AnyProposal
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.queries import is_queried
 from hatcast.stream.records.fields import release_id
@@ -58,7 +57,7 @@ class TrackedHats:
         self._published: set[str] = set()  # open slots that are known to be published
         self.kind = replace(
             hats.kind,
-            schedule=Schedule.CHAIN,
+            schedule="chain",
             due=self.due,
             load=self.load,
             draw=self.draw,
@@ -83,9 +82,9 @@ class TrackedHats:
         """Return the users' charges on the date that the tracker works on."""
         return None if self.tracker is None or self.tracker.date != date else self.tracker.spent()
 
-    async def due(self, owned: frozenset[int], stopping: asyncio.Event) -> AsyncGenerator[Part[DueRelease]]:
+    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueRelease]]:
         """Yield the HATs of each final slot, then of each closed date nothing: what follows then is its settlement."""
-        del owned, stopping
+        del owned
         tracker = self._at_work
         with self._context.failures.attempt("read the watermarks of the partitions"):
             watermark = await self._hats.watermark()
@@ -118,7 +117,7 @@ class TrackedHats:
             found += chunks
         return found
 
-    async def draw(self, due: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> Mapping[DueRelease, Proposal]:
+    async def draw(self, due: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> Mapping[DueRelease, AnyProposal]:
         """Draw what follows from the HATs of a slot, or without HATs the settlement, in the order of commits.
 
         Nothing is drawn of a date that lacks records, or room in the day's limit.
@@ -127,12 +126,12 @@ class TrackedHats:
         date = due[0].date if due else tracker.date
         if tracker.is_at(date):
             tracker.close_day(closed_by(await self._ledger.summary(date), lost=await self._hats.has_lost(date)))
-        releases, at_ms = await (self.draw_slot(due, loaded) if due else self.draw_settlement()), now_ms()
+        releases = await (self.draw_slot(due, loaded) if due else self.draw_settlement())
         if tracker.is_different:
             tracker.is_different = False
             METERS.count(TRACKER_MISMATCHES)
             log.error("stored queries do not follow from the counts: no more queries are made", date=tracker.date)
-        return {_due(each): each.proposal(at_ms, TRACKER_PARTITION) for each in releases}
+        return self._context.proposals([*map(_due, releases)], releases)
 
     async def final_slots(self, watermark: int) -> dict[str, int]:
         """Return the final slots that are not published as a whole, with their ends (ms UTC), by end."""

@@ -18,7 +18,7 @@ from hatcast.stream.kmeans.lloyd import cluster
 from hatcast.stream.kmeans.setting import Setting
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
-from hatcast.stream.release.encoding import JSON
+from hatcast.stream.release.proposals import JSON
 
 _CLUSTERS: Final = 2
 _ROUNDS: Final = 2

@@ -7,7 +7,7 @@ from hatcast.stream.audit.families import Claim, Neighbours, RandomNumbers, Run
 from hatcast.stream.hybrid import HybridParameters, report
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.release.encoding import JSON
+from hatcast.stream.release.proposals import JSON
 
 _ENDS: Final = (Fraction(0), Fraction(1, 2), Fraction(1))
 

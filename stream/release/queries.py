@@ -17,8 +17,8 @@ from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query import Kind
 from hatcast.stream.queries import KINDS, Answer, Period, Query, RetainedDay, answer_of
 from hatcast.stream.records.fields import Status, release_id
-from hatcast.stream.release.encoding import cell_fields, exact_json, record_parts, utc_text, value_fields
 from hatcast.stream.release.hats import estimate_fields
+from hatcast.stream.release.proposals import cell_fields, exact_json, record_parts, utc_text, value_fields
 from hatcast.stream.release.schedule import released_at_ms
 
 

@@ -15,7 +15,7 @@ from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms.grid import Grid, fineness
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.release.encoding import JSON, exact_json
+from hatcast.stream.release.proposals import JSON, exact_json
 from hatcast.stream.units import NANO
 
 Fineness = Callable[[Sequence[float | None]], int]

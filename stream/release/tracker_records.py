@@ -19,9 +19,8 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.records import ResidualQueryRecord
 from hatcast.stream.records.fields import SETTLEMENT, Status, release_id
-from hatcast.stream.release.encoding import exact_json
 from hatcast.stream.release.hats import estimate_fields
-from hatcast.stream.release.proposals import Placed
+from hatcast.stream.release.proposals import Placed, exact_json
 from hatcast.stream.tracker.query import STEPS, Query
 from hatcast.stream.tracker.tracker import HatUsers
 

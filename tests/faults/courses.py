@@ -29,7 +29,7 @@ from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.records.fields import SETTLEMENT, date_of
-from hatcast.stream.release.encoding import exact_json
+from hatcast.stream.release.proposals import exact_json
 from hatcast.stream.release.tracker import hat_users
 from hatcast.stream.release.tracker_records import MadeQuery
 from hatcast.stream.tracker.query import STEPS, Query

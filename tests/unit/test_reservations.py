@@ -17,7 +17,7 @@ from hatcast.stream.ledger.reservations import reservations
 from hatcast.stream.ledger.summary import DaySummary, fits
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.release.encoding import decimal
+from hatcast.stream.release.proposals import decimal
 from hatcast.stream.units import NANO
 from tests.replayed import policy_of
 
