@@ -24,7 +24,7 @@ from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.release.hats import DueRelease, Hats
 from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.worker import Worker
-from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.ledger.ledger import AnyProposal
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import HatChunks
 
@@ -143,7 +143,7 @@ def _fail_at_a_slot(text: str) -> None:
 
     def failing(
         self: Hats, batch: Sequence[DueRelease], loaded: Sequence[HatChunks], closed: Status | None
-    ) -> Mapping[DueRelease, Proposal]:
+    ) -> Mapping[DueRelease, AnyProposal]:
         if any(due.hat.slot == FATAL_SLOT for due in batch):
             raise KeyError(text)
         return draw(self, batch, loaded, closed)
