@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from redis.exceptions import ClusterError, ResponseError
+from redis.exceptions import ClusterError, RedisError, ResponseError
 
 from hatcast.agents.errors.causes import ClearError
 
@@ -26,6 +26,13 @@ class Overflow(ClearError, ResponseError):
             f"a number in the Redis key {key!r} would exceed what can be counted exactly, so nothing was written: start"
             " under a new policy.name with a lower epsilon"
         )
+
+
+class Reopened(ClearError, RedisError):
+    """A partition's state is not the one that this worker opened: another worker has opened it, or Redis went back."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key} changed hands, or went back in time, while it was loaded: it is opened again")
 
 
 class SlotMoving(ClearError, ClusterError):

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from hatcast.agents.redis.chunks import load_chunks
 from hatcast.agents.redis.clients import AnyRedis, cluster_problem
-from hatcast.agents.redis.errors import Damaged
+from hatcast.agents.redis.errors import Damaged, Reopened
 from hatcast.agents.redis.final_hats import FinalHat, FinalHats
 from hatcast.agents.redis.index import Index, index_of, next_nonce, read_counted
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
@@ -70,15 +70,25 @@ class PartitionStore:
         return cluster_problem(self._redis)
 
     async def read(self, partition: int) -> Stored:
-        """Return a partition's stored state. Raises Damaged, unless the state changed between the steps of the read."""
-        keys = self._keys[partition]
+        """Return a partition's stored state. Raises Damaged, unless the state changed between the steps of the read.
+
+        Raises Reopened if this worker has opened it and, before the read or after it, no longer owns it. A Redis that
+        went back meanwhile, and then to a copy in which it does, would let it write on what an older state lacked.
+        """
+        keys, owner = self._keys[partition], self._owners.get(partition)
         while True:
             state: Mapping[bytes, bytes] = await self._redis.hgetall(keys.state)  # type: ignore[assignment] # redis-py allows text
             try:
-                return await self._read_rows(keys, state, index_of(keys.state, state))
+                stored = await self._read_rows(keys, state, index_of(keys.state, state))
             except Damaged:
                 if await self._redis.hget(keys.state, "nonce") == state.get(b"nonce"):
                     raise
+            else:
+                if owner is not None:
+                    after: bytes | None = await self._redis.hget(keys.state, "owner")  # type: ignore[assignment] # see above
+                    if not state.get(b"owner") == after == owner.encode():
+                        raise Reopened(keys.state)
+                return stored
 
     async def _read_rows(self, keys: PartitionKeys, state: Mapping[bytes, bytes], index: Index) -> Stored:
         async with self._redis.pipeline(transaction=False) as pipe:

@@ -9,11 +9,12 @@ import pytest
 from msgspec.structs import replace as replaced
 from redis.asyncio import Redis
 
-from hatcast.agents.redis.errors import Damaged
+from hatcast.agents.redis.errors import Damaged, Reopened
 from hatcast.agents.redis.estimates import SnapshotStore, StoredRunning, StoredSnapshot
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.identity import check_user_key, claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
+from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import Stored, restore, take_changes
@@ -101,7 +102,8 @@ def test_a_state_is_read_again_if_a_hat_was_deleted_or_redis_lost_it_meanwhile(
             assert {(SLOT, one), (SLOT, other)} & found.hats.keys() == {(SLOT, other)}
             for key in [each async for each in stage.redis.scan_iter(f"{PartitionKeys(stage.name, 0).prefix}*")]:
                 await stage.redis.delete(key)
-            assert (await _restored(stage, torn)).hats == {}
+            with pytest.raises(Reopened):
+                await _restored(stage, torn)
 
     asyncio.run(check())
 
@@ -326,5 +328,40 @@ def test_a_damaged_user_key_is_refused_since_each_vehicle_would_count_as_two(red
             with pytest.raises(Damaged, match="user-key"):
                 await claim_user_key(redis, keys, None)
             await redis.delete(keys.user_key)
+
+    asyncio.run(check())
+
+
+class LoadedFromAnOlderCopy(PartitionStore):
+    """Redis is empty while the state is read, and has again what it had before the read ends: two faults in a load."""
+
+    async def read(self, partition: int) -> Stored:
+        keys = [key async for key in self._redis.scan_iter(f"{PartitionKeys(self.name, partition).prefix}*")]
+        self.copies = {key: await self._redis.dump(key) or b"" for key in keys}
+        await self._redis.delete(*keys)
+        return await super().read(partition)
+
+    async def _read_rows(self, *read: Any) -> Stored:
+        stored = await super()._read_rows(*read)
+        for key, copy in self.copies.items():
+            await self._redis.restore(key, 0, copy, replace=True)
+        return stored
+
+
+def test_nothing_is_folded_on_a_state_that_was_read_from_an_older_copy_than_was_opened(
+    redis_server: RedisServer,
+) -> None:
+    async def check() -> None:
+        async with staged(redis_server.url) as stage:
+            await _begin(stage)
+            whole = await stage.partition.read(0)
+            assert whole.hats
+            loading = LoadedFromAnOlderCopy(stage.redis, stage.partition.name, stage.partition.partitions)
+            with pytest.raises(Reopened, match="changed hands, or went back in time"):
+                await loading.open(0, 1)
+            again = PartitionStore(stage.redis, stage.partition.name, stage.partition.partitions)
+            assert await again.open(0, 1) == (2, whole)
+            with pytest.raises(Reopened):
+                await stage.partition.read(0)  # another worker has opened it since
 
     asyncio.run(check())
