@@ -29,20 +29,22 @@ class Step(NamedTuple):
         return not self.kind or arguments[0].kind.name == self.kind
 
 
-def _of_path(kind: str) -> dict[str, Step]:
-    names = {"loaded": "load", "drawn": "draw", "committed": "commit", "acked": "send", "marked": "mark"}
-    return {step: Step(ReleasePath, name, kind) for step, name in (names | {"deleted": "delete"}).items()}
+def _of_path(kind: str, steps: Mapping[str, str]) -> dict[str, Step]:
+    return {step: Step(ReleasePath, name, kind) for step, name in steps.items()}
 
 
-METHODS: Final[dict[str, Step]] = {
-    **_of_path("hat"),
+_UNTIL_SENT: Final = {"loaded": "load", "drawn": "draw", "committed": "commit"}
+_AFTER: Final = {"acked": "send", "marked": "mark"}
+METHODS: Final[dict[str, Step]] = {  # in the order in which a release meets them
+    **_of_path("hat", _UNTIL_SENT),
     "sent": Step(AIOKafkaProducer, "commit_transaction"),  # before it: all is sent, nothing is committed
+    **_of_path("hat", _AFTER | {"deleted": "delete"}),
 }
 
 # Of answers to queries over days. What is sent of them goes through the same producers. A delete of theirs does nothing
 # as long as another query reads the same days.
 ANSWERING: Final[dict[str, Step]] = {
-    **{f"answers {step}": of for step, of in _of_path("query").items() if step != "deleted"},
+    **{f"answers {step}": of for step, of in _of_path("query", _UNTIL_SENT | _AFTER).items()},
     "kept deleted": Step(RetainedStore, "delete"),
 }
 
