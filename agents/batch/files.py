@@ -18,8 +18,6 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Final, TypeVar
 
-import msgspec
-
 from hatcast.agents.batch.fold import FoldResult
 from hatcast.agents.batch.ledger_file import LedgerFile
 from hatcast.agents.batch.retention import RetainChunks, RetainedHat
@@ -31,6 +29,7 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.queries import is_queried
 from hatcast.stream.records.fields import Status, release_id
+from hatcast.stream.records.projections import HEAD
 from hatcast.stream.release.continual import RunningSums
 from hatcast.stream.release.hats import releases_of
 from hatcast.stream.release.proposals import AnyRelease, Placed
@@ -201,10 +200,7 @@ class FilesPath:
         return self.folded.is_final(self.calendar.previous_day_end(next_date(date)) + self.policy.lateness_ms)
 
 
-class _Numbered(msgspec.Struct):
-    seq: int
-
-
 def _number(record: bytes | None) -> float:
     """Return a record's commit number, by which a later run prints records in the same order; new records come last."""
-    return math.inf if record is None else msgspec.json.decode(record, type=_Numbered).seq
+    number = None if record is None else HEAD.decode(record).seq
+    return math.inf if number is None else number

@@ -18,7 +18,7 @@ from hatcast.stream.mechanisms.grid import Grid, clip, quantile95
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.records import ResidualQueryRecord
-from hatcast.stream.records.fields import SETTLEMENT, Status, release_id
+from hatcast.stream.records.fields import Status, release_id, settlement_id
 from hatcast.stream.release.hats import estimate_fields
 from hatcast.stream.release.proposals import Placed, exact_json
 from hatcast.stream.tracker.query import STEPS, Query
@@ -159,7 +159,7 @@ def settlement_release(
 ) -> TrackerRelease:
     """Return the release of a query of the settlement. slots: those of the date that have HATs, by name."""
     about = sorted((slots[name] for name in query.slots), key=lambda slot: slot.start_ms)
-    name = f"{policy.name}/{about[0].date}T{SETTLEMENT}/{query.number:05d}"
+    name = settlement_id(policy.name, about[0].date, query.number)
     start, end = calendar.local(about[0].start_ms), calendar.local(max(slot.end_ms for slot in about))
     return TrackerRelease(policy, about[0], cell, start, end, Status.RELEASED, name, None, query)
 
