@@ -1,4 +1,4 @@
-"""How readings were read: fixed in the file that counts what they cost, so that none counts as two.
+"""Pin how readings are read, in the file that counts their cost, so that no bus or day counts as two.
 
 The same record under other options is another bus, day or value: what an earlier run released or reported of it would
 be paid for once more. For ledger files and the state files of devices.    [docs/specification/fold.md, What is pinned]
@@ -33,7 +33,7 @@ _APART: Final = 2  # days between the local dates of one instant in two zones: o
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """How readings are read, as far as options and the code decide it.
+    """Options and rules of the code by which readings are read.
 
     meaning   name -> value, fixed for all runs with a file; the reading rules for a policy's life
     options   fixed for each content: agencies may differ in formats and columns
@@ -75,7 +75,7 @@ class Read:
 
 
 class PinnedReadings:
-    """How the readings of a ledger or of a state file were read."""
+    """Options and rules by which the readings of a ledger file or state file were read."""
 
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
         self._database = database

@@ -66,7 +66,7 @@ async def _nothing(_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Part(Generic[D]):
-    """What a kind releases next, in order.
+    """The items that a kind releases next, in order.
 
     may_send   of the schedule `together`: called once all items have records; nothing is sent before it returns True
     """
@@ -77,7 +77,7 @@ class Part(Generic[D]):
 
 @dataclass(frozen=True, slots=True)
 class Session(Generic[D]):
-    """What knows, in this process, the numbers that the schedule `chain` has released.
+    """Memory of the schedule `chain` in this process: the numbers that it has released.
 
     open         makes it anew
     drop         forgets it

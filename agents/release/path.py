@@ -216,7 +216,7 @@ class ReleasePath(Generic[D, L]):
         return {due: records[due] for due in batch.items if due in records}
 
     async def _publish_group(self, group: Sequence[Sequence[D]], drawn: AsyncGenerator[Drawn[D]]) -> dict[D, Committed]:
-        """Commit a group of batches, then publish it. What is committed is sent also if a later batch fails."""
+        """Commit a group of batches, then publish it; if a batch fails, publish those before it."""
         records: dict[D, Committed] = {}
         try:
             for _ in group:

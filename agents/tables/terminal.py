@@ -62,7 +62,7 @@ def record_line(record: Shown | None) -> Text:
 
 
 def _with_groups(line: Text, release: Shown) -> Text:
-    """Add what a hybrid policy's release has of both groups: users and weights, or the mean of each."""
+    """Add both groups of a hybrid policy's release: users and weights, or the mean of each."""
     if release.users is not None and release.weight is not None:
         users, weight = release.users, release.weight
         line.append(f"  {users.central:,} trust (weight {weight:.2f}), {users.local:,} devices ({1 - weight:.2f})")

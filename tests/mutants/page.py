@@ -15,8 +15,8 @@ must fail on it: a test that passes on broken code shows nothing. `scripts/mutan
 repository and runs its tests; it first runs them on the code as it is. The changes are in
 [tests/mutants](../tests/mutants/catalogue.py); `scripts/mutants NAME` runs one mutant or one part, such as `noise`.
 
-There are {number}, and all are caught. Other mutants are made within tests, beside the law that must see them, such as
-those of the [storms](reliability.md#tests-of-the-promise).
+There are {number}, and every one has to be caught. Other mutants are made within tests, beside the law that must see
+them, such as those of the [storms](reliability.md#tests-of-the-promise).
 """
 
 
