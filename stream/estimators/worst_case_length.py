@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hatcast.stream.estimators._exact import Weights, capped_weights, excess_weight, total, weights_in
 from hatcast.stream.estimators.grouping import GROUPINGS, Counts, Integers, places_taken
 
-MOST_LENGTHS: Final = 4096  # tried at most: each one that is tried takes a grouping of all users
+MOST_LENGTHS: Final = 4096  # tried, and as many counts: each one that is tried takes a grouping of all users
 _ERROR: Final = 1e-12  # of a float score, relative to 1 + 1/eps; its roundings cause less than 1e-14
 
 Floats = NDArray[np.float64]
@@ -24,11 +24,11 @@ def worst_case(counts: Counts, epsilon: float, grouping: str | None) -> int:
     """Return the smallest m that minimises E_M / U = sum_l (m_l / M - v_l)^+ + 1 / (eps K), 1 <= m <= m*.
 
     grouping   decides v_l and K; None, for `weighted_mean`: v_l = min(m_l, m) / G and K = G / m
-    Tried are all integers; if m* is above 4,096 only that many, evenly spread up to m*. They are tried in the order of
-    a lower bound of E_M, until it exceeds the least E_M found: usually after a tenth of them. Lengths that give all
-    users the same weights are scored once: if one user has most of the readings, those are nearly all lengths.
+    The lengths that it chooses from are all integers, or above 4,096 fewer: see `lengths_to_try`. They are tried in the
+    order of a lower bound of E_M, until it exceeds the least E_M found: usually after a tenth of them. Lengths that
+    give all users the same weights are scored once: if one user has most of the readings, those are nearly all lengths.
     """
-    lengths = lengths_to_try(int(counts[0]))
+    lengths = lengths_to_try(counts)
     bounds = _lower_bounds(counts, lengths, epsilon, grouping)
     slack, least = _ERROR * (1 + 1 / epsilon), math.inf
     found: dict[bytes, tuple[float, int]] = {}  # digest of the weights -> their score and the smallest length
@@ -51,8 +51,23 @@ def worst_case(counts: Counts, epsilon: float, grouping: str | None) -> int:
     return min(near, key=lambda length: (_exact_score(counts, length, epsilon, grouping), length))
 
 
-def lengths_to_try(largest: int) -> Integers:
-    """Return the array lengths that `worst_case` tries, ascending. largest: m*."""
+def lengths_to_try(counts: Counts) -> Integers:
+    """Return the array lengths that `worst_case` tries, ascending: all integers up to m*, if they are 4,096 or fewer.
+
+    If they are more: 1, the counts, and 4,096 lengths evenly spread up to m*. Even steps alone pass over the lengths of
+    all users but the busiest ones; with 7,200 readings the first two steps are 2 and 4. Between two counts nearly the
+    same users fill arrays of their own, so little is gained there. Of more than 4,096 different counts as many are
+    taken, evenly by rank.
+    """
+    spread = _evenly(int(counts[0]))
+    if len(spread) == counts[0]:
+        return spread
+    different = np.unique(counts)
+    return np.unique(np.concatenate(([1], spread, different[_evenly(len(different)) - 1])))
+
+
+def _evenly(largest: int) -> Integers:
+    """Return the integers from 1 to `largest`; if they are more than 4,096, that many of them, evenly spread."""
     number = min(largest, MOST_LENGTHS)
     return -(-np.arange(1, number + 1) * largest // number)
 

@@ -6,8 +6,9 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import partial
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hatcast.stream.estimators import worst_case_length
@@ -176,13 +177,49 @@ def test_worst_case_is_the_smallest_of_all_lengths_with_the_least_worst_case_err
     assert array_length("worst_case", as_counts(counts), epsilon, grouping) == expected
 
 
+@st.composite
+def large_counts(draw: st.DrawFn) -> list[int]:
+    """Counts with more lengths than are tried: busy users beside many small ones, or users of all sizes."""
+    busy = draw(st.lists(st.integers(4_097, 5_000), min_size=1, max_size=4))
+    small = draw(st.sampled_from([2, 40, 300, 5_000]))
+    return busy + draw(st.lists(st.integers(1, small), max_size=60))
+
+
 @pytest.mark.parametrize("grouping", [*GROUPINGS, None])
-def test_above_4096_readings_worst_case_tries_as_many_lengths_evenly_spread(grouping: str | None) -> None:
-    counts = [9_001, 7_000, 6_999, 20, 3]
-    tried = [math.ceil(each * 9_001 / 4096) for each in range(1, 4097)]
-    expected = min(tried, key=lambda m: (worst_case_error_by_hand(counts, m, 1.0, grouping), m))
-    assert array_length("worst_case", as_counts(counts), 1.0, grouping) == expected
-    assert (tried[0], tried[-1]) == (3, 9_001)
+@given(counts=large_counts(), epsilon=st.sampled_from([0.02, 0.1, 0.5, 1.0, 2.0]))
+@example([7_200, 7_200] + 100 * [1], 0.02)
+@settings(max_examples=3)  # each takes 5,000 groupings
+def test_above_4096_readings_no_length_of_all_has_a_worst_case_error_5_percent_below_that_of_worst_case(
+    grouping: str | None, counts: list[int], epsilon: float
+) -> None:
+    ordered = as_counts(counts)
+    bias, noise = np.array(
+        [worst_case_length.bias_and_noise(ordered, length, grouping) for length in range(1, max(counts) + 1)]
+    ).T
+    scores = bias + noise / epsilon
+    found = array_length("worst_case", ordered, epsilon, grouping)
+    assert scores[found - 1] <= 1.05 * scores.min()
+    assert scores[found - 1] <= (1 + 1e-12) * scores[array_length("minimax", ordered, epsilon, grouping) - 1]
+
+
+@pytest.mark.parametrize("grouping", [*GROUPINGS, None])
+def test_a_user_with_a_million_readings_hides_no_length_that_the_other_rules_would_find(grouping: str | None) -> None:
+    ordered = as_counts([10**6] + 50 * [100])
+    for epsilon in (0.01, 0.02, 0.1, 1.0):
+        found, *others = (
+            bias + noise / epsilon
+            for rule in ("worst_case", "median", "sensitivity", "minimax")
+            for length in [RULES[rule](ordered, epsilon, grouping)]
+            for bias, noise in [worst_case_length.bias_and_noise(ordered, length, grouping)]
+        )
+        assert found <= min(others)
+
+
+def test_of_more_than_4096_different_counts_as_many_are_tried_and_both_ends() -> None:
+    counts = as_counts(list(range(3, 9_003)))
+    tried = worst_case_length.lengths_to_try(counts)
+    assert {1, 9_002} <= set(tried.tolist())
+    assert len(tried) <= 2 * 4_096 + 1
 
 
 @pytest.mark.parametrize("grouping", GROUPINGS)

@@ -85,7 +85,7 @@ def staircases(hat: PublicHat) -> Mapping[str, tuple[Floats, Integers]]:
     epsilons = np.geomspace(*STAIRCASE)
     printed = [RULES["minimax"](hat.counts, each / hat.dimensions, None) for each in epsilons.tolist()]
     # The users are grouped once for each length, not at each epsilon.
-    tried = lengths_to_try(int(hat.counts[0]))
+    tried = lengths_to_try(hat.counts)
     bias, noise = np.array([bias_and_noise(hat.counts, length, "bestfit") for length in tried.tolist()]).T
     least = [int(np.argmin(bias + noise * hat.dimensions / epsilon)) for epsilon in epsilons]
     return MappingProxyType(
