@@ -4,6 +4,7 @@ The tzdata package comes before the system's files, so processes that install on
 whatever their machines have. Its version is in the worker's log and in `hatcast status`.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -14,6 +15,21 @@ import tzdata
 from hatcast.stream.errors import similar_name
 
 TIME_ZONE_DATA: Final = f"tzdata {tzdata.IANA_VERSION}"
+# Of several zones the one with most people.
+_ABBREVIATIONS: Final[Mapping[str, str]] = {
+    "ist": "Asia/Kolkata",
+    **dict.fromkeys(("pst", "pdt", "pt"), "America/Los_Angeles"),
+    **dict.fromkeys(("mdt", "mt"), "America/Denver"),
+    **dict.fromkeys(("cst", "cdt", "ct"), "America/Chicago"),
+    **dict.fromkeys(("edt", "et"), "America/New_York"),
+    "bst": "Europe/London",
+    "cest": "Europe/Berlin",
+    "msk": "Europe/Moscow",
+    "gst": "Asia/Dubai",
+    "sgt": "Asia/Singapore",
+    "jst": "Asia/Tokyo",
+    **dict.fromkeys(("aest", "aedt"), "Australia/Sydney"),
+}
 
 
 @cache
@@ -26,8 +42,13 @@ def time_zone(name: str) -> ZoneInfo:
 
 
 def similar_time_zone(name: str) -> str | None:
-    """Return the name of a time zone that is spelled much like this one; None if there is none."""
-    return similar_name(name, available_timezones())
+    """Return the time zone of a city or an abbreviation, or one that is spelled much like it; None if there is none."""
+    known, text = available_timezones(), "_".join(name.split()).casefold()
+    named = [each for each in known if f"/{each.casefold()}".endswith(f"/{text}")]
+    if named:
+        return min(named, key=lambda each: (len(each), each))
+    # What is only somewhat alike may be on another continent: Austin and Australia/NSW.
+    return _ABBREVIATIONS.get(text) or (similar_name(name, known) if "/" in name else None)
 
 
 @cache

@@ -10,12 +10,19 @@ from urllib.parse import urlsplit
 import click
 
 from hatcast.agents.cli.options import config_option, json_option, metrics_listen_option
-from hatcast.agents.cli.recordings import DERIVE, derive_options, format_options
+from hatcast.agents.cli.recordings import (
+    DERIVE,
+    HEADER_TIME,
+    derive_options,
+    format_options,
+    header_time_option,
+    times_in_option,
+)
 from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.toml_tables import duration_ms
-from hatcast.stream.readings.formats import FormatChoice
+from hatcast.stream.readings.formats import Columns, FormatChoice
 
 if TYPE_CHECKING:
     from hatcast.agents.sources.connection import Source
@@ -149,6 +156,7 @@ def _polled(every: str) -> Callable[[Function], Function]:
     epilog="Example:  hatcast feed gtfs-rt https://agency.example/vehiclepositions.pb --every 15s",
 )
 @_polled("15s")
+@header_time_option
 @click.option(
     "--vehicle",
     "field",
@@ -171,6 +179,7 @@ def gtfs_rt(**given: Any) -> None:
     epilog="Example:  hatcast feed siri https://agency.example/vehicle-monitoring.xml --key-parameter key",
 )
 @_polled("30s")
+@times_in_option
 def siri(**given: Any) -> None:
     """Poll a URL for SIRI vehicle monitoring, until Ctrl-C, SIGTERM or --for.
 
@@ -208,7 +217,9 @@ def _run_polls(given: dict[str, Any], name: str, form: str, accept: str = "") ->
         None if given["ca_file"] is None else tls_context(given["ca_file"]),
         accept,
     )
-    choice = FormatChoice(form, derive=given[DERIVE])
+    times_in = given.get("times_in")
+    columns = None if times_in is None else Columns(times_in=times_in)
+    choice = FormatChoice(form, columns, given[DERIVE], given.get(HEADER_TIME, False))
     _run(given, settings, choice, lambda: PollSource(poll), polled=True)
 
 

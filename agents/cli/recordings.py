@@ -1,7 +1,8 @@
 """Options shared by the commands that read records of a format: `--format`, `--columns`, `--config`, files."""
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from functools import wraps
 from itertools import islice
@@ -16,7 +17,8 @@ from rich.table import Table
 from hatcast.agents.recordings.files import open_records
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.readings.doubts import doubts
 from hatcast.stream.readings.formats import FORMAT_NAMES, Columns, DeriveSpeed, Format, FormatChoice, Recorded
 from hatcast.stream.readings.reading import Reading, ValuesReading
 from hatcast.stream.time_zones import time_zone
@@ -57,13 +59,13 @@ def format_options(
     def decorate(function: Function) -> Function:
         @wraps(function)
         def with_choice(**given: Any) -> Any:
-            mapping = {key: given.pop(key) for key in ("columns", "unit", "time_format", "times_in")}
-            derive = given.pop(DERIVE) if derives else None
-            given[name] = _choice(given[name], derive, **mapping)
+            columns = {key: given.pop(key) for key in ("names", "unit", "time_format", "times_in")}
+            derive, header_time = given.pop(DERIVE) if derives else None, given.pop(HEADER_TIME)
+            given[name] = _choice(given[name], columns, derive, header_time=header_time)
             return function(**given)
 
         decorated: Any = derive_options(with_choice) if derives else with_choice
-        for option in reversed((add_format, *_COLUMN_OPTIONS)):
+        for option in reversed((add_format, *_COLUMN_OPTIONS, header_time_option)):
             decorated = option(decorated)
         return decorated  # type: ignore[no-any-return]  # options return the function that they get
 
@@ -88,9 +90,22 @@ def derive_options(function: Function) -> Function:
     return missing(always(function))
 
 
+HEADER_TIME: Final = "header_time"
+"""Name of the parameter of `header_time_option`."""
+header_time_option: Final = click.option(
+    "--header-time",
+    HEADER_TIME,
+    is_flag=True,
+    help="gtfs-rt: a vehicle without a timestamp has that of the poll's header. Not under add_remove.",
+)
+times_in_option: Final = click.option(
+    "--times-in", metavar="ZONE", help="Time zone of times without an offset, such as UTC.  [default: the policy's]"
+)
+
 _COLUMN_OPTIONS: Final = (
     click.option(
         "--columns",
+        "names",
         multiple=True,
         metavar="FIELD=COLUMN,...",
         help="Columns of csv, parquet or jsonl for vehicle, time, lat, lon and value, such as vehicle=plate,time=ts."
@@ -103,57 +118,59 @@ _COLUMN_OPTIONS: Final = (
         help="Format of the column of times: iso, s, ms, us, ns, or a pattern such as '%d.%m.%Y %H:%M:%S'.  [default:"
         " iso, or a number whose size shows its unit]",
     ),
-    click.option(
-        "--times-in", metavar="ZONE", help="Time zone of times without an offset, such as UTC.  [default: the policy's]"
-    ),
+    times_in_option,
 )
 
 
 def _choice(
-    name: str | None,
-    derive: DeriveSpeed | None,
-    columns: tuple[str, ...],
-    unit: str | None,
-    time_format: str | None,
-    times_in: str | None,
+    name: str | None, columns: Mapping[str, Any], derive: DeriveSpeed | None, *, header_time: bool
 ) -> FormatChoice | None:
-    """Return the choice of these options; None without any. Raises UsageError."""
+    """Return the choice of these options; None without any. Raises UsageError.
+
+    columns   the arguments of `Columns`
+    """
     if derive is not None and name not in FORMAT_NAMES:
         raise click.UsageError(
             "--derive-speed needs --format, of recordings: the records of a dump have their speeds already"
         )
-    mapped = bool(columns) or not (unit is None and time_format is None and times_in is None)
+    named = {key: value for key, value in columns.items() if value not in (None, ())}
     if name is None:
-        if mapped:
-            raise click.UsageError(
-                "--columns, --unit, --time-format and --times-in need --format csv, parquet or jsonl"
-            )
+        if named or header_time:
+            raise click.UsageError("--columns and the other options of a format need --format")
         return None
-    if not mapped:
-        return FormatChoice(name, derive=derive)
-    return FormatChoice(name, Columns(Columns.parse(columns).names, unit, time_format, times_in), derive)
+    if "names" in named:
+        named["names"] = Columns.parse(named["names"]).names
+    return FormatChoice(name, Columns(**named) if named else None, derive, header_time)
 
 
 def checked_format(choice: FormatChoice, policy: Policy, files: Sequence[str | Path]) -> Format:
     """Return the chosen format of files for a policy, once some of their first rows can be decoded.
 
-    With named columns it prints on standard error how they are read, and on a terminal the first decoded rows. A pipe
-    is not looked at, because it can be read only once.
-    Raises HatcastError: none of the first rows can be decoded.
+    It prints on standard error what is doubtful about the first records, and of named columns, on a terminal, the first
+    decoded rows. A pipe is not looked at, because it can be read only once.
+    Raises HatcastError: the columns are named, and none of the first rows can be decoded.
     """
     feed = policy_format(choice, policy)
-    if not choice.mapped:
-        return feed
     regular = [path for path in files if Path(path).is_file()]
     if regular:
         with open_records(regular[:1], feed) as read:
-            _show(list(islice(read(), _TRIED)), str(regular[0]), policy)
+            records = list(islice(read(), _TRIED))
+        readings = [record.reading for record in records if record.reading is not None]
+        if choice.mapped:
+            _show(records, readings, str(regular[0]), policy)
+        if _may_be_shown(policy):
+            for doubt in doubts(readings, policy.timezone):
+                click.echo(f"hint: {regular[0]}: {doubt}", err=True)
     return feed
 
 
-def _show(records: Sequence[Recorded], path: str, policy: Policy) -> None:
+def _may_be_shown(policy: Policy) -> bool:
+    """Return whether hints from raw data may be printed: under add_remove only on a terminal, not to a log."""
+    return policy.relation is Relation.REPLACE or sys.stderr.isatty()
+
+
+def _show(records: Sequence[Recorded], decoded: Sequence[Reading], path: str, policy: Policy) -> None:
     """Print the first decoded rows on a terminal. Raises HatcastError if there are rows, and none is decodable."""
-    decoded = [record.reading for record in records if record.reading is not None]
     if not decoded:
         if len(records) >= _DOUBTED:
             [(problem, _)] = Counter(record.problem for record in records).most_common(1)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from hatcast.stream.errors import SettingError
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.formats import Format, FormatChoice
 from hatcast.stream.readings.positions import Derivation
 from hatcast.stream.time_zones import time_zone
@@ -19,6 +19,10 @@ def policy_format(choice: FormatChoice, policy: Policy, *, live: bool = False) -
     derived.
     """
     feed = choice.format(policy.value_units, time_zone(policy.timezone), live=live)
+    if choice.header_time and policy.relation is Relation.ADD_REMOVE:
+        raise SettingError(
+            "header_time", "a header's time may follow from other vehicles, which add_remove hides", "leave it out"
+        )
     if choice.derive is None:
         return feed
     if policy.value_units.single is not None:

@@ -5,6 +5,7 @@ integer milliseconds UTC and integer milli-units of km/h.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,11 +16,16 @@ from typing import Final
 
 import msgspec
 
-READING_RULES: Final = 2
+READING_RULES: Final = 3
 """Version of the code that decides the vehicle, place, time and value of a record. Raise it with every change by which
 a record gets another one: it is fixed for a policy's life.    [docs/specification/fold.md, What is pinned]"""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
+# What programs write after a local time: BigQuery " UTC", Go " +0000 UTC", Ruby and git " +0530".
+_SPACED_OFFSET: Final = re.compile(
+    r"(\S{8,10}[T ][0-9:.,]+) ?([+-][0-9]{2}:?[0-9]{2})?( ?(?:UTC|GMT|Z))?", re.ASCII | re.IGNORECASE
+)
+_NO_OFFSET: Final = frozenset("+-0:")
 _EPOCH_DIGITS_MIN: Final = 12  # fewer digits are a date in ISO basic format, not epoch milliseconds
 
 # Milli-units of km/h in one unit, exactly.
@@ -144,11 +150,20 @@ def parse_time(time: str | int | float) -> int | None:
 
 
 def iso_moment(text: str) -> datetime | None:
-    """Parse ISO 8601 as Python 3.11 does; None if it is none. Python 3.14 takes hour 24 for the next midnight."""
+    """Parse ISO 8601 as Python 3.11 does; None if it is none. Python 3.14 takes hour 24 for the next midnight.
+
+    The offset may follow a space, and may be UTC, GMT or Z. Other names of zones are not unique.
+    """
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        return None
+        found = _SPACED_OFFSET.fullmatch(text)
+        if found is None or (found[3] and found[2] and not _NO_OFFSET.issuperset(found[2])):
+            return None
+        try:
+            moment = datetime.fromisoformat(found[1] + (found[2] or "+00:00"))
+        except ValueError:
+            return None
     is_midnight = moment.hour == moment.minute == 0
     return None if is_midnight and "24" in (text[9:11], text[11:13]) else moment
 

@@ -170,7 +170,7 @@ def test_options_of_columns_need_a_format_that_has_columns(folder: Path) -> None
     assert "columns: kafka records have" in refusal("batch", folder / "day.csv", "--format", "kafka", *COLUMNS, *config)
     done = run("evaluate", "--counts", folder / "no.json", "--unit", "m/s")
     assert done.exit_code == 2
-    assert "--unit, --time-format and --times-in need --format" in " ".join(done.stderr.split())
+    assert "--columns and the other options of a format need --format" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize(

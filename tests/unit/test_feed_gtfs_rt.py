@@ -109,7 +109,7 @@ def test_a_label_that_is_the_headsign_makes_no_users() -> None:
 
 
 def test_a_zero_that_was_sent_is_a_number_and_one_that_was_not_is_missing() -> None:
-    assert decoded(latitude=0.0, speed=0.0, timestamp=0) == Reading("tram 1", 0, 0.0, 150.875, 0.0, "m/s")
+    assert decoded(latitude=0.0, speed=0.0) == Reading("tram 1", MADE_S * 1000, 0.0, 150.875, 0.0, "m/s")
     assert decoded(speed=None) is None
 
 
@@ -131,15 +131,15 @@ def test_the_sample_is_the_poll_that_stands_here() -> None:
 
 def test_a_poll_gives_the_bytes_of_each_vehicle_and_leaves_out_alerts_and_what_was_deleted() -> None:
     expected = [each.SerializeToString() for each in sample() if each.id != "alert" and not each.is_deleted]
-    assert gtfs_rt.split(poll(*sample())) == expected
+    assert gtfs_rt.FORMAT.split(poll(*sample())) == expected
     assert [record.raw for record in read(poll(*sample()))] == expected
-    assert gtfs_rt.split(poll()) == []
+    assert gtfs_rt.FORMAT.split(poll()) == []
 
 
 def test_a_damaged_entity_is_one_bad_record_and_not_the_end_of_the_poll() -> None:
     good = entity().SerializeToString()
     body = poll(entity()).replace(good, b"\x0a\x7f" + good[2:]) + poll(entity(id="bus 2"))
-    first, second = (gtfs_rt.FORMAT.decode(record) for record in gtfs_rt.split(body))
+    first, second = (gtfs_rt.FORMAT.decode(record) for record in gtfs_rt.FORMAT.split(body))
     assert first is None
     assert second is not None
     assert second.vehicle == "bus 2"
@@ -161,7 +161,7 @@ def test_a_file_that_is_no_whole_poll_is_refused_and_a_message_is_one_bad_record
         RecordingError, match=r"^file: is not a complete GTFS-Realtime poll; fetch it again, or name the file's"
     ):
         read(body)
-    assert gtfs_rt.split(body) == ([body] if body else [])
+    assert gtfs_rt.FORMAT.split(body) == ([body] if body else [])
 
 
 def test_a_file_too_large_for_a_poll_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,4 +189,4 @@ damaged = st.builds(
 @given(st.lists(damaged | st.binary(max_size=80)))
 def test_whatever_a_poll_holds_is_cut_exactly_where_its_entities_are(entities: list[bytes]) -> None:
     body = poll() + b"".join(b"\x12" + bytes([len(value)]) + value for value in entities)
-    assert gtfs_rt.split(body) == [value for value in entities if is_record(value)]
+    assert gtfs_rt.FORMAT.split(body) == [value for value in entities if is_record(value)]

@@ -12,9 +12,10 @@ from typing import Final
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.readings.formats import capmetro, gtfs_rt, hfp, itms, jsonl, siri
-from hatcast.stream.readings.formats._choice import MAPPED, PARQUET, mapped_format
+from hatcast.stream.readings.formats._choice import MAPPED, PARQUET, in_zone, mapped_format
 from hatcast.stream.readings.formats._columns import Columns
 from hatcast.stream.readings.formats._mapped import Wanted
+from hatcast.stream.readings.formats._times import zone_of
 from hatcast.stream.readings.formats.interface import Format, Recorded, Table
 from hatcast.stream.readings.positions import DeriveSpeed
 from hatcast.stream.readings.reading import ValueUnits
@@ -43,19 +44,27 @@ FORMAT_NAMES: Final = (*FORMATS, *(name for name in MAPPED if name not in FORMAT
 class FormatChoice:
     """A format by name.
 
-    columns   for `csv`, `parquet` and `jsonl`; None: the fixed fields of the format, and for `csv` and `parquet` those
-              that the header shows
+    columns   for `csv`, `parquet` and `jsonl`, and `times_in` of all; None: the fixed fields of the format, and for
+              `csv` and `parquet` those that the header shows
     derive    which speeds are derived from positions; None: none
+    header_time  whether records without a time have that of their message's header
     """
 
     name: str
     columns: Columns | None = None
     derive: DeriveSpeed | None = None
+    header_time: bool = False
 
     @property
     def mapped(self) -> bool:
         """Whether columns are named, or found by a header."""
-        return self.columns is not None or self.name not in FORMATS
+        return self.name not in FORMATS or (self.columns is not None and not self._only_times)
+
+    @property
+    def _only_times(self) -> bool:
+        """Whether the columns name a time zone and nothing else, for a format of fixed fields."""
+        columns = self.columns
+        return self.name not in MAPPED and columns is not None and columns == Columns(times_in=columns.times_in or "")
 
     def format(self, units: ValueUnits, zone: tzinfo, *, live: bool = False) -> Format:
         """Return the format whose readings carry the values of a policy.
@@ -65,10 +74,25 @@ class FormatChoice:
         Raises SettingError.
         """
         if not self.mapped:
-            return format_with(self.name, units)
+            feed = format_with(self.name, units)
+            if self.columns is not None and self.columns.times_in is not None:
+                feed = in_zone(feed, zone_of(self.columns.times_in))
+            return _with_header_times(feed) if self.header_time else feed
+        if self.header_time:
+            raise _no_header(self.name)
         return mapped_format(
             self.name, self.columns or Columns(), Wanted(zone, tuple(units.others), units.single), live=live
         )
+
+
+def _with_header_times(feed: Format) -> Format:
+    if feed.header_times is None:
+        raise _no_header(feed.name)
+    return feed.header_times()
+
+
+def _no_header(name: str) -> SettingError:
+    return SettingError("header_time", f"{name} messages have no header with a time", "leave it out")
 
 
 def format_with(name: str, units: ValueUnits) -> Format:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import tzinfo
 from functools import partial
 from typing import BinaryIO, Final
 
@@ -11,7 +12,10 @@ from hatcast.stream.readings.formats._columns import Columns
 from hatcast.stream.readings.formats._mapped import Wanted
 from hatcast.stream.readings.formats._mapped_csv import mapped_csv
 from hatcast.stream.readings.formats._mapped_json import mapped_json
+from hatcast.stream.readings.formats._recorded import arrival_ms
+from hatcast.stream.readings.formats._times import Repeated, RepeatedHours, time_reader
 from hatcast.stream.readings.formats.interface import Format, Recorded
+from hatcast.stream.readings.reading import Reading, parse_time
 
 PARQUET: Final = "parquet"
 MAPPED: Final = (_mapped_csv.NAME, PARQUET, _mapped_json.NAME)
@@ -70,3 +74,26 @@ def _rejected(error: SettingError, _: BinaryIO, __: str) -> Iterator[Recorded]:
 
 def _not_parquet(_: BinaryIO, path: str) -> Iterator[Recorded]:
     raise RecordingError(path, "is not a Parquet file", "name its format, such as csv or jsonl")
+
+
+def in_zone(feed: Format, zone: tzinfo) -> Format:
+    """Return a format of fixed fields whose times without an offset are local times of a zone."""
+    read_time = time_reader(None, zone)
+
+    def placed(reading: Reading | None, repeated: RepeatedHours | None = None) -> Reading | None:
+        if reading is not None and isinstance(reading.time, str) and parse_time(reading.time) is None:
+            time = read_time(reading.time)
+            if isinstance(time, Repeated):
+                time = int(time) if repeated is None else repeated.instant(reading.vehicle, time)
+            reading.time = reading.time if time is None else time
+        return reading
+
+    def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+        repeated = RepeatedHours()
+        for each in feed.records(stream, path):
+            reading = placed(each.reading, repeated)
+            arrival = arrival_ms(reading.time) if each.arrival is None and reading is not None else each.arrival
+            yield replace(each, reading=reading, arrival=arrival)
+
+    positions = None if feed.without_speed is None else in_zone(feed.without_speed, zone)
+    return replace(feed, decode=lambda value: placed(feed.decode(value)), records=records, without_speed=positions)

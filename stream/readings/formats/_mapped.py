@@ -23,7 +23,7 @@ from hatcast.stream.readings.formats._columns import (
 )
 from hatcast.stream.readings.formats._csv import parse_number, parse_speed
 from hatcast.stream.readings.formats._speed import finite
-from hatcast.stream.readings.formats._times import TimeReader, time_reader, zone_of
+from hatcast.stream.readings.formats._times import Repeated, RepeatedHours, TimeReader, time_reader, zone_of
 from hatcast.stream.readings.formats.interface import Recorded
 from hatcast.stream.readings.reading import MISSING, UNITS, Reading, ValueReading, ValuesReading
 from hatcast.stream.readings.vehicles import canonical_vehicle, vehicle_text
@@ -115,8 +115,11 @@ class Target(NamedTuple):
     without_speed: bool = False
 
 
-def cells_reader(target: Target) -> ReadCells:
-    """Return a function that converts cells to a reading; None if one of them is missing or not of its kind."""
+def cells_reader(target: Target, repeated: RepeatedHours | None = None) -> ReadCells:
+    """Return a function that converts cells to a reading; None if one of them is missing or not of its kind.
+
+    repeated   for the records of one recording, in their order; None: for single records
+    """
     instant, unit, kind, others, without_speed = target
     first = len(REQUIRED)
 
@@ -131,6 +134,8 @@ def cells_reader(target: Target) -> ReadCells:
             value = MISSING
         if not vehicle or time is None or lat is None or lon is None or value is None:
             return None
+        if time.__class__ is Repeated:
+            time = int(time) if repeated is None else repeated.instant(vehicle, time)
         if not others:
             return kind(vehicle, time, lat, lon, value, unit)
         numbers = {}
@@ -150,7 +155,10 @@ def recorded(raw: bytes, cells: Cells, reading: Reading | None, target: Target) 
         return Recorded(raw, None, None, "malformed")
     arrival = target.instant(cells[-1]) if cells[-1] else None
     if reading is not None:
-        return Recorded(raw, reading, int(reading.time) if arrival is None else arrival)
+        time = int(reading.time)
+        if arrival.__class__ is Repeated and time > arrival:
+            arrival = arrival.second
+        return Recorded(raw, reading, time if arrival is None else arrival)
     if arrival is None:
         arrival = target.instant(cells[1])
     return Recorded(raw, None, arrival, _problem(cells, target))

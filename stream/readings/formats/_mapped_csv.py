@@ -11,6 +11,7 @@ from hatcast.stream.readings.formats._columns import ARRIVAL, Columns
 from hatcast.stream.readings.formats._csv import fields, parse_number
 from hatcast.stream.readings.formats._mapped import Cells, Target, Wanted, cells_reader, recorded
 from hatcast.stream.readings.formats._recorded import lines, split_lines
+from hatcast.stream.readings.formats._times import RepeatedHours
 from hatcast.stream.readings.formats.interface import Format, Recorded
 from hatcast.stream.readings.reading import Reading
 
@@ -100,7 +101,7 @@ def _rows(
     raws: Iterable[bytes], delimiter: Callable[[str], str], cells_of: _CellsOf, target: Target
 ) -> Iterator[Recorded]:
     """Yield the records of lines."""
-    read = cells_reader(target)
+    read = cells_reader(target, RepeatedHours())
     for raw in raws:
         try:
             text, whole = raw.decode(), True

@@ -12,6 +12,7 @@ from hatcast.stream.readings.formats._columns import ARRIVAL, REQUIRED, VALUE, C
 from hatcast.stream.readings.formats._json_array import elements
 from hatcast.stream.readings.formats._mapped import Cells, Wanted, cells_reader, recorded
 from hatcast.stream.readings.formats._recorded import first_byte, lines, split_json, wrong_format
+from hatcast.stream.readings.formats._times import RepeatedHours
 from hatcast.stream.readings.formats.interface import Format, Recorded
 from hatcast.stream.readings.reading import Reading
 
@@ -39,14 +40,14 @@ def mapped_json(columns: Columns, wanted: Wanted) -> Format:
     own = {name: name for name in (*wanted.fields, ARRIVAL)} | {VALUE: wanted.value}
     names = own | dict(columns.names)
     other_value = None if VALUE in columns.names else VALUE
-    cells_of, read = _cells_of(names, wanted, other_value), cells_reader(target)
+    cells_of, read_one = _cells_of(names, wanted, other_value), cells_reader(target)
 
     def decode(value: bytes) -> Reading | None:
         found = _object_of(value)
-        return None if found is None else read(cells_of(found))
+        return None if found is None else read_one(cells_of(found))
 
     def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
-        head = first_byte(stream)
+        head, read = first_byte(stream), cells_reader(target, RepeatedHours())
         raws = elements(stream, path) if head == b"[" else lines(stream, head)
         first = list(islice(raws, _LOOKED_AT))
         matched = not first

@@ -34,10 +34,11 @@ def vehicle_of(value: bytes) -> VehiclePosition | None:
         return None
 
 
-def split_poll(body: bytes) -> tuple[int | None, list[bytes]] | None:
-    """Return (header timestamp in ms UTC, entities); None if the body is not a FeedMessage.
+def split_poll(body: bytes, *, header_times: bool = False) -> tuple[int | None, list[bytes]] | None:
+    """Return (header timestamp in ms UTC, entities); None if the body is not a FeedMessage. A timestamp of 0 is none.
 
     Entities with a vehicle and undecodable entities are records. Trip updates, alerts and deleted entities are not.
+    header_times   give vehicles without a timestamp that of the header
     """
     try:
         poll = _Poll.FromString(body)
@@ -46,8 +47,22 @@ def split_poll(body: bytes) -> tuple[int | None, list[bytes]] | None:
         return None
     if not header.HasField("gtfs_realtime_version"):
         return None
-    stamp = header.timestamp * 1000 if header.HasField("timestamp") else None
-    return stamp, [entity for entity in poll.entity if _may_be_a_record(entity)]
+    entities = [entity for entity in poll.entity if _may_be_a_record(entity)]
+    if header_times and header.timestamp:
+        entities = [_dated(entity, header.timestamp) for entity in entities]
+    return header.timestamp * 1000 or None, entities
+
+
+def _dated(value: bytes, timestamp: int) -> bytes:
+    """Return the entity with this timestamp, unless its vehicle has one."""
+    try:
+        entity = FeedEntity.FromString(value)
+    except DecodeError:
+        return value
+    if entity.vehicle.timestamp:
+        return value
+    entity.vehicle.timestamp = timestamp
+    return bytes(entity.SerializePartialToString())
 
 
 def _may_be_a_record(value: bytes) -> bool:

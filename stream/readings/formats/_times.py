@@ -1,7 +1,7 @@
 """Times of foreign records: ISO 8601 without a zone, epoch numbers of any unit, and strptime patterns.
 
-A reader converts one cell to milliseconds UTC. A time without an offset is local time of a zone: of two equal local
-times, at the end of summer time, the earlier one counts, and one that the clocks skip is not a time.
+A reader converts one cell to milliseconds UTC. A time without an offset is local time of a zone. One that the clocks
+skip is not a time; one that they repeat, at the end of summer time, is a `Repeated`.
 """
 
 import math
@@ -14,6 +14,30 @@ from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.readings.formats._csv import parse_number
 from hatcast.stream.readings.reading import instant_ms, iso_moment
 from hatcast.stream.time_zones import similar_time_zone, time_zone
+
+
+class Repeated(int):
+    """The first of two instants (ms UTC) that have this local time.
+
+    second   the other one
+    """
+
+    second: int
+
+
+class RepeatedHours:
+    """Decides which instants the repeated times of a recording are: by the order of each vehicle's own records."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, bool]] = {}
+
+    def instant(self, vehicle: str, time: Repeated) -> int:
+        """Return the first instant, or the second if the vehicle's local time has gone back."""
+        before, again = self._seen.get(vehicle, (int(time), False))
+        again = before - time >= _BACK_MS or (again and abs(before - time) < _DAY_MS)
+        self._seen[vehicle] = int(time), again
+        return time.second if again else int(time)
+
 
 TimeReader = Callable[[object], int | None]
 """One cell, of any type -> ms UTC; None if it is not such a time"""
@@ -29,6 +53,9 @@ _EPOCHS: Final = {
 _LEAST_DIGITS: Final = 9  # text with fewer digits is a date, not an epoch number
 _DATE_LENGTH: Final = 10  # of YYYY-MM-DD, which has no time of day
 _INT64: Final = 1 << 63
+_DAY_MS: Final = 86_400_000
+_BACK_MS: Final = 600_000  # less is a record that is out of order, or a file with the newest record first
+_UTC_ENDS: Final = ("Z", "UTC", "GMT")
 _DIRECTIVE: Final = re.compile(r"%(.)", re.DOTALL)
 _GROUPS: Final = dict.fromkeys("mdHMS", "([0-9][0-9])") | {"Y": "([0-9]{4})", "f": "([0-9]{1,6})"}
 _KNOWN: Final = frozenset("aAbBcdfGHIjmMpSuUVwWxXyYz")
@@ -123,8 +150,8 @@ def _iso_reader(zone: tzinfo) -> TimeReader:
 
 
 def _pattern_reader(pattern: str, zone: tzinfo) -> TimeReader:
-    # A pattern that ends in the letter Z means UTC, though strptime ignores that letter.
-    zone = UTC if pattern.endswith("Z") else zone
+    # A pattern that ends in one of these means UTC, though strptime ignores their letters.
+    zone = UTC if pattern.endswith(_UTC_ENDS) else zone
     fast = _fast_reader(pattern)
 
     def read(cell: object) -> int | None:
@@ -175,6 +202,10 @@ def _in_zone(moment: datetime, zone: tzinfo) -> int | None:
         earlier, later = moment.utcoffset(), moment.replace(fold=1).utcoffset()
         if earlier is None or later is None or earlier < later:  # the clocks skip this local time (PEP 495)
             return None
+        if earlier > later:
+            repeated = Repeated(instant_ms(moment))
+            repeated.second = instant_ms(moment.replace(fold=1))
+            return repeated
     return instant_ms(moment)
 
 

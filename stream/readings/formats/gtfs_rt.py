@@ -3,8 +3,8 @@
 A record is the bytes of one FeedEntity. The vehicle is one field of its descriptor, the same for all records: its id;
 in `gtfs-rt-plate` its licence plate; in `gtfs-rt-label` its label, which many agencies fill with the headsign. No field
 stands in for another: a vehicle that sends its id now and then would be two users. Nor does the entity's id, which may
-change from poll to poll. An entity without position, speed or timestamp is undecodable. A recording is one FeedMessage
-per file.    [gtfs.org, Realtime]
+change from poll to poll. An entity without position, speed or timestamp is undecodable; a timestamp of 0 is none. A
+recording is one FeedMessage per file.    [gtfs.org, Realtime]
 """
 
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ def _position_decoder(field: str) -> Decode:
             return None
         place, name = vehicle.position, getattr(vehicle.vehicle, field)
         # The parser accepts missing required fields, and returns text that is not UTF-8 as bytes, despite its types.
-        if not (name and name.__class__ is str and vehicle.HasField("timestamp")):
+        if not (name and name.__class__ is str and vehicle.timestamp):
             return None
         if not (place.HasField("latitude") and place.HasField("longitude")):
             return None
@@ -54,25 +54,25 @@ def _position_decoder(field: str) -> Decode:
 def _problem(value: bytes, field: str) -> str | None:
     """Return what an undecodable FeedEntity lacks, without any of its data; None if it is something else."""
     vehicle = _poll().vehicle_of(value)
-    if vehicle is None or getattr(vehicle.vehicle, field):
+    if vehicle is None:
         return None
-    others = [name for name, other in _FIELDS.items() if getattr(vehicle.vehicle, other)]
-    return f"has no vehicle.{field}" + (f": use format {' or '.join(others)} {FLEET_NUMBERS}" if others else "")
+    if not getattr(vehicle.vehicle, field):
+        others = [name for name, other in _FIELDS.items() if getattr(vehicle.vehicle, other)]
+        return f"has no vehicle.{field}" + (f": use format {' or '.join(others)} {FLEET_NUMBERS}" if others else "")
+    if not vehicle.timestamp:
+        return "has no timestamp of its own: --header-time takes that of the poll's header"
+    return None if vehicle.HasField("position") else "has no position"
 
 
-def split(body: bytes, topic: str = "") -> list[bytes]:
-    """Split a poll into the FeedEntity of each vehicle."""
-    poll = _poll().split_poll(body)
-    return poll[1] if poll is not None else [body] if body else []
-
-
-def _records(stream: BinaryIO, path: str, decoder: Decode, field: str) -> Iterator[Recorded]:
+def _records(
+    stream: BinaryIO, path: str, decoder: Decode, field: str, *, header_times: bool = False
+) -> Iterator[Recorded]:
     """Yield the vehicles of one poll in its order. Raises RecordingError if the file is not a poll.
 
     Their arrival is the timestamp of the poll's header.
     """
     body = stream.read(POLL_BYTES_MAX + 1)
-    poll = _poll().split_poll(body) if len(body) <= POLL_BYTES_MAX else None
+    poll = _poll().split_poll(body, header_times=header_times) if len(body) <= POLL_BYTES_MAX else None
     if poll is None:
         raise RecordingError(path, "is not a complete GTFS-Realtime poll", "fetch it again, or name the file's format")
     arrived, entities = poll
@@ -82,18 +82,24 @@ def _records(stream: BinaryIO, path: str, decoder: Decode, field: str) -> Iterat
         yield Recorded(raw, reading, arrival_ms(stamp), None if reading is not None else _problem(raw, field))
 
 
-def _format(name: str, field: str) -> Format:
+def _format(name: str, field: str, *, header_times: bool = False) -> Format:
     decode_position = _position_decoder(field)
 
     def decode(value: bytes) -> Reading | None:
         reading = decode_position(value)
         return None if reading is None or reading.speed is MISSING else reading
 
+    def split(body: bytes, topic: str = "") -> list[bytes]:
+        """Split a poll into the FeedEntity of each vehicle."""
+        poll = _poll().split_poll(body, header_times=header_times)
+        return poll[1] if poll is not None else [body] if body else []
+
     def read(decoder: Decode) -> Callable[[BinaryIO, str], Iterator[Recorded]]:
-        return partial(_records, decoder=decoder, field=field)
+        return partial(_records, decoder=decoder, field=field, header_times=header_times)
 
     without_speed = Format(name, decode_position, read(decode_position), split)
-    return Format(name, decode, read(decode), split, without_speed=without_speed)
+    dated = None if header_times else lambda: _format(name, field, header_times=True)
+    return Format(name, decode, read(decode), split, without_speed=without_speed, header_times=dated)
 
 
 FLEET_NUMBERS: Final = "if that is each vehicle's own number, the same all day"

@@ -65,6 +65,8 @@ class Format:
     derivation  of such a format: how readers of recordings and bridges derive speeds; None: they do not
     single   returns the format whose readings are `ValueReading`s of the value with this name and unit. Raises
              SettingError if its records do not have it. None: they have no value but the speed
+    header_times  returns the format in which a record without a time has that of its message's header. None: messages
+             have no header
     rows     returns the format of the rows of a table with columns of these names, passed as JSON objects. Raises
              RecordingError if a column is missing. None: the rows are records of this format
     """
@@ -79,6 +81,7 @@ class Format:
     without_speed: "Format | None" = None
     derivation: Derivation | None = None
     single: "Callable[[str, str], Format] | None" = None
+    header_times: "Callable[[], Format] | None" = None
     rows: "Callable[[Sequence[str], str], Format] | None" = None
     """(names of the columns, path for error messages) -> format"""
 

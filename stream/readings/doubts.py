@@ -1,0 +1,54 @@
+"""Doubts about readings that are well formed: swapped latitudes and longitudes, another city, another unit of speed.
+
+A doubt is a hint for the operator. It changes no reading: then one bus could change how those of others are read.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from statistics import median
+from typing import Final
+
+from hatcast.stream.readings.reading import MISSING, UNITS, Reading, ValueReading, number
+from hatcast.stream.time_zones import time_zone
+
+_READINGS_MIN: Final = 3
+_SPEEDS_MIN: Final = 20
+_DEGREES_AN_HOUR: Final = 15
+_FAR_DEGREES: Final = 50  # western China's clocks are those of 45 degrees to the east
+_SLOW: Final = 15_000  # milli-units of km/h
+_SHARE: Final = 0.95
+
+
+def doubts(readings: Sequence[Reading], timezone: str) -> Iterator[str]:
+    """Yield what is doubtful about most of these readings, without any of their data.
+
+    timezone   of the policy
+    """
+    places = [
+        (lat, lon) for each in readings if abs(lat := number(each.lat)) <= 90 and abs(lon := number(each.lon)) <= 180
+    ]
+    if len(places) >= _READINGS_MIN:
+        lat, lon = (median(each) for each in zip(*places, strict=True))
+        if _is_far(lon, timezone):
+            swapped = "" if _is_far(lat, timezone) else "latitude and longitude are swapped, or "
+            yield (
+                f"the places are far from the longitudes of {timezone}: {swapped}they are of another city, or"
+                " policy.timezone is"
+            )
+    speeds = [
+        abs(speed * UNITS[each.unit])
+        for each in readings
+        if each.speed is not MISSING and not isinstance(each, ValueReading) and (speed := number(each.speed))
+    ]
+    if len(speeds) >= _SPEEDS_MIN and sum(each < _SLOW for each in speeds) >= _SHARE * len(speeds):
+        yield "nearly all speeds are below 15 km/h: are they in another unit, such as m/s?"
+
+
+def _is_far(lon: float, timezone: str) -> bool:
+    """Return whether a longitude is far from those whose sun a zone's clocks follow, in summer and in winter."""
+    if "/" not in timezone or timezone.startswith("Etc/"):
+        return False  # such as UTC, which is used anywhere
+    zone = time_zone(timezone)
+    offsets = [datetime(2024, month, 1, tzinfo=zone).utcoffset() for month in (1, 7)]
+    usual = [_DEGREES_AN_HOUR * each.total_seconds() / 3600 for each in offsets if each is not None]
+    return all(abs((lon - each + 180) % 360 - 180) > _FAR_DEGREES for each in usual)
