@@ -24,6 +24,7 @@ COPY README.md LICENSE ./
 COPY schemas schemas
 COPY stream stream
 COPY agents agents
+COPY lab lab
 COPY hatcast hatcast
 # By hand, since uv would fetch hatchling without a lock.
 RUN UV_PROJECT_ENVIRONMENT=/build uv sync --frozen --only-group build --no-install-project \

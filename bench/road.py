@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.agents.research.plan.counts import Counts, SlotCounts
+from hatcast.lab.plan.counts import Counts, SlotCounts
 from hatcast.stream.tracker.contributions import HatCounts, features_of
 from hatcast.stream.tracker.tracker import HatUsers
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hatcast.agents.api.batching import batch
     from hatcast.agents.api.estimating import estimates, running_means
     from hatcast.agents.api.frames import Frame
-    from hatcast.agents.api.planning import PlannedLimit, PlannedLimits, plan
-    from hatcast.agents.api.planning_continual import PlannedKind, PlannedKinds, plan_continual
     from hatcast.agents.api.policy import Policy
     from hatcast.agents.api.raw import RawMeans, raw_means
     from hatcast.agents.api.reading import read
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     )
     from hatcast.agents.api.warnings import HatcastWarning
     from hatcast.agents.config.settings import Settings, load_settings
+    from hatcast.lab.api.planning import PlannedLimit, PlannedLimits, plan
+    from hatcast.lab.api.planning_continual import PlannedKind, PlannedKinds, plan_continual
     from hatcast.stream.errors import HatcastError
     from hatcast.stream.estimators import ESTIMATORS
     from hatcast.stream.readings.formats import FORMATS, Columns
@@ -84,8 +84,8 @@ _NAMES: Final = {
     "hatcast.agents.api.batching": ("batch",),
     "hatcast.agents.api.estimating": ("estimates", "running_means"),
     "hatcast.agents.api.frames": ("Frame",),
-    "hatcast.agents.api.planning": ("PlannedLimit", "PlannedLimits", "plan"),
-    "hatcast.agents.api.planning_continual": ("PlannedKind", "PlannedKinds", "plan_continual"),
+    "hatcast.lab.api.planning": ("PlannedLimit", "PlannedLimits", "plan"),
+    "hatcast.lab.api.planning_continual": ("PlannedKind", "PlannedKinds", "plan_continual"),
     "hatcast.agents.api.policy": ("Policy",),
     "hatcast.agents.api.raw": ("RawMeans", "raw_means"),
     "hatcast.agents.api.reading": ("read",),

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.agents.research.plan.continual.kinds import Errors, errors_of
-from hatcast.agents.research.plan.continual.users import Floats, Run, Users, run_of
+from hatcast.lab.plan.continual.kinds import Errors, errors_of
+from hatcast.lab.plan.continual.users import Floats, Run, Users, run_of
 from hatcast.stream.continual import Entries, Mechanism, Step
 from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.mechanisms import Distances, NoisyVector

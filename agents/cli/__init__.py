@@ -3,7 +3,7 @@
 import importlib
 import re
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 # In the order in which a new user needs them, with the line that `hatcast --help` shows.
-COMMANDS: Final[dict[str, str]] = {
+_PRODUCT: Final[dict[str, str]] = {
     "demo": "Run everything on this machine: a feed, a worker, a live map.",
     "init": "Write and check a first hatcast.toml, after a few questions.",
     "worker": "Fold telemetry and release private means, against your Kafka and Redis.",
@@ -34,21 +34,30 @@ COMMANDS: Final[dict[str, str]] = {
     "republish": "Operator: send the stored releases of a date again, after a topic was lost.",
     "export": "Write releases and estimates to Parquet files, one a date.",
     "cells": "Make a public list of cells, from a timetable, an area or a box.",
+    "doctor": "Check brokers, topics, Redis, clocks and configuration.",
+    "acls": "Print the least Kafka and Redis privileges of a role.",
+    "completion": "Print shell code that completes commands with the Tab key.",
+}
+# Research, and what an operator asks before a start: commands of `hatcast.lab`.
+LABORATORY: Final[dict[str, str]] = {
     "survey": "Find a resolution and cells in recordings. Reads raw data, not private.",
     "plan": "Choose the keys of a tracker or of running means, with the errors to expect.",
     "cluster": "Private K-means over recordings, in the central, local or hybrid model.",
     "evaluate": "Compare estimators by simulation; releases nothing.",
     "audit": "Audit a policy: compare the measured epsilon of its releases with the claim.",
-    "doctor": "Check brokers, topics, Redis, clocks and configuration.",
-    "acls": "Print the least Kafka and Redis privileges of a role.",
-    "completion": "Print shell code that completes commands with the Tab key.",
 }
+COMMANDS: Final = _PRODUCT | LABORATORY
 
 _KINDS: Final = re.compile(r"is not a valid (float|integer)(?: range)?\b")
 
 
+def laboratory(module: str) -> Any:
+    """Import a module of `hatcast.lab`. The only way from agents to it, at run time: no contract has an exception."""
+    return importlib.import_module(f"hatcast.lab.{module}")
+
+
 class Commands(click.Group):
-    """Command group that imports `agents/cli/NAME.py` for the command NAME; each defines `command`."""
+    """Command group that imports `cli/NAME.py`, of agents or lab, for the command NAME; each defines `command`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in the order of `COMMANDS`."""
@@ -58,13 +67,17 @@ class Commands(click.Group):
         """Return the command of a name, or None, which click reports as a usage error."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"hatcast.agents.cli.{cmd_name}").command
+        if cmd_name in LABORATORY:
+            command: click.Command = laboratory(f"cli.{cmd_name}").command
+        else:
+            command = importlib.import_module(f"hatcast.agents.cli.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of commands without importing any of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """Write the tables of commands without importing any of them."""
+        for title, commands in (("Commands", _PRODUCT), ("Laboratory", LABORATORY)):
+            with formatter.section(title):
+                formatter.write_dl(list(commands.items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
         """Complete command names without importing the commands: click's own method would import all at each Tab."""

@@ -36,11 +36,11 @@ class LiveArguments:
 
 def run(given: LiveArguments) -> None:
     """Run a live clustering and print its result."""
-    from hatcast.agents.research.cluster import show
-    from hatcast.agents.research.cluster.live.charge import RecordedUsers
-    from hatcast.agents.research.cluster.live.plan import Chosen
-    from hatcast.agents.research.cluster.live.run import LiveOptions, run_live
-    from hatcast.agents.research.cluster.vectors import select_slots
+    from hatcast.agents.cluster import show
+    from hatcast.agents.cluster.live.charge import RecordedUsers
+    from hatcast.agents.cluster.live.plan import Chosen
+    from hatcast.agents.cluster.live.run import LiveOptions, run_live
+    from hatcast.agents.cluster.vectors import select_slots
 
     settings = load_settings(given.config)
     policy = settings.policy

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from hatcast.agents.cli import laboratory
 from hatcast.agents.cli.options import config_option
-from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.cli.recordings import DERIVE, derive_options
 from hatcast.agents.config.template import (
     TEMPLATE_ESTIMATORS,
@@ -20,7 +20,7 @@ from hatcast.agents.config.template import (
 )
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.formats import policy_format
-from hatcast.stream.policy.tracker_keys import TRACKER, Objective
+from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.readings.formats import FORMATS, DeriveSpeed, FormatChoice
 
 _DEFAULTS = Answers(timezone="")
@@ -202,42 +202,10 @@ def _planned(
     answers: Answers, folder: Path, recordings: tuple[Path, ...], derive: DeriveSpeed | None
 ) -> dict[str, str | float]:
     """Return the keys of [policy.tracker] for the policy of the answers, and print the errors to expect."""
-    from hatcast.agents.research.plan import grid
-    from hatcast.agents.research.plan.counts import counts_of_recordings
-    from hatcast.agents.research.plan.show import keys_json
-
     policy = parse_template(render_template(answers), folder).policy
     feed = policy_format(FormatChoice(answers.telemetry_format, derive=derive), policy)
-    click.echo("reads raw data; what it chooses follows from counts alone", err=True)
-    with progress_bars() as add_bar:
-        reading = add_bar("reading", None)
-        counts = counts_of_recordings(recordings, feed, policy, policy.min_users, reading)
-        if not counts.days:
-            raise HatcastError(f"--recording: no hexagon and hour has {policy.min_users} buses; name other days")
-        bound, objective = policy.upper_bound / 1000, Objective.CELLS
-        plans = grid.plan(counts.first_days(), bound, [answers.limit], objective, add_bar("planning", 1))
-    (plan,) = plans.plans
-    month = plan.after[max(plan.after)]
-    click.echo(
-        f"Errors to expect of a mean, in {policy.released_value.unit}: {plan.first.live:.1f} as an hour closes and"
-        f" {plan.first.end:.1f} at the day's end in the first days, {month.live:.1f} and {month.end:.1f} after a month"
-    )
-    unworthy = [
-        f"{error:.1f} {when}"
-        for error, when in (
-            (plan.first.live, "as an hour closes in the first days"),
-            (plan.first.end, "at the day's end in the first days"),
-            (month.live, "as an hour closes after a month"),
-            (month.end, "at the day's end after a month"),
-        )
-        if not plans.is_worth_having(error)
-    ]
-    if unworthy:
-        click.echo(
-            f"Not worth having: {', '.join(unworthy)}; a constant, which costs nothing, has {plans.constant:.1f}."
-            " `hatcast plan` shows other limits"
-        )
-    return keys_json(plan.keys)
+    keys: dict[str, str | float] = laboratory("cli.plan").tracker_keys(recordings, feed, policy, answers.limit)
+    return keys
 
 
 def _at(config: Path) -> str:

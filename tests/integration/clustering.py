@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from hatcast.agents.cluster.live import run as live_run
+from hatcast.agents.cluster.live.state import State
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.research.cluster.live import run as live_run
-from hatcast.agents.research.cluster.live.state import State
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.mechanisms import Noisy

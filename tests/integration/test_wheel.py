@@ -55,7 +55,14 @@ def test_the_wheel_has_exactly_one_top_level_package(wheel: Path) -> None:
     top = {name.partition("/")[0] for name in names}
     assert {each for each in top if not each.endswith(".dist-info")} == {"hatcast"}
     rooms = {"/".join(name.split("/")[:2]) for name in names if name.startswith("hatcast/")}
-    assert rooms >= {"hatcast/stream", "hatcast/agents", "hatcast/schemas", "hatcast/__main__.py", "hatcast/py.typed"}
+    assert rooms >= {
+        "hatcast/stream",
+        "hatcast/agents",
+        "hatcast/lab",
+        "hatcast/schemas",
+        "hatcast/__main__.py",
+        "hatcast/py.typed",
+    }
     assert not [name for name in names if name.startswith("hatcast/tools")]
     # Everything that the code reads beside itself.
     assert {path.suffix for name in names if (path := Path(name)).suffix} >= {".py", ".lua", ".js", ".css", ".json"}
@@ -72,7 +79,7 @@ def test_every_source_file_of_the_repository_is_in_the_wheel(wheel: Path) -> Non
         names = set(archive.namelist())
     sources = {
         f"hatcast/{path.relative_to(ROOT).as_posix()}"
-        for folder in ("stream", "agents")
+        for folder in ("stream", "agents", "lab")
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hatcast.stream.survey.rows import minutes_of
+from hatcast.lab.survey.rows import minutes_of
 from tests.laws import fold_oracle
 from tests.laws.fold_logs import Case, Log
 

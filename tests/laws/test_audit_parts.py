@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hatcast.agents.research.audit.exact import audit_lists
-from hatcast.agents.research.audit.list_laws import losses_of_lists
-from hatcast.agents.research.audit.lists import ListFamily
-from hatcast.agents.research.audit.parts import parts_of
-from hatcast.agents.research.audit.random_numbers import SeededNumbers
-from hatcast.agents.research.survey.run import Selection, select_from
-from hatcast.stream.audit.bounds import Counts, epsilon_lower_bound
-from hatcast.stream.audit.clusterings import ClusteringFamily, clusterings_of
-from hatcast.stream.audit.days import DayFamily
-from hatcast.stream.audit.hats import MeanFamily
-from hatcast.stream.audit.reports import ReportFamily
-from hatcast.stream.audit.running_sums import RunningSumFamily
-from hatcast.stream.audit.search import search
+from hatcast.lab.audit.bounds import Counts, epsilon_lower_bound
+from hatcast.lab.audit.clusterings import ClusteringFamily, clusterings_of
+from hatcast.lab.audit.days import DayFamily
+from hatcast.lab.audit.exact import audit_lists
+from hatcast.lab.audit.hats import MeanFamily
+from hatcast.lab.audit.list_laws import losses_of_lists
+from hatcast.lab.audit.lists import ListFamily
+from hatcast.lab.audit.parts import parts_of
+from hatcast.lab.audit.random_numbers import SeededNumbers
+from hatcast.lab.audit.reports import ReportFamily
+from hatcast.lab.audit.running_sums import RunningSumFamily
+from hatcast.lab.audit.search import search
+from hatcast.lab.survey.run import Selection, select_from
 from hatcast.stream.continual import _prefixes as prefixes
 from hatcast.stream.continual._digits import Digits
 from hatcast.stream.hybrid import _interface

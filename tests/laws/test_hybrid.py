@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hatcast.lab.evaluate.mean_squared_error import hybrid
 from hatcast.stream.estimators import Users
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.hybrid import (
@@ -22,7 +23,6 @@ from hatcast.stream.hybrid import (
     charge,
     estimate,
 )
-from hatcast.stream.hybrid.mean_squared_error import hybrid
 from hatcast.stream.mechanisms.grid import Grid
 from tests.laws.hybrid_oracle import weight_by_definition
 from tests.support import GRIDS, UPPER_BOUND, Scripted, as_users, hats, moved

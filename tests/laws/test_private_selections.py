@@ -5,7 +5,7 @@ from decimal import Context, Decimal, localcontext
 
 import pytest
 
-from hatcast.stream.audit.laws import DIGITS, ROUNDING, losses_of, outcomes_of, pair_losses
+from hatcast.lab.audit.laws import DIGITS, ROUNDING, losses_of, outcomes_of, pair_losses
 from hatcast.stream.estimators import ESTIMATORS, Parameters, array_averaging
 from hatcast.stream.estimators.grouping import GROUPINGS, Arrays, Counts, wraparound
 from hatcast.stream.mechanisms.grid import Grid

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hatcast.agents.research.survey.count import capped_counts
-from hatcast.agents.research.survey.run import SURVEYED, Job, Survey, survey
-from hatcast.agents.research.survey.spill import MemoryLimits, open_spill
+from hatcast.lab.survey.count import capped_counts
+from hatcast.lab.survey.rows import RowCollector, minutes_of, slots_of
+from hatcast.lab.survey.run import SURVEYED, Job, Survey, survey
+from hatcast.lab.survey.selection import Counts, busy_cells, noisy_counts
+from hatcast.lab.survey.spill import MemoryLimits, open_spill
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded, jsonl
-from hatcast.stream.survey.rows import RowCollector, minutes_of, slots_of
-from hatcast.stream.survey.selection import Counts, busy_cells, noisy_counts
 from tests.folding import PSEUDONYMS
 from tests.laws import fold_oracle, survey_oracle
 from tests.laws.fold_logs import Case, Log, cases

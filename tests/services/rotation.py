@@ -55,15 +55,15 @@ def _commands(*names: str) -> tuple[str, ...]:
 
 # What they find is no promise of the product, or is found by a shorter test beside them, which runs each time.
 GROUPS: Final = {
-    "research commands": Group(
+    "laboratory": Group(
         (
             *_tests("unit", "api_plan*", "audit_command", "cluster_command", "evaluate*", "plan*"),
             *_tests("unit", "survey_command", "survey_figures", "survey_refusals"),
         ),
         (
-            "agents/research",
-            "agents/api/plan*.py",
-            *_commands("audit*", "cluster*", "evaluate*", "plan*", "survey*"),
+            "lab",
+            "agents/cluster",
+            *_commands("cluster*"),
             "tests/unit/surveyed.py",
         ),
     ),
@@ -101,8 +101,8 @@ GROUPS: Final = {
             "stream/kmeans",
             "stream/running",
             "stream/tracker",
-            "agents/research/days.py",
-            "agents/research/evaluate",
+            "lab/days.py",
+            "lab/evaluate",
             "tests/statistics/five_days.py",
         ),
     ),
@@ -190,11 +190,11 @@ GROUPS: Final = {
     ),
     "live clusterings": Group(
         (*_tests("integration", "cluster_live"), *_tests("laws", "device_clusterings")),
-        ("agents/research/cluster", "agents/redis/clusterings.py", "agents/device/rounds.py", "stream/kmeans"),
+        ("agents/cluster", "agents/redis/clusterings.py", "agents/device/rounds.py", "stream/kmeans"),
     ),
     "audit and survey": Group(
         (*_tests("laws", "audit*", "survey"), *_tests("statistics", "survey_selection")),
-        ("agents/research/audit", "agents/research/survey", "stream/audit", "stream/survey"),
+        ("lab/audit", "lab/survey"),
     ),
     "recordings whole": Group(
         (

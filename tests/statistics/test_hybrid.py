@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from hatcast.stream.hybrid import HYBRID_ESTIMATORS, Setting
-from hatcast.stream.hybrid._interval import gaussian_half_width, half_width, variance
-from hatcast.stream.hybrid.mean_squared_error import (
+from hatcast.lab.evaluate.mean_squared_error import (
     full_lm,
     hybrid,
     known_variance,
@@ -26,6 +24,8 @@ from hatcast.stream.hybrid.mean_squared_error import (
     privacy_weighted,
     tcm_only,
 )
+from hatcast.stream.hybrid import HYBRID_ESTIMATORS, Setting
+from hatcast.stream.hybrid._interval import gaussian_half_width, half_width, variance
 
 DRAWS = 10**6
 CENTRAL, LOCAL = 3, 5

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from hatcast.agents.research.evaluate.clusters import (
+from hatcast.lab.evaluate.clusters import (
     TOP,
     SimulatedDevices,
     SimulatedNoise,
@@ -15,7 +15,7 @@ from hatcast.agents.research.evaluate.clusters import (
     compare_clusters,
     printed_local,
 )
-from hatcast.agents.research.evaluate.simulation import Draws, Floats
+from hatcast.lab.evaluate.simulation import Draws, Floats
 from hatcast.stream.kmeans.devices import Devices
 from hatcast.stream.kmeans.means import Means, central_means, local_means
 from hatcast.stream.kmeans.setting import Setting

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pytest
 
-from hatcast.agents.research.days import RecordedSlot
+from hatcast.lab.days import RecordedSlot
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.running_keys import Running, RunningOf, Window
 from hatcast.stream.records import CountsRecord, ReleaseRecord

@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 from scipy.stats import binom
 
+from hatcast.lab.survey.selection import busy_cells, noisy_counts
 from hatcast.stream.mechanisms.system import SystemNoise
-from hatcast.stream.survey.selection import busy_cells, noisy_counts
 
 DRAWS = 4_000
 FALSE_ALARM = 1e-7  # of one comparison; there are six that must hold

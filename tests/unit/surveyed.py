@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from hatcast.agents.cli.survey import command
+from hatcast.lab.cli.survey import command
 from tests.services.data import DATA
 
 DAYS = [DATA / "capmetro" / f"2016-11-{day}.csv.gz" for day in (24, 25, 26, 27)]

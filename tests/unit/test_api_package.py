@@ -141,6 +141,7 @@ OF_COMMANDS = {
     "agents/batch/ledger_days.py": "`hatcast budget --ledger`, but for the lines that name a command",
     "agents/config/template.py": "`hatcast init`",
     "agents/kafka/topic_rules.py": "options of Kafka's own commands",
+    "agents/tables/plots.py": "plots of commands",
     "stream/areas.py": "`hatcast cells`",
 }
 """Files whose texts the Python API does not show -> what shows them."""
@@ -159,8 +160,12 @@ def options_in(source: str) -> list[str]:
 
 
 def test_no_error_that_the_api_raises_names_an_option_of_the_command_line() -> None:
-    rooms = ("api", "batch", "recordings", "config", "tables", "research/plan", "export", "kafka")
-    files = [path for room in ("stream", *(f"agents/{room}" for room in rooms)) for path in (ROOT / room).rglob("*.py")]
+    rooms = ("api", "batch", "recordings", "config", "tables", "export", "kafka")
+    files = [
+        path
+        for room in ("stream", "lab/api", "lab/plan", *(f"agents/{room}" for room in rooms))
+        for path in (ROOT / room).rglob("*.py")
+    ]
     found = {str(path.relative_to(ROOT)): options_in(path.read_text()) for path in files}
     assert {name: texts for name, texts in found.items() if texts and name not in OF_COMMANDS} == {}
     assert [name for name in OF_COMMANDS if not found[name]] == []

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import hatcast
-from hatcast.agents.cli.plan import command
+from hatcast.lab.cli.plan import command
 from hatcast.stream.errors import HatcastError
 from tests.api_data import readings, written
 from tests.batching import CONFIG

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from hatcast.agents import cli
 from hatcast.agents.cli import hatcast
-from hatcast.agents.research.audit import family, parts
-from hatcast.agents.research.audit.random_numbers import SeededNumbers
+from hatcast.lab.audit import family, parts
+from hatcast.lab.audit.random_numbers import SeededNumbers
 from tests.auditing import ROOT, FastNoise
 
 BASELINE = str(ROOT / "examples" / "audit" / "baseline.toml")
@@ -21,7 +21,7 @@ FEW = ["--samples", "400", "--pairs", "9"]
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine with one processor: a new process takes seconds."""
-    monkeypatch.setattr("hatcast.agents.research.processes.processors", lambda: 1)
+    monkeypatch.setattr("hatcast.lab.processes.processors", lambda: 1)
 
 
 def test_it_reports_every_part_of_every_policy_with_claim_bound_and_margin() -> None:

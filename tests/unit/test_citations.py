@@ -20,7 +20,7 @@ import pytest
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
 SPECIFICATION: Final = DOCS / "specification"
-SCANNED: Final = ("stream", "agents", "tests", "bench", "tools", "scripts", "docs")
+SCANNED: Final = ("stream", "agents", "lab", "tests", "bench", "tools", "scripts", "docs")
 SUFFIXES: Final = frozenset({".py", ".lua", ".md"})
 
 _URL: Final = re.compile(r"https?://[^\s)>\"'`\]]+")
@@ -31,7 +31,7 @@ _NUMBERS: Final = r"\d+(?:(?:, | to | and )\d+)*"
 _NUMBERED: Final = re.compile(rf", (rule|section)s? ({_NUMBERS})\b")
 _ITEMS: Final = re.compile(r",? (I\d+(?:(?:, | to | and )I\d+)*)\b")
 _OUTSIDE: Final = re.compile(
-    r"\[design\b|\bdesign \d|[(;] ?design, |\bdesign, I\d|\bdesign\.md|(?<![\w-])spec/[\w.*-]+|\blab/[\w.-]+"
+    r"\[design\b|\bdesign \d|[(;] ?design, |\bdesign, I\d|\bdesign\.md|(?<![\w-])spec/[\w.*-]+"
 )
 
 

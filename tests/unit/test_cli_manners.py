@@ -49,7 +49,7 @@ def test_every_help_has_an_example_that_is_right(name: str, command: click.Comma
 
 
 def test_every_file_of_a_command_is_listed() -> None:
-    files = (ROOT / "agents" / "cli").glob("*.py")
+    files = [*(ROOT / "agents" / "cli").glob("*.py"), *(ROOT / "lab" / "cli").glob("*.py")]
     assert {path.stem for path in files if "\ndef command(" in path.read_text()} == set(COMMANDS)
 
 

@@ -78,5 +78,5 @@ def test_a_command_with_closed_streams_prints_nothing_into_its_ledger(tmp_path: 
 def test_all_output_of_commands_goes_through_the_one_standard_output() -> None:
     """So that a new command is covered: nothing writes to descriptor 1 past the object that reports errors."""
     past = re.compile(r"__stdout__|stdout\.fileno\(\)|os\.write\(1\b|/dev/stdout|open\(1\b")
-    files = (ROOT / "agents").rglob("*.py")
+    files = [path for folder in ("agents", "lab") for path in (ROOT / folder).rglob("*.py")]
     assert {path.name for path in files if past.search(path.read_text())} == {"output.py"}

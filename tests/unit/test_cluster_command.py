@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from hatcast.agents.cli.cluster import command
+from hatcast.agents.cluster.release import select_local
+from hatcast.agents.cluster.vectors import select_slots
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.research.cluster.release import select_local
-from hatcast.agents.research.cluster.vectors import select_slots
-from hatcast.agents.research.evaluate.clusters import CONTENDERS
+from hatcast.lab.cli.cluster import command
+from hatcast.lab.evaluate.clusters import CONTENDERS
 from hatcast.stream.errors import HatcastError
 from tests import batching
 from tests.folding import HOUR, NOON, record

@@ -12,7 +12,7 @@ import pytest
 from hatcast.agents.batch.fold import Job, fold_recording
 from hatcast.agents.batch.retention import RetainTotals
 from hatcast.agents.recordings.files import open_recording
-from hatcast.agents.research.days import policy_of_recordings
+from hatcast.lab.days import policy_of_recordings
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy

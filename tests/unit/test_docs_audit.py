@@ -2,8 +2,8 @@
 
 import re
 
-from hatcast.agents.research.audit.run import Subject
-from hatcast.agents.research.audit.show import HEADINGS, short
+from hatcast.lab.audit.run import Subject
+from hatcast.lab.audit.show import HEADINGS, short
 from tests.auditing import CLUSTERED, ROOT, SHIPPED
 
 PAGE = (ROOT / "docs" / "audit.md").read_text()

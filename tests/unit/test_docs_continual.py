@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hatcast.agents.research.plan.continual.criterion import Criterion
-from hatcast.agents.research.plan.continual.kinds import Errors, Stream, errors_of, mechanisms_of
-from hatcast.agents.research.plan.continual.presence import Participation
-from hatcast.agents.research.plan.continual.users import equal_users, run_of
-from hatcast.agents.research.plan.continual.words import number
+from hatcast.lab.plan.continual.criterion import Criterion
+from hatcast.lab.plan.continual.kinds import Errors, Stream, errors_of, mechanisms_of
+from hatcast.lab.plan.continual.presence import Participation
+from hatcast.lab.plan.continual.users import equal_users, run_of
+from hatcast.lab.plan.continual.words import number
 from hatcast.stream.policy.hybrid_keys import NoiseKind
 from tests.services.data import DATA
 from tests.unit.test_docs_tutorial import blocks, normal, run

@@ -26,7 +26,7 @@ def rows(page: str) -> set[str]:
 
 
 def test_every_file_and_module_that_it_names_exists() -> None:
-    files = set(re.findall(r"`((?:scripts|tests|stream|agents|tools|docs|\.ci)/[\w/.]*)[` ]", TEXT)) - {
+    files = set(re.findall(r"`((?:scripts|tests|stream|agents|lab|tools|docs|\.ci)/[\w/.]*)[` ]", TEXT)) - {
         "tests/data/feeds/NAME."
     }
     assert len(files) > 8

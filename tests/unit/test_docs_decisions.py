@@ -37,6 +37,6 @@ def test_a_decision_has_its_sections_or_is_a_list(page: Path) -> None:
 @every_decision
 def test_a_decision_names_tests_and_files_that_exist(page: Path) -> None:
     text = page.read_text()
-    named = re.findall(r"\b(?:tests|agents|stream|tools|scripts|bench|docs)/[\w/.-]*\w", text)
+    named = re.findall(r"\b(?:tests|agents|lab|stream|tools|scripts|bench|docs)/[\w/.-]*\w", text)
     assert {name for name in named if not (ROOT / name).exists()} == set()
     assert "tests/" in text.partition("## Kept true by")[2] or page.stem == "0005-small-decisions"

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hatcast.agents.research.evaluate.comparison import Error, Hat, compare
-from hatcast.agents.research.evaluate.contenders import (
+from hatcast.lab.evaluate.comparison import Error, Hat, compare
+from hatcast.lab.evaluate.contenders import (
     DEFAULT,
     GRID,
     ResolvedContender,
     default_estimators,
     parse_contender,
 )
-from hatcast.agents.research.evaluate.estimates import (
+from hatcast.lab.evaluate.estimates import (
     RunBatch,
     array_means,
     clipped_mean,
@@ -30,8 +30,8 @@ from hatcast.agents.research.evaluate.estimates import (
     raw,
     value,
 )
-from hatcast.agents.research.evaluate.simulation import Draws, Floats, Integers
-from hatcast.agents.research.evaluate.values import VALUES, Readings, mean_quantiles, recorded, vectors
+from hatcast.lab.evaluate.simulation import Draws, Floats, Integers
+from hatcast.lab.evaluate.values import VALUES, Readings, mean_quantiles, recorded, vectors
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATORS, Users
 from hatcast.stream.estimators.array_length import minimax_convex_printed

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
-from hatcast.agents.cli.evaluate import command
-from hatcast.agents.research.evaluate.contenders import DEFAULT, GRID
+from hatcast.lab.cli.evaluate import command
+from hatcast.lab.evaluate.contenders import DEFAULT, GRID
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.estimators.vectors import LINEAR
 from tests.services.data import DATA

@@ -13,13 +13,13 @@ from click.testing import CliRunner
 from click.testing import Result as Outcome
 from rich.console import Console
 
-from hatcast.agents.cli.evaluate import command
-from hatcast.agents.research.days import RecordedDay, RecordedSlot, open_days, policy_of_recordings, with_users
-from hatcast.agents.research.evaluate.contenders import parse_contender
-from hatcast.agents.research.evaluate.days.replay import Replay, TrackerDesign, epsilon_of_hat
-from hatcast.agents.research.evaluate.days.run import Comparison, Result
-from hatcast.agents.research.evaluate.days.scores import Published, Score, Truth, constant_scores, scores_of
-from hatcast.agents.research.evaluate.days.show import table_of
+from hatcast.lab.cli.evaluate import command
+from hatcast.lab.days import RecordedDay, RecordedSlot, open_days, policy_of_recordings, with_users
+from hatcast.lab.evaluate.contenders import parse_contender
+from hatcast.lab.evaluate.days.replay import Replay, TrackerDesign, epsilon_of_hat
+from hatcast.lab.evaluate.days.run import Comparison, Result
+from hatcast.lab.evaluate.days.scores import Published, Score, Truth, constant_scores, scores_of
+from hatcast.lab.evaluate.days.show import table_of
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.tracker_keys import Objective

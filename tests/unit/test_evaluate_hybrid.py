@@ -9,12 +9,12 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from hatcast.agents.research.evaluate.hybrid import AXES, Case, curves, parse_estimators, squared_errors
-from hatcast.agents.research.evaluate.hybrid_map import heatmaps
-from hatcast.agents.research.evaluate.simulation import Draws
+from hatcast.lab.evaluate.hybrid import AXES, Case, curves, parse_estimators, squared_errors
+from hatcast.lab.evaluate.hybrid_map import heatmaps
+from hatcast.lab.evaluate.mean_squared_error import error_of, improvement
+from hatcast.lab.evaluate.simulation import Draws
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS
-from hatcast.stream.hybrid.mean_squared_error import error_of, improvement
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.mechanisms.system import SystemNoise
 from tests.unit.test_evaluate_command import evaluate

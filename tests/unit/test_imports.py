@@ -81,11 +81,11 @@ def test_modules_import_each_other_in_the_order_of_the_contracts(monkeypatch: py
 
 
 def test_random_numbers_are_drawn_only_on_lines_marked_as_simulation() -> None:
-    assert offences("stream", "agents", banned=("random", "numpy.random", "scipy.stats"), mark=SIMULATION) == []
+    assert offences("stream", "agents", "lab", banned=("random", "numpy.random", "scipy.stats"), mark=SIMULATION) == []
 
 
 def test_only_the_system_mechanism_of_the_core_draws_noise() -> None:
-    found = offences("stream", banned=("opendp", "secrets"))
+    found = [*offences("stream", banned=("opendp", "secrets")), *offences("lab", banned=("opendp",))]
     assert [each for each in found if not each.startswith("stream/mechanisms/system.py:")] == []
 
 
@@ -94,7 +94,7 @@ def test_the_system_mechanism_is_passed_in_and_imported_by_nothing_in_the_core()
 
 
 def test_only_one_module_reads_the_clock() -> None:
-    found = offences("stream", "agents", banned=tuple(CLOCK_READERS))
+    found = offences("stream", "agents", "lab", banned=tuple(CLOCK_READERS))
     assert [each for each in found if not each.startswith("agents/clock.py:")] == []
 
 
@@ -102,7 +102,7 @@ def test_only_one_module_reads_time_zone_data() -> None:
     imports = re.compile(
         r"^\s*(from|import) (zoneinfo|tzdata)\b", re.MULTILINE
     )  # by text: also of all tests, in no time
-    folders = ("stream", "agents", "tests", "bench", "tools")
+    folders = ("stream", "agents", "lab", "tests", "bench", "tools")
     found = {str(path.relative_to(ROOT)) for path in modules(*folders) if imports.search(path.read_text())}
     assert found == {"stream/time_zones.py", "tests/other_tzdata.py"}
 
@@ -123,27 +123,39 @@ def test_a_banned_name_is_found_however_it_is_written(source: str, name: str) ->
 
 
 def users_of(banned: str, allowed: Callable[[str], bool]) -> list[str]:
-    return [each for each in offences("stream", "agents", banned=(banned,)) if not allowed(each)]
+    return [each for each in offences("stream", "agents", "lab", banned=(banned,)) if not allowed(each)]
+
+
+def test_only_the_list_of_commands_loads_the_laboratory_and_only_init_asks_it_to() -> None:
+    named = {
+        path.relative_to(ROOT).as_posix() for path in modules("stream", "agents") if "hatcast.lab" in path.read_text()
+    }
+    assert named == {"agents/cli/__init__.py"}
+    assert {
+        each.partition(":")[0] for each in offences("stream", "agents", banned=("hatcast.agents.cli.laboratory",))
+    } == {"agents/cli/init.py"}
 
 
 def test_only_the_commands_that_evaluate_import_the_simulation() -> None:
     commands = ("evaluate.py:", "evaluate_days.py:", "evaluate_usage.py:", "evaluate_worst.py:", "cluster.py:")
-    own = ("agents/research/evaluate/", *(f"agents/cli/{command}" for command in commands))
-    assert users_of("hatcast.agents.research.evaluate", lambda each: each.startswith(own)) == []
+    own = ("lab/evaluate/", *(f"lab/cli/{command}" for command in commands))
+    assert users_of("hatcast.lab.evaluate", lambda each: each.startswith(own)) == []
 
 
 def test_what_is_printed_wrongly_in_the_papers_is_only_for_evaluate() -> None:
-    own = ("agents/research/evaluate/", "stream/estimators/array_length.py:")
+    own = ("lab/evaluate/", "stream/estimators/array_length.py:")
     for name in ("PRINTED_RULES", "minimax_convex_printed"):
         assert users_of(f"hatcast.stream.estimators.array_length.{name}", lambda each: each.startswith(own)) == []
 
 
 def test_random_numbers_are_drawn_in_three_files_of_simulations() -> None:
     marked = [
-        path.relative_to(ROOT).as_posix() for path in modules("stream", "agents") if SIMULATION in path.read_text()
+        path.relative_to(ROOT).as_posix()
+        for path in modules("stream", "agents", "lab")
+        if SIMULATION in path.read_text()
     ]
     assert marked == [
-        "agents/research/audit/random_numbers.py",
-        "agents/research/evaluate/simulation.py",
         "agents/sources/synthetic.py",
+        "lab/audit/random_numbers.py",
+        "lab/evaluate/simulation.py",
     ]

@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 import hatcast
+from hatcast.agents.cluster.live.charge import RecordedUsers, charge_in_file
+from hatcast.agents.cluster.live.plan import Chosen, Plan
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.recordings import pinned
-from hatcast.agents.research.cluster.live.charge import RecordedUsers, charge_in_file
-from hatcast.agents.research.cluster.live.plan import Chosen, Plan
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.readings.formats import Columns, FormatChoice

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from hatcast.agents.cli import cluster, device, query
+from hatcast.agents.cli import device, query
 from hatcast.agents.kafka.registry.requests import LimitRequest, read_request
+from hatcast.lab.cli import cluster
 from hatcast.stream.errors import HatcastError
 
 KEY = "request/city/over/2022-01-02"

@@ -18,11 +18,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hatcast.agents.cli.batch import command as batch
-from hatcast.agents.cli.survey import command as survey
 from hatcast.agents.recordings import parquet
 from hatcast.agents.recordings.dump_file import DUMP
 from hatcast.agents.recordings.files import open_records
 from hatcast.agents.recordings.parquet import is_parquet, parquet_records
+from hatcast.lab.cli.survey import command as survey
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import FORMATS, Format, Recorded
 from hatcast.stream.readings.reading import parse_time

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from hatcast.agents.cli.plan import command
-from hatcast.agents.config.edit import with_table_keys, without_other_keys
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.config.template import Answers, render_template
-from hatcast.agents.research import processes
-from hatcast.agents.research.days import RecordedDay, RecordedSlot
-from hatcast.agents.research.plan import grid
-from hatcast.agents.research.plan.counts import Counts, counts_of_days, counts_of_file, counts_of_rows
-from hatcast.agents.research.plan.forecast import MEAN_DEVIATION, Forecast, constant_errors
+from hatcast.lab import processes
+from hatcast.lab.cli.plan import command
+from hatcast.lab.days import RecordedDay, RecordedSlot
+from hatcast.lab.plan import grid
+from hatcast.lab.plan.counts import Counts, counts_of_days, counts_of_file, counts_of_rows
+from hatcast.lab.plan.edit import with_table_keys, without_other_keys
+from hatcast.lab.plan.forecast import MEAN_DEVIATION, Forecast, constant_errors
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
 from hatcast.stream.tracker.tracker import HatUsers, Tracker

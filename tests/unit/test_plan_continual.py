@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from hatcast.agents.cli.plan import command
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.config.template import Answers, render_template
-from hatcast.agents.research.plan.continual.criterion import Criterion
-from hatcast.agents.research.plan.continual.kinds import Stream, compare
-from hatcast.agents.research.plan.continual.presence import Participation, kept_by, presence_of
-from hatcast.agents.research.plan.continual.users import Users, equal_users, memory_of, run_of
-from hatcast.agents.research.plan.counts import Row
+from hatcast.lab.cli.plan import command
+from hatcast.lab.plan.continual.criterion import Criterion
+from hatcast.lab.plan.continual.kinds import Stream, compare
+from hatcast.lab.plan.continual.presence import Participation, kept_by, presence_of
+from hatcast.lab.plan.continual.users import Users, equal_users, memory_of, run_of
+from hatcast.lab.plan.counts import Row
 from hatcast.stream.continual import KINDS
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.continual_keys import ContinualKind

@@ -8,9 +8,9 @@ from click.testing import CliRunner
 
 from hatcast.agents.cli.budget import command as budget
 from hatcast.agents.config.settings import parse_settings
-from hatcast.agents.research.days import policy_of_recordings
-from hatcast.agents.research.survey.settings import survey_policy
 from hatcast.agents.sources.synthetic import check_speeds_only
+from hatcast.lab.days import policy_of_recordings
+from hatcast.lab.survey.settings import survey_policy
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys

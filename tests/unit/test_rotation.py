@@ -77,9 +77,9 @@ def test_everything_runs_if_what_has_changed_is_unknown_or_concerns_all(changed:
 
 
 def test_a_change_beside_a_part_is_none_of_it() -> None:
-    group = Group((), ("agents/research",))
-    assert group.is_touched({"agents/research/days.py"})
-    assert not group.is_touched({"agents/research_of_others.py", "README.md"})
+    group = Group((), ("lab",))
+    assert group.is_touched({"lab/days.py"})
+    assert not group.is_touched({"laboratory.py", "README.md"})
 
 
 def test_what_has_changed_is_in_a_commit_or_in_none_yet(repository: Path) -> None:

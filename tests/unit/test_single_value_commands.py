@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 from hatcast.agents.cli.budget import command as budget
-from hatcast.agents.cli.evaluate import command as evaluate
 from hatcast.agents.cli.init import command as init
-from hatcast.agents.cli.plan import command as plan
 from hatcast.agents.cli.query import command as query
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.tables.terminal import answer_row, read_shown, record_line
+from hatcast.lab.cli.evaluate import command as evaluate
+from hatcast.lab.cli.plan import command as plan
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.release.spending import fineness_of
 from tests.contracts.goldens import CROWD, NOW_MS, released

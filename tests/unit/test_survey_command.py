@@ -13,12 +13,12 @@ from click.testing import CliRunner
 from hatcast.agents.batch.fold import Job as FoldJob
 from hatcast.agents.batch.fold import fold_recording
 from hatcast.agents.batch.retention import RetainTotals
-from hatcast.agents.cli.survey import command as survey_command
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.recordings.files import open_recording
-from hatcast.agents.research.survey.cell_map import rings_of
-from hatcast.agents.research.survey.run import Job, survey
-from hatcast.agents.research.survey.settings import survey_policy
+from hatcast.lab.cli.survey import command as survey_command
+from hatcast.lab.survey.cell_map import rings_of
+from hatcast.lab.survey.run import Job, survey
+from hatcast.lab.survey.settings import survey_policy
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.readings.formats import capmetro

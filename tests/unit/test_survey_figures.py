@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.survey.figures import dropped_share, quantile, summarize
-from hatcast.stream.survey.rows import minutes_of, slots_of
+from hatcast.lab.survey.figures import dropped_share, quantile, summarize
+from hatcast.lab.survey.rows import minutes_of, slots_of
 from tests.replayed import policy_of
 
 values = st.lists(st.integers(1, 60), min_size=1, max_size=60)

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.research.survey.run import Job, survey
-from hatcast.agents.research.survey.settings import survey_policy
-from hatcast.agents.research.survey.spill import Spill
+from hatcast.lab.survey.rows import DayRows
+from hatcast.lab.survey.run import Job, survey
+from hatcast.lab.survey.settings import survey_policy
+from hatcast.lab.survey.spill import Spill
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import capmetro
-from hatcast.stream.survey.rows import DayRows
 from tests.replayed import NOW
 from tests.unit.surveyed import TUESDAY, Austin, config_of, run
 

@@ -5,9 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from hatcast.lab.survey.selection import busy_cells, noisy_counts
 from hatcast.stream.mechanisms import UnsafeNoise
 from hatcast.stream.mechanisms.system import SystemNoise
-from hatcast.stream.survey.selection import busy_cells, noisy_counts
 from tests.support import Scripted
 
 CELLS = [0x87608B0D2FFFFFF, 0x87608B0D3FFFFFF]

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hatcast
-from hatcast.agents.cli.survey import command as survey
+from hatcast.lab.cli.survey import command as survey
 from hatcast.stream.fold.checkpoint import take_changes
 from hatcast.stream.fold.id_spans import IdSpans
 from hatcast.stream.readings.formats import FORMATS

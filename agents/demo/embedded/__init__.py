@@ -19,11 +19,11 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-import hatcast
 from hatcast.agents.clock import monotonic_s
 from hatcast.stream.errors import HatcastError
 
@@ -31,7 +31,7 @@ PARTITIONS: Final = 4  # per topic of the mock cluster: librdkafka's default, wh
 _START_S: Final = 30.0
 _STOP_S: Final = 5.0
 _FOLDER_MAX: Final = 60  # bytes; the path of a Unix socket may have 104 to 108, with our part of it
-_SOURCE_ROOT: Final = Path(hatcast.__file__).resolve().parents[1]
+_SOURCE_ROOT: Final = Path(str(files("hatcast"))).resolve().parent
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,155 @@
+"""Rounds out and answers in: the Kafka side of a clustering."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from hatcast.agents.clock import now_ms
+from hatcast.agents.cluster.live.published import PARTITION
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.client import broker_name, confluent_options
+from hatcast.agents.kafka.cloud_events import cloud_event
+from hatcast.agents.kafka.partition_reader import open_consumer
+from hatcast.agents.kafka.topics import topic_range
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.kmeans.messages import decode_answer
+from hatcast.stream.kmeans.setting import Setting
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
+    from hatcast.agents.cluster.live.plan import Plan
+
+_BATCH: Final = 1_000
+_POLL_S: Final = 0.2
+_DELIVERY_S: Final = 60.0
+CLUSTERS: Final = "clusters"  # name of its records in `tools.schemas.RECORDS`
+
+
+@dataclass(slots=True)
+class Answers:
+    """Acceptable answers to one clustering: of each device its first vector, and its first answer to each round.
+
+    vectors    id -> noisy vector, steps
+    clusters   round -> id -> cluster
+    """
+
+    vectors: dict[str, list[int]] = field(default_factory=dict)
+    clusters: dict[int, dict[str, int]] = field(default_factory=dict)
+
+    def of_round(self, number: int) -> tuple[list[int], list[list[int]]]:
+        """Return the clusters and vectors of the devices that answered a round and have sent a vector."""
+        answered = self.clusters.get(number, {})
+        ids = sorted(answered.keys() & self.vectors.keys())
+        return [answered[each] for each in ids], [self.vectors[each] for each in ids]
+
+    def are_complete(self, number: int) -> bool:
+        """Return whether all known devices have answered a round. The first one may still bring new devices."""
+        return number > 1 and bool(self.vectors) and self.vectors.keys() <= self.clusters.get(number, {}).keys()
+
+
+class AnswerReader:
+    """Answers on the topic.
+
+    answers   those read so far
+    """
+
+    def __init__(self, settings: Settings, plan: "Plan", setting: Setting, consumer: "Consumer") -> None:
+        self.answers = Answers()
+        self._settings = settings
+        self._plan = plan
+        self._setting = setting
+        self._consumer = consumer
+        self._reached: dict[int, int] = {}
+
+    def collect(self, number: int, closes_ms: int, note: Callable[[int], object]) -> None:
+        """Read until all known devices have answered a round, or it is over and the topic is read to its end.
+
+        note   called with the number of answers to this round
+        """
+        ends: dict[int, int] | None = None
+        while True:
+            if ends is None and now_ms() >= closes_ms:
+                bounds = topic_range(self._settings, self._settings.topics.cluster_answers)
+                ends = dict(enumerate(end for _, end in bounds))
+            self._read()
+            note(len(self.answers.clusters.get(number, {})))
+            if self.answers.are_complete(number):
+                return
+            if ends is not None and all(self._reached.get(partition, 0) >= end for partition, end in ends.items()):
+                return
+
+    def _read(self) -> None:
+        from confluent_kafka import KafkaError
+
+        for message in self._consumer.consume(_BATCH, _POLL_S):
+            partition, offset, error = message.partition(), message.offset(), message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own name
+                if error.code() > 0:
+                    name = self._settings.topics.cluster_answers
+                    raise HatcastError(f"{broker_name(self._settings)} failed to send {name} ({error.str()})")
+                continue  # librdkafka's own: it dials the brokers again
+            if partition is None or offset is None:
+                continue
+            self._reached[partition] = max(self._reached.get(partition, 0), offset + (error is None))
+            if error is None:
+                self._add(message.value() or b"")
+
+    def _add(self, raw: bytes) -> None:
+        found = decode_answer(raw, self._setting, self._settings.policy)
+        if found is None or found[0].clustering != self._plan.clustering:
+            return
+        answer, vector = found
+        self.answers.clusters.setdefault(answer.round, {}).setdefault(answer.id, answer.cluster)
+        if vector is not None:
+            self.answers.vectors.setdefault(answer.id, vector)
+
+
+@contextmanager
+def open_answers(settings: Settings, plan: "Plan", setting: Setting) -> Iterator[AnswerReader]:
+    """Open the reader at the clustering's first offsets."""
+    from confluent_kafka import TopicPartition
+
+    topic = settings.topics.cluster_answers
+    with open_consumer(settings, "cluster", {}) as consumer:
+        consumer.assign([TopicPartition(topic, partition, start) for partition, start in enumerate(plan.answers_from)])
+        yield AnswerReader(settings, plan, setting, consumer)
+
+
+def answer_ends(settings: Settings) -> tuple[int, ...]:
+    """Return the current end of each partition of the answers. Raises HatcastError if the topic does not exist."""
+    return tuple(end for _, end in topic_range(settings, settings.topics.cluster_answers))
+
+
+def publish(settings: Settings, event_id: str, record: bytes) -> None:
+    """Send a record to `hats.clusters` and wait until Kafka has it. Raises HatcastError if it does not take it.
+
+    event_id   of the CloudEvent, and the record's key: a record that is sent again replaces the first
+    """
+    from confluent_kafka import KafkaException, Producer
+
+    topic, failed = settings.topics.clusters, list[str]()
+    producer = Producer(
+        {"enable.idempotence": True, "acks": "all", "message.timeout.ms": int(_DELIVERY_S * 1000)}
+        | confluent_options(settings)
+    )
+    try:
+        producer.produce(
+            topic,
+            record,
+            event_id,
+            PARTITION,
+            headers=list(cloud_event(CLUSTERS, event_id, settings.topics.telemetry)),
+            on_delivery=lambda error, _: failed.append(error.str()) if error is not None else None,
+        )
+        unsent = producer.flush(_DELIVERY_S + 1)
+    except (BufferError, KafkaException) as error:
+        failed.append(str(error))
+        unsent = 0
+    if failed or unsent:
+        reason = failed[0] if failed else "no answer"
+        raise HatcastError(
+            f"topic {topic} did not take a record ({' '.join(reason.split())}): fix that and start again with the same"
+            " --state"
+        )

@@ -1,0 +1,162 @@
+"""A live clustering, from its parameters to its published result."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from hatcast.agents.clock import now_ms
+from hatcast.agents.cluster.live.charge import RecordedUsers, charge_in_file, charge_in_redis
+from hatcast.agents.cluster.live.exchange import answer_ends, open_answers, publish
+from hatcast.agents.cluster.live.plan import Chosen, Plan, new_id
+from hatcast.agents.cluster.live.published import RESULT, check_published
+from hatcast.agents.cluster.live.rounds import Exchange, LiveRounds, total_users
+from hatcast.agents.cluster.live.state import State, open_state
+from hatcast.agents.cluster.live.trusted import recorded_vectors, telemetry_vectors
+from hatcast.agents.cluster.release import Blend, ClusteringOptions, Released, check_relation
+from hatcast.agents.config.roles import Role
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.permissions import check_permissions
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.records import ClustersRecord
+
+_PAUSE_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOptions:
+    """Options of the user.
+
+    state      path of the state file
+    round_s    how long devices have for an answer
+    users      the trusted users; None: those of the telemetry topic, whom the ledger of the workers charges
+    """
+
+    state: Path
+    round_s: float
+    users: RecordedUsers | None
+
+
+def run_live(settings: Settings, chosen: Chosen, options: LiveOptions, note: Callable[[str], object]) -> dict[str, Any]:
+    """Run a clustering, or go on with one; return its published record.
+
+    note   gets a sentence about what is waited for
+    Raises HatcastError. Whatever happens, the same options with the same state file go on, and spend nothing twice.
+    """
+    policy = settings.policy
+    check_live(policy, chosen)
+    chosen.setting(policy)  # raises SettingError before anything is charged
+    blend = Blend(chosen.blend)
+    ensure_topics(settings)
+    with open_state(
+        options.state, chosen, lambda: Plan(clustering=new_id(), chosen=chosen, answers_from=answer_ends(settings))
+    ) as state:
+        if state.result is None:
+            central = None if blend is Blend.LM_ONLY else _trusted(settings, state, options, note)
+            _wait_for_day(policy, chosen, note)
+            state.store_result(_result(settings, state, central, options, note))
+        record = state.result
+        assert record is not None  # noqa: S101 - stored above
+        # Also after a restart: the same bytes under the same key.
+        check_published(settings, state, options.state)
+        publish(settings, result_id(state.plan), record)
+        found: dict[str, Any] = msgspec.json.decode(record)
+        return found
+
+
+def check_live(policy: Policy, chosen: Chosen) -> None:
+    """Raise HatcastError if the policy takes no reports of devices, or the date lacks these slots."""
+    check_relation(policy)
+    if not policy.takes_reports:
+        raise HatcastError(
+            f"policy {policy.name!r} takes no reports of devices: its estimator is {policy.estimator}; choose a hybrid"
+            " one that reads them, such as pwh (docs/hybrid.md), or leave out --live"
+        )
+    calendar = Calendar(policy)
+    for name in chosen.slots:
+        slot = calendar.slot_named(chosen.date, name)
+        if slot is None or slot.outside:
+            raise HatcastError(f"--date {chosen.date} has no slot {name} under this policy: name another date or slots")
+
+
+def _trusted(
+    settings: Settings, state: State, options: LiveOptions, note: Callable[[str], object]
+) -> Callable[[], Integers]:
+    """Charge the trusted users, before anything of theirs is read; return a function that reads their vectors."""
+    plan, users = state.plan, options.users
+    if users is not None:
+        charge_in_file(users, settings, plan)  # once; also when it goes on, its files are compared
+    elif not state.is_charged:
+        check_permissions(settings, Role.CLUSTER)  # a result that cannot be published would have been paid for
+        charge_in_redis(settings, plan)
+    if not state.is_charged:
+        state.mark_charged()
+        note(f"charged epsilon {plan.chosen.epsilon:g} to {plan.chosen.date} as {plan.query}")
+    if users is None:
+        return partial(telemetry_vectors, settings, plan.chosen, lambda _: None)
+    return partial(recorded_vectors, users.files, users.feed, settings, plan.chosen, lambda _: None)
+
+
+def _wait_for_day(policy: Policy, chosen: Chosen, note: Callable[[str], object]) -> None:
+    """Wait until the slots of the clustering accept no more readings."""
+    calendar = Calendar(policy)
+    slots = [calendar.slot_named(chosen.date, name) for name in chosen.slots]
+    final_ms = max(closes_at(slot, policy) for slot in slots if slot is not None)
+    if now_ms() < final_ms:
+        until = datetime.fromtimestamp(final_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        note(f"waiting until {until}, when the last slot is over")
+    while now_ms() < final_ms:
+        time.sleep(_PAUSE_S)
+
+
+def _result(
+    settings: Settings,
+    state: State,
+    read_central: Callable[[], Integers] | None,
+    options: LiveOptions,
+    note: Callable[[str], object],
+) -> bytes:
+    """Run the rounds; return the result record."""
+    # Imported here: noise takes seconds to load, and most errors are found before.
+    from hatcast.stream.mechanisms.system import SystemNoise
+
+    plan, policy = state.plan, settings.policy
+    setting, blend = plan.chosen.setting(policy), Blend(plan.chosen.blend)
+    check = partial(check_published, settings, state, options.state)
+    with ExitStack() as stack:
+        devices = None
+        if blend is not Blend.TCM_ONLY:
+            reader = stack.enter_context(open_answers(settings, plan, setting))
+            devices = Exchange(partial(publish, settings), reader, int(options.round_s * 1000))
+        central = None if read_central is None else read_central()
+        rounds = LiveRounds(settings, state, central, devices, SystemNoise(), check)
+        clusters = rounds.run(note)
+    users = total_users(state)
+    return result_record(
+        plan, Released(policy, plan.chosen.slots, ClusteringOptions(setting, 0.0, blend), *users, clusters)
+    )
+
+
+def result_id(plan: Plan) -> str:
+    """Return the key of a clustering's result."""
+    return f"{plan.clustering}/{RESULT}"
+
+
+def result_record(plan: Plan, released: Released) -> bytes:
+    """Return the published result of a clustering."""
+    own = {"clusters_id": result_id(plan), "clustering": plan.clustering, "date": plan.chosen.date}
+    record = released.record() | own | {"policy": released.policy.name, "ledger": plan.query}
+    if released.options.blend is Blend.LM_ONLY:
+        del record["ledger"]
+    return msgspec.json.encode(msgspec.convert(record, ClustersRecord))

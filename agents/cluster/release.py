@@ -1,0 +1,127 @@
+"""Private release of one clustering's centres. No ledger records its charge: the caller has to account for it."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hatcast.agents.cluster.vectors import Vectors
+from hatcast.stream.errors import HatcastError, SettingError
+from hatcast.stream.kmeans.devices import Devices
+from hatcast.stream.kmeans.lloyd import Clusters, cluster
+from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.readings.pseudonyms import PSEUDONYM_BYTES
+
+EPSILON_MAX: Final = 10.0  # a larger epsilon hides hardly anything; policies have the same limit
+
+
+class Blend(StrEnum):
+    """Groups of users in the release: both, blended by PWH, or one of them."""
+
+    PWH = "pwh"
+    TCM_ONLY = "tcm_only"
+    LM_ONLY = "lm_only"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringOptions:
+    """Options of a release.
+
+    local   share of users that count as local devices, from 0 to 1
+    """
+
+    setting: Setting
+    local: float
+    blend: Blend
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Released:
+    """A private release, publishable. central, local: selected users of each group, public under `replace`."""
+
+    policy: Policy
+    slots: Sequence[str]
+    options: ClusteringOptions
+    central: int
+    local: int
+    clusters: Clusters
+
+    def record(self) -> dict[str, Any]:
+        """Return the release as a JSON object."""
+        grid, setting, clusters = Grid(self.policy.grid, self.policy.lower), self.options.setting, self.clusters
+        step = float(grid.milli) / 1000
+        return {
+            "status": "released",
+            "epsilon": setting.epsilon,
+            "relation": Relation.REPLACE.value,
+            "privacy_unit": self.policy.unit,
+            "ledger": None,
+            "policy_id": self.policy.policy_id,
+            "blend": self.options.blend.value,
+            "iterations": setting.iterations,
+            "seed": setting.seed,
+            "users": {"central": self.central, "local": self.local},
+            "unit": self.policy.released_value.unit,
+            "slots": list(self.slots),
+            "clusters": [
+                {
+                    "centre": [float(grid.text(each)) for each in clusters.centres[k].tolist()],
+                    "users": round(float(clusters.users[k]), 1),
+                    "noise_deviation": [round(each * step, grid.digits) for each in clusters.noise[k].tolist()],
+                    "central_weight": [round(each, 4) for each in clusters.weights[k].tolist()],
+                    "last_moved": int(clusters.moved[k]),
+                }
+                for k in range(setting.clusters)
+            ],
+        }
+
+
+def check_relation(policy: Policy) -> None:
+    """Raise SettingError for a policy with horizons instead of days, and for one with private numbers of users."""
+    if policy.continual is not None:
+        raise SettingError(
+            "policy.continual", "has horizons, and K-means is proved for a user's day", "name another configuration"
+        )
+    if policy.relation is not Relation.REPLACE:
+        raise SettingError(
+            "policy.privacy.relation",
+            "is add_remove, and K-means is proved for replace only",
+            'name a configuration with relation = "replace"',
+        )
+
+
+def release(vectors: Vectors, policy: Policy, options: ClusteringOptions, noise: Noise) -> Released:
+    """Release the centres; each user's charge is `options.setting.epsilon`. Raises HatcastError for too few users."""
+    check_relation(policy)
+    local = select_local(vectors.pseudonyms, options.local, vectors.key)
+    selected = {Blend.PWH: np.ones_like(local), Blend.TCM_ONLY: ~local, Blend.LM_ONLY: local}[options.blend]
+    number = int(selected.sum())
+    if number < max(policy.min_users, 1):  # the number of users is public under `replace`
+        raise HatcastError(
+            "fewer users than policy.privacy.min_users: nothing is released; name more files, or use both groups"
+        )
+    central, local_vectors = vectors.steps[selected & ~local], vectors.steps[selected & local]
+    clusters = cluster(central, Devices(local_vectors, options.setting, noise), options.setting, noise)
+    return Released(policy, vectors.slots, options, len(central), len(local_vectors), clusters)
+
+
+def select_local(pseudonyms: NDArray[np.uint64], share: float, key: bytes) -> NDArray[np.bool_]:
+    """Return [n] whether a user counts as a local device: its keyed hash is below the share.
+
+    It depends on no speed and on no other user.
+    """
+    below = int(Fraction(share) * 2**64)
+
+    def place(pseudonym: int) -> int:
+        message = pseudonym.to_bytes(PSEUDONYM_BYTES, "big")
+        return int.from_bytes(hashlib.blake2b(message, digest_size=8, key=key, person=b"hatcast-local").digest(), "big")
+
+    return np.array([place(each) < below for each in pseudonyms.tolist()], np.bool_)

@@ -1,1 +1,0 @@
-"""Research commands: compare estimators, cluster users, survey recordings. They need `hatcast[research]`."""

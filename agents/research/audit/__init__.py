@@ -1,1 +1,0 @@
-"""`hatcast audit`: release neighbouring inputs in several processes, and show the findings as a table."""

@@ -1,1 +1,0 @@
-"""`hatcast survey`: compute the figures of `stream/survey` from recordings of any size, in bounded memory."""

@@ -1,0 +1,1 @@
+"""`hatcast.plan` and `hatcast.plan_continual` of the Python API."""

@@ -1,0 +1,127 @@
+"""Families of a clustering: one user's vector differs, of a user that trusts the operator, or of a device.
+
+The operator sees the noisy vector of each device and its answer in each round, so these count as published.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from hatcast.lab.audit.families import Claim, Neighbours, RandomNumbers, Run
+from hatcast.lab.audit.inputs import random_share
+from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.kmeans.devices import Devices, Reports
+from hatcast.stream.kmeans.hat_vectors import slots_of_day, top_of
+from hatcast.stream.kmeans.lloyd import cluster
+from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.release.proposals import JSON
+
+_CLUSTERS: Final = 2
+_ROUNDS: Final = 2
+_MOST_SLOTS: Final = 2  # coordinates: more take longer, and no claim depends on their number
+_MOST_USERS: Final = 4  # of each group
+
+Vectors = tuple[tuple[float, ...], ...]
+"""[users][slots] shares of the range"""
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """Vectors of both groups, and the first user's vector in the other input: of the devices, or of the trusting."""
+
+    trusting: Vectors
+    devices: Vectors
+    other: tuple[float, ...]
+
+
+class _Seen:
+    """Record the messages of devices that the operator receives."""
+
+    def __init__(self, reports: Reports) -> None:
+        self._reports = reports
+        self.vectors = reports.vectors
+        self.answers: list[list[int]] = []
+
+    def clusters(self, centres: Integers) -> Integers:
+        """See `Reports.clusters`."""
+        answers = self._reports.clusters(centres)
+        self.answers.append(answers.tolist())
+        return answers
+
+
+class ClusteringFamily:
+    """Clusterings in two rounds, at the epsilon of a release. See `Family`."""
+
+    is_alone = False
+    sample_divisor = 4
+
+    def __init__(self, policy: Policy, *, device: bool) -> None:
+        """Args: `device`, whether the user that differs is one."""
+        self.name = "clustering, a device" if device else "clustering"
+        epsilon = policy.epsilon_nano / 1e9
+        self.claim = Claim(epsilon)
+        self._slots = min(len(slots_of_day(policy)), _MOST_SLOTS)
+        self._setting = Setting(self._slots, top_of(policy), _CLUSTERS, _ROUNDS, epsilon)
+        self._device = device
+
+    def worst(self) -> list[Neighbours]:
+        """See `Family`: from one corner to the other, alone, beside the same user, and with the other group."""
+        low, high = (0.0,) * self._slots, (1.0,) * self._slots
+        found = []
+        for beside in ((), (low,), (high,)):
+            for others in ((), ((0.5,) * self._slots,)):
+                own, rest = (low, *beside), others
+                found.append(Day(rest, own, high) if self._device else Day(own, rest, high))
+        return [self._neighbours(day) for day in found]
+
+    def drawn(self, random: RandomNumbers) -> Neighbours:
+        """See `Family`."""
+        own = self._vectors(random, 1 + random.integers(0, _MOST_USERS))
+        rest = self._vectors(random, random.integers(0, _MOST_USERS))
+        (other,) = self._vectors(random, 1)
+        return self._neighbours(Day(rest, own, other) if self._device else Day(own, rest, other))
+
+    def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
+        """See `Family`: one coordinate of the user's other vector."""
+        day: Day = neighbours.data
+        other = list(day.other)
+        other[random.integers(0, self._slots)] = random_share(random)
+        return self._neighbours(replace(day, other=tuple(other)))
+
+    def _vectors(self, random: RandomNumbers, users: int) -> Vectors:
+        return tuple(tuple(random_share(random) for _ in range(self._slots)) for _ in range(users))
+
+    def _neighbours(self, day: Day) -> Neighbours:
+        name = f"{len(day.trusting)} users and {len(day.devices)} devices, the vector of one differs"
+        other = (
+            replace(day, devices=(day.other, *day.devices[1:]))
+            if self._device
+            else replace(day, trusting=(day.other, *day.trusting[1:]))
+        )
+        return Neighbours(name, self._run(day), self._run(other), day)
+
+    def _run(self, day: Day) -> Run:
+        trusting, of_devices = self._steps(day.trusting), self._steps(day.devices)
+
+        def run(noise: Noise) -> list[bytes]:
+            seen = _Seen(Devices(of_devices, self._setting, noise))
+            found = cluster(trusting, seen, self._setting, noise)
+            numbers = (found.centres, found.users, found.noise, found.weights, found.moved)
+            return [JSON.encode([seen.vectors.tolist(), seen.answers, *(each.tolist() for each in numbers)])]
+
+        return run
+
+    def _steps(self, vectors: Sequence[Sequence[float]]) -> Integers:
+        steps = [[round(share * self._setting.top) for share in vector] for vector in vectors]
+        return np.array(steps, np.int64).reshape(len(vectors), self._slots)
+
+
+def clusterings_of(policy: Policy) -> list[ClusteringFamily]:
+    """Return the families of the clusterings that a policy allows: with relation `replace`, without horizons."""
+    if policy.relation is not Relation.REPLACE or policy.continual is not None:
+        return []
+    return [ClusteringFamily(policy, device=device) for device in (False, True)]

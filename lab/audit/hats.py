@@ -1,0 +1,157 @@
+"""Family of the mean of one HAT: every estimator and relation, devices' blends, and several values.
+
+Under `replace` the neighbours have the same users with the same numbers of readings, and one user's sums differ. Under
+`add_remove` the other one has this user no more.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+from hatcast.lab.audit.families import Claim, Neighbours, RandomNumbers, Run
+from hatcast.lab.audit.inputs import chunks_of
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.hybrid import HybridParameters, report_bound
+from hatcast.stream.ledger.proposals import numbered
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.release.hats import Hat as ReleasedHat
+from hatcast.stream.release.hats import HatChunks, Release, releases_of
+
+ReleasesOf = Callable[[Policy, Calendar, Sequence[ReleasedHat], Noise], list[Release]]
+NOW_MS: Final = 1_641_100_000_000
+CELL: Final = "87608b0d2ffffff"
+_MOST_COUNT: Final = 40
+_MOST_USERS: Final = 14
+_ENDS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Hat:
+    """A HAT and its neighbour.
+
+    counts   readings of each user
+    shares   [users][values] mean of each user, as a share of the range
+    user     in which the neighbours differ
+    other    [values] the user's shares in the other one; None: the user is not there
+    """
+
+    counts: tuple[int, ...]
+    shares: tuple[tuple[float, ...], ...]
+    user: int
+    other: tuple[float, ...] | None
+
+
+class MeanFamily:
+    """Means of a HAT under one policy. See `Family`."""
+
+    name = "mean"
+    is_alone = False
+    sample_divisor = 1
+
+    def __init__(self, policy: Policy, release: ReleasesOf = releases_of) -> None:
+        """Args: `release`, the code under audit."""
+        self.policy = policy
+        # A central user of a hybrid policy is in the operator's mean alone: devices have a family of their own.
+        self.claim = Claim.of_part(policy, policy.epsilon_nano / 1e9, policy.most_hats)
+        self._release = release
+        self._calendar = Calendar(policy)
+        self._slot = slot_of(self._calendar)
+        self._widths = [value.width for value in policy.values] or [policy.upper_bound]
+        self._least = max(policy.min_users, 1)
+
+    def worst(self) -> list[Neighbours]:
+        """See `Family`: 0 and U of the largest and the smallest user, beside users at 0, in the middle, and at U."""
+        users = max(self._least, 5)
+        shapes = [tuple(range(users + 2, 2, -1)), (4,) * users, (_MOST_COUNT, *(3,) * (users - 1)), (1,) * self._least]
+        low, high = (0.0,) * len(self._widths), (1.0,) * len(self._widths)
+        found = []
+        for counts in shapes:
+            for rest in (0.5, 0.0, 1.0):
+                for user in sorted({0, len(counts) // 2, len(counts) - 1}):
+                    shares = [(rest,) * len(low)] * len(counts)
+                    shares[user] = low
+                    found.append(self._neighbours(Hat(counts, tuple(shares), user, high)))
+        return found if self.policy.relation is Relation.REPLACE else [self._removed(each.data) for each in found]
+
+    def drawn(self, random: RandomNumbers) -> Neighbours:
+        """See `Family`."""
+        users = random.integers(self._least, max(self._least + 1, _MOST_USERS))
+        most = 2 if random.random() < 0.3 else _MOST_COUNT
+        counts = tuple(random.integers(1, most + 1) for _ in range(users))
+        shares = tuple(self._point(random) for _ in counts)
+        hat = Hat(counts, shares, random.integers(0, users), self._point(random))
+        return self._neighbours(hat) if self.policy.relation is Relation.REPLACE else self._removed(hat)
+
+    def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
+        """See `Family`: one count, one share, or the user."""
+        hat: Hat = neighbours.data
+        at, way = random.integers(0, len(hat.counts)), random.random()
+        if way < 0.3:
+            counts = list(hat.counts)
+            counts[at] = max(1, counts[at] + random.integers(-2, 3))
+            hat = replace(hat, counts=tuple(counts))
+        elif way < 0.7:
+            shares = list(hat.shares)
+            shares[at] = self._point(random)
+            hat = replace(hat, shares=tuple(shares))
+        elif way < 0.9 and hat.other is not None:
+            hat = replace(hat, other=self._point(random))
+        else:
+            hat = replace(hat, user=at)
+        return self._neighbours(hat)
+
+    def _point(self, random: RandomNumbers) -> tuple[float, ...]:
+        def share() -> float:
+            return random.random() if random.random() < 0.3 else _ENDS[random.integers(0, len(_ENDS))]
+
+        return tuple(share() for _ in self._widths)
+
+    def _removed(self, hat: Hat) -> Neighbours:
+        return self._neighbours(replace(hat, other=None))
+
+    def _neighbours(self, hat: Hat) -> Neighbours:
+        counts, shares = list(hat.counts), list(hat.shares)
+        one = self._run(counts, shares)
+        if hat.other is None:
+            name = f"{len(counts)} users, without the one of {counts[hat.user]} readings"
+            del counts[hat.user], shares[hat.user]
+        else:
+            name = f"{len(counts)} users, the one of {counts[hat.user]} readings moved"
+            shares[hat.user] = hat.other
+        return Neighbours(name, one, self._run(counts, shares), hat)
+
+    def _run(self, counts: Sequence[int], shares: Sequence[Sequence[float]]) -> Run:
+        sums = [
+            [int(Fraction(share) * width * count) for share, width in zip(of_user, self._widths, strict=True)]
+            for count, of_user in zip(counts, shares, strict=True)
+        ]
+        users = [(at + 1, count, total[0]) for at, (count, total) in enumerate(zip(counts, sums, strict=True))]
+        others = [tuple(total[1:]) for total in sums] if self.policy.values else ()
+        reports = reports_of_devices(self.policy)
+        chunks = HatChunks(chunks_of(users, others) if users else [], reports)
+
+        def run(noise: Noise) -> list[bytes]:
+            releases = self._release(self.policy, self._calendar, [(self._slot, CELL, chunks)], noise)
+            return [numbered(release.record(NOW_MS), 1) for release in releases]
+
+        return run
+
+
+def slot_of(calendar: Calendar) -> str:
+    """Return the key of the first slot that counts, of the first date from 2022 on that has one."""
+    for day in range(2, 30):
+        for slot in calendar.slots_of(f"2022-01-{day:02}"):
+            if slot.outside is None:
+                return slot.key
+    raise ValueError("the policy has no slot in January 2022")
+
+
+def reports_of_devices(policy: Policy) -> list[bytes]:
+    """Return the packed reports of some devices that a blend needs; they are the same for neighbours."""
+    if not policy.takes_reports:
+        return []
+    parameters = HybridParameters.of(policy)
+    steps = parameters.grid.floor(parameters.upper_bound_milli) // 2 + report_bound(parameters)
+    return chunks_of([(1000 + at, 1, steps) for at in range(max(policy.min_users, 3))])

@@ -1,0 +1,109 @@
+"""Families of a tracker: one query, and all queries of a day, of one bus that goes at another speed all day."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from hatcast.lab.audit.families import Claim, Neighbours, RandomNumbers, Run
+from hatcast.lab.audit.hats import CELL, NOW_MS
+from hatcast.lab.audit.inputs import random_share
+from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.ledger.proposals import numbered
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.release.tracker import PolicyTracker
+from hatcast.stream.tracker.tracker import HatUsers
+from hatcast.stream.units import NANO
+
+_CELLS: Final = ("87608b0d0ffffff", CELL, "87608b0d3ffffff")
+_MOST_COUNT: Final = 30
+_MORE_USERS: Final = 3
+
+Rows = tuple[tuple[int, float], ...]
+"""(readings, share of the range) of each bus of a HAT: the first one is the bus in which the neighbours differ"""
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A day: slots, cells of a slot, buses. other: the bus's shares in the other one, in each HAT."""
+
+    slots: tuple[tuple[Rows, ...], ...]
+    other: tuple[float, ...]
+
+
+class TrackerFamily:
+    """The queries of a day under a tracker policy, its settlement included. See `Family`."""
+
+    name = "tracker day"
+    is_alone = False
+    sample_divisor = 4
+
+    def __init__(self, policy: Policy) -> None:
+        """Args: `policy`, with a tracker."""
+        if policy.tracker is None:
+            raise ValueError(f"{policy.name} has no tracker")
+        self.claim = Claim(policy.tracker.daily_limit / NANO)
+        self._policy = policy
+        self._users = max(policy.min_users, 1)
+        calendar = Calendar(policy)
+        self._slots: list[Slot] = [slot for slot in calendar.slots_of("2022-01-03") if slot.outside is None][:4]
+
+    def worst(self) -> list[Neighbours]:
+        """See `Family`: at 0 and at U, as busy as the others and far busier, in one HAT and in all."""
+        found = []
+        for slots, cells in ((1, 1), (min(2, len(self._slots)), 2)):
+            for count in (4, _MOST_COUNT):
+                hat = ((count, 0.0), *((4, 0.5) for _ in range(self._users - 1)))
+                found.append(self._neighbours(Day((((hat,) * cells),) * slots, (1.0,) * slots * cells)))
+        return found
+
+    def drawn(self, random: RandomNumbers) -> Neighbours:
+        """See `Family`."""
+        slots = tuple(
+            tuple(self._hat(random) for _ in range(random.integers(1, len(_CELLS) + 1)))
+            for _ in range(random.integers(1, len(self._slots) + 1))
+        )
+        return self._neighbours(Day(slots, tuple(random_share(random) for slot in slots for _ in slot)))
+
+    def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
+        """See `Family`: the bus's speed in one HAT."""
+        day: Day = neighbours.data
+        other = list(day.other)
+        other[random.integers(0, len(other))] = random_share(random)
+        return self._neighbours(replace(day, other=tuple(other)))
+
+    def _hat(self, random: RandomNumbers) -> Rows:
+        users = self._users + random.integers(0, _MORE_USERS)
+        return tuple((random.integers(1, _MOST_COUNT), random_share(random)) for _ in range(users))
+
+    def _neighbours(self, day: Day) -> Neighbours:
+        shares = iter(day.other)
+        other = tuple(tuple(((hat[0][0], next(shares)), *hat[1:]) for hat in slot) for slot in day.slots)
+        name = f"a bus in {len(day.other)} HATs of {len(day.slots)} hours"
+        return Neighbours(name, self._run(day.slots), self._run(other), day)
+
+    def _run(self, day: Sequence[Sequence[Rows]]) -> Run:
+        upper = self._policy.upper_bound
+        slots = [
+            (self._slots[at], [_hat_users(cell, rows, upper) for cell, rows in zip(_CELLS, hats, strict=False)])
+            for at, hats in enumerate(day)
+        ]
+
+        def run(noise: Noise) -> list[bytes]:
+            tracker = PolicyTracker(self._policy, None)
+            tracker.begin_day(slots[0][0].date, ())
+            releases = []
+            for slot, hats in slots:
+                releases += tracker.close_slot(slot, hats, noise)
+            releases += tracker.settle(noise)
+            return [numbered(release.record(NOW_MS), 1) for release in releases]
+
+        return run
+
+
+def _hat_users(cell: str, rows: Rows, upper: int) -> HatUsers:
+    counts = np.array([count for count, _ in rows], np.int64)
+    sums = np.array([int(count * share * upper) for count, share in rows], np.int64)
+    return HatUsers(cell, np.arange(1, len(rows) + 1, dtype=np.uint64), counts, sums)

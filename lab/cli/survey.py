@@ -1,0 +1,293 @@
+"""`hatcast survey`: find a resolution and cells in recordings."""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from hatcast.agents.cli.files import check_one_output, output_option, write_figures
+from hatcast.agents.cli.options import days_of, json_option, map_option, plot_option
+from hatcast.agents.cli.recordings import checked_format, format_options
+from hatcast.agents.clock import now_ms
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.policy.cells_file import CellsFile, SelectionCost
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import FormatChoice
+
+if TYPE_CHECKING:  # imported when it is needed, so that --help is fast
+    from hatcast.lab.survey.run import Survey
+
+_EPSILONS: Final = (0.001, 10.0)  # above 10 a selection is hardly private; the same limit as in a policy
+
+
+class _Options(TypedDict):
+    """Parsed command-line options."""
+
+    files: tuple[Path, ...]
+    feed_format: FormatChoice
+    config: Path | None
+    timezone: str | None
+    hours: tuple[int, int] | None
+    days: tuple[date, date] | None
+    resolution: int | None
+    users: Fraction
+    cells: Path | None
+    private: float | None
+    candidates: Path | None
+    max_hats: int | None
+    plot_file: Path | None
+    map_file: Path | None
+    as_json: bool
+    output: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Private:
+    """Parameters of a private selection."""
+
+    epsilon: float
+    candidates: Path
+    days: tuple[date, date]
+    target: Path
+
+
+def _users_of(_: click.Context, __: click.Parameter, text: str) -> Fraction:
+    is_number = re.fullmatch(r"[0-9]{1,7}([./][0-9]{1,9})?", text)  # 1e999999999 as a fraction would fill the memory
+    try:
+        users = Fraction(text) if is_number else Fraction(-1)
+    except ZeroDivisionError:
+        users = Fraction(-1)
+    if not 0 <= users <= 10**6:
+        raise click.BadParameter("write a number of users, such as 10")
+    return users
+
+
+def _epsilon_of(_: click.Context, __: click.Parameter, epsilon: float | None) -> float | None:
+    least, most = _EPSILONS
+    if epsilon is not None and not (math.isfinite(epsilon) and least <= epsilon <= most):
+        raise click.BadParameter(f"write an epsilon from {least:g} to {most:g}")
+    return epsilon
+
+
+def _hours_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    try:
+        first, end = map(int, text.split(","))
+    except ValueError:
+        first, end = 0, 0
+    if not 0 <= first < end <= 24:
+        raise click.BadParameter('write two hours, such as "9,21": slots that start in [9, 21)')
+    return first, end
+
+
+@click.command(epilog="Example:  hatcast survey 2016-11-*.csv.gz --format capmetro --cells cells.txt")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@format_options(required=True, of="files")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Configuration whose policy defines the HATs; by default upper bound 65, hours 9 to 21 and K = 89.",
+)
+@click.option("--timezone", help="Time zone instead of the policy's, such as Asia/Kolkata.")
+@click.option("--hours", callback=_hours_of, metavar="FIRST,END", help="Hours instead of the policy's, such as 9,21.")
+@click.option(
+    "--days", callback=days_of, metavar="FIRST,LAST", help="Local dates to count; default: those with readings."
+)
+@click.option(
+    "--resolution", type=click.IntRange(0, 15), help="Resolution of the cells to list, instead of the policy's."
+)
+@click.option(
+    "--users", default="10", show_default=True, callback=_users_of, help="A busy cell has more than this a day."
+)
+@click.option(
+    "--cells",
+    type=click.Path(path_type=Path),
+    help="Write the busy cells to this file, for policy.cells or, of a finer --resolution, policy.fine_cells.",
+)
+@click.option(
+    "--private",
+    type=float,
+    callback=_epsilon_of,
+    metavar="EPS",
+    help="Select busy cells among --candidates with noise.",
+)
+@click.option(
+    "--candidates", type=click.Path(path_type=Path), help='With --private: a cells file with source = "public".'
+)
+@click.option("--max-hats", type=click.IntRange(1, 65535), help="K, instead of the policy's max_hats_per_day.")
+@plot_option
+@map_option
+@output_option("the figures of each resolution, as GeoJSON the cells,")
+@json_option
+def command(**given: Unpack[_Options]) -> None:
+    """Count recordings as HATs of H3 resolutions 5 to 9, to choose a resolution, cells and K.
+
+    Reads raw data, and nothing that it prints or writes is private. Readings count as in `hatcast batch`, but ignoring
+    `cells`, `from` and max_hats_per_day. A busy cell has a mean of more than --users vehicles a day in every slot of
+    the hours; a policy with relation replace may list such cells.
+
+    With --private EPS --candidates FILE --days FIRST,LAST it only selects the busy candidates, with noise. The
+    selection is private and costs EPS on each of these days: a policy that lists these cells charges it in its ledger.
+
+    With -o the figures are written to a file and not printed: a row for each resolution; as GeoJSON the cells of the
+    policy's resolution, each busy or not; with --private in each format the selected cells.
+
+    Any number of readings fits: they are stored in TMPDIR, about 5 bytes each, in a folder that is deleted at the end.
+    """
+    check_one_output(given["output"], as_json=given["as_json"])
+    private = _private_of(given)
+    _check_targets(given)
+    if private is None:
+        _survey(given)
+    else:
+        _select(given, private)
+
+
+def _private_of(given: _Options) -> _Private | None:
+    epsilon, candidates, days, target = given["private"], given["candidates"], given["days"], given["cells"]
+    if epsilon is None:
+        if candidates is not None:
+            raise click.UsageError("--candidates is for --private")
+        return None
+    if candidates is None or days is None or target is None:
+        raise click.UsageError("--private needs --candidates, --days (which are charged) and --cells")
+    for option, path in (("--plot", given["plot_file"]), ("--map", given["map_file"])):
+        if path is not None:
+            raise click.UsageError(f"{option} is not private and --private is: choose one")
+    return _Private(epsilon, candidates, days, target)
+
+
+def _check_targets(given: _Options) -> None:
+    # Checked before hours of reading, and before a draw whose result could not be stored.
+    target = given["cells"]
+    if target is not None and target.exists():
+        raise HatcastError(f"--cells: {target} exists already; name another file, or remove it")
+    for option, path in (("--cells", target), ("--plot", given["plot_file"]), ("--map", given["map_file"])):
+        if path is not None and not path.parent.is_dir():
+            raise HatcastError(f"{option}: folder {path.parent} does not exist; create it, or name another")
+
+
+def _survey(given: _Options) -> None:
+    click.echo("reads raw data; nothing that it prints or writes is private", err=True)
+    from hatcast.lab.survey import run, show
+
+    policy, users, target = _policy(given), given["users"], given["cells"]
+    feed = checked_format(given["feed_format"], policy, given["files"])
+    with _progress() as progress:
+        job = run.Job(given["files"], feed, policy, given["days"], users, now_ms(), progress)
+        counts = run.survey(job)
+    if (hint := counts.spans.hint()) is not None:
+        click.echo(f"hint: {hint}", err=True)
+    if given["output"] is not None:
+        _write_figures(given["output"], counts, policy, users)
+    elif given["as_json"]:
+        click.echo(msgspec.json.encode(show.survey_json(counts, policy, users)))
+    else:
+        Console().print(show.table_of(counts, policy, users))
+    if given["plot_file"] is not None:
+        show.plot(counts, policy, given["plot_file"])
+    if given["map_file"] is not None:
+        from hatcast.lab.survey.cell_map import draw_map
+
+        draw_map(counts, policy, users, given["map_file"])
+    if target is None:
+        return
+    if not counts.busy:
+        raise HatcastError(
+            f"--cells: no cell of resolution {policy.h3_resolution} has more than {float(users):g} users a day in"
+            " every slot; lower --users or --resolution, or narrow --hours"
+        )
+    criterion = show.busy_criterion(policy, users, counts.days)
+    _write(target, CellsFile("survey", frozenset(counts.busy)).text([f"not private: cells with {criterion}"]))
+    click.echo(f'{target}: {len(counts.busy):,} cells, source = "survey": for relation = "replace" only', err=True)
+
+
+def _select(given: _Options, private: _Private) -> None:
+    click.echo("reads raw data; only the selection of candidates is private, at its cost", err=True)
+    from hatcast.lab.survey import run, show
+    from hatcast.lab.survey.settings import read_public_candidates
+    from hatcast.stream.mechanisms.system import SystemNoise
+
+    policy, users, target = _policy(given), given["users"], private.target
+    candidates = read_public_candidates(private.candidates, policy.h3_resolution)
+    feed = checked_format(given["feed_format"], policy, given["files"])
+    with _progress() as progress:
+        job = run.Job(given["files"], feed, policy, private.days, users, now_ms(), progress)
+        chosen = run.select_privately(job, private.days, candidates, private.epsilon, SystemNoise())
+    criterion, charge = (
+        show.busy_criterion(policy, users, private.days),
+        show.charge_notice(private.days, private.epsilon),
+    )
+    selected = f"{len(chosen.selected):,} of {chosen.candidates:,} candidates"
+    cost = SelectionCost(private.epsilon, *private.days)
+    listed = CellsFile("private", frozenset(chosen.selected), cost, policy.timezone)
+    _write(target, listed.text([f"{selected}, those with {criterion}, with noise", charge]))
+    click.echo(charge, err=True)
+    output = given["output"]
+    if output is not None and chosen.selected:
+        from hatcast.lab.survey.output_rows import rows_of_selection
+
+        write_figures(output, rows_of_selection(chosen, policy.h3_resolution, private.epsilon))
+    elif output is not None:
+        click.echo(f"{output} is not written: no cell was selected", err=True)
+    if given["as_json"]:
+        selection = show.selection_json(chosen, policy, users, private.days, private.epsilon)
+        click.echo(msgspec.json.encode(selection))
+        return
+    click.echo(
+        f'{target}: {selected}, source = "private": for relation = "replace" only; noise of scale {chosen.scale:.3g} '
+        f"on each mean of daily users, of vehicles within K = {policy.max_hats_per_day} HATs a day"
+        + ("" if chosen.selected else "; no policy takes a file without cells")
+    )
+
+
+def _write_figures(output: Path, counts: "Survey", policy: Policy, users: Fraction) -> None:
+    from hatcast.lab.survey import output_rows, show
+
+    if output.suffix.lower() == ".geojson":
+        write_figures(output, output_rows.rows_of_cells(counts, policy.h3_resolution))
+    else:
+        write_figures(output, output_rows.rows_of_resolutions(show.survey_json(counts, policy, users)))
+
+
+def _policy(given: _Options) -> Policy:
+    from hatcast.lab.survey.settings import survey_policy
+
+    overrides = {"timezone": given["timezone"], "hours": given["hours"], "h3_resolution": given["resolution"]}
+    given_overrides = {key: value for key, value in overrides.items() if value is not None}
+    return survey_policy(given["config"], given["feed_format"].name, given_overrides, given["max_hats"])
+
+
+def _write(target: Path, text: str) -> None:
+    try:
+        with target.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise HatcastError(f"--cells: {target} cannot be written ({error.strerror}); name another file") from None
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int], None]]:
+    """Yield a function advance(step, count) that shows counters on standard error; no output without a terminal."""
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), TextColumn("{task.completed:,.0f}"), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def advance(step: str, count: int) -> None:
+            if step not in tasks:
+                tasks[step] = progress.add_task(step, total=None)
+            progress.advance(tasks[step], count)
+
+        yield advance

@@ -1,0 +1,281 @@
+"""Compare the hybrid model with its two baselines: by the lemmas, and by simulated releases.    [H, Figures 1 to 5, 7]
+
+Values are parts of U. Each user's mean is one of two values, with the given deviation: mean squared errors depend on
+nothing else, and the number of users with the higher value is a single draw.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import product
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from hatcast.lab.evaluate.amplification import GaussianNoise, amplified
+from hatcast.lab.evaluate.mean_squared_error import error_of, improvement, improvement_over_the_worse, laplace_setting
+from hatcast.lab.evaluate.simulation import Draws, Floats
+from hatcast.stream.errors import HatcastError, name_fix
+from hatcast.stream.hybrid import (
+    HYBRID_ESTIMATORS,
+    HybridEstimator,
+    HybridParameters,
+    Needs,
+    Number,
+    Setting,
+    Spread,
+)
+from hatcast.stream.mechanisms.grid import Grid
+
+DEFAULT: Final = "kvh,pwh"
+SIGMAS: Final = "0.109,0.289,0.456"  # Beta(10, 10), Beta(1, 1) and Beta(0.1, 0.1), as in the paper
+DELTA: Final = 1e-7
+COALITIONS: Final = (0.0, 0.1, 0.5, 0.9)  # shares of the local users, who share their noise with each other
+LINE_POINTS: Final = 201
+AXES: Final = MappingProxyType(
+    {
+        "users": (1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5),
+        "share": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5),
+        "epsilon": (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
+    }
+)
+"""Fields of `Case` that are varied, one at a time, and the values that are simulated."""
+
+_UPPER_MILLI: Final = 1_000_000
+_GRID: Final = Grid(Decimal("0.000001"))  # so fine that the wider noise for rounding is negligible
+_STEPS: Final = _GRID.floor(_UPPER_MILLI)  # of U
+
+
+class _Separate:
+    """Each group's own mean, weighed by its share: the mean of all users from `groups = "separate"`. No bias."""
+
+    name: Final = "separate"
+    needs: Final = Needs.NOTHING
+    fixed_weight: Final = None
+    all_local: Final = False
+
+    def weight(self, setting: Setting) -> Number:
+        """Return c."""
+        return setting.share
+
+
+_CONTENDERS: Final[Mapping[str, HybridEstimator]] = MappingProxyType({**HYBRID_ESTIMATORS, _Separate.name: _Separate()})
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """n users, of whom a share c is central; one epsilon for all. Deviations and gap are parts of U."""
+
+    users: float
+    share: float
+    epsilon: float
+    sigma: float
+    sigma_local: float
+    gap: float = 0.0
+
+    def at(self, axis: str, x: float) -> "Case":
+        """Return the case with another value on an axis."""
+        return replace(self, **{axis: x})
+
+    @property
+    def has_both_groups(self) -> bool:
+        """True if both groups have at least one user."""
+        return self.share * self.users >= 1 and (1 - self.share) * self.users >= 1
+
+    @property
+    def whole(self) -> "Case":
+        """The nearest case with integer numbers of users, which can be simulated."""
+        users = round(self.users)
+        central = min(max(round(self.share * users), 1), users - 1)
+        return replace(self, users=users, share=central / users)
+
+    @property
+    def setting(self) -> Setting:
+        """The case for the lemmas, in parts of U."""
+        alike = laplace_setting(self.users, self.share, 1.0, self.epsilon, self.sigma**2)
+        return replace(alike, local_variance=self.sigma_local**2, gap=self.gap)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Relative improvement R over the better baseline at one x: by the lemmas, and simulated.
+
+    over_worse      r over the worse baseline, by the lemmas
+    standard_error  of `simulated`
+    """
+
+    x: float
+    theory: float
+    over_worse: float
+    simulated: float
+    standard_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One estimator at one sigma along one axis. line: (x, R, r) by the lemmas; points: simulated."""
+
+    axis: str
+    estimator: str
+    sigma: float
+    line: tuple[tuple[float, float, float], ...]
+    points: tuple[Point, ...]
+
+
+def parse_estimators(text: str) -> list[HybridEstimator]:
+    """Parse a list of estimators' names. Raises HatcastError."""
+    names = [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in _CONTENDERS]
+    if unknown:
+        fix = name_fix(unknown[0], _CONTENDERS)
+        raise HatcastError(f"--estimators: {unknown[0]!r} is not an estimator of the hybrid model; {fix}")
+    return [_CONTENDERS[name] for name in dict.fromkeys(names)]
+
+
+def parse_sigmas(text: str) -> list[float]:
+    """Parse a list of deviations. Raises HatcastError."""
+    try:
+        found = list(dict.fromkeys(float(each) for each in text.split(",")))
+    except ValueError:
+        found = []
+    if not found or not all(0 <= each <= 0.5 for each in found):
+        raise HatcastError(f"--sigma: {text!r} are not deviations; write parts of U from 0 to 0.5, such as {SIGMAS}")
+    return found
+
+
+def check_cases(cases: Sequence[Case]) -> None:
+    """Check that users' means can be within [0, U] and that both groups have users. Raises HatcastError."""
+    for case in cases:
+        if max(case.sigma, case.sigma_local) + abs(case.gap) / 2 > 0.5:
+            raise HatcastError(f"--gap: with sigma {case.sigma:g} users' means would leave [0, U]; use less of either")
+        if not case.has_both_groups:
+            raise HatcastError("--share: leaves one group without users; use more --users or another share")
+
+
+def curves(
+    cases: Sequence[Case],
+    estimators: Sequence[HybridEstimator],
+    runs: int,
+    seed: int,
+    progress: Callable[[int], None] = lambda _: None,
+) -> list[Curve]:
+    """Return the curves of every axis through every case. Calls `progress` after each simulated point."""
+    draws = Draws(seed)
+    found = []
+    for axis, case in product(AXES, cases):
+        points: dict[str, list[Point]] = {each.name: [] for each in estimators}
+        for x in AXES[axis]:
+            here = case.at(axis, x)
+            if here.has_both_groups:
+                for name, point in _points(axis, here.whole, estimators, runs, draws).items():
+                    points[name].append(point)
+            progress(1)
+        found += [
+            Curve(axis, each.name, case.sigma, tuple(_line(axis, case, each)), tuple(points[each.name]))
+            for each in estimators
+        ]
+    return found
+
+
+def number_of_points(cases: Sequence[Case]) -> int:
+    """Return the number of points that `curves` reports as progress."""
+    return len(cases) * sum(map(len, AXES.values()))
+
+
+def _line(axis: str, case: Case, estimator: HybridEstimator) -> list[tuple[float, float, float]]:
+    ends = AXES[axis]
+    xs = np.geomspace(ends[0], ends[-1], LINE_POINTS).tolist()
+    found = []
+    for x in xs:
+        here = case.at(axis, x)
+        if here.has_both_groups:
+            error = error_of(estimator, here.setting)
+            ratios = improvement(error, here.setting), improvement_over_the_worse(error, here.setting)
+            found.append((x, float(ratios[0]), float(ratios[1])))
+    return found
+
+
+def _points(axis: str, case: Case, estimators: Sequence[HybridEstimator], runs: int, draws: Draws) -> dict[str, Point]:
+    """Return a point for each estimator. case: with integer numbers of users, so x may differ from that of the axis."""
+    setting, found = case.setting, {}
+    squares = squared_errors(case, estimators, runs, draws)
+    for each in estimators:
+        error = error_of(each, setting)
+        simulated, standard_error = _ratio(squares, each.name)
+        found[each.name] = Point(
+            getattr(case, axis),
+            float(improvement(error, setting)),
+            float(improvement_over_the_worse(error, setting)),
+            simulated,
+            standard_error,
+        )
+    return found
+
+
+def squared_errors(case: Case, estimators: Sequence[HybridEstimator], runs: int, draws: Draws) -> dict[str, Floats]:
+    """Return [runs] squared errors against the mean of all users, in parts of U, of these and of both baselines.
+
+    As `stream.hybrid.estimate` does: the exact central mean on the grid, with noise for the widened distance; reports
+    with their own noise; the blend rounded to the grid.
+    """
+    users, central = round(case.users), round(case.users * case.share)
+    local = users - central
+    parameters = HybridParameters(_UPPER_MILLI, _GRID, case.epsilon, case.epsilon, _spread(case))
+    middle, half_gap = _STEPS / 2, case.gap * _STEPS / 2
+    means = [
+        middle + shift + sigma * _STEPS * (2 * draws.binomial(number, runs) / number - 1)
+        for number, sigma, shift in ((central, case.sigma, -half_gap), (local, case.sigma_local, half_gap))
+    ]
+    target = (central * means[0] + local * means[1]) / users
+    scale = _GRID.distance(parameters.sensitivity(central)) / case.epsilon
+    noisy = np.rint(means[0]) + draws.laplace_sum(scale, 1, runs)
+    reports = means[1] + draws.laplace_sum(parameters.local_scale, local, runs) / local
+    everyone = target + draws.laplace_sum(parameters.local_scale, users, runs) / users
+    baselines = [HYBRID_ESTIMATORS[name] for name in ("tcm_only", "full_lm")]
+    found = {}
+    for each in (*baselines, *estimators):
+        weight = float(each.weight(parameters.setting(central, local)))
+        blend = everyone if each.all_local else weight * noisy + (1 - weight) * reports
+        found[each.name] = ((np.rint(blend) - target) / _STEPS) ** 2
+    return found
+
+
+def _spread(case: Case) -> Spread:
+    sigma, sigma_local, gap = (round(each * _UPPER_MILLI) for each in (case.sigma, case.sigma_local, case.gap))
+    return Spread(sigma, sigma_local, gap)
+
+
+def _ratio(squares: dict[str, Floats], name: str) -> tuple[float, float]:
+    """Return the simulated R and its standard error (delta method)."""
+    best = min((squares["tcm_only"], squares["full_lm"]), key=lambda each: float(each.mean()))
+    own = squares[name]
+    ratio = float(best.mean() / own.mean())
+    deviations = best / best.mean() - own / own.mean()
+    return ratio, ratio * float(deviations.std(ddof=1)) / len(deviations) ** 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Amplification:
+    """Epsilon against viewers of the output, by central share. coalition: its share of the local users."""
+
+    coalition: float
+    points: tuple[tuple[float, float], ...]
+
+
+def amplifications(case: Case) -> list[Amplification]:
+    """Return the amplifications of KVH with Gaussian noise for (case.epsilon, DELTA), over `share`.    [H, Figure 7]"""
+    noise = GaussianNoise(1.0, case.epsilon, DELTA)
+    places = [here.whole for share in AXES["share"] if (here := case.at("share", share)).has_both_groups]
+    kvh = HYBRID_ESTIMATORS["kvh"]
+    found = []
+    for part in COALITIONS:
+        points = []
+        for here in places:
+            central = round(here.share * here.users)
+            local = round(here.users) - central
+            setting = noise.setting(central, local, case.sigma**2)
+            public = amplified(noise, setting, float(kvh.weight(setting)), int(part * local))
+            points.append((here.share, public.epsilon))
+        found.append(Amplification(part, tuple(points)))
+    return found

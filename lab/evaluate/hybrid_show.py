@@ -1,0 +1,169 @@
+"""Comparison of the hybrid model as tables, as JSON and as a plot."""
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.table import Table
+
+from hatcast.lab.evaluate.hybrid import AXES, DELTA, Amplification, Curve
+from hatcast.lab.evaluate.hybrid_map import Heatmap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_DIGITS: Final = 4
+_COLUMNS: Final = 4  # of heatmaps
+_COLOURS: Final = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple")
+_STYLES: Final = ("-", "--", ":", "-.")
+_NAMES: Final = {"users": "users n", "share": "central share c", "epsilon": "epsilon"}
+_MEASURE: Final = "relative improvement R"
+_WORSE: Final = "r, over the worse baseline"
+
+
+def tables_of(curves: Sequence[Curve], amplifications: Sequence[Amplification], title: str) -> Iterator[Table]:
+    """Yield a table per axis, and one of epsilon against output viewers."""
+    for axis in AXES:
+        rows = [curve for curve in curves if curve.axis == axis]
+        points = [point for row in rows for point in row.points if point.standard_error]
+        off = max((abs(each.simulated - each.theory) / each.standard_error for each in points), default=0.0)
+        table = Table(
+            title=f"{title}: {_MEASURE} against {_NAMES[axis]}",
+            title_justify="left",
+            caption=f"By the lemmas; simulated R are up to {off:.1f} of their standard errors away. R is over the "
+            "better of the baselines tcm_only and full_lm, r over the worse one.",
+        )
+        table.add_column("estimator, sigma / U", overflow="fold")
+        for point in max((row.points for row in rows), key=len):
+            table.add_column(f"{point.x:g}", justify="right", no_wrap=True)
+        for row in rows:
+            cells = [f"{point.theory:.3f}" for point in row.points]
+            table.add_row(f"{row.estimator}, {row.sigma:g}", *cells)
+        table.add_section()
+        for row in rows:
+            table.add_row(f"r of {row.estimator}, {row.sigma:g}", *(f"{point.over_worse:.4g}" for point in row.points))
+        yield table
+    table = Table(title=f"{_amplified()} against {_NAMES['share']}", title_justify="left")
+    table.add_column("coalition of local users")
+    for share, _ in amplifications[0].points:
+        table.add_column(f"{share:g}", justify="right", no_wrap=True)
+    for each in amplifications:
+        table.add_row(f"{each.coalition:.0%}", *(f"{epsilon:.4f}" for _, epsilon in each.points))
+    yield table
+
+
+def as_json(
+    curves: Sequence[Curve], maps: Sequence[Heatmap], amplifications: Sequence[Amplification]
+) -> dict[str, Any]:
+    """Return the curves, heatmaps and amplifications.
+
+    {"improvement": {axis: {estimator: {sigma: [point]}}},
+     "heatmap": {estimator: {"sigma": .., "share": [..], "epsilon": [..], "improvement": [row of each epsilon]}},
+     "amplification": {coalition: [[share, epsilon]]}}
+    """
+    improvement: dict[str, dict[str, dict[str, Any]]] = {}
+    for curve in curves:
+        improvement.setdefault(curve.axis, {}).setdefault(curve.estimator, {})[f"{curve.sigma:g}"] = [
+            {
+                curve.axis: point.x,
+                "theory": round(point.theory, _DIGITS),
+                "over_worse": round(point.over_worse, _DIGITS),
+                "simulated": round(point.simulated, _DIGITS),
+                "standard_error": round(point.standard_error, _DIGITS),
+            }
+            for point in curve.points
+        ]
+    public = {
+        f"{each.coalition:g}": [[share, round(epsilon, _DIGITS)] for share, epsilon in each.points]
+        for each in amplifications
+    }
+    heatmap = {
+        each.estimator: {
+            "sigma": each.sigma,
+            "share": [float(f"{share:.4g}") for share in each.shares],
+            "epsilon": [float(f"{epsilon:.4g}") for epsilon in each.epsilons],
+            "improvement": [
+                [None if math.isnan(number) else round(number, _DIGITS) for number in row]
+                for row in each.improvements.tolist()
+            ],
+        }
+        for each in maps
+    }
+    return {"improvement": improvement, "heatmap": heatmap, "amplification": public}
+
+
+def plot(
+    curves: Sequence[Curve], maps: Sequence[Heatmap], amplifications: Sequence[Amplification], title: str, path: Path
+) -> None:
+    """Plot R and r, a panel per axis, and heatmaps of R with the amplification below. Lemmas are lines.
+
+    Raises HatcastError if it cannot be written.
+    """
+    from hatcast.agents.tables.plots import open_figure
+
+    rows = math.ceil((len(maps) + 1) / _COLUMNS)
+    with open_figure(path, title, (11, 6.8 + 3.2 * rows)) as figure:
+        better, worse, below = figure.subfigures(3, 1, squeeze=False, height_ratios=[1, 1, rows]).flat
+        for row, measure, shown in ((better, _MEASURE, 1), (worse, _WORSE, 2)):
+            for axis, panel in zip(AXES, row.subplots(1, 3), strict=True):
+                _improvements(panel, [curve for curve in curves if curve.axis == axis], shown)
+                panel.set(xlabel=_NAMES[axis], ylabel=measure)
+        panels = below.subplots(rows, min(_COLUMNS, len(maps) + 1), squeeze=False).flat
+        for panel, each in zip(panels, maps, strict=False):
+            _heatmap(panel, each)
+        _public(panels[len(maps)], amplifications)
+        for panel in panels[len(maps) + 1 :]:
+            panel.set_axis_off()
+        labelled = better.axes[0].get_legend_handles_labels()
+        figure.legend(*labelled, loc="outside lower center", ncols=3, frameon=False)
+
+
+def _heatmap(panel: "Axes", heatmap: Heatmap) -> None:
+    drawn = panel.pcolormesh(heatmap.shares, heatmap.epsilons, heatmap.improvements, shading="nearest", rasterized=True)
+    panel.figure.colorbar(drawn, ax=panel, shrink=0.9)
+    panel.set(xscale="log", yscale="log", xlabel=_NAMES["share"], ylabel=_NAMES["epsilon"])
+    panel.set_title(f"R of {heatmap.estimator},\nsigma {heatmap.sigma:g} U", fontsize=9)
+
+
+def _improvements(panel: "Axes", curves: Sequence[Curve], shown: int) -> None:
+    """Draw the curves of R with simulated points (shown: 1) or of r (shown: 2), on a logarithmic scale."""
+    names = [*dict.fromkeys(curve.estimator for curve in curves)]
+    sigmas = [*dict.fromkeys(curve.sigma for curve in curves)]
+    for curve in curves:
+        if not curve.line:
+            continue  # one group is empty along the whole axis
+        colour = _COLOURS[sigmas.index(curve.sigma) % len(_COLOURS)]
+        style = _STYLES[names.index(curve.estimator) % len(_STYLES)]
+        label = f"{curve.estimator}, sigma {curve.sigma:g} U"
+        points = [*zip(*curve.line, strict=True)]
+        panel.plot(points[0], points[shown], style, color=colour, linewidth=1, label=label)
+        if shown == 2:
+            continue
+        panel.errorbar(
+            [point.x for point in curve.points],
+            [point.simulated for point in curve.points],
+            yerr=[2 * point.standard_error for point in curve.points],
+            fmt="o",
+            color=colour,
+            markersize=3,
+            linewidth=0.8,
+        )
+    panel.axhline(1, color="black", linewidth=0.5)
+    panel.set_xscale("log")
+    if shown == 2:
+        panel.set_yscale("log")
+    panel.grid(visible=True, which="major", linewidth=0.3)
+
+
+def _public(panel: "Axes", amplifications: Sequence[Amplification]) -> None:
+    for each, style in zip(amplifications, _STYLES, strict=False):
+        panel.plot(*zip(*each.points, strict=True), style, color="black", linewidth=1, label=f"{each.coalition:.0%}")
+    panel.set(xscale="log", yscale="log", xlabel=_NAMES["share"])
+    panel.set_title(_amplified().replace(" (", "\n("), fontsize=9)
+    panel.grid(visible=True, which="major", linewidth=0.3)
+    panel.legend(title="in a coalition", frameon=False, fontsize=7, title_fontsize=7)
+
+
+def _amplified() -> str:
+    return f"epsilon against output viewers (Gaussian, delta {DELTA:g})"

@@ -1,0 +1,146 @@
+"""Users in the running mean of each cell and slot, and a running sum's noise and values with them."""
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hatcast.lab.plan.continual.presence import Kept
+from hatcast.stream.continual import Entries, Mechanism, Step
+from hatcast.stream.continual.withhold_release import WithholdRelease
+from hatcast.stream.mechanisms import Distances, NoisyVector
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_STRIDE: Final = 64  # slots between two states that are measured
+_MOST_ENTRIES: Final = 50_000  # of a horizon, of which a state is measured; it grows in proportion to users
+_MILLI: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Users:
+    """Users of each cell and slot.
+
+    running    float64 [C, n], values from the horizon's start on
+    published  bool [C, n]: whether the cell has a record at this slot
+    entries    int64 [E, 3]: cell, slot and user, by number, in the order of the slots; None: in each slot the same
+               number of users, each of whom stays for all its slots
+    """
+
+    running: Floats
+    published: NDArray[np.bool_]
+    entries: Integers | None
+
+
+class Run(NamedTuple):
+    """A mechanism with its users.
+
+    deviations  float64 [1 or C, n], of the running sum's noise in the value's unit
+    values      float64 [C, n], in the running sum
+    memory      bytes of a cell's state, at most; None: not yet measured
+    """
+
+    deviations: Floats
+    values: Floats
+    memory: int | None = None
+
+
+def equal_users(slots: int, users: float) -> Users:
+    """Return one cell with the same number of users in each slot."""
+    return Users(users * np.arange(1.0, slots + 1)[None, :], np.ones((1, slots), bool), None)
+
+
+def recorded_users(kept: Kept, min_users: int) -> Users:
+    """Return the users of recordings. HATs with fewer than `min_users` users have no record."""
+    return Users(kept.users.cumsum(axis=1).astype(np.float64), kept.users >= min_users, kept.entries)
+
+
+def run_of(mechanism: Mechanism, users: Users) -> Run:
+    """Return noise, values and memory of a mechanism with these users."""
+    if isinstance(mechanism, WithholdRelease):
+        return _with_withheld_values(mechanism, users)
+    deviations = np.array([mechanism.sd(index) for index in range(mechanism.setting.slots)]) / _MILLI
+    return Run(deviations[None, :], users.running)
+
+
+def memory_of(mechanism: Mechanism, users: Users) -> int:
+    """Return the most bytes of a cell's state, of a cell with entries from the first slot to the last."""
+    if isinstance(mechanism, WithholdRelease):
+        return _memory_with_users(mechanism, max(1, round(float(users.running[0, 0]))))
+    slots = mechanism.setting.slots
+    fullest = max(range(slots), key=mechanism.sd)  # the sum of most nodes of a tree
+    state, most = None, 0
+    for index in sorted({*range(0, slots, _STRIDE), fullest, slots - 1}):
+        (advanced,) = mechanism.advance([Step(state, index, _entries(np.zeros(1, np.int64)))], _NoNoise())
+        state, most = advanced.state, max(most, len(advanced.state))
+    return most
+
+
+def _with_withheld_values(mechanism: WithholdRelease, users: Users) -> Run:
+    """Return the run of kind `withhold_release`: which values are in the sum depends on which users enter."""
+    if users.entries is not None:
+        return _advanced(mechanism, users.entries, users.running.shape)
+    number = float(users.running[0, 0])
+    waits = max(stream.least for stream in mechanism.streams)
+    if number < waits:
+        simulated = max(1, round(number))
+        run = _advanced(mechanism, _rotating(mechanism, simulated), users.running.shape)
+        return run._replace(values=number / simulated * run.values)
+    # Each stream starts with its first items, as `sd` and `released` assume.
+    slots = np.arange(mechanism.setting.slots)
+    value = slots // mechanism.setting.min_separation % mechanism.setting.participations  # of each user, from 0
+    released = np.array([mechanism.released(count) for count in range(mechanism.setting.participations + 1)])
+    values = number * np.cumsum(released[value + 1] - released[value])
+    deviations = np.array([mechanism.sd(index) for index in slots.tolist()]) / _MILLI
+    return Run(deviations[None, :], values[None, :])
+
+
+def _advanced(mechanism: Mechanism, entries: Integers, shape: tuple[int, ...]) -> Run:
+    """Advance the cells through all their slots."""
+    deviations, values = np.zeros(shape), np.zeros(shape)
+    states: dict[int, bytes] = {}
+    for index, of_slot in groupby(entries.tolist(), lambda entry: entry[1]):
+        by_cell = [(cell, [user for *_, user in of_cell]) for cell, of_cell in groupby(sorted(of_slot), lambda e: e[0])]
+        steps = [Step(states.get(cell), index, _entries(np.array(members))) for cell, members in by_cell]
+        for (cell, _), each in zip(by_cell, mechanism.advance(steps, _NoNoise()), strict=True):
+            states[cell] = each.state
+            deviations[cell, index:], values[cell, index:] = each.sd / _MILLI, each.count or 0
+    return Run(deviations, values, max(map(len, states.values())))
+
+
+def _memory_with_users(mechanism: Mechanism, users: int) -> int:
+    """Return about the bytes of the last state, if the users of 64 slots enter together."""
+    state, measured = b"", min(users, max(1, _MOST_ENTRIES // mechanism.setting.slots))
+    entries = _rotating(mechanism, measured)
+    for _, part in groupby(entries.tolist(), lambda entry: entry[1] // _STRIDE):
+        of_part = [*part]
+        members = _entries(np.unique([user for *_, user in of_part]))
+        state = mechanism.advance([Step(state or None, of_part[-1][1], members)], _NoNoise())[0].state
+    return round(len(state) * users / measured)
+
+
+def _rotating(mechanism: Mechanism, users: int) -> Integers:
+    """Return entries of so many users in each slot, who stay for all the slots that they may enter."""
+    setting = mechanism.setting
+    slots = np.arange(setting.slots)
+    turn = slots // setting.min_separation // setting.participations * setting.min_separation
+    first = (turn + slots % setting.min_separation) * users
+    members = (first[:, None] + np.arange(users)).ravel()
+    return np.column_stack((np.zeros_like(members), np.repeat(slots, users), members))
+
+
+def _entries(users: Integers) -> Entries:
+    return Entries(users.astype(np.uint64), np.zeros(len(users), np.int64))
+
+
+class _NoNoise:
+    """Draws of 0: deviations, numbers of values and sizes of states do not depend on noise."""
+
+    def laplace_many(self, values: Integers, distance: int, epsilon: float) -> NoisyVector:
+        return NoisyVector(values, distance / epsilon)
+
+    def gaussian_many(self, values: Integers, distances: Distances, epsilon: float, delta: float) -> NoisyVector:
+        return NoisyVector(values, distances.l2 / epsilon)

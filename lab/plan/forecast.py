@@ -1,0 +1,168 @@
+"""Expected errors of a tracker, day after day, from the recursion of its covariance: no speed is read, no noise drawn.
+
+The given days are repeated. The queries of a day are designed by the code of releases when a day is seen for the first
+time, and again on days that the caller names; in between the observations of the last design are repeated on the
+covariance of the day. Spreads only shrink from day to day, so this understates what is learned there:
+tests/unit/test_plan.py compares.
+"""
+
+import math
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from hatcast.lab.plan.counts import Counts, SlotCounts
+from hatcast.stream.policy.tracker_keys import TrackerKeys
+from hatcast.stream.tracker.contributions import DayCounts, Floats, Hat
+from hatcast.stream.tracker.model import Covariance, Observation
+from hatcast.stream.tracker.schedule import Schedule
+from hatcast.stream.tracker.setting import Variances
+
+MEAN_DEVIATION: Final = math.sqrt(2 / math.pi)
+"""mean absolute deviation of a normal distribution, in standard deviations"""
+_DAY_HOURS: Final = 24
+
+
+Deviations = tuple[list[Floats], Floats]
+"""Standard deviations of a day's HATs and of their roads, float64 [2, H]: at the close of each slot those of its HATs,
+and at the end of the day those of all HATs, in the order of their slots"""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Expected absolute errors of one day, in the policy's unit: means over its HATs.
+
+    live, end             of the mean of all readings of a HAT, at the close of its slot and at the end of the day
+    road_live, road_end   of the road: the mean for cell and hour without the sampling of the HAT's buses
+    """
+
+    live: float
+    end: float
+    road_live: float
+    road_end: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Design:
+    """Observations of one day.
+
+    day    counts as the model sees them
+    live   of each slot, in order
+    end    of the settlement
+    """
+
+    day: DayCounts
+    live: list[list[Observation]]
+    end: list[Observation]
+
+
+class Forecast:
+    """Forecast of one tracker, from the first day on."""
+
+    def __init__(self, keys: TrackerKeys, upper_bound: float, counts: Counts) -> None:
+        """upper_bound: of the policy's value; counts: of one day or more, which are repeated."""
+        self._counts = counts
+        self._schedule = Schedule(keys, Variances.of(upper_bound))
+        self._schedule.add_cells([f"{cell}" for cell in range(counts.cells)])
+        self._designs: dict[int, _Design] = {}
+        self._day = 0
+        self._newest_hour: int | None = None
+
+    def days(self, number: int, designed: Container[int]) -> list[Expected]:
+        """Return the expected errors of the next days.
+
+        designed   numbers of days, from 0, whose queries are designed, besides the first of each given day
+        """
+        return [_expected(live, end) for live, end in self.deviations(number, designed)]
+
+    def deviations(self, number: int, designed: Container[int]) -> Iterator[Deviations]:
+        """Yield the standard deviations of the HATs of each of the next days; arguments as of `days`."""
+        for _ in range(number):
+            day, index = self._day, self._day % len(self._counts.days)
+            slots = self._counts.days[index]
+            self._day += 1
+            if index in self._designs and day not in designed:
+                yield self._repeated(day, slots, self._designs[index])
+            else:
+                self._designs[index], found = self._designed(day, slots)
+                yield found
+
+    def _designed(self, day: int, slots: Sequence[SlotCounts]) -> tuple[_Design, Deviations]:
+        schedule = self._schedule
+        schedule.begin_day()
+        live, observations = [], []
+        for slot in slots:
+            self._advance(day, slot)
+            first = len(schedule.day.hats)
+            schedule.add(slot.hats)
+            observations.append([query.observation for query in schedule.close_slot()])
+            live.append(_deviations(schedule.day.hats[first:], first, schedule.covariance))
+        at_end = [query.observation for query in schedule.settle()]
+        end = _deviations(schedule.day.hats, 0, schedule.covariance)
+        return _Design(schedule.day, observations, at_end), (live, end)
+
+    def _repeated(self, day: int, slots: Sequence[SlotCounts], design: _Design) -> Deviations:
+        covariance, hats = self._schedule.covariance, design.day.hats
+        covariance.begin_day()
+        live, first = [], 0
+        for slot, observations in zip(slots, design.live, strict=True):
+            self._advance(day, slot)
+            last = first + len(slot.hats)
+            covariance.add_hats(hats[first:last])
+            for observation in observations:
+                covariance.observe(observation)
+            live.append(_deviations(hats[first:last], first, covariance))
+            first = last
+        for observation in design.end:
+            covariance.observe(observation)
+        return live, _deviations(hats, 0, covariance)
+
+    def _advance(self, day: int, slot: SlotCounts) -> None:
+        hour = day * _DAY_HOURS + slot.hour
+        if self._newest_hour is not None:
+            self._schedule.covariance.advance(hour - self._newest_hour)
+        self._newest_hour = hour
+
+
+def constant_errors(upper_bound: float, counts: Counts) -> tuple[float, float]:
+    """Return the expected errors of publishing U/2 for each HAT, and of publishing the city's mean, if it were known.
+
+    By the model's prior: variances of city, hour, count features, cell and the HAT's own deviation; without the city's
+    for its mean.
+    """
+    variances = Variances.of(upper_bound)
+    covariance = Covariance(variances)
+    covariance.add_cells(counts.cells)
+    variance = []
+    for slots in counts.days:
+        day = DayCounts(variances)
+        for slot in slots:
+            day.add(slot.hats)
+        rows = _rows(day.hats, covariance)
+        own = np.array([hat.variance for hat in day.hats])
+        variance.append(np.einsum("hi,ij,hj->h", rows, covariance.shared, rows) + variances.cell + own)
+    whole = np.concatenate(variance)
+    around_city = whole - variances.city
+    return MEAN_DEVIATION * float(np.sqrt(whole).mean()), MEAN_DEVIATION * float(np.sqrt(around_city).mean())
+
+
+def _deviations(hats: Sequence[Hat], first: int, covariance: Covariance) -> Floats:
+    """Return standard deviations of the HATs' means and of their roads, float64 [2, H]. first: number of the first."""
+    rows = _rows(hats, covariance)
+    cells = np.array([hat.cell for hat in hats])
+    common = np.einsum("hi,ij,hj->h", rows, covariance.shared, rows) + covariance.variance[cells]
+    own = covariance.hats[first : first + len(hats)]
+    share, prior = (np.array([getattr(hat, name) for hat in hats]) for name in ("road_share", "variance"))
+    return np.sqrt((common + own, common + share**2 * own + share * (1 - share) * prior))
+
+
+def _rows(hats: Sequence[Hat], covariance: Covariance) -> Floats:
+    return np.array([covariance.row_of(hat.cell, hat.hour, hat.features) for hat in hats])
+
+
+def _expected(live: Sequence[Floats], end: Floats) -> Expected:
+    mean, road = MEAN_DEVIATION * np.concatenate(live, axis=1).mean(axis=1)
+    mean_end, road_end = MEAN_DEVIATION * end.mean(axis=1)
+    return Expected(float(mean), float(mean_end), float(road), float(road_end))

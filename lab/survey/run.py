@@ -1,0 +1,185 @@
+"""Compute a survey or a private selection of cells from recordings, by way of rows on disk."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+from secrets import token_bytes
+from typing import Final
+
+import polars as pl
+
+from hatcast.agents.recordings.files import open_recording, open_records
+from hatcast.lab.survey.count import ResolutionCounter, capped_counts
+from hatcast.lab.survey.figures import Resolution
+from hatcast.lab.survey.rows import RowCollector, slots_of
+from hatcast.lab.survey.selection import Counts, busy_cells, noisy_counts
+from hatcast.lab.survey.spill import MemoryLimits, Spill, open_spill
+from hatcast.stream.errors import RecordingError
+from hatcast.stream.fold.id_spans import IdSpans
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import Format, Recorded
+from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+
+SURVEYED: Final = (5, 6, 7, 8, 9)
+_DEFAULT_LIMITS: Final = MemoryLimits()
+_PROGRESS_EVERY: Final = 10_000  # records between two calls of `progress`
+
+Days = tuple[date, date]
+Progress = Callable[[str, int], None]
+"""(name of the step, units done since the last call)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Input of a survey or a selection.
+
+    policy   time zone, hours, slots, rules, and the h3_resolution of selected cells; its list of cells is ignored
+    days     first and last local date; None: those of the readings
+    users    N: what the mean of daily users has to be above, in every slot
+    now_ms   the time of the start
+    """
+
+    paths: Sequence[Path]
+    feed: Format
+    policy: Policy
+    days: Days | None
+    users: Fraction
+    now_ms: int
+    progress: Progress
+    limits: MemoryLimits = _DEFAULT_LIMITS
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Results of a survey. Not private.
+
+    days        first and last of the D dates that means are over
+    outcomes    records by outcome; `accepted`: before `min_interval`
+    cells       cells of the policy's resolution with a reading
+    busy        those of them with more than N users a day in every slot
+    spans       how many timeslots of their day vehicle ids live in
+    """
+
+    days: Days
+    number_of_days: int
+    outcomes: dict[str, int]
+    resolutions: list[Resolution]
+    cells: list[int]
+    busy: list[int]
+    spans: IdSpans
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Cells selected with noise: private for the epsilon of the selection.
+
+    candidates   number of candidates
+    scale        scale of the noise on a mean of daily users
+    """
+
+    candidates: int
+    selected: list[int]
+    scale: float
+
+
+def survey(job: Job) -> Survey:
+    """Return the figures of all resolutions.
+
+    Raises RecordingError, also if no reading is accepted; HatcastError if the disk is full.
+    """
+    resolutions = sorted({*SURVEYED, job.policy.h3_resolution})
+    policy, slots = replace(job.policy, cells=None), slots_of(job.policy)
+    rows = RowCollector(policy, Pseudonyms(token_bytes(KEY_BYTES)), resolutions, job.days, job.now_ms)
+    with open_spill(resolutions, job.limits.part_rows) as spill:
+        _read(job, rows, spill)
+        dates = spill.dates()
+        if not dates:
+            names = ", ".join(map(str, job.paths))
+            raise RecordingError(names, "has no reading that counts", "check --format, --timezone, --hours and --days")
+        counters = [ResolutionCounter(resolution) for resolution in resolutions]
+        spans = IdSpans()
+        for local_date in dates:
+            slots_of_day, slots_of_users = set[int](), list[int]()
+            for part in spill.parts(local_date):
+                slots_of_day.update(part["slot"].unique())
+                slots_of_users += part.group_by("user").agg(pl.col("slot").n_unique())["slot"].to_list()
+                for each in counters:
+                    each.add_part(part)
+            spans.add(slots_of_users, len(slots_of_day))
+            for each in counters:
+                each.end_date()
+            job.progress("counting days", 1)
+    number = len(dates) if job.days is None else _number(job.days)
+    counts = {each.resolution: each.counts(slots) for each in counters}
+    busy = {resolution: busy_cells(*found, job.users, number) for resolution, found in counts.items()}
+    return Survey(
+        days=(date.fromisoformat(dates[0]), date.fromisoformat(dates[-1])) if job.days is None else job.days,
+        number_of_days=number,
+        outcomes={outcome: records for outcome, records in rows.outcomes.items() if records},
+        resolutions=[each.figures(len(busy[each.resolution])) for each in counters],
+        cells=counts[policy.h3_resolution][0],
+        busy=busy[policy.h3_resolution],
+        spans=spans,
+    )
+
+
+def select_privately(job: Job, days: Days, candidates: Sequence[int], epsilon: float, noise: Noise) -> Selection:
+    """Select the candidates whose noisy mean of daily users is above N in every slot.
+
+    See `hatcast.lab.survey.selection`.
+
+    job      its policy's max_hats_per_day is K
+    days     public: first and last of the D days, each of which is charged `epsilon`
+    Raises RecordingError, UnsafeNoise; HatcastError if the disk is full.
+    """
+    policy, slots = replace(job.policy, cells=frozenset(candidates)), slots_of(job.policy)
+    resolutions = (policy.h3_resolution,)
+    rows = RowCollector(policy, Pseudonyms(token_bytes(KEY_BYTES)), resolutions, days, job.now_ms)
+    with open_spill(resolutions, job.limits.part_rows) as spill:
+        _read(job, rows, spill)
+        counts = capped_counts(spill, spill.dates(), candidates, slots, policy.max_hats_per_day)
+    return select_from(counts, candidates, policy.max_hats_per_day, (job.users, _number(days)), epsilon, noise)
+
+
+def select_from(
+    counts: Counts, candidates: Sequence[int], cap: int, above: tuple[Fraction, int], epsilon: float, noise: Noise
+) -> Selection:
+    """Select candidates by their counts with noise. Raises UnsafeNoise.
+
+    counts   [candidates, slots], of user-days capped at `cap` pairs: private
+    above    (N, D): a selected cell's mean over D days is above N
+    """
+    users, number = above
+    noisy = noisy_counts(counts, cap, number, epsilon, noise)
+    return Selection(len(candidates), busy_cells(candidates, noisy.counts, users, number), noisy.scale)
+
+
+def _read(job: Job, rows: RowCollector, spill: Spill) -> None:
+    """Apply the rules to all records, and write the rows to disk."""
+    with _opened(job) as records:
+        for number, recorded in enumerate(records, start=1):
+            rows.add(recorded)
+            if rows.pending >= job.limits.chunk_rows:
+                spill.write(rows.take())
+            if number % _PROGRESS_EVERY == 0:
+                job.progress("reading records", _PROGRESS_EVERY)
+    spill.write(rows.take())
+
+
+@contextmanager
+def _opened(job: Job) -> Iterator[Iterable[Recorded]]:
+    """Open the files in file order; to derive speeds, in the order of arrival."""
+    if job.feed.derivation is None:
+        with open_records(job.paths, job.feed) as read:
+            yield read()
+    else:
+        with open_recording(job.paths, job.feed) as recording:
+            yield (recorded for _, recorded in recording)
+
+
+def _number(days: Days) -> int:
+    return (days[1] - days[0]).days + 1

@@ -1,0 +1,212 @@
+"""A survey as a table, as JSON and as a plot; a selection as lines."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from hatcast.lab.survey.figures import Histogram, Resolution, dropped_share, summarize
+from hatcast.lab.survey.run import Days, Selection, Survey
+from hatcast.stream.policy.policy import Policy
+
+_CAPS_MAX: Final = 512  # points of a curve
+_DIGITS: Final = 4
+
+
+def table_of(survey: Survey, policy: Policy, users: Fraction) -> Table:
+    """Return a table with a column per resolution."""
+    table = Table(
+        title="Recordings as HATs, by H3 resolution. Not private",
+        title_justify="left",
+        caption=_caption(survey, policy, users),
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("resolution", no_wrap=True)
+    for each in survey.resolutions:
+        table.add_column(str(each.resolution), justify="right")
+    columns = [_column(each, policy.max_hats_per_day) for each in survey.resolutions]
+    for row in columns[0]:
+        table.add_row(row, *(column[row] for column in columns))
+    return table
+
+
+def _column(each: Resolution, cap: int) -> dict[str, str]:
+    own, hats = summarize(each.readings), summarize(each.hats_per_user_day)
+
+    def with_drop(value: int) -> str:
+        return f"{value} ({dropped_share(each.hats_per_user_day, value):.1%})"
+
+    return {
+        "edge, km": f"{each.edge_km:.3g}",
+        "area, km2": f"{each.area_km2:.3g}",
+        "cells": f"{each.cells:,}",
+        "busy cells": f"{each.busy_cells:,}",
+        "busy, of all": f"{each.busy_share:.1%}",
+        "cells x slots": f"{each.cell_slots:,}",
+        "HATs": f"{each.hats:,}",
+        **_rows_of("users", each.users),
+        **_rows_of("readings", each.hat_readings),
+        "own, median": f"{own.median}",
+        "own, 95 %": f"{own.p95}",
+        "day, median": with_drop(hats.median),
+        "day, 95 %": with_drop(hats.p95),
+        "day, most": with_drop(hats.maximum),
+        f"at K = {cap}": f"({dropped_share(each.hats_per_user_day, cap):.1%})",
+    }
+
+
+def _rows_of(name: str, histogram: Histogram) -> dict[str, str]:
+    """Return the rows of a distribution, those of the report and the 95 % quantile."""
+    summary = summarize(histogram)
+    return {
+        f"{name}, mean": f"{summary.mean:.1f}",
+        f"{name}, std": f"{summary.deviation:.1f}",
+        f"{name}, 25 %": f"{summary.p25:,}",
+        f"{name}, median": f"{summary.median:,}",
+        f"{name}, 75 %": f"{summary.p75:,}",
+        f"{name}, 95 %": f"{summary.p95:,}",
+        f"{name}, most": f"{summary.maximum:,}",
+    }
+
+
+def _caption(survey: Survey, policy: Policy, users: Fraction) -> str:
+    return (
+        "HATs (cell, slot and date) with a reading; cells x slots: with a reading on any date. users and readings: of "
+        "a HAT, std their standard deviation; own: readings of a user in a HAT; day: HATs of a user's day, in "
+        "brackets the share of all (user, HAT) that K = max_hats_per_day of that number would drop. Busy cells have "
+        f"{busy_criterion(policy, users, survey.days)} of {policy.timezone}; "
+        f"means are over {_number_of_days(survey.number_of_days)}."
+    )
+
+
+def survey_json(survey: Survey, policy: Policy, users: Fraction) -> dict[str, Any]:
+    """Return the survey as a JSON object, with the complete distributions; `private` is false."""
+    return {
+        "private": False,
+        "settings": {**_settings(policy, users, survey.days), "number_of_days": survey.number_of_days},
+        "outcomes": survey.outcomes,
+        "resolutions": {str(each.resolution): _resolution_json(each, policy) for each in survey.resolutions},
+        "busy_cells": [f"{cell:x}" for cell in survey.busy],
+    }
+
+
+def _resolution_json(each: Resolution, policy: Policy) -> dict[str, Any]:
+    drops = each.dropped_shares() | {
+        policy.max_hats_per_day: dropped_share(each.hats_per_user_day, policy.max_hats_per_day)
+    }
+    return {
+        "cells": each.cells,
+        "cell_slots": each.cell_slots,
+        "hats": each.hats,
+        "edge_km": each.edge_km,
+        "area_km2": each.area_km2,
+        "busy_cells": each.busy_cells,
+        "busy_share": round(each.busy_share, _DIGITS),
+        "users_of_a_hat": _spread_json(each.users),
+        "readings_of_a_hat": _spread_json(each.hat_readings),
+        "readings_of_a_user_and_hat": _spread_json(each.readings),
+        "hats_of_a_user_day": _spread_json(each.hats_per_user_day),
+        "dropped_by_cap": {str(cap): round(share, 6) for cap, share in sorted(drops.items())},
+    }
+
+
+def _spread_json(histogram: Histogram) -> dict[str, Any]:
+    spread = summarize(histogram)
+    return {
+        "mean": round(spread.mean, _DIGITS),
+        "deviation": round(spread.deviation, _DIGITS),
+        "min": spread.minimum,
+        "p25": spread.p25,
+        "median": spread.median,
+        "p75": spread.p75,
+        "p95": spread.p95,
+        "max": spread.maximum,
+        "histogram": {str(value): histogram[value] for value in sorted(histogram)},
+    }
+
+
+def _settings(policy: Policy, users: Fraction, days: Days) -> dict[str, Any]:
+    return {
+        "days": [each.isoformat() for each in days],
+        "timezone": policy.timezone,
+        "hours": list(policy.hours),
+        "slot_length_ms": policy.slot_length_ms,
+        "h3_resolution": policy.h3_resolution,
+        "max_hats_per_day": policy.max_hats_per_day,
+        "users": float(users),
+    }
+
+
+def selection_json(chosen: Selection, policy: Policy, users: Fraction, days: Days, epsilon: float) -> dict[str, Any]:
+    """Return a private selection as a JSON object, all of which may be published."""
+    number = (days[1] - days[0]).days + 1
+    return {
+        "private": True,
+        "relation": "one user-day added or removed",
+        "settings": {**_settings(policy, users, days), "number_of_days": number},
+        "candidates": chosen.candidates,
+        "epsilon": epsilon,
+        "epsilon_of_each_day": epsilon,
+        "epsilon_of_a_user_on_all_days": epsilon * number,
+        "noise": {"kind": "laplace", "scale": chosen.scale, "unit": "mean daily users"},
+        "cells": [f"{cell:x}" for cell in chosen.selected],
+    }
+
+
+def charge_notice(days: Days, epsilon: float) -> str:
+    """Return one line: the charge of a private selection, and which ledger records it."""
+    number = (days[1] - days[0]).days + 1
+    return (
+        f"epsilon {epsilon:g} is charged to each local day from {days[0]} to {days[1]} ({_number_of_days(number)}), "
+        f"{epsilon * number:g} to a user of all of them: the ledger of a policy that lists these cells records it, "
+        "others do not"
+    )
+
+
+def _number_of_days(days: int) -> str:
+    return f"{days} day" if days == 1 else f"{days} days"
+
+
+def busy_criterion(policy: Policy, users: Fraction, days: Days) -> str:
+    """Return the criterion of busy cells in words."""
+    first, end = policy.hours
+    return (
+        f"a mean of more than {float(users):g} users a day, {days[0]} to {days[1]}, in every slot from {first:02}:00 "
+        f"to {end:02}:00"
+    )
+
+
+def plot(survey: Survey, policy: Policy, path: Path) -> None:
+    """Plot users per HAT and the drop by caps, a line per resolution. Raises HatcastError if it cannot be written."""
+    from hatcast.agents.tables.plots import open_figure
+
+    with open_figure(path, f"Not private: {survey.days[0]} to {survey.days[1]}", (9, 3.8)) as figure:
+        users, caps = figure.subplots(1, 2)
+        for each in survey.resolutions:
+            label = f"resolution {each.resolution}"
+            users.plot(*_above(each.users), drawstyle="steps-pre", linewidth=1, label=label)
+            values = _caps(max(each.hats_per_user_day))
+            caps.plot(values, [dropped_share(each.hats_per_user_day, cap) for cap in values], linewidth=1, label=label)
+        users.set(xlabel="users of a HAT", ylabel="share of HATs with at least as many", xscale="log", ylim=(0, 1.02))
+        caps.axvline(policy.max_hats_per_day, linestyle=":", linewidth=1, color="black")
+        caps.set(xlabel="max_hats_per_day (dotted: the policy's)", ylabel="share of (user, HAT) that it drops")
+        for axes in (users, caps):
+            axes.grid(visible=True, linewidth=0.3)
+        caps.legend(frameon=False)
+
+
+def _above(histogram: Histogram) -> tuple[list[int], list[float]]:
+    total = left = sum(histogram.values())
+    values, shares = sorted(histogram), []
+    for value in values:
+        shares.append(left / total)
+        left -= histogram[value]
+    return values, shares
+
+
+def _caps(most: int) -> list[int]:
+    return [*range(0, most, max(1, most // _CAPS_MAX)), most]
