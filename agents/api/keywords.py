@@ -86,6 +86,7 @@ class ValueKeywords(TypedDict, total=False):
     lower: Required[float]
     upper: Required[float]
     grid: float
+    missing: Sequence[float]
 
 
 class RunningKeywords(TypedDict, total=False):

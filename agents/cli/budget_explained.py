@@ -262,7 +262,7 @@ def _hidden(policy: Policy) -> str:
             also.append("that a reading was exactly 0")
         if policy.reject_above is not None:
             also.append(f"that one was broken or above {policy.reject_above / 1000:g} {policy.released_value.unit}")
-        if policy.values:
+        if policy.values or policy.released_value.missing:
             also.append("which of its readings lack a value")
         text = (
             f"Hidden is {hidden_values(policy, 'a bus')}. Not hidden is {', '.join(also[:-1])}, and {also[-1]}:"

@@ -267,6 +267,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "lower": "smaller values count as this; may be negative. In `[policy.value]` a multiple of `grid`",
         "upper": "larger values count as this. Noise is in proportion to `upper` - `lower`",
         "grid": "releases are multiples of it",
+        "missing": "numbers outside `lower` to `upper` that mean that there is no value, such as `[-999]`: such a "
+        "reading does not count. Under `replace` it is public which readings these are",
     },
     "policy.running": {
         "name": "as `policy.name`; unique among the running means. The map shows it",

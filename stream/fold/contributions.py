@@ -119,6 +119,8 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         finite = as_number - as_number == 0.0
         reject_above = self.policy.reject_above
         if self.policy.value is not None:
+            if finite and _in_milli(as_number, unit, self.policy.value) in self.policy.value.missing:
+                return cache(self._values.setdefault(unit, {}), speed, _BAD_VALUE, CACHE_SIZE)
             milli = _offset(as_number, unit, self.policy, self.policy.value) if finite else _BAD_VALUE
         else:
             milli = to_milli(as_number, unit) if finite else _BAD_VALUE
@@ -176,12 +178,16 @@ def _offset(sent: float, unit: str, policy: Policy, value: Value) -> int:
     `_BAD_VALUE` if it is rejected, `_ZERO_VALUE` for a zero that is dropped. unit: of a speed; other values have
     the policy's.
     """
-    milli = to_milli(sent, unit) if value.name == SPEED else in_milli(sent)
+    milli = _in_milli(sent, unit, value)
     if policy.reject_above is not None and milli > policy.reject_above:
         return _BAD_VALUE
     if milli == 0 and policy.drop_zero:
         return _ZERO_VALUE
     return min(max(milli, value.lower), value.upper) - value.lower
+
+
+def _in_milli(sent: float, unit: str, value: Value) -> int:
+    return to_milli(sent, unit) if value.name == SPEED else in_milli(sent)
 
 
 Fold = ReadingFold[bytes]  # of a topic's records; those of a recording are decoded before

@@ -19,6 +19,7 @@ from hatcast.stream.readings.reading import Outcome, Reading, ValuesReading, in_
 
 V = TypeVar("V")
 
+_MISSING: Final = -2  # no value: the record lacks one
 _ACCEPTED: Final = Outcome.ACCEPTED.value
 
 
@@ -52,7 +53,10 @@ class ValuesFold(ReadingFold[V], Generic[V]):
                 milli.append(clipped[sent])
             except KeyError:
                 milli.append(cache(clipped, sent, _offset(sent, value_keys), CACHE_SIZE))
-        if min(milli) < 0 and self.policy.reject_above is not None:
+        least = min(milli)
+        if least == _MISSING:
+            return None
+        if least < 0 and self.policy.reject_above is not None:
             # Rule 5 reads all values: a value that is not a number makes the reading's speed not a number.
             return Reading(reading.vehicle, reading.time, reading.lat, reading.lon, "nan", reading.unit)
         return reading
@@ -85,8 +89,13 @@ def reading_fold(
 
 
 def _offset(sent: float | str, value: Value) -> int:
-    """Return a number clipped to its range, minus the lower end, in milli-units; -1 if it is not finite."""
+    """Return a number clipped to its range, minus the lower end, in milli-units.
+
+    -1 if it is not finite, `_MISSING` if it says that there is no value.
+    """
     as_number = number(sent)
     if as_number - as_number != 0.0:
         return -1
+    if value.missing and in_milli(as_number) in value.missing:
+        return _MISSING
     return min(max(in_milli(as_number), value.lower), value.upper) - value.lower

@@ -39,15 +39,7 @@ def with_single_value(table: Mapping[str, Any]) -> tuple[Mapping[str, Any], Valu
 
 def canonical_single(value: Value) -> dict[str, Any]:
     """Return the part of the canonical policy that defines the value. It takes the place of the keys it sets."""
-    return {
-        "value": {
-            "name": value.name,
-            "unit": value.unit,
-            "lower": value.lower,
-            "upper": value.upper,
-            "grid": float(value.grid * 1000),
-        }
-    }
+    return {"value": value.canonical}
 
 
 def without_replaced(canonical: Mapping[str, Any]) -> dict[str, Any]:

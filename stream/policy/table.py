@@ -86,13 +86,14 @@ class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
-    """One `[[policy.value]]` or the `[policy.value]` as written: `lower`, `upper` and `grid` in `unit`."""
+    """One `[[policy.value]]` or the `[policy.value]` as written: `lower`, `upper`, `grid` and `missing` in `unit`."""
 
     name: Annotated[str, such_as("delay")]
     unit: Annotated[str, such_as("s")]
     lower: Annotated[float, such_as(-600)]
     upper: Annotated[float, such_as(3600)]
     grid: float = 0.001
+    missing: tuple[float, ...] = ()
 
 
 class RunningTable(msgspec.Struct, frozen=True, kw_only=True):

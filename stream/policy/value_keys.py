@@ -21,6 +21,7 @@ SPEED: Final = "speed"
 SPEED_UNIT: Final = "km/h"
 VALUES_MAX: Final = 8
 LARGEST: Final = 1e6  # of a value, in its unit
+_LARGEST_MISSING: Final = 1e12  # such as 4294967295, the largest of 32 bits
 NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 NAME_FIX: Final = "use lower-case letters, digits and '_', a letter first"
 _UNIT: Final = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,14}[^\s\x00-\x1f\x7f])?")
@@ -34,6 +35,7 @@ class Value:
 
     lower, upper   milli-units of `unit`: readings are clipped to this range
     grid           in `unit`: releases are multiples of it
+    missing        milli-units of `unit`, outside the range: numbers that say that there is no value, such as -999
     """
 
     name: str
@@ -41,11 +43,19 @@ class Value:
     lower: int
     upper: int
     grid: Decimal
+    missing: tuple[int, ...] = ()
 
     @property
     def width(self) -> int:
         """Largest distance of two readings, milli-units."""
         return self.upper - self.lower
+
+    @property
+    def canonical(self) -> dict[str, Any]:
+        """The part of the canonical policy that defines the value; without `missing` it has no such key."""
+        grid, missing = float(self.grid * 1000), list(self.missing)
+        keys = {"name": self.name, "unit": self.unit, "lower": self.lower, "upper": self.upper, "grid": grid}
+        return keys | ({"missing": missing} if missing else {})
 
 
 def read_values(given: PolicyTable, relation: Relation, estimators: Mapping[str, EstimatorKeys]) -> tuple[Value, ...]:
@@ -85,24 +95,8 @@ def read_values(given: PolicyTable, relation: Relation, estimators: Mapping[str,
 
 def canonical_values(values: Sequence[Value]) -> dict[str, Any]:
     """Return the part of the canonical policy that defines the values; empty for a policy of speeds alone."""
-    return (
-        {
-            "values": [
-                {"name": SPEED}
-                if value.name == SPEED
-                else {
-                    "name": value.name,
-                    "unit": value.unit,
-                    "lower": value.lower,
-                    "upper": value.upper,
-                    "grid": float(value.grid * 1000),
-                }
-                for value in values
-            ]
-        }
-        if values
-        else {}
-    )
+    named = [{"name": SPEED} if value.name == SPEED else value.canonical for value in values]
+    return {"values": named} if values else {}
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -163,4 +157,19 @@ def value_of(table: ValueTable, where: str) -> Value:
         )
     if Fraction(Decimal(repr(table.grid))).denominator > 10**6:
         raise SettingError(f"{where}.grid", f"{table.grid:g} is too fine", "use at least 0.000001")
-    return Value(table.name, table.unit, lower, upper, Decimal(repr(table.grid)))
+    return Value(table.name, table.unit, lower, upper, Decimal(repr(table.grid)), _missing(table, lower, upper, where))
+
+
+def _missing(table: ValueTable, lower: int, upper: int, where: str) -> tuple[int, ...]:
+    """Return the numbers without a value, sorted. Raises SettingError: one is within the range of values."""
+    key = f"{where}.missing"
+    if len(table.missing) > VALUES_MAX:
+        raise SettingError(key, f"lists {len(table.missing)} numbers", f"list at most {VALUES_MAX}")
+    for sent in table.missing:
+        if not abs(sent) <= _LARGEST_MISSING:  # inf and nan too
+            raise SettingError(key, f"{sent:g} is too large", f"use at most {_LARGEST_MISSING:g}")
+        if lower <= in_milli(sent) <= upper:
+            raise SettingError(
+                key, f"{sent:g} is a value from lower to upper", "list numbers outside that range, such as -999"
+            )
+    return tuple(sorted({in_milli(sent) for sent in table.missing}))

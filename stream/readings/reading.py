@@ -111,6 +111,18 @@ class ValueUnits:
     single: tuple[str, str] | None = None
 
 
+# What databases, pandas, spreadsheets and JavaScript write for a missing value, and people do.
+_EMPTY: Final = frozenset(
+    "null none nil nat na n/a #n/a <na> (null) \\n undefined unknown - --".split()  # noqa: SIM905 - a column of words
+)
+
+
+def is_empty(cell: str) -> bool:
+    """Return whether a text is what programs write for a missing value."""
+    text = cell.strip()
+    return not text or text.lower() in _EMPTY
+
+
 SPEED_ONLY: Final = ValueUnits()
 NOT_FINITE: Final[dict[str, float]] = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 

@@ -10,16 +10,14 @@ import unicodedata
 from typing import Final
 
 from hatcast.stream.readings.caches import cache
+from hatcast.stream.readings.reading import is_empty
 
 VEHICLE_BYTES_MAX: Final = 128
 _LARGEST: Final = 10**VEHICLE_BYTES_MAX
 _EXACT: Final = 2**53  # largest whole number up to which a double has all of them
 _SHORTENED: Final = 11  # spreadsheets write numbers with an exponent this large by their first digits only
 
-# What databases, pandas, spreadsheets and JavaScript write for a missing value, and people do.
-_MISSING: Final = frozenset(
-    "null none nil nan -nan nat na n/a #n/a <na> (null) \\n undefined unknown".split()  # noqa: SIM905 - a column of words
-)
+_NOT_A_NUMBER: Final = frozenset(("nan", "-nan"))  # of values these are numbers: rule 5
 _NUMBER: Final = re.compile(r"([+-]?)([0-9]+)(?:[.,]([0-9]*))?(?:[eE]([+-]?)([0-9]{1,3}))?")
 _CACHE_SIZE: Final = 50_000
 _known: Final[dict[str, str | None]] = {}  # most records have an id that others had
@@ -51,13 +49,17 @@ def _canonical(sent: str) -> str | None:
         if number is None:
             return None
         text = number
-    elif text.lower() in _MISSING:
+    elif _is_missing(text):
         return None
     try:
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:  # a lone surrogate has no UTF-8, so no partition
         return None
     return text if 0 < size <= VEHICLE_BYTES_MAX else None
+
+
+def _is_missing(text: str) -> bool:
+    return is_empty(text) or text.lower() in _NOT_A_NUMBER
 
 
 def vehicle_text(cell: object) -> str | None:
@@ -96,7 +98,7 @@ def _as_number(text: str) -> str | None:
     """
     found = _NUMBER.fullmatch(text)
     if found is None:
-        return None if text.lower() in _MISSING else text
+        return None if _is_missing(text) else text
     sign, digits, fraction, exponent_sign, exponent = found.groups()
     if exponent is not None and fraction is None and not exponent_sign:
         return text

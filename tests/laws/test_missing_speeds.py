@@ -127,7 +127,7 @@ def test_a_poll_without_speeds_is_a_recording_of_positions() -> None:
         (
             "itms",
             "license_plate,observationDateTime,location.coordinates",
-            '7,2022-01-02T05:29:43+05:30,"[72.8, 21.2]",8',
+            '7,2022-01-02T05:29:43+05:30,"[72.8, 21.2]"',
         ),
     ],
 )

@@ -89,7 +89,9 @@ def test_further_values_are_found_by_their_names_or_given() -> None:
     expected = ValuesReading("B 7", 1641101383000, 52.5, 13.4, 38.0, "km/h", {"delay": -30.0})
     assert csv_records("vehicle,time,lat,lon,speed_kmh,Delay", ROW + ",-30", others=("delay",))[0].reading == expected
     given = Columns({"delay": "late"})
-    found = csv_records("vehicle,time,lat,lon,speed_kmh,late", ROW + ",-30", ROW, columns=given, others=("delay",))
+    found = csv_records(
+        "vehicle,time,lat,lon,speed_kmh,late", ROW + ",-30", ROW + ",", columns=given, others=("delay",)
+    )
     assert [record.reading for record in found] == [expected, None]
     assert found[1].problem == "delay is missing"
 

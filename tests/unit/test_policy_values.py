@@ -146,7 +146,7 @@ LINES: list[tuple[dict[str, Any], str]] = [
     ({"value": [DELAY | {"grid": 1e-7}]}, "policy.value[0].grid: 1e-07 is too fine; use at least 0.000001"),
     (
         {"value": [DELAY | {"scale": 1}]},
-        "policy.value[0].scale: is not a known key; known keys are grid, lower, name, unit, upper",
+        "policy.value[0].scale: is not a known key; known keys are grid, lower, missing, name, unit, upper",
     ),
     (
         {"estimator": {"name": "levy"}},

@@ -30,7 +30,7 @@ class CsvTable:
     optional: tuple[str, ...] = ()
 
     def records(self, lines: Iterable[bytes], path: str) -> Iterator[Recorded]:
-        """Yield the records after the header, in file order. A missing field counts as empty.
+        """Yield the records after the header, in file order.
 
         Raises RecordingError if the file is empty or its header lacks a required column.
         """
@@ -46,8 +46,22 @@ class CsvTable:
         for raw in rest:
             # Bad UTF-8 is replaced, not rejected: the time of an undecodable line may still be readable.
             row = fields(raw.decode(errors="replace")) or ()
+            if (shifted := shifted_problem(row, len(header))) is not None:
+                yield Recorded(raw, None, None, shifted)
+                continue
             cells = [row[place] if place < len(row) else "" for place in places]
             yield Recorded(raw, self.read(cells) if _is_text(raw) else None, arrival_ms(cells[1]))
+
+
+def shifted_problem(row: Sequence[str], width: int) -> str | None:
+    """Return what is wrong with a row of fewer or more fields than its header; None: nothing is.
+
+    A field that was left out, or a delimiter within one, shifts all that follow: they would be read as others. Empty
+    fields at the end shift none.
+    """
+    if len(row) == width or (len(row) > width and not any(map(str.strip, row[width:]))):
+        return None
+    return f"has {len(row)} fields, the header {width}"
 
 
 def fields(line: str, delimiter: str = ",") -> list[str] | None:

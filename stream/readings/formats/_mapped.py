@@ -25,7 +25,7 @@ from hatcast.stream.readings.formats._csv import parse_number, parse_speed
 from hatcast.stream.readings.formats._speed import finite
 from hatcast.stream.readings.formats._times import Repeated, RepeatedHours, TimeReader, time_reader, zone_of
 from hatcast.stream.readings.formats.interface import Recorded
-from hatcast.stream.readings.reading import MISSING, UNITS, Reading, ValueReading, ValuesReading
+from hatcast.stream.readings.reading import MISSING, UNITS, Reading, ValueReading, ValuesReading, is_empty
 from hatcast.stream.readings.vehicles import canonical_vehicle, vehicle_text
 
 Cells = Sequence[Any]
@@ -185,7 +185,7 @@ def _problem(cells: Cells, target: Target) -> str:
 
 
 def _is_missing(cell: object) -> bool:
-    return cell is None or (isinstance(cell, str) and not cell.strip())
+    return cell is None or (isinstance(cell, str) and is_empty(cell))
 
 
 def _vehicle(cell: object) -> str | None:

@@ -8,7 +8,7 @@ from typing import BinaryIO, Final
 
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats._columns import ARRIVAL, Columns
-from hatcast.stream.readings.formats._csv import fields, parse_number
+from hatcast.stream.readings.formats._csv import fields, parse_number, shifted_problem
 from hatcast.stream.readings.formats._mapped import Cells, Target, Wanted, cells_reader, recorded
 from hatcast.stream.readings.formats._recorded import lines, split_lines
 from hatcast.stream.readings.formats._times import RepeatedHours
@@ -46,7 +46,7 @@ def mapped_csv(columns: Columns, wanted: Wanted) -> Format:
             )
         complete = wanted.completed(columns, header, path)
         places = {name: header.index(column) for name, column in complete.names.items()}
-        yield from _rows(rest, lambda _: delimiter, _cells_of(places, wanted), wanted.target(complete))
+        yield from _rows(rest, lambda _: delimiter, _cells_of(places, wanted), wanted.target(complete), len(header))
 
     return Format(NAME, lambda _: None, records, split_lines)
 
@@ -98,9 +98,12 @@ def _first(rest: Iterator[bytes], path: str) -> bytes:
 
 
 def _rows(
-    raws: Iterable[bytes], delimiter: Callable[[str], str], cells_of: _CellsOf, target: Target
+    raws: Iterable[bytes], delimiter: Callable[[str], str], cells_of: _CellsOf, target: Target, width: int | None = None
 ) -> Iterator[Recorded]:
-    """Yield the records of lines."""
+    """Yield the records of lines.
+
+    width   number of the header's fields; None: there is no header
+    """
     read = cells_reader(target, RepeatedHours())
     for raw in raws:
         try:
@@ -108,6 +111,9 @@ def _rows(
         except UnicodeDecodeError:  # its time may still be readable
             text, whole = raw.decode(errors="replace"), False
         row = fields(text, delimiter(text))
+        if row is not None and width is not None and len(row) != width and (shifted := shifted_problem(row, width)):
+            yield Recorded(raw, None, None, shifted)
+            continue
         cells = () if row is None else cells_of(row)
         reading = read(cells) if cells and whole else None
         yield recorded(raw, cells, reading, target)

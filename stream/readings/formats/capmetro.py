@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 from hatcast.stream.readings.formats._csv import CsvTable, fields, parse_number, parse_speed
 from hatcast.stream.readings.formats._recorded import lines, split_lines
 from hatcast.stream.readings.formats.interface import Format, Recorded
-from hatcast.stream.readings.reading import MISSING, Reading
+from hatcast.stream.readings.reading import MISSING, Reading, is_empty
 
 NAME: Final = "capmetro"
 COLUMNS: Final = ("vehicle_id", "timestamp", "speed", "route_id", "trip_id", "latitude", "longitude", "trip_headsign")
@@ -54,7 +54,7 @@ def _reading(cells: Sequence[str]) -> Reading | None:
 def _position(cells: Sequence[str]) -> Reading | None:
     """Return a reading like `_reading`, with the speed `MISSING` if the cell is empty or its unit unknown."""
     vehicle, time, speed, latitude, longitude = cells
-    if speed and not speed.isspace() and not _has_unknown_unit(time):
+    if not is_empty(speed) and not _has_unknown_unit(time):
         return _reading(cells)
     lat, lon = parse_number(latitude), parse_number(longitude)
     if not vehicle or not time or lat is None or lon is None:

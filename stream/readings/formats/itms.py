@@ -27,7 +27,7 @@ from hatcast.stream.readings.formats._recorded import (
 )
 from hatcast.stream.readings.formats._speed import speed_of
 from hatcast.stream.readings.formats.interface import Format, Recorded
-from hatcast.stream.readings.reading import MISSING, Reading
+from hatcast.stream.readings.reading import MISSING, Reading, is_empty
 
 NAME: Final = "itms"
 S = TypeVar("S")
@@ -152,8 +152,7 @@ def _from_csv(cells: Sequence[str]) -> Reading | None:
 
 
 def _position_from_csv(cells: Sequence[str]) -> Reading | None:
-    speed_text = cells[2]
-    return _from_csv(cells) if speed_text and not speed_text.isspace() else _with_speed(cells, MISSING)
+    return _with_speed(cells, MISSING) if is_empty(cells[2]) else _from_csv(cells)
 
 
 def _with_speed(cells: Sequence[str], speed: float | str) -> Reading | None:

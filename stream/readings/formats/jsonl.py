@@ -21,7 +21,7 @@ from hatcast.stream.readings.formats._single_value import VALUE, single_value_de
 from hatcast.stream.readings.formats._speed import speed_of
 from hatcast.stream.readings.formats._values import Extract, with_decoder, with_values
 from hatcast.stream.readings.formats.interface import Format, Recorded
-from hatcast.stream.readings.reading import MISSING, Reading, ValueReading, ValuesReading, is_complete
+from hatcast.stream.readings.reading import MISSING, Reading, ValueReading, ValuesReading, is_complete, is_empty
 
 NAME: Final = "jsonl"
 
@@ -108,6 +108,8 @@ def _decode_position(value: bytes) -> Reading | None:
         record = _read_position(value)
     except UNREADABLE:  # possibly because its speed is too large for a double
         return _with_any_speed(value)
+    if isinstance(record.speed, str) and is_empty(record.speed):
+        record.speed = None
     speed = 0.0 if record.speed is None else record.speed
     reading = Reading(record.vehicle, record.time, record.lat, record.lon, speed, record.unit)
     if not is_complete(reading):

@@ -35,13 +35,13 @@ from hatcast.stream.readings.formats._siri_xml import NotSiriError, SiriRecord, 
 from hatcast.stream.readings.formats._speed import finite, speed_of
 from hatcast.stream.readings.formats._values import with_decoder, with_values
 from hatcast.stream.readings.formats.interface import Format, Recorded
-from hatcast.stream.readings.reading import MISSING, Reading, ValueReading
+from hatcast.stream.readings.reading import MISSING, Reading, ValueReading, is_empty
 from hatcast.stream.readings.vehicles import vehicle_text
 
 NAME: Final = "siri"
 _XML_STARTS: Final = (b"<", b"\xff", b"\xfe", b"\0")  # the others: UTF-16
 _ABSENT: Final = msgspec.Raw()
-_MISSING: Final = (b"", b"null", b'""')
+_MISSING: Final = (b"", b"null")
 
 
 class _Wrapped(msgspec.Struct, gc=False):
@@ -143,7 +143,10 @@ def _speed(raw: msgspec.Raw, missing: str | None) -> float | str | None:
         text = bytes(_read_wrapped(text).value)
     if text in _MISSING:
         return missing
-    return parse_speed(_read_text(text)) if text[:1] == b'"' else speed_of(msgspec.Raw(text))
+    if text[:1] != b'"':
+        return speed_of(msgspec.Raw(text))
+    cell = _read_text(text)
+    return missing if is_empty(cell) else parse_speed(cell)
 
 
 def split(body: bytes, topic: str = "") -> list[bytes]:
