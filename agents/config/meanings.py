@@ -192,8 +192,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "cells x slots) x epsilon",
         "total_limit": "limit of one vehicle over all days; when it is spent, nothing more is released",
         "delta": "of the reported (epsilon, delta); with Gaussian noise it is part of the guarantee",
-        "min_users": "a HAT with fewer users is `suppressed`. Not allowed under `add_remove`, where `weight_threshold` "
-        "suppresses",
+        "min_users": "a HAT with fewer users is `suppressed`; `clipped_sum` needs 2 / epsilon of them. Not allowed "
+        "under `add_remove`, where `weight_threshold` suppresses",
         "acknowledge_weak_privacy": "required above epsilon 10, and for a `daily_limit` above 10 of `tracker`",
         "local_epsilon": "epsilon of each report of a device: [hybrid.md](hybrid.md)",
         "max_coalition": "number of devices that may share their noise with each other, with Gaussian noise; without "

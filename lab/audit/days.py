@@ -24,7 +24,7 @@ from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.release.continual import CellHat, RunningSums
-from hatcast.stream.release.hats import HatChunks, releases_of
+from hatcast.stream.release.hats import HatChunks, least_users, releases_of
 from hatcast.stream.units import DAY_MS
 
 _DATE: Final = "2022-01-03"
@@ -66,7 +66,7 @@ class DayFamily:
         self._calendar = Calendar(policy)
         self._sums = None if keys is None else RunningSums(policy)
         self._hats = self._reachable()
-        self._users = max(policy.min_users - 1, _BESIDE)
+        self._users = max(least_users(policy) - 1, _BESIDE)
         # Under add_remove a bus counts by its readings, up to the array length.
         length = policy.array_length
         self._readings = length if isinstance(length, int) and policy.relation is Relation.ADD_REMOVE else 1

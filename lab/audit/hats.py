@@ -17,7 +17,7 @@ from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.release.hats import Hat as ReleasedHat
-from hatcast.stream.release.hats import HatChunks, Release, releases_of
+from hatcast.stream.release.hats import HatChunks, Release, least_users, releases_of
 
 ReleasesOf = Callable[[Policy, Calendar, Sequence[ReleasedHat], Noise], list[Release]]
 NOW_MS: Final = 1_641_100_000_000
@@ -59,7 +59,7 @@ class MeanFamily:
         self._calendar = Calendar(policy)
         self._slot = slot_of(self._calendar)
         self._widths = [value.width for value in policy.values] or [policy.upper_bound]
-        self._least = max(policy.min_users, 1)
+        self._least = max(least_users(policy), 1)
 
     def worst(self) -> list[Neighbours]:
         """See `Family`: 0 and U of the largest and the smallest user, beside users at 0, in the middle, and at U."""

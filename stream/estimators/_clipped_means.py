@@ -35,6 +35,10 @@ class ClippedMeans(ABC):
         if not len(counts):
             raise EmptyHat
 
+    def least_users(self, _parameters: Parameters) -> int:
+        """Return 1. See Estimator."""
+        return 1
+
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
         """See Estimator. Half of epsilon pays for the interval, half for the noise."""
         if not len(users.counts):

@@ -184,7 +184,7 @@ class Estimate:
     """Publishable estimate of a HAT, in grid steps; `Grid.text` and `Grid.scale_text` format it in the value's unit.
 
     raw          noisy value
-    scale        scale of its Laplace noise; 0 if none was drawn; None for a ratio of noisy sums, which has two scales
+    scale        scale of its Laplace noise; None for a ratio of noisy sums, which has two scales
     top          largest step that is not above U
     interval95   within [0, top]; contains the value before noise with probability 0.95 or more, for any data. It covers
                  the noise only, not clipping or sampling
@@ -258,10 +258,14 @@ class Estimator(Protocol):
         """
         ...
 
+    def least_users(self, parameters: Parameters) -> int:
+        """Return the fewest users for whom `estimate` draws noise: 1 or more under `replace`, 0 under `add_remove`."""
+        ...
+
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
         """Return the noisy estimate, for exactly `parameters.epsilon`; None if suppressed.
 
-        `replace`: None if there are no users, which is public; no noise was drawn.
+        `replace`: None if there are fewer than `least_users`, which is public; no noise was drawn.
         `add_remove`: all noise is drawn and epsilon is spent for any users, also for none.
         """
         ...

@@ -55,13 +55,17 @@ class OneDraw(ABC):
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
         """See Estimator."""
 
+    def least_users(self, _parameters: Parameters) -> int:
+        """Return 1. See Estimator."""
+        return 1
+
     def before_noise(self, users: Users, parameters: Parameters) -> BeforeNoise:
         """Return the estimate before its noise. Raises BadUsers, EmptyHat."""
         return BeforeNoise.of(self.value(users, parameters), self.sensitivity(users.counts, parameters), parameters)
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
         """See Estimator."""
-        if not len(users.counts):
+        if len(users.counts) < self.least_users(parameters):
             return None
         before = self.before_noise(users, parameters)
         return before.estimate(noise.laplace(before.value, before.distance, before.epsilon))

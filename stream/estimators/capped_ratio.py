@@ -74,6 +74,10 @@ class CappedRatio:
         weights = capped_weights(counts, _length(parameters))
         return parameters.upper_bound_milli * excess_weight(counts, weights, total(weights[0]))
 
+    def least_users(self, _parameters: Parameters) -> int:
+        """Return 0: noise is drawn whoever is there. See Estimator."""
+        return 0
+
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
         """See Estimator."""
         grid, length, threshold = parameters.grid, _length(parameters), parameters.weight_threshold

@@ -20,7 +20,7 @@ class ClippedSum(OneDraw):
     """sum_l clip(s_l) / M (milli-units): the sum s_l of user l is clipped to an interval of width w_l = min(U m_l, D).
 
     The interval lies in the middle of [0, U m_l]. D = U times the ceil(2/eps)-th largest count; with fewer users D = 0:
-    the value is U/2, no data is used and no noise is drawn.
+    the value would be U/2 for all data, so nothing is drawn and the HAT is suppressed. Only counts and epsilon decide.
 
     Sensitivity (replace): D / M. A neighbour has the same counts, so the same M, D and intervals, and one other sum;
     clipped, this sum moves by at most w_l <= D, and by D for a user with U m_l >= D.
@@ -51,12 +51,16 @@ class ClippedSum(OneDraw):
         lost: Integers = np.maximum(counts * parameters.upper_bound_milli - _widest(counts, parameters), 0)
         return Fraction(total(lost), 2 * total(counts))
 
+    def least_users(self, parameters: Parameters) -> int:
+        """Return ceil(2/eps). See Estimator."""
+        return ceil_2_over(parameters.epsilon)
+
 
 def _widest(counts: Counts, parameters: Parameters) -> int:
     """Return D in milli-units. Raises EmptyHat."""
     if not len(counts):
         raise EmptyHat
-    rank = ceil_2_over(parameters.epsilon)
+    rank = ESTIMATOR.least_users(parameters)
     return parameters.upper_bound_milli * int(counts[rank - 1]) if rank <= len(counts) else 0
 
 

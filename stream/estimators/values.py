@@ -52,7 +52,7 @@ class ValueEstimate:
 
     raw          noisy value
     mean         `raw` clipped to [lower, upper]
-    scale        scale of its Laplace noise; 0 if none was drawn
+    scale        scale of its Laplace noise
     interval95   raw -+ the noise's 95 % quantile, clipped like the mean
     """
 
@@ -107,12 +107,17 @@ class ValuesForm:
         """Return the sensitivity of each axis's value to one user's sums, in milli-units. Public."""
         return tuple(self.estimator.sensitivity(counts, axis.parameters) for axis in self.axes)
 
+    @property
+    def least_users(self) -> int:
+        """Fewest users for whom noise is drawn. All axes have one epsilon, so it is that of each."""
+        return self.estimator.least_users(self.axes[0].parameters)
+
     def estimate(self, users: VectorUsers, noise: Noise) -> tuple[ValueEstimate, ...] | None:
         """Return the noisy estimates, for at most epsilon; None if suppressed, without drawing noise.
 
         users   sums are int64 [L, d], of distances from each axis's lower end, milli-units
         """
-        if not len(users.counts):
+        if len(users.counts) < self.least_users:
             return None
         estimates = []
         for axis, value, sensitivity in zip(self.axes, self.value(users), self.sensitivity(users.counts), strict=True):

@@ -19,6 +19,7 @@ import numpy as np
 
 from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
 from hatcast.stream.estimators._one_draw import BeforeNoise, OneDraw
+from hatcast.stream.estimators.values import values_form
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import joined_columns
 from hatcast.stream.hybrid.release import Blend, blend_fields, blend_of, device_fields
@@ -111,12 +112,12 @@ def releases_of(
     estimator = _one_draw(policy)
     if estimator is None:
         return [release_of(policy, calendar, *hat, noise) for hat in hats]
-    parameters = Parameters.of(policy)
+    parameters, least = Parameters.of(policy), least_users(policy)
     numbers: list[BeforeNoise] = []
     counts: list[dict[str, Any] | None] = []
     for _, _, chunks in hats:
         users = users_of(chunks.readings)
-        if has_enough(policy, users):
+        if len(users.counts) >= least:
             numbers.append(estimator.before_noise(users, parameters))
             counts.append(counts_fields_of(numbers[-1], users.counts, policy.estimator))
         else:
@@ -199,7 +200,7 @@ def users_of(chunks: Iterable[bytes]) -> Users:
 
 
 def _estimate(policy: Policy, users: Users, noise: Noise) -> Drawn:
-    if not has_enough(policy, users):
+    if len(users.counts) < least_users(policy):
         return None, None
     estimator, parameters = ESTIMATORS[policy.estimator], Parameters.of(policy)
     if isinstance(estimator, OneDraw):
@@ -212,12 +213,15 @@ def _estimate(policy: Policy, users: Users, noise: Noise) -> Drawn:
     return estimate, counts_fields(users.counts, policy.estimator, parameters)
 
 
-def has_enough(policy: Policy, users: Users) -> bool:
-    """Return whether a HAT has enough users for an estimate.
+def least_users(policy: Policy) -> int:
+    """Return the fewest users of a HAT that noise is drawn for: `min_users`, or what the estimator needs.
 
-    Under `replace` their number is public, so it may decide. Under `add_remove` it may not.
+    Under `replace` their number is public, so it may decide. Under `add_remove` it may not, and this is 0.
     """
-    return policy.relation is not Relation.REPLACE or len(users.counts) >= max(policy.min_users, 1)
+    if policy.values:
+        return max(policy.min_users, values_form(policy).least_users)
+    estimator = ESTIMATORS.get(policy.estimator)
+    return max(policy.min_users, 1 if estimator is None else estimator.least_users(Parameters.of(policy)))
 
 
 def estimate_fields(estimate: Estimate, grid: Grid, unit: str) -> dict[str, Any]:

@@ -106,8 +106,7 @@ def hat_of(release: ReleaseRecord, cell: int, variances: Variances) -> Hat:
 def noise_variance(release: ReleaseRecord) -> float | None:
     """Return the variance of a release's noise, in squared units.
 
-    None if the record has no noisy value of the HAT: it is not released, or it was released without noise, as
-    `clipped_sum` does with few users; such a value depends on no reading.
+    None if the record has no noisy value of the HAT: it is not released, or it has no noise and depends on no reading.
     """
     noise = release.noise
     if release.raw is None or release.interval95 is None or noise is None or noise.scale == 0:
