@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from hatcast.agents.ledger.sqlite import SCHEMA, SqliteStore
 from hatcast.agents.sqlite import execute_all
-from hatcast.stream.ledger.day import Reserved
+from hatcast.stream.ledger.day import Reserved, reservations
 from hatcast.stream.ledger.proposals import AnswerProposal, Proposal, numbered
-from hatcast.stream.ledger.reservations import reservations
 from hatcast.stream.policy.policy import Policy
 
 NO_LIMIT = float("inf")

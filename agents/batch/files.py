@@ -23,7 +23,7 @@ from hatcast.agents.batch.ledger_file import LedgerFile
 from hatcast.agents.batch.retention import RetainChunks, RetainedHat
 from hatcast.agents.clock import now_ms
 from hatcast.stream.fold.hats import Calendar, next_date
-from hatcast.stream.ledger.reservations import reservations
+from hatcast.stream.ledger.day import reservations
 from hatcast.stream.ledger.summary import fits
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from hatcast.agents.cli.budget_words import Paragraph, certainty, eps, factor, hidden_values
 from hatcast.stream.budget.per_user import DayLoss
-from hatcast.stream.ledger.reservations import horizon_cost
+from hatcast.stream.ledger.day import horizon_cost
 from hatcast.stream.policy.continual_keys import AtEnd, part_of_delta
 from hatcast.stream.policy.policy import ContinualKeys, Policy
 from hatcast.stream.queries import RUNNING_SUMS

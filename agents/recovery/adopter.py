@@ -14,7 +14,8 @@ from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.adoption import AdoptionBatch, OutputPartition, Position, Published
-from hatcast.stream.ledger.attempts import AlreadyAdopted, RecordsMissing, RecoveryCheck, RecoveryEnded
+from hatcast.stream.ledger.recovery import RecoveryCheck
+from hatcast.stream.ledger.rejections import AlreadyAdopted, RecordsMissing, RecoveryEnded
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import BudgetRecord
 from hatcast.stream.release.spending import fineness_of

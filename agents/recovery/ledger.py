@@ -29,8 +29,8 @@ from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.adoption import OutputPartition, Position
-from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck, RecoveryEnded, RecoveryState
-from hatcast.stream.ledger.rejections import Behind, Unrecovered
+from hatcast.stream.ledger.recovery import Attempt, RecoveryCheck, RecoveryState
+from hatcast.stream.ledger.rejections import Behind, RecoveryEnded, Unrecovered
 from hatcast.stream.ledger.sealed_days import check_lost
 
 log = structlog.get_logger()

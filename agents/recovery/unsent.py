@@ -10,8 +10,7 @@ from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.unsent import UnsentStore
 from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.ledger.adoption import Published
-from hatcast.stream.ledger.attempts import Attempt
-from hatcast.stream.ledger.recovery import Nonces
+from hatcast.stream.ledger.recovery import Attempt, Nonces
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.spending import Fineness, fineness_of
 

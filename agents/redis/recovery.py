@@ -17,7 +17,7 @@ from hatcast.agents.redis.unsent import UnsentStore
 from hatcast.stream.ledger import recovery, rows
 from hatcast.stream.ledger.adopt import adopt, adopt_rows
 from hatcast.stream.ledger.adoption import AdoptionBatch, OutputPartition, Position, Published
-from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck, RecoveryState
+from hatcast.stream.ledger.recovery import Attempt, RecoveryCheck, RecoveryState
 from hatcast.stream.ledger.sealed_days import Sealed
 from hatcast.stream.ledger.transitions import NextPolicy, restore_next_policies
 from hatcast.stream.ledger.unsent import record_rows, supersede

@@ -10,7 +10,7 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.row_store import RowStore
 from hatcast.stream.ledger import rows, sealing
 from hatcast.stream.ledger.adoption import OutputPartition, Position
-from hatcast.stream.ledger.attempts import RecoveryCheck
+from hatcast.stream.ledger.recovery import RecoveryCheck
 from hatcast.stream.ledger.sealed_days import Sealed, SealedDay, TopicStart
 from hatcast.stream.ledger.view import Wanted, merged
 

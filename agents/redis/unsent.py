@@ -14,8 +14,7 @@ from hatcast.agents.redis.row_store import RowStore
 from hatcast.agents.redis.stored_values import date_of, parsing
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import Published
-from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck
-from hatcast.stream.ledger.recovery import Nonces
+from hatcast.stream.ledger.recovery import Attempt, Nonces, RecoveryCheck
 from hatcast.stream.ledger.unsent import discard, record_rows, unreserve, unreserve_rows
 from hatcast.stream.ledger.view import merged
 

@@ -18,9 +18,9 @@ from hatcast.agents.release.kind import Part, ReleaseContext
 from hatcast.agents.release.queries import Answers
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.ledger.day import reservations
 from hatcast.stream.ledger.ledger import AnyProposal
 from hatcast.stream.ledger.progress import Mark, Progress
-from hatcast.stream.ledger.reservations import reservations
 from hatcast.stream.ledger.summary import fits
 from hatcast.stream.records.fields import Status, release_id
 from hatcast.stream.release.hats import HatChunks

@@ -24,7 +24,7 @@ from hatcast.agents.worker.registration import configured_key, own_record
 from hatcast.agents.worker.stored_checks import check_stored
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid.report_keys import ReportKeys
-from hatcast.stream.ledger.reservations import horizon_cost
+from hatcast.stream.ledger.day import horizon_cost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.units import NANO
 

@@ -7,8 +7,7 @@ from functools import partial
 
 from hatcast.stream.accounting.composition import composed_epsilon
 from hatcast.stream.hybrid import gaussian_epsilon
-from hatcast.stream.ledger.day import Reserved, user_charges
-from hatcast.stream.ledger.reservations import horizon_cost, reservations
+from hatcast.stream.ledger.day import Reserved, horizon_cost, reservations, user_charges
 from hatcast.stream.policy.continual_keys import ContinualKeys
 from hatcast.stream.policy.hybrid_keys import NoiseKind
 from hatcast.stream.policy.policy import Policy

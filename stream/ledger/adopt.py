@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, Position, Published
-from hatcast.stream.ledger.attempts import AlreadyAdopted, RecordsMissing, RecoveryCheck
 from hatcast.stream.ledger.book import Book, lower_total_limit
 from hatcast.stream.ledger.progress import restore_marks
-from hatcast.stream.ledger.recovery import position_of, require
+from hatcast.stream.ledger.recovery import RecoveryCheck, position_of, require
+from hatcast.stream.ledger.rejections import AlreadyAdopted, RecordsMissing
 from hatcast.stream.ledger.sums import INCOMPLETE, close_horizon
 from hatcast.stream.ledger.transitions import NextPolicy, restore_next_policy
 from hatcast.stream.ledger.view import Decision, Draft, View, Wanted, merged, number_of

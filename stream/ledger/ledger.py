@@ -12,7 +12,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.book import Book, lower_total_limit, total_of
 from hatcast.stream.ledger.date_rules import pin_rules
-from hatcast.stream.ledger.day import Reserved, Total
+from hatcast.stream.ledger.day import Reserved, Total, reservations
 from hatcast.stream.ledger.proposals import AnswerProposal, Committed, Proposal, numbered
 from hatcast.stream.ledger.recovery import RECOVERED_ROWS, require_recovered
 from hatcast.stream.ledger.rejections import (
@@ -23,7 +23,6 @@ from hatcast.stream.ledger.rejections import (
     Unclaimed,
     Unrecovered,
 )
-from hatcast.stream.ledger.reservations import reservations
 from hatcast.stream.ledger.sums import change_rows, check_state, store_state
 from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, TooLarge, View, Wanted, merged, text_of
 from hatcast.stream.policy.policy import Policy

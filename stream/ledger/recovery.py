@@ -5,11 +5,11 @@ recovery, which removes the token, and its end.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import OutputPartition, Position
-from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck, RecoveryEnded, RecoveryState
-from hatcast.stream.ledger.rejections import Unrecovered
+from hatcast.stream.ledger.rejections import RecoveryEnded, Unrecovered
 from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, View, Wanted, number_of, text_of
 
 _SERVER = ("run_id", "replid")
@@ -17,6 +17,57 @@ _ATTEMPT = ("attempt", "attempt_run_id", "attempt_replid")
 
 RECOVERED_ROWS: Wanted = {rows.RECOVERY: {"token", *_SERVER}, rows.SERVER: _SERVER}
 """What `require_recovered` reads"""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryState:
+    """The recovery of the ledger, as read at one time.
+
+    token            of the finished recovery; "" while the ledger is not recovered
+    attempt          token of a recovery in progress; "" for none
+    sealed_through   the last sealed local date of the policy; "" for none
+    commits          number of commits in the domain, of all policies and workers
+    generation       number of this recovery: Redis went back if it is not greater than that of another known one
+    sequences        release partition -> its commit sequence
+    """
+
+    token: str
+    attempt: str
+    sealed_through: str
+    commits: int
+    generation: int
+    sequences: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A recovery in progress, which any worker may join.
+
+    ours       this call began it
+    is_fenced  all publishers are fenced, and the end offsets of the output topics are stored
+    """
+
+    token: str
+    ours: bool
+    is_fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryCheck:
+    """The recovery that must still be current when records are adopted: a finished one, or one in progress."""
+
+    field: str
+    token: str
+
+    @staticmethod
+    def finished(token: str) -> "RecoveryCheck":
+        """Require this finished recovery."""
+        return RecoveryCheck("token", token)
+
+    @staticmethod
+    def in_progress(token: str) -> "RecoveryCheck":
+        """Require this recovery in progress."""
+        return RecoveryCheck("attempt", token)
 
 
 def require(draft: Draft, check: RecoveryCheck) -> None:

@@ -1,4 +1,6 @@
-"""Reasons for which a ledger rejects a commit or a reservation: nothing of it was written."""
+"""Reasons for which a ledger rejects a commit, a reservation or an adoption: nothing of it was written."""
+
+from hatcast.stream.ledger.adoption import Position
 
 
 class Unrecovered(Exception):
@@ -23,3 +25,28 @@ class Unclaimed(Exception):
 
 class Exhausted(Exception):
     """The day, or all days together, lack room for the cost."""
+
+
+class RecoveryEnded(Exception):
+    """The required recovery has ended: Redis lost data, or another recovery began."""
+
+
+class AlreadyAdopted(Exception):
+    """Another worker has adopted these records. `stored` is the partition's adopted position now."""
+
+    def __init__(self, stored: Position | None) -> None:
+        super().__init__(stored)
+        self.stored = stored
+
+
+class RecordsMissing(Exception):
+    """The ledger lacks some of the records, or has other bytes for them: nothing was adopted.
+
+    missing     ids of records that the ledger lacks
+    different   ids of records for which the ledger has other bytes
+    """
+
+    def __init__(self, missing: frozenset[str], different: frozenset[str]) -> None:
+        super().__init__(len(missing), len(different))
+        self.missing = missing
+        self.different = different

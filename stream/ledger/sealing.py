@@ -8,10 +8,9 @@ from typing import Final
 
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import OutputPartition, Position
-from hatcast.stream.ledger.attempts import RecoveryCheck
 from hatcast.stream.ledger.book import lower_total_limit
 from hatcast.stream.ledger.progress import restore_marks
-from hatcast.stream.ledger.recovery import has_adopted, place_of, position_of, positions, require
+from hatcast.stream.ledger.recovery import RecoveryCheck, has_adopted, place_of, position_of, positions, require
 from hatcast.stream.ledger.sealed_days import Sealed, SealedDay, TopicStart
 from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, View, Wanted, number_of, text_of
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hatcast.stream.ledger import rows
-from hatcast.stream.ledger.attempts import RecoveryCheck
-from hatcast.stream.ledger.recovery import require
+from hatcast.stream.ledger.recovery import RecoveryCheck, require
 from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, View, text_of
 
 

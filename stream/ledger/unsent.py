@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import Published
-from hatcast.stream.ledger.attempts import RecoveryCheck
 from hatcast.stream.ledger.book import Book
-from hatcast.stream.ledger.recovery import require
+from hatcast.stream.ledger.recovery import RecoveryCheck, require
 from hatcast.stream.ledger.sums import INCOMPLETE, close_horizon, take_back_state
 from hatcast.stream.ledger.view import Decision, Draft, View, Wanted, number_of
 

@@ -17,9 +17,8 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters, report_bound
 from hatcast.stream.kmeans.messages import encode
-from hatcast.stream.ledger.day import DayLedger, Total
+from hatcast.stream.ledger.day import DayLedger, Total, reservations
 from hatcast.stream.ledger.proposals import numbered
-from hatcast.stream.ledger.reservations import reservations
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR

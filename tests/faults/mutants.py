@@ -27,10 +27,9 @@ from hatcast.agents.release.queries import Answers, DueAnswer
 from hatcast.stream.fold.checkpoint import Changes
 from hatcast.stream.ledger import ledger
 from hatcast.stream.ledger.adoption import OutputPartition
-from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.proposals import Committed, Proposal
-from hatcast.stream.ledger.recovery import Nonces
+from hatcast.stream.ledger.recovery import Attempt, Nonces, RecoveryCheck
 from hatcast.stream.ledger.sealed_days import Sealed
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.spending import fineness_of

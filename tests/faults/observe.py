@@ -28,7 +28,7 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import stripped_columns
 from hatcast.stream.fold.watermark import closes_at, min_watermark
-from hatcast.stream.ledger.reservations import horizon_cost
+from hatcast.stream.ledger.day import horizon_cost
 from hatcast.stream.queries import RUNNING_SUMS, TRACKER_QUERIES
 from hatcast.stream.records.fields import release_id
 from hatcast.stream.release.queries import query_periods_of

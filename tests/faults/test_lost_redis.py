@@ -14,8 +14,7 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.stream.fold.checkpoint import Changes
 from hatcast.stream.ledger.adoption import Published
-from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck, RecoveryState
-from hatcast.stream.ledger.recovery import Nonces
+from hatcast.stream.ledger.recovery import Attempt, Nonces, RecoveryCheck, RecoveryState
 from hatcast.stream.ledger.sealed_days import Sealed
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic

@@ -22,10 +22,10 @@ from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.slot_progress import ProgressStore
 from hatcast.stream.ledger.adoption import Answered, Published
-from hatcast.stream.ledger.attempts import RecoveryCheck
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.progress import Mark
 from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.ledger.recovery import RecoveryCheck
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.queries import Period
 from hatcast.stream.records import BudgetRecord, ReservedRecord

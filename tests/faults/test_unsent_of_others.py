@@ -14,9 +14,9 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.ledger.adoption import Position, Published
-from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.proposals import AnswerProposal, Proposal
+from hatcast.stream.ledger.recovery import Attempt, RecoveryCheck
 from hatcast.stream.ledger.sealed_days import Sealed
 from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.policy.policy import Policy

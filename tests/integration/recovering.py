@@ -16,7 +16,8 @@ from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.worker.sealing import Change, Sealer
 from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, OutputPartition, Position, Published
-from hatcast.stream.ledger.attempts import RecordsMissing, RecoveryCheck
+from hatcast.stream.ledger.recovery import RecoveryCheck
+from hatcast.stream.ledger.rejections import RecordsMissing
 from hatcast.stream.records import BudgetRecord, EpsilonDelta
 from tests.integration.harness import Pipeline
 from tests.services.kafka_server import PARTITIONS

@@ -18,7 +18,7 @@ from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import Stored, restore, take_changes
-from hatcast.stream.ledger.attempts import Attempt
+from hatcast.stream.ledger.recovery import Attempt
 from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.records.fields import Status

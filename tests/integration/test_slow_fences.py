@@ -12,7 +12,7 @@ from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import Domain, LedgerRecovery, ledger
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.stream.ledger.attempts import Attempt
+from hatcast.stream.ledger.recovery import Attempt
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.recovering import recovery_of
 from tests.services import KafkaServer, RedisServer

@@ -24,11 +24,10 @@ from hatcast.agents.redis.spent_cells import SpentStore
 from hatcast.agents.redis.user_keys import StoredKey, restore_made_key
 from hatcast.stream.fold.checkpoint import Changes, take_changes
 from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, Position, Published
-from hatcast.stream.ledger.attempts import Attempt, RecoveryCheck
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.progress import Mark
 from hatcast.stream.ledger.proposals import AnswerProposal, Proposal, StateChange
-from hatcast.stream.ledger.recovery import RECOVERY_ROWS, begin
+from hatcast.stream.ledger.recovery import RECOVERY_ROWS, Attempt, RecoveryCheck, begin
 from hatcast.stream.ledger.sealed_days import Sealed, SealedDay
 from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.policy.cells_file import SelectionCost

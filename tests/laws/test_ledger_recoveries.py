@@ -23,13 +23,13 @@ from hatcast.agents.ledger.store import at_once
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adopt import adopt, adopt_rows
 from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, OutputPartition, Position, Published
-from hatcast.stream.ledger.attempts import AlreadyAdopted, RecordsMissing, RecoveryCheck, RecoveryEnded
 from hatcast.stream.ledger.checks import check_rows
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.ledger import Guard, commit, commit_rows
 from hatcast.stream.ledger.progress import progress_of
 from hatcast.stream.ledger.proposals import Proposal
-from hatcast.stream.ledger.recovery import begin, finish, place_of, positions, store_ends
+from hatcast.stream.ledger.recovery import RecoveryCheck, begin, finish, place_of, positions, store_ends
+from hatcast.stream.ledger.rejections import AlreadyAdopted, RecordsMissing, RecoveryEnded
 from hatcast.stream.ledger.sealed_days import Sealed, SealedDay
 from hatcast.stream.ledger.sealing import restore_days, restore_seals, seal, shrink
 from hatcast.stream.ledger.summary import summary_of

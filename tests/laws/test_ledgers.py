@@ -22,9 +22,9 @@ from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.estimators import Estimate
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.ledger.adoption import Published
-from hatcast.stream.ledger.attempts import RecoveryCheck
 from hatcast.stream.ledger.day import DayLedger, Total
 from hatcast.stream.ledger.proposals import Proposal, numbered
+from hatcast.stream.ledger.recovery import RecoveryCheck
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.policy import Policy

@@ -18,9 +18,8 @@ from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.spent_cells import SpentStore
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.ledger.day import DayLedger, PolicyDay, Total
+from hatcast.stream.ledger.day import DayLedger, PolicyDay, Total, reservations
 from hatcast.stream.ledger.proposals import numbered
-from hatcast.stream.ledger.reservations import reservations
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy

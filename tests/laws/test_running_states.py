@@ -18,8 +18,8 @@ from redis.asyncio import Redis
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.ledger.adoption import Position, Published
-from hatcast.stream.ledger.attempts import RecoveryCheck
 from hatcast.stream.ledger.proposals import Proposal, StateChange
+from hatcast.stream.ledger.recovery import RecoveryCheck
 from tests.integration.recovering import OUTPUT, adopt, guard_of
 from tests.laws.redis_scripts import DAY
 from tests.replayed import policy_of

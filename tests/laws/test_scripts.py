@@ -11,8 +11,7 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.redis.errors import Damaged, Overflow
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.stream.ledger.attempts import AlreadyAdopted, RecoveryEnded
-from hatcast.stream.ledger.rejections import Unrecovered
+from hatcast.stream.ledger.rejections import AlreadyAdopted, RecoveryEnded, Unrecovered
 from tests.laws.redis_scripts import DAY, Contents, Mutant, break_scripts, contents
 from tests.laws.script_stage import staged
 from tests.services import RedisServer

@@ -15,8 +15,8 @@ from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.ledger.adoption import Position, Published
-from hatcast.stream.ledger.attempts import RecoveryCheck
 from hatcast.stream.ledger.proposals import Proposal
+from hatcast.stream.ledger.recovery import RecoveryCheck
 from hatcast.stream.ledger.rejections import Replaced, Unclaimed
 from hatcast.stream.ledger.transitions import AlreadyBegun, NextPolicy
 from hatcast.stream.policy.policy import Policy

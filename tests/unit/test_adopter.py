@@ -10,7 +10,7 @@ import pytest
 from hatcast.agents.recovery.adopter import Adopter
 from hatcast.agents.recovery.domain import Domain
 from hatcast.stream.ledger.adoption import OutputPartition, Position
-from hatcast.stream.ledger.attempts import RecoveryCheck
+from hatcast.stream.ledger.recovery import RecoveryCheck
 from tests.replayed import policy_of
 
 

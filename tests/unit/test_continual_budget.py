@@ -16,8 +16,7 @@ from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.ledger.day import DayLedger, Total
-from hatcast.stream.ledger.reservations import reservations
+from hatcast.stream.ledger.day import DayLedger, Total, reservations
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.units import NANO
 from tests.unit.demo_states import state

@@ -13,8 +13,7 @@ from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.horizons import SlotIndex, horizon_name, horizon_of
-from hatcast.stream.ledger.day import Reserved
-from hatcast.stream.ledger.reservations import reservations
+from hatcast.stream.ledger.day import Reserved, reservations
 from hatcast.stream.policy.continual_keys import AtEnd, ContinualKind
 from hatcast.stream.policy.policy import NoiseKind, Policy, read_policy
 from hatcast.stream.queries import RUNNING_SUMS

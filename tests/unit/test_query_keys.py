@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.stream.errors import SettingError
-from hatcast.stream.ledger.reservations import reservations
+from hatcast.stream.ledger.day import reservations
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys
 from hatcast.stream.queries import Query

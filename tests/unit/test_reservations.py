@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.ledger.day import DayLedger, Reserved, Total
-from hatcast.stream.ledger.reservations import reservations
+from hatcast.stream.ledger.day import DayLedger, Reserved, Total, reservations
 from hatcast.stream.ledger.summary import DaySummary, fits
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy

@@ -3,8 +3,7 @@
 from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.worker.gauges import reserved_up_front
 from hatcast.stream.budget.per_user import day_loss
-from hatcast.stream.ledger.day import DayLedger, Reserved, Total
-from hatcast.stream.ledger.reservations import reservations
+from hatcast.stream.ledger.day import DayLedger, Reserved, Total, reservations
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.queries import TRACKER_QUERIES
 from hatcast.stream.units import NANO

@@ -8,7 +8,7 @@ import pytest
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
-from hatcast.stream.ledger.reservations import reservations
+from hatcast.stream.ledger.day import reservations
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR, TrackerKeys
 from hatcast.stream.units import NANO
