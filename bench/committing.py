@@ -11,7 +11,7 @@ import time
 
 from redis.asyncio import Redis
 
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.stream.ledger.proposals import Proposal
 from tests.integration.recovering import guard_of_all
 from tests.replayed import policy_of

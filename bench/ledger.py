@@ -24,7 +24,7 @@ from bench.figures import Figure, middle, say, show
 from bench.process import ROOT, cpu_s
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.cli.budget import read_budget
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.stream.ledger.day import DayLedger, Total
 from tests.faults.entries import BATCH, RELEASED_AT_MS, Entries, Spent, rebuilt, recover, recovering
 from tests.integration.harness import Pipeline, open_pipeline
@@ -89,7 +89,7 @@ class Bench:
             for _ in range(self._rounds):
                 day, total, begun = DayLedger(), Total(), time.process_time()
                 for place in range(self._entries):
-                    day.charge(policy, str(place), policy.epsilon_nano, total)
+                    day.charge_if_room(policy, str(place), policy.epsilon_nano, total)
                 seconds.append(time.process_time() - begun)
         yield middle("charges_in_memory_cpu_s", seconds, "s of CPU", most=MOST_S)
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hatcast.stream.fold.checkpoint import Changes, Stored
-from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.fold.values import reading_fold
 from hatcast.stream.policy.policy import Policy

@@ -7,8 +7,8 @@ from typing import Any
 
 import h3.api.basic_int as h3
 
-from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import EstimatorKeys, Policy, Relation, read_policy
 from hatcast.stream.readings.formats import jsonl

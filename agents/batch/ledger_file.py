@@ -29,8 +29,8 @@ from hatcast.agents.sqlite import open_locked
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger import rows
+from hatcast.stream.ledger.commits import book_spent, commit, commit_rows, dates_rows, reserve
 from hatcast.stream.ledger.day import Reserved
-from hatcast.stream.ledger.ledger import book_spent, commit, commit_rows, dates_rows, reserve
 from hatcast.stream.ledger.rejections import Exhausted
 from hatcast.stream.ledger.sums import StoredStates, states_of, states_rows
 from hatcast.stream.ledger.tracked import state_of, store_state

@@ -13,7 +13,7 @@ from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.identity import started_partitions
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.stream.fold.checkpoint import Stored
 
 Totals = tuple[int, int, int, int]

@@ -19,11 +19,11 @@ from hatcast.agents.kafka.client import broker_name
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.redis.connection import connect_redis_async
-from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.identity import partition_count_error, started_partitions
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.queries import count_unanswered
 from hatcast.stream.errors import HatcastError

@@ -11,9 +11,9 @@ from hatcast.agents.demo.state import State
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async
-from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.queries import count_unanswered
 from hatcast.stream.fold.watermark import min_watermark

@@ -6,6 +6,6 @@ everything that was ever published.
 """
 
 from hatcast.agents.recovery.domain import Domain
-from hatcast.agents.recovery.ledger import LedgerRecovery
+from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 
 __all__ = ["Domain", "LedgerRecovery"]

@@ -4,9 +4,9 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.row_store import RowStore
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger.commits import Reservation, dates_rows, reserve
 from hatcast.stream.ledger.date_rules import rules_rows
 from hatcast.stream.ledger.day import Reserved
-from hatcast.stream.ledger.ledger import Reservation, dates_rows, reserve
 from hatcast.stream.ledger.view import merged
 from hatcast.stream.policy.policy import Policy
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from hatcast.stream.ledger.ledger import Guard
+from hatcast.stream.ledger.commits import Guard
 
 
 @dataclass(slots=True)
@@ -12,19 +12,19 @@ class CommitGuard:
 
     token        of the finished recovery, which commits compare; "" while the ledger is not known to be recovered
     written      release partition -> the commit sequence that this worker wrote last; only for partitions it took over
-    seen         the greatest number of the domain's commits that this worker knows, its own or others'
+    commits      the greatest number of the domain's commits that this worker knows, its own or others'
     newest       generation and token of the newest recovery that this worker knows; kept by `reset`
     """
 
     token: str = ""
     written: dict[int, int] = field(default_factory=dict)
-    seen: int = 0
+    commits: int = 0
     newest: tuple[int, str] = (0, "")
 
     @property
     def known(self) -> Guard:
         """What the next commit compares."""
-        return Guard(self.token, dict(self.written), self.seen)
+        return Guard(self.token, dict(self.written), self.commits)
 
     def count(self, release_partition: int, new: bool) -> None:  # noqa: FBT001 - of one call
         """Note that a commit of a release partition was applied, or found its record."""
@@ -44,4 +44,4 @@ class CommitGuard:
         """Drop all release partitions, and set the token of a recovery that was just read."""
         self.token = token
         self.written.clear()
-        self.seen = 0
+        self.commits = 0

@@ -6,8 +6,8 @@ ends, and other slots. Then a reading would be in two HATs, of one date or of tw
 
 from collections.abc import Mapping
 
-from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.hat_store import HatStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.stream.fold.hats import Calendar
 
 

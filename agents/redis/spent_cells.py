@@ -4,7 +4,7 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.row_store import RowStore
 from hatcast.stream.ledger import rows
-from hatcast.stream.ledger.ledger import announce_spent, book_spent, dates_rows
+from hatcast.stream.ledger.commits import announce_spent, book_spent, dates_rows
 from hatcast.stream.ledger.view import merged
 from hatcast.stream.policy.policy import Policy
 

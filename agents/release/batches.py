@@ -1,52 +1,19 @@
-"""Due releases of any kind, and batches of them: few enough for memory and for one transaction."""
+"""Batches of due releases: few enough for memory and for one transaction."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from hatcast.agents.clock import cancel_all
-from hatcast.stream.ledger.ledger import AnyProposal
+from hatcast.agents.release.due import Due
+from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.proposals import Committed
-from hatcast.stream.policy.policy import Policy, Relation
-from hatcast.stream.readings.partitioner import by_murmur2
 
-TRACKER_PARTITION: Final = 0  # the owner of this release partition makes a tracker's queries
-_OF_HAT: Final = 2  # slashes in the release_id of a HAT, or of a query of a tracker; an answer to a query has more
 MAX_BATCH: Final = 500  # releases committed together; a transaction has at most so many, of one release partition
 MAX_TOGETHER: Final = 4  # batches that are published together
 _CONCURRENT_SENDS: Final = 16  # transactions at once: a worker may own hundreds of release partitions
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """A release that is due.
-
-    max_users        of a batch, which is loaded at once: bounds memory
-    date             local date that stores its record; a batch has one
-    users            number of users' rows to load, 0 or more
-    released_at_ms   ms UTC, if this public time is the only one that may be published; None: the time of the commit
-    """
-
-    max_users: ClassVar[int]
-
-    release_id: str
-    cell: str
-    date: str
-    users: int = field(compare=False)
-    released_at_ms: int | None
-
-    @property
-    def dates(self) -> Sequence[str]:
-        """The local dates that it is charged to; their budget records are sent with it."""
-        return (self.date,)
-
-    @property
-    def loaded_with(self) -> Hashable:
-        """Equal for consecutive items of a batch that are loaded and drawn together."""
-        return self.date
 
 
 D = TypeVar("D", bound=Due)
@@ -130,21 +97,3 @@ async def one_ahead(
     finally:
         if running is not None:
             await cancel_all([running])
-
-
-def release_partition_of(policy: Policy, release_id: str, cell: str, partitions: int) -> int:
-    """Return the release partition of a record: its owner commits and sends the record.
-
-    A tracker's releases follow from each other, so they have one owner; so have the running sums of a cell.
-
-    Under `add_remove` the output partition, so that one producer sends its records, in the order of slots and cells.
-    """
-    if policy.tracker is not None and release_id.count("/") == _OF_HAT:
-        return TRACKER_PARTITION
-    by_cell = policy.relation is Relation.ADD_REMOVE or policy.continual is not None
-    return _partition_of(cell if by_cell else release_id, partitions)
-
-
-@lru_cache(maxsize=16_384)  # each step of a release asks again
-def _partition_of(key: str, partitions: int) -> int:
-    return by_murmur2(key.encode(), partitions)

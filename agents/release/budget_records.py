@@ -10,7 +10,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.agents.kafka.cloud_events import cloud_event
 from hatcast.agents.kafka.producers import Message
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.spending import Spent, budget_record

@@ -2,8 +2,8 @@
 
 The steps are those of every release:
 
-    loaded     the HATs' contributions, then the states of their cells
-    drawn      all running sums of a batch, in one call
+    loaded     the HATs' contributions
+    drawn      all running sums of a batch, in one call, from the states of their cells as stored
     committed  record, state and reservation, in one step; only if the state before is still the stored one
     marked     the record is published; the state before it is dropped
 
@@ -19,10 +19,10 @@ from typing import Final
 
 import structlog
 
-from hatcast.agents.release.hats import DueRelease, Hats
+from hatcast.agents.release.hats import DueHat, Hats
 from hatcast.agents.release.kind import Part, ReleaseContext
 from hatcast.stream.fold.hats import next_date
-from hatcast.stream.ledger.ledger import AnyProposal
+from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.release.continual import RunningSums
 from hatcast.stream.release.hats import HatChunks
@@ -47,13 +47,13 @@ class ContinualHats:
             hats.kind, schedule="together", due=self.due, draw=self.draw, after_mark=self.drop_states_before
         )
 
-    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueRelease]]:
+    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueHat]]:
         """Yield the final HATs of release partitions, slot after slot."""
         for _, of_slot in groupby(await self._hats.due_now(owned), lambda due: due.hat.slot):
             yield Part([*of_slot])
         await self._drop_finished()
 
-    async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> Mapping[DueRelease, AnyProposal]:
+    async def draw(self, batch: Sequence[DueHat], loaded: Sequence[HatChunks]) -> Mapping[DueHat, AnyProposal]:
         """Draw the running sums of a slot, in a thread. A closed horizon has none."""
         sums = self._sums
         slot = sums.slot(batch[0].hat.slot)
@@ -71,12 +71,12 @@ class ContinualHats:
             log.warning("no more running sums of this horizon", status=closes.value, horizon=horizon.first)
         return self._context.proposals(batch, releases)
 
-    async def drop_states_before(self, batch: Sequence[DueRelease]) -> None:
+    async def drop_states_before(self, batch: Sequence[DueHat]) -> None:
         """Drop the states before releases of a slot that are marked as published."""
         await self._hats.observe(batch)
         await self._horizons.settle(self._sums.horizon(batch[0].date).first, [due.cell for due in batch])
 
-    async def read_states(self, horizon: str, batch: Sequence[DueRelease]) -> StoredStates:
+    async def read_states(self, horizon: str, batch: Sequence[DueHat]) -> StoredStates:
         """Read the states of the cells of a batch (step loaded). Tests wrap it."""
         with self._context.failures.attempt("read the states of running sums"):
             return await self._horizons.read(horizon, [due.cell for due in batch])

@@ -11,7 +11,7 @@ from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.agents.kafka.cloud_events import cloud_event
 from hatcast.agents.kafka.producers import Message
 from hatcast.agents.redis.estimates import StoredRunning, StoredSnapshot
-from hatcast.agents.release.loop import Published
+from hatcast.agents.release.loop import PublicationProgress
 from hatcast.agents.release.means_reader import MeansReader, ReadRelease
 from hatcast.stream.policy.running_keys import RunningOf
 from hatcast.stream.readings.partitioner import by_murmur2
@@ -46,7 +46,7 @@ class EstimateProgress:
         self._smoother = Smoother(SmootherSetting.of(settings.policy), None if used is None else used.state)
         self.waiting: dict[SlotKey, list[ReadRelease]] = defaultdict(list)
         self.stored_date = self._smoother.date
-        self.seen: Published | None = None
+        self.seen: PublicationProgress | None = None
 
     def read(self) -> bool:
         """Read new records. Return whether they are all up to the topic's present end. Blocks."""
@@ -58,7 +58,7 @@ class EstimateProgress:
                 self.waiting[key].append(each)
         return complete
 
-    def complete(self, published: Published) -> list[SlotKey]:
+    def complete(self, published: PublicationProgress) -> list[SlotKey]:
         """Return the slots and settlements to take, in order: up to the first that is not published as a whole."""
         ended = [key for key in self.waiting if not key.is_settlement and self._end_of(key) <= published.through_ms]
         newest = max((key.date for key in ended), default="")

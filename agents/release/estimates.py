@@ -21,7 +21,7 @@ from hatcast.agents.kafka.producers import Message
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.redis.estimates import SnapshotStore
 from hatcast.agents.release.estimate_progress import EstimateProgress
-from hatcast.agents.release.loop import Published
+from hatcast.agents.release.loop import PublicationProgress
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.tracker.slots import SlotKey
 
@@ -42,7 +42,7 @@ class EstimatePublisher:
         producer: AIOKafkaProducer,
         snapshots: SnapshotStore,
         owned: Callable[[], frozenset[int]],
-        published: Callable[[], Awaitable[Published | None]],
+        published: Callable[[], Awaitable[PublicationProgress | None]],
     ) -> None:
         """Args:
         partitions:         number of partitions of `hats.estimates` and of `hats.running`

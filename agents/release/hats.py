@@ -10,11 +10,12 @@ from hatcast.agents.monitoring.declarations import CLOSING_SECONDS
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.open_dates import OpenDates
-from hatcast.agents.release.batches import MAX_BATCH, Due
+from hatcast.agents.release.batches import MAX_BATCH
+from hatcast.agents.release.due import Due
 from hatcast.agents.release.kind import Kind, Part, ReleaseContext
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import min_watermark
-from hatcast.stream.ledger.ledger import AnyProposal
+from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import is_queried
 from hatcast.stream.records.fields import Status, is_settlement, release_id
@@ -22,7 +23,7 @@ from hatcast.stream.release.hats import HatChunks, releases_of
 
 
 @dataclass(frozen=True, slots=True)
-class DueRelease(Due):
+class DueHat(Due):
     """A final HAT that this worker releases, and its number of users."""
 
     max_users: ClassVar[int] = 200_000
@@ -65,11 +66,11 @@ class Hats:
             after_mark=self.observe,
         )
 
-    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueRelease]]:
+    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueHat]]:
         """Yield the final HATs of release partitions, once: by slot, then cell, the order in which budget is spent."""
         yield Part(await self.due_now(owned))
 
-    async def due_now(self, owned: frozenset[int]) -> list[DueRelease]:
+    async def due_now(self, owned: frozenset[int]) -> list[DueHat]:
         """Return the final HATs with contributions of these release partitions, by slot, then cell."""
         with self._context.failures.attempt("read the watermarks of the partitions"):
             watermark = await self.watermark()
@@ -78,15 +79,15 @@ class Hats:
         found = [due for slot, end_ms in final.items() for due in await self.due_of(slot, end_ms)]
         return [due for due in found if self._context.release_partition(due) in owned]
 
-    async def due_of(self, slot: str, end_ms: int) -> list[DueRelease]:
+    async def due_of(self, slot: str, end_ms: int) -> list[DueHat]:
         """Return the HATs with contributions of a slot that ends at `end_ms`, by cell."""
         closes, cells = end_ms + self._policy.lateness_ms, sorted((await self._store.cells(slot)).items())
-        return [DueRelease.of(self._policy, FinalHat(slot, cell, closes), users) for cell, users in cells]
+        return [DueHat.of(self._policy, FinalHat(slot, cell, closes), users) for cell, users in cells]
 
     async def final_slots(self, watermark: int) -> dict[str, int]:
         """Return the open slots (`date/slot`) that are ours and final by a watermark, with their ends (ms UTC), by end.
 
-        Read after the watermark: a HAT of a slot that is final by it is open now, or published and deleted.
+        Read the watermark first: then each HAT of a slot that is final is here, or is published and deleted.
         """
         closed, end_date = watermark - self._policy.lateness_ms, await self._context.ledger.end_date()
         by_end = sorted((end, slot) for slot, end in (await self._store.open_slots()).items())
@@ -114,7 +115,7 @@ class Hats:
         complete_from = await self._store.complete_from()
         return complete_from is not None and self._calendar.day_start(date) < complete_from
 
-    async def load(self, batch: Sequence[DueRelease]) -> list[HatChunks] | None:
+    async def load(self, batch: Sequence[DueHat]) -> list[HatChunks] | None:
         """Load each HAT's chunks; None if a partition's watermark is missing or too small.
 
         Raises HatcastError if they were folded under other rules of the local date than this process has.
@@ -126,8 +127,8 @@ class Hats:
         return loaded
 
     async def draw(
-        self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks], closed: Status | None = None
-    ) -> Mapping[DueRelease, AnyProposal]:
+        self, batch: Sequence[DueHat], loaded: Sequence[HatChunks], closed: Status | None = None
+    ) -> Mapping[DueHat, AnyProposal]:
         """Draw each HAT's estimate in a thread, because a large HAT takes a second of computing.
 
         Days that begin before `complete_from` have lost records: their HATs are incomplete.
@@ -139,13 +140,13 @@ class Hats:
         return await asyncio.to_thread(self._draw, batch, loaded, closed)
 
     def _draw(
-        self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks], closed: Status | None
-    ) -> Mapping[DueRelease, AnyProposal]:
+        self, batch: Sequence[DueHat], loaded: Sequence[HatChunks], closed: Status | None
+    ) -> Mapping[DueHat, AnyProposal]:
         hats = [(due.hat.slot, due.cell, chunks) for due, chunks in zip(batch, loaded, strict=True)]
         releases = releases_of(self._policy, self._calendar, hats, self._context.noise, closed)
         return self._context.proposals(batch, releases)
 
-    async def delete(self, released: Sequence[DueRelease]) -> None:
+    async def delete(self, released: Sequence[DueHat]) -> None:
         """Delete contributions, except those that queries over days will read. All are of one date."""
         await self.delete_hats([due.hat for due in released], keep=is_queried(self._policy, released[0].date))
 
@@ -154,7 +155,7 @@ class Hats:
         for start in range(0, len(hats), MAX_BATCH):
             await self._store.delete(hats[start : start + MAX_BATCH], keep=keep)
 
-    async def observe(self, published: Sequence[DueRelease]) -> None:
+    async def observe(self, published: Sequence[DueHat]) -> None:
         """Observe the delays of published HATs, not of settlements."""
         self.delays.published(due.hat.slot for due in published if not is_settlement(due.release_id))
 

@@ -12,10 +12,10 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.recovery import LedgerRecovery
-from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.release.batches import Due, release_partition_of
-from hatcast.stream.ledger.ledger import AnyProposal
+from hatcast.agents.redis.hat_store import HatStore
+from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.release.due import Due, release_partition_of
+from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.proposals import AnyRelease

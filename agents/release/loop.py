@@ -28,7 +28,7 @@ ROUND_S: Final = 0.5  # between rounds
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublicationProgress:
     """Progress of the publication of a policy's releases.
 
     through_ms   ms UTC: all HATs of the slots that end by then are
@@ -117,7 +117,7 @@ class ReleaseLoop:
         watermark = await self._inputs.watermark()
         return {} if watermark is None else await self._source.final_slots(watermark) or {}
 
-    async def published_through(self) -> Published | None:
+    async def published_through(self) -> PublicationProgress | None:
         """Return how far releases are published: up to the end of the first final slot that is not; None: not known."""
         watermark = await self._inputs.watermark()
         unpublished = None if watermark is None else await self._source.final_slots(watermark)
@@ -126,8 +126,10 @@ class ReleaseLoop:
         lateness_ms = self._context.policy.lateness_ms
         through_ms = min(watermark - lateness_ms, min(unpublished.values(), default=watermark) - 1)
         if self._context.policy.tracker is None:
-            return Published(through_ms)
-        return Published(through_ms, max(await self._context.ledger.tracker.settled(), self._recovery.sealed_through))
+            return PublicationProgress(through_ms)
+        return PublicationProgress(
+            through_ms, max(await self._context.ledger.tracker.settled(), self._recovery.sealed_through)
+        )
 
 
 def _source_of_hats(

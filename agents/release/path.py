@@ -15,6 +15,9 @@ in one of them the next owner of the partition finishes the rest. docs/reliabili
 | stored | Of a tracker: the state after a settled date | input that is not needed | the next owner deletes it |
 | deleted | Input that no other release reads is gone | nothing | |
 
+A crash leaves this if Redis lost nothing. If it did, a recovery comes first: what was committed and never sent is
+discarded with its charge, and drawn again. Nobody has seen the first draw.
+
 A draw does not leave the process before its commit, and only stored bytes are sent. Before the commit, before the send
 and after the mark the path confirms that Redis has not gone back.
 
@@ -43,18 +46,11 @@ from hatcast.agents.kafka.cloud_events import release_event
 from hatcast.agents.kafka.producers import Message, ProducerGone
 from hatcast.agents.monitoring.declarations import COMMIT_SECONDS, RELEASES
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.release.batches import (
-    TRACKER_PARTITION,
-    Drawn,
-    Due,
-    batches_of,
-    groups_of,
-    one_ahead,
-    sends_of,
-)
+from hatcast.agents.release.batches import Drawn, batches_of, groups_of, one_ahead, sends_of
 from hatcast.agents.release.budget_records import budget_messages
+from hatcast.agents.release.due import TRACKER_PARTITION, Due
 from hatcast.agents.release.kind import Kind, Part, ReleaseContext, Session
-from hatcast.stream.ledger.ledger import AnyProposal
+from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.proposals import Committed
 from hatcast.stream.ledger.rejections import Behind, Unrecovered
 from hatcast.stream.readings.partitioner import by_murmur2

@@ -14,15 +14,15 @@ from typing import ClassVar
 from hatcast.agents.clock import now_ms
 from hatcast.agents.kafka.registry import Facts, Registry
 from hatcast.agents.kafka.registry.requests import LimitRequest, read_request, request_key
-from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.hat_store import HatStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.retained import Gap, Retained, RetainedStore
-from hatcast.agents.release.batches import Due
+from hatcast.agents.release.due import Due
 from hatcast.agents.release.kind import Kind, Part, ReleaseContext
 from hatcast.agents.release.path import ReleasePath
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.watermark import closes_at, min_watermark
-from hatcast.stream.ledger.ledger import AnyProposal
+from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.release.proposals import utc_text
 from hatcast.stream.release.queries import QueryPeriod, RetainedPeriod, answers_of, query_periods

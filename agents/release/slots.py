@@ -13,13 +13,13 @@ from typing import Final
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.redis.final_hats import FinalHat
-from hatcast.agents.release.hats import DueRelease, Hats
+from hatcast.agents.release.hats import DueHat, Hats
 from hatcast.agents.release.kind import Part, ReleaseContext
 from hatcast.agents.release.queries import Answers
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.day import reservations
-from hatcast.stream.ledger.ledger import AnyProposal
 from hatcast.stream.ledger.progress import Mark, Progress
 from hatcast.stream.ledger.summary import fits
 from hatcast.stream.records.fields import Status, release_id
@@ -47,7 +47,7 @@ class Slots:
         self._answers = answers
         self.kind = replace(hats.kind, schedule="together", due=self.due, draw=self.draw, is_done=self.is_done)
 
-    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueRelease]]:
+    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueHat]]:
         """Yield the HATs of release partitions, slot by slot; once they are published, answer the slot's queries."""
         await self._delete_unreadable(owned)
         progress = self._ledger.progress
@@ -69,7 +69,7 @@ class Slots:
             if not await self._wait_for_all(Mark.PUBLISHED, slot):
                 return
 
-    async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> Mapping[DueRelease, AnyProposal]:
+    async def draw(self, batch: Sequence[DueHat], loaded: Sequence[HatChunks]) -> Mapping[DueHat, AnyProposal]:
         """Draw each HAT's estimate; nothing of a slot without room in the budget."""
         has_room = await self._has_room(batch[0].hat.slot)
         return await self._hats.draw(batch, loaded, None if has_room else Status.BUDGET_EXHAUSTED)
@@ -110,15 +110,15 @@ class Slots:
         self._hats.delays.add(slot.key for slot in slots)
         return slots
 
-    async def listed(self, slot: Slot, owned: frozenset[int]) -> list[DueRelease]:
+    async def listed(self, slot: Slot, owned: frozenset[int]) -> list[DueHat]:
         """Return the HATs of all listed cells of a slot in release partitions, with or without readings, by cell."""
         users = await self._store.cells(slot.key)
         closes, released_at = closes_at(slot, self._policy), released_at_ms(slot, self._policy)
         hats = (FinalHat(slot.key, cell, closes) for cell in listed_cells(self._policy))
-        listed = (DueRelease.of(self._policy, hat, users.get(hat.cell, 0), released_at) for hat in hats)
+        listed = (DueHat.of(self._policy, hat, users.get(hat.cell, 0), released_at) for hat in hats)
         return [due for due in listed if self._context.release_partition(due) in owned]
 
-    async def _answer_at(self, slot: Slot, due: Sequence[DueRelease], owned: frozenset[int]) -> bool:
+    async def _answer_at(self, slot: Slot, due: Sequence[DueHat], owned: frozenset[int]) -> bool:
         """Answer the queries whose periods end with a slot, about the cells of these HATs, with or without readings.
 
         False if other workers have not sent all HATs of the slot, or not committed all answers: a budget record must
@@ -165,7 +165,7 @@ class Slots:
                 period.closing.end_ms > published_ms
                 for period in query_periods_of(self._policy, self._calendar, slot.date, slot.name)
             )
-            due = [DueRelease.of(self._policy, FinalHat(key, cell, closes), 0) for cell in await self._store.cells(key)]
+            due = [DueHat.of(self._policy, FinalHat(key, cell, closes), 0) for cell in await self._store.cells(key)]
             hats = [each.hat for each in due if self._context.release_partition(each) in owned]
             await self._hats.delete_hats(hats, keep=keep)
 

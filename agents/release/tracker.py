@@ -23,10 +23,10 @@ from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.release.batches import batches_of
-from hatcast.agents.release.hats import DueRelease, Hats
+from hatcast.agents.release.hats import DueHat, Hats
 from hatcast.agents.release.kind import Part, ReleaseContext, Session
 from hatcast.stream.fold.hats import Calendar, next_date
-from hatcast.stream.ledger.ledger import AnyProposal
+from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.queries import is_queried
 from hatcast.stream.records.fields import release_id
@@ -74,7 +74,7 @@ class TrackedHats:
         """Forget the tracker."""
         self.tracker = None
 
-    def has_stored(self, due: DueRelease) -> bool:
+    def has_stored(self, due: DueHat) -> bool:
         """Return whether a release had a record before the tracker was at work on its date."""
         return not self._at_work.is_at(due.date) or self._at_work.is_known(due.release_id)
 
@@ -82,7 +82,7 @@ class TrackedHats:
         """Return the users' charges on the date that the tracker works on."""
         return None if self.tracker is None or self.tracker.date != date else self.tracker.spent()
 
-    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueRelease]]:
+    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueHat]]:
         """Yield the HATs of each final slot, then of each closed date nothing: what follows then is its settlement."""
         del owned
         tracker = self._at_work
@@ -107,7 +107,7 @@ class TrackedHats:
                 await self.store_state(date, tracker.end_day())
             await self.delete_date(date, slots)
 
-    async def load(self, due: Sequence[DueRelease]) -> list[HatChunks] | None:
+    async def load(self, due: Sequence[DueHat]) -> list[HatChunks] | None:
         """Load all HATs of a slot; None if a partition's watermark is missing or too small."""
         found: list[HatChunks] = []
         for batch in batches_of(due):
@@ -117,7 +117,7 @@ class TrackedHats:
             found += chunks
         return found
 
-    async def draw(self, due: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> Mapping[DueRelease, AnyProposal]:
+    async def draw(self, due: Sequence[DueHat], loaded: Sequence[HatChunks]) -> Mapping[DueHat, AnyProposal]:
         """Draw what follows from the HATs of a slot, or without HATs the settlement, in the order of commits.
 
         Nothing is drawn of a date that lacks records, or room in the day's limit.
@@ -170,12 +170,12 @@ class TrackedHats:
         now_open = await self._store.open_slots()  # read after the watermark: every slot of the date is open now
         return all(slot in slots for slot in now_open if slot.partition("/")[0] == date)
 
-    async def _due_of(self, slot: str) -> list[DueRelease]:
+    async def _due_of(self, slot: str) -> list[DueHat]:
         return await self._hats.due_of(slot, (await self._store.open_slots()).get(slot, 0))
 
     # The named steps of a chain. Tests wrap them.
 
-    async def draw_slot(self, due: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[TrackerRelease]:
+    async def draw_slot(self, due: Sequence[DueHat], loaded: Sequence[HatChunks]) -> list[TrackerRelease]:
         """Draw the queries of a slot (step drawn), in a thread. A late slot, of a settled date, has none."""
         hats = [hat_users(each.cell, chunks) for each, chunks in zip(due, loaded, strict=True)]
         slot = self._calendar.stored_slot(due[0].hat.slot)
@@ -199,6 +199,6 @@ class TrackedHats:
                 await self._hats.delete_hats(hats, keep=is_queried(self._policy, date))
 
 
-def _due(release: TrackerRelease) -> DueRelease:
+def _due(release: TrackerRelease) -> DueHat:
     hat = FinalHat(release.slot.key, release.cell, 0)
-    return DueRelease(release.release_id, release.cell, release.date, 0, None, hat)
+    return DueHat(release.release_id, release.cell, release.date, 0, None, hat)

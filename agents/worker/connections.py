@@ -8,8 +8,8 @@ from aiokafka import AIOKafkaProducer
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.hat_store import HatStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.extras import require
 from hatcast.stream.errors import SettingError
-from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.fold.values import reading_fold
 from hatcast.stream.hybrid.report_fold import GenuineReport, ReportFold

@@ -15,8 +15,8 @@ from hatcast.agents.monitoring import declarations as declared
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS, Samples
 from hatcast.agents.monitoring.server import READY
-from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.hat_store import HatStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.worker.topic_fold import TopicFold
 from hatcast.stream.fold.hats import Calendar

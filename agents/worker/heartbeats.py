@@ -16,7 +16,7 @@ from hatcast.agents.clock import monotonic_s, now_ms, pause
 from hatcast.agents.monitoring.declarations import HEARTBEATS
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.worker.ingest import Ingest
 
 LIVE_MS: Final = 600_000  # a live topic's greatest stored watermark is at most this old

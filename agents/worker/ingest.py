@@ -22,7 +22,7 @@ from hatcast.agents.monitoring.declarations import CHECKPOINT_SECONDS, CHECKPOIN
 from hatcast.agents.monitoring.failures import FailureLog, back_off_s
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.identity import partition_count_error
-from hatcast.agents.redis.partition_state import compacted_error
+from hatcast.agents.redis.partition_store import compacted_error
 from hatcast.agents.worker.loading import PartitionLoader
 from hatcast.agents.worker.open_transactions import OpenTransactions
 from hatcast.agents.worker.partition import OwnedPartition, count_outcomes

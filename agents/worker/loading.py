@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.kafka.batches import BatchConsumer
 from hatcast.agents.monitoring.failures import FailureLog, back_off_s
-from hatcast.agents.redis.partition_state import beyond_end_error
+from hatcast.agents.redis.partition_store import beyond_end_error
 from hatcast.agents.redis.user_keys import OtherUserKey
 from hatcast.agents.worker.early_record import EarlyRecord
 from hatcast.agents.worker.early_records import EarlyRecords

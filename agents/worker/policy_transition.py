@@ -18,9 +18,9 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.hat_store import HatStore
+from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.loop import ReleaseLoop

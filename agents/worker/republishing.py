@@ -18,7 +18,7 @@ from hatcast.agents.kafka.groups import count_members
 from hatcast.agents.kafka.producers import ProducerGone, TransactionalProducers
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.redis.connection import connect_redis_async, redis_error
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.worker.parts import make_recovery
 from hatcast.agents.worker.registration import Registration
 from hatcast.agents.worker.resending import Resender

@@ -11,9 +11,10 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.cloud_events import release_event
 from hatcast.agents.kafka.producers import Message
 from hatcast.agents.recovery import LedgerRecovery
-from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.release.batches import release_partition_of, sends_of
+from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.release.batches import sends_of
 from hatcast.agents.release.budget_records import budget_message
+from hatcast.agents.release.due import release_partition_of
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.reading import instant_ms

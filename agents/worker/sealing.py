@@ -15,8 +15,8 @@ import structlog
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.recovery import LedgerRecovery
-from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.hat_store import HatStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.worker.resending import Resender

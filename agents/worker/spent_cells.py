@@ -11,7 +11,7 @@ import structlog
 from aiokafka import AIOKafkaProducer
 
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.spent_cells import SpentStore
 from hatcast.agents.release.budget_records import announce_days
 

@@ -12,8 +12,8 @@ from bench.stopwatch import Stopwatch
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.worker.folds import fold_maker
 from hatcast.stream.fold.checkpoint import totals
-from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 

@@ -10,7 +10,7 @@ from bench.stopwatch import Stopwatch
 from hatcast.agents.kafka.batches import RecordBatch
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.logs import configure_logs
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.worker import run_worker
 from hatcast.stream.fold.checkpoint import Changes

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from bench.settings import PARTITIONS
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.stream.fold.checkpoint import Changes
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.open_slots import CHUNK_USERS

@@ -15,8 +15,8 @@ from hatcast.lab.audit.families import Claim, Neighbours, RandomNumbers, Run
 from hatcast.lab.audit.hats import CELL, NOW_MS
 from hatcast.lab.audit.inputs import chunks_of, random_share
 from hatcast.lab.audit.running_sums import ALONE
-from hatcast.stream.fold.contributions import ReadingFold
 from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.reading_fold import ReadingFold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise

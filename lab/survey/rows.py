@@ -16,9 +16,9 @@ from typing import Final
 
 import h3.api.basic_int as h3
 
-from hatcast.stream.fold.contributions import ReadingFold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.open_slots import OpenSlot, Vehicle
+from hatcast.stream.fold.reading_fold import ReadingFold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded

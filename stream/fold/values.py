@@ -7,10 +7,10 @@ for them.
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from hatcast.stream.fold.contributions import ReadingFold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.open_slots import Contribution, OpenSlot, ValuesContribution, Vehicle
 from hatcast.stream.fold.partition_fold import CACHE_SIZE
+from hatcast.stream.fold.reading_fold import ReadingFold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.value_keys import Value

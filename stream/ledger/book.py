@@ -77,9 +77,9 @@ class Book:
         if number > self.number(kind):
             self.count(kind, number - self.number(kind))
 
-    def reserve(self, policy: Policy, wanted: Mapping[str, Reserved], total: Total) -> bool:
+    def reserve_if_room(self, policy: Policy, wanted: Mapping[str, Reserved], total: Total) -> bool:
         """Decide the reservations that are undecided, once and finally. Return whether there were any."""
-        return bool(self.day.reserve(policy, wanted, total))
+        return bool(self.day.reserve_if_room(policy, wanted, total))
 
     def check_charge(self, place: str, charge: int) -> None:
         """Check the rows that `charge` needs, before anything is changed. Raises DamagedRow, Unread, TooLarge."""
@@ -90,13 +90,13 @@ class Book:
         digits_of(key, before + charge)
         digits_of(rows.ledger(self.date), self.number("epsilon") + charge)
 
-    def charge(self, policy: Policy, place: str, charge: int, fineness: int, total: Total) -> bool:
+    def charge_if_room(self, policy: Policy, place: str, charge: int, fineness: int, total: Total) -> bool:
         """Charge a place (1e-9) if day and total have room. `check_charge` was called before."""
         key, ours = rows.costs(self.date, self.name), self.day.policies.get(self.name)
         before = self.draft.number(key, place)
         if before and ours is not None:
             ours.costs[place] = before
-        if not self.day.charge(policy, place, charge, total):
+        if not self.day.charge_if_room(policy, place, charge, total):
             return False
         self.draft.set_number(key, place, before + charge)
         self.numbers[self._field("cap")] = policy.max_hats_per_day

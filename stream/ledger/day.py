@@ -1,4 +1,6 @@
-"""Ledger arithmetic: cost of a day of releases for one user.    [docs/specification/estimators.md, section 7]
+"""The cost of a day of releases for one user, and whether there is room for more of it.
+
+[docs/specification/estimators.md, section 7; docs/specification/release.md, Reservations]
 
 Charges are integers in 1e-9 epsilon. For one policy and day, e(cell, slot) is the sum of all charges of releases that
 read this cell and slot. A user enters at most K HATs, so a user's day costs at most the sum of the K largest e. Two
@@ -135,7 +137,7 @@ class DayLedger:
         policy = self.policies.get(name)
         return Counter() if policy is None else largest_charges(policy.levels, policy.cap)
 
-    def charge(self, policy: Policy, place: str, charge: int, total: Total) -> bool:
+    def charge_if_room(self, policy: Policy, place: str, charge: int, total: Total) -> bool:
         """Charge `cell/slot` (1e-9) if day and total stay within the limits; else change nothing and return False."""
         policy_day = self._policy_day(policy)
         levels = policy_day.levels_with(place, charge)
@@ -147,7 +149,7 @@ class DayLedger:
         self.policies[policy.name] = policy_day
         return True
 
-    def reserve(self, policy: Policy, wanted: Mapping[str, Reserved], total: Total) -> list[str]:
+    def reserve_if_room(self, policy: Policy, wanted: Mapping[str, Reserved], total: Total) -> list[str]:
         """Reserve the cost of each query without a reservation on this day; return their names.
 
         A query is reserved in full, or with 0 places if day or total leave no room for it. This is final.

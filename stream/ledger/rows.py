@@ -50,7 +50,8 @@ def ledger(date: str) -> str:
     """Ledger of a local date.
 
     `sequence` (changes), `limit` (1e-9); by policy `commits:`, `releases:`, `epsilon:`, `cap:`, `cost:`, and
-    `fineness:NAME:F` (charges), `query:NAME:Q` (`PLACESxEPSILON`), `told:NAME:Q` (places that a topic has reported).
+    `fineness:NAME:F` (charges), `query:NAME:Q` (`PLACESxEPSILON`), `told:NAME:Q` (places that a topic has
+    reported: a discarded record does not take them back).
     """
     return f"ledger:{date}"
 

@@ -64,8 +64,8 @@ def fits(summary: DaySummary, policy: Policy, releases: int, wanted: Mapping[str
     ours = PolicyDay(policy.max_hats_per_day, {}, levels, day_cost(levels, policy.max_hats_per_day), queries)
     others = PolicyDay(0, hats=summary.epsilon_user_day - ours.cost)
     day, total = DayLedger({policy.name: ours, "": others}, summary.limit), deepcopy(summary.total)
-    day.reserve(policy, wanted, total)
-    return all(day.charge(policy, f"new {number}", policy.epsilon_nano, total) for number in range(releases))
+    day.reserve_if_room(policy, wanted, total)
+    return all(day.charge_if_room(policy, f"new {number}", policy.epsilon_nano, total) for number in range(releases))
 
 
 def summary_rows(date: str, name: str) -> Wanted:

@@ -258,9 +258,9 @@ def answers() -> Iterator[tuple[str, QueryRelease]]:
 def summary(of: Policy, hats: int, total: Total | None = None) -> DaySummary:
     """A day's ledger after so many releases and what its queries reserve."""
     day, total = DayLedger(), total or Total()
-    day.reserve(of, reservations(of, DATE), total)
+    day.reserve_if_room(of, reservations(of, DATE), total)
     for hat in range(hats):
-        assert day.charge(of, f"{CELL}/{hat}", of.epsilon_nano, total)
+        assert day.charge_if_room(of, f"{CELL}/{hat}", of.epsilon_nano, total)
     own = day.policies.get(of.name)
     return DaySummary(
         releases=hats,

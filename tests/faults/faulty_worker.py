@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaProducer
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from hatcast.agents.redis.estimates import SnapshotStore
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.release.estimates import EstimatePublisher

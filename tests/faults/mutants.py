@@ -17,15 +17,15 @@ from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import published_of
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import Retained
 from hatcast.agents.redis.tracker_state import TrackerStore
-from hatcast.agents.release.hats import DueRelease
+from hatcast.agents.release.hats import DueHat
 from hatcast.agents.release.path import ReleasePath
 from hatcast.agents.release.queries import Answers, DueAnswer
 from hatcast.stream.fold.checkpoint import Changes
-from hatcast.stream.ledger import ledger
+from hatcast.stream.ledger import commits
 from hatcast.stream.ledger.adoption import OutputPartition
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.proposals import Committed, Proposal
@@ -55,14 +55,14 @@ def noise_drawn_again() -> None:
     product = ReleasePath.send
 
     async def send(
-        self: ReleasePath[Any, Any], pending: Mapping[int, Sequence[tuple[DueRelease, Committed]]]
+        self: ReleasePath[Any, Any], pending: Mapping[int, Sequence[tuple[DueHat, Committed]]]
     ) -> dict[int, BaseException]:
         if self.kind.name != "hat":
             return await product(self, pending)
         again = [due for part in pending.values() for due, record in part if not record.new]
         loaded = await self.load(again) if again else None
         drawn = {each.release_id: each.record for each in (await self.draw(again, loaded)).values()} if loaded else {}
-        sent: dict[int, list[tuple[DueRelease, Committed]]] = {r: [] for r in pending}
+        sent: dict[int, list[tuple[DueHat, Committed]]] = {r: [] for r in pending}
         for r, part in pending.items():
             for due, record in part:
                 head, tail = drawn.get(due.release_id, (record.record, b""))
@@ -84,7 +84,7 @@ def charged_after() -> None:
         drawn.update((each.release_id, (b"%d" % (len(drawn) + 1)).join(each.record)) for each in proposals)
         return [Committed(drawn[each.release_id], published=False, new=True) for each in proposals]
 
-    async def mark(self: ReleasePath[Any, Any], batch: Sequence[DueRelease]) -> None:
+    async def mark(self: ReleasePath[Any, Any], batch: Sequence[DueHat]) -> None:
         if self.kind.name != "hat":
             await product(self, batch)
             return
@@ -145,7 +145,7 @@ def reserved_at_the_answer() -> None:
         del policy, date
         return {}
 
-    ledger.reservations = wanted  # type: ignore[attr-defined] # imported there
+    commits.reservations = wanted  # type: ignore[attr-defined] # imported there
 
 
 def forgotten_once_read() -> None:

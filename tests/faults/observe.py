@@ -19,8 +19,8 @@ from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.redis.stored_values import without_digest

@@ -21,7 +21,7 @@ from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.cloud_events import release_event
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.readings.partitioner import by_murmur2
 from tests.faults.entries import RELEASED_AT_MS, Entries

@@ -11,7 +11,7 @@ import pytest
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.stream.fold.checkpoint import Changes
 from hatcast.stream.ledger.adoption import Published
 from hatcast.stream.ledger.recovery import Attempt, Nonces, RecoveryCheck, RecoveryState

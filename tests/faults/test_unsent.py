@@ -18,7 +18,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.unsent import Discarded, Unsent
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.slot_progress import ProgressStore
 from hatcast.stream.ledger.adoption import Answered, Published

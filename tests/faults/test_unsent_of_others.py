@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.unsent import Unsent
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.ledger.adoption import Position, Published
 from hatcast.stream.ledger.day import Reserved

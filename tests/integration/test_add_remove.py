@@ -18,8 +18,8 @@ from redis import Redis
 from hatcast.agents.clock import now_ms
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.release.batches import release_partition_of
-from hatcast.agents.release.hats import DueRelease
+from hatcast.agents.release.due import release_partition_of
+from hatcast.agents.release.hats import DueHat
 from hatcast.agents.release.queries import DueAnswer
 from hatcast.stream.fold.hats import Calendar
 from tests.integration.answering import answering
@@ -288,7 +288,7 @@ def test_days_with_deleted_records_are_incomplete_and_a_slot_beyond_the_budget_i
 def test_neighbouring_logs_lead_to_the_same_topics_but_for_the_answers(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for kind in (DueRelease, DueAnswer):
+    for kind in (DueHat, DueAnswer):
         monkeypatch.setattr(kind, "max_users", 14)  # batches that are loaded at once do depend on the users
 
     async def release(pipeline: Pipeline, samples: Iterable[Sample]) -> None:

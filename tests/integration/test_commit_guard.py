@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.ledger.adoption import OutputPartition, Position
 from hatcast.stream.ledger.proposals import Proposal
@@ -77,7 +77,7 @@ async def went_back_elsewhere(ledger: Ledger) -> None:
     async with restored(ledger):
         other = Ledger(ledger.redis, ledger.name, await guard_of_all(ledger.redis, ledger.name, ledger.name))
         await other.commit("10:00", release_partition=1)
-        ledger.guard.seen = (await ledger.recovery.read_state()).commits
+        ledger.guard.commits = (await ledger.recovery.read_state()).commits
 
 
 @asynccontextmanager

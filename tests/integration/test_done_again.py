@@ -13,7 +13,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from hatcast.agents.kafka.batches import BatchConsumer
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.failures import FailureLog
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.worker.ingest import Ingest
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import Sample, traffic

@@ -13,7 +13,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.rejections import Unrecovered

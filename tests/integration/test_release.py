@@ -19,9 +19,9 @@ from hatcast.agents.kafka.producers import Message, ProducerGone, TransactionalP
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import LedgerRecovery
-from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.retained import RetainedStore
-from hatcast.agents.release.hats import DueRelease
+from hatcast.agents.release.hats import DueHat
 from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.path import ReleasePath
@@ -130,7 +130,7 @@ async def releasing(
         await made.stop()
 
 
-async def due_hats(releaser: ReleaseLoop) -> list[DueRelease]:
+async def due_hats(releaser: ReleaseLoop) -> list[DueHat]:
     """Return all final HATs with contributions that are not published."""
     return await releaser._inputs.due_now(ALL)
 
@@ -232,7 +232,7 @@ def test_record_and_charge_are_in_redis_before_a_byte_is_on_the_topic(pipeline: 
     async def release() -> None:
         async with open_stores(pipeline) as stores:
 
-            async def look(pending: Mapping[int, Sequence[tuple[DueRelease, Committed]]]) -> None:
+            async def look(pending: Mapping[int, Sequence[tuple[DueHat, Committed]]]) -> None:
                 on_topic = await asyncio.to_thread(pipeline.published, committed=False)
                 for due, committed in chain.from_iterable(pending.values()):
                     record = await stores.ledger.find(DATE, [due.release_id])
@@ -309,7 +309,7 @@ def test_nothing_is_released_while_one_partition_has_no_clock(pipeline: Pipeline
 
 
 def test_a_clock_that_went_back_between_the_look_and_the_load_releases_nothing(pipeline: Pipeline) -> None:
-    async def rewind(due: Sequence[DueRelease]) -> None:
+    async def rewind(due: Sequence[DueHat]) -> None:
         assert due
         with closing(pipeline.redis_server.client()) as redis:
             redis.hset(f"{{{pipeline.name}:3}}:state", "clock", str(NOON_MS))

@@ -16,7 +16,7 @@ from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.identity import claim_policy, policy_errors
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.policy_transition import PolicyTransitionStore

@@ -12,7 +12,7 @@ import pytest
 
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.open_dates import OpenDates
 from hatcast.stream.errors import HatcastError

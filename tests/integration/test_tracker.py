@@ -15,7 +15,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
 from hatcast.agents.monitoring.kinds import Process
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.tracker import TrackedHats

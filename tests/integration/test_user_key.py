@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.worker import registration
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import traffic

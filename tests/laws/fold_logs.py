@@ -13,7 +13,7 @@ from typing import Any
 import h3.api.basic_int as h3
 from hypothesis import strategies as st
 
-from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.policy.cells_file import CellsFile
 from hatcast.stream.policy.continual_keys import AtEnd, ContinualKeys, ContinualKind
 from hatcast.stream.policy.policy import NoiseKind, Policy

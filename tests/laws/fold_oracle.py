@@ -1,4 +1,4 @@
-"""fold.md a second time, as plainly as it can be said: slow, exact, nothing shared with stream/fold/contributions.py.
+"""fold.md a second time, as plainly as it can be said: slow, exact, nothing shared with stream/fold/reading_fold.py.
 
 Only the local zone's offset (zoneinfo), the cell (h3) and the form of an ISO time (datetime) are taken as given.
 """

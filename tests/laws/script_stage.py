@@ -15,8 +15,8 @@ from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.identity import claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
-from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import RetainedStore

@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.redis.clusterings import ClusteringStore
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.ledger.day import DayLedger, Reserved, Total
 from hatcast.stream.ledger.rejections import DaySealed, Exhausted, Unrecovered
@@ -112,7 +112,7 @@ def test_a_clustering_takes_its_room_from_the_releases_of_the_day() -> None:
     policy, day, total = policy_of(privacy=PRIVACY), DayLedger(), Total()
     assert day.has_room(policy, 7 * NANO, total)
     assert not day.has_room(policy, 7 * NANO + 1, total)
-    day.reserve(policy, {"c": Reserved(1, 6 * NANO)}, total)
+    day.reserve_if_room(policy, {"c": Reserved(1, 6 * NANO)}, total)
     summary = DaySummary(0, 0, day.cost, shared=False, limit=day.limit, sequence=1, levels=day.levels, total=total)
     assert fits(summary, policy, 1, {})
     assert not fits(replace(summary, queries={}), policy, 2, {})

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
-import hatcast.stream.fold.contributions
 import hatcast.stream.fold.partition_fold
+import hatcast.stream.fold.reading_fold
 from hatcast.stream.fold.checkpoint import Changes, Stored, restore, take_changes
-from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.readings.reading import HORIZON_OUTCOMES, REPORT_OUTCOMES, Outcome
 from tests.folding import PSEUDONYMS, apply, contributions, entered, occurring, other_totals
 from tests.laws import fold_oracle
@@ -142,7 +142,7 @@ def test_look_up_tables_that_are_full_change_nothing(case: Case) -> None:
     apply(whole, case.log, case.now)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(hatcast.stream.fold.partition_fold, "_VEHICLE_CACHE_SIZE", 1)
-        patched.setattr(hatcast.stream.fold.contributions, "CACHE_SIZE", 1)
+        patched.setattr(hatcast.stream.fold.reading_fold, "CACHE_SIZE", 1)
         apply(small, case.log, case.now)
     assert (small.outcomes, contributions(small)) == (whole.outcomes, contributions(whole))
 

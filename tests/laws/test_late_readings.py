@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.stream.fold.checkpoint import take_changes
-from hatcast.stream.fold.contributions import _UNOPENED_MAX, Fold
+from hatcast.stream.fold.reading_fold import _UNOPENED_MAX, Fold
 from hatcast.stream.policy.policy import Policy
 from tests.folding import DAY, HOUR, NOON, apply, contributions, fold_of, occurring, record
 from tests.replayed import policy_of

@@ -8,7 +8,7 @@ import pytest
 from hatcast.agents.ledger.recent_rows import RecentRows
 from hatcast.agents.ledger.store import at_once
 from hatcast.stream.ledger import rows
-from hatcast.stream.ledger.ledger import Guard, commit, commit_rows
+from hatcast.stream.ledger.commits import Guard, commit, commit_rows
 from hatcast.stream.ledger.proposals import StateChange
 from hatcast.stream.ledger.rejections import Behind, DaySealed, Replaced, Unrecovered
 from hatcast.stream.ledger.view import Changes, DamagedRow, Decision, Unread

@@ -24,8 +24,8 @@ from hatcast.agents.ledger.recent_rows import RecentRows
 from hatcast.agents.ledger.store import at_once
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.checks import check_rows
+from hatcast.stream.ledger.commits import Guard, book_spent, commit, commit_rows, dates_rows
 from hatcast.stream.ledger.day import Reserved, reservations
-from hatcast.stream.ledger.ledger import Guard, book_spent, commit, commit_rows, dates_rows
 from hatcast.stream.ledger.proposals import AnswerProposal, Committed, Proposal, StateChange
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.ledger.summary import summary_of, summary_rows

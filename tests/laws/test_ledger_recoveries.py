@@ -24,8 +24,8 @@ from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adopt import adopt, adopt_rows
 from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, OutputPartition, Position, Published
 from hatcast.stream.ledger.checks import check_rows
+from hatcast.stream.ledger.commits import Guard, commit, commit_rows
 from hatcast.stream.ledger.day import Reserved
-from hatcast.stream.ledger.ledger import Guard, commit, commit_rows
 from hatcast.stream.ledger.progress import progress_of
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.recovery import RecoveryCheck, begin, finish, place_of, positions, store_ends

@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from hatcast.agents.redis.errors import Damaged
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.row_store import RowStore
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.rejections import Unrecovered

@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.recovery.published_records import published_of
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.estimators import Estimate
 from hatcast.stream.fold.hats import Calendar, Slot
@@ -87,7 +87,7 @@ class Model:
     def commit(self, release: Release) -> bytes:
         if release.release_id not in self.records:
             charge, key = release.charge, (release.date, release.policy.name)
-            if charge and not self.days[release.date].charge(release.policy, release.place, charge, self.total):
+            if charge and not self.days[release.date].charge_if_room(release.policy, release.place, charge, self.total):
                 release, charge = release.exhausted(), 0
             self.fineness[*key, release.fineness] += bool(charge)
             self.commits[key] += 1

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from hatcast.agents.batch.ledger_file import open_ledger
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.spent_cells import SpentStore
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.day import DayLedger, PolicyDay, Total, reservations
@@ -84,7 +84,7 @@ class Model:
         for day in DATES if policy.selection_cost is not None else ():
             if CELL_SELECTION in (wanted := reservations(policy, day)):
                 self.sequence[day] += bool(
-                    self.days[day].reserve(policy, {CELL_SELECTION: wanted[CELL_SELECTION]}, self.total)
+                    self.days[day].reserve_if_room(policy, {CELL_SELECTION: wanted[CELL_SELECTION]}, self.total)
                 )
 
     def commit(self, one: Either) -> bytes:
@@ -100,10 +100,10 @@ class Model:
 
     def _charges(self, hat: Release, policy: Policy) -> bool:
         day = self.days[hat.date]
-        day.reserve(policy, reservations(policy, hat.date), self.total)
+        day.reserve_if_room(policy, reservations(policy, hat.date), self.total)
         if not hat.charge:
             return True
-        if not day.charge(policy, hat.place, hat.charge, self.total):
+        if not day.charge_if_room(policy, hat.place, hat.charge, self.total):
             return False
         self.charged[policy.name, hat.date].append(hat.charge)
         return True
@@ -112,7 +112,7 @@ class Model:
         name, places = answer.query_period.query.name, []
         for day in answer.query_period.period.dates:
             wanted = {name: reservations(policy, day)[name]}
-            self.sequence[day] += bool(self.days[day].reserve(policy, wanted, self.total))
+            self.sequence[day] += bool(self.days[day].reserve_if_room(policy, wanted, self.total))
             places.append(self.days[day].policies[policy.name].queries[name].places)
         return all(places) or answer.status is not Status.RELEASED
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.ledger.adoption import Position, Published
 from hatcast.stream.ledger.proposals import Proposal, StateChange

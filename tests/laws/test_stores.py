@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from hatcast.agents.redis.final_hats import FinalHat
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.stream.fold.checkpoint import Stored, restore, take_changes, totals
-from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.policy.policy import Policy
 from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, Sample, folds
 from tests.replayed import policy_of

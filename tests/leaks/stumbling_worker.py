@@ -19,12 +19,12 @@ from redis.exceptions import ResponseError
 
 from hatcast.agents.kafka.batches import RecordBatch
 from hatcast.agents.kafka.producers import TransactionalProducers
-from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.release.hats import DueRelease, Hats
+from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.redis.partition_store import PartitionStore
+from hatcast.agents.release.hats import DueHat, Hats
 from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.worker import Worker
-from hatcast.stream.ledger.ledger import AnyProposal
+from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import HatChunks
 
@@ -142,8 +142,8 @@ def _fail_at_a_slot(text: str) -> None:
     draw = Hats._draw
 
     def failing(
-        self: Hats, batch: Sequence[DueRelease], loaded: Sequence[HatChunks], closed: Status | None
-    ) -> Mapping[DueRelease, AnyProposal]:
+        self: Hats, batch: Sequence[DueHat], loaded: Sequence[HatChunks], closed: Status | None
+    ) -> Mapping[DueHat, AnyProposal]:
         if any(due.hat.slot == FATAL_SLOT for due in batch):
             raise KeyError(text)
         return draw(self, batch, loaded, closed)

@@ -59,7 +59,7 @@ def test_no_day_and_no_total_passes_the_least_limit_of_those_that_charged_and_on
         limit = min(limits_of_days.get(date, float("inf")), own.daily_limit_nano)
         of_all = min(limit_of_all, float("inf") if own.total_limit_nano is None else own.total_limit_nano)
         fits = _cost(tried, date, charging) <= limit and sum(_cost(tried, d, charging) for d in DATES) <= of_all
-        assert days[date].charge(own, place, charge, total) == fits
+        assert days[date].charge_if_room(own, place, charge, total) == fits
         if fits:
             plain, limits_of_days[date], limit_of_all = tried, limit, of_all
         for each in DATES:
@@ -96,7 +96,7 @@ def test_releases_fit_exactly_if_each_of_them_could_be_charged_one_after_the_oth
         policy_of_it = charging[number % 2]
         known = day.policies.get(policy_of_it.name)
         if known is None or f"{date} {place}" not in known.costs:
-            day.charge(policy_of_it, f"{date} {place}", policy_of_it.epsilon_nano, total)
+            day.charge_if_room(policy_of_it, f"{date} {place}", policy_of_it.epsilon_nano, total)
     own = charging[0]
     summary = DaySummary(
         0,
@@ -110,45 +110,45 @@ def test_releases_fit_exactly_if_each_of_them_could_be_charged_one_after_the_oth
         policy_levels=day.policy_levels("0"),
     )
     room = fits(summary, own, more, {})
-    assert room == all(day.charge(own, f"new {n}", own.epsilon_nano, total) for n in range(more))
+    assert room == all(day.charge_if_room(own, f"new {n}", own.epsilon_nano, total) for n in range(more))
 
 
 def test_a_refused_charge_leaves_day_and_total_as_they_were() -> None:
     ledger, total = DayLedger(), Total()
-    assert ledger.charge(policy(limit=10e-9), "a", 5, total)
+    assert ledger.charge_if_room(policy(limit=10e-9), "a", 5, total)
     before = copy.deepcopy((ledger, total))
-    assert not ledger.charge(policy(limit=10e-9), "a", 6, total)
-    assert not ledger.charge(policy("other", limit=9e-9, total=5e-9), "a", 1, total)
+    assert not ledger.charge_if_room(policy(limit=10e-9), "a", 6, total)
+    assert not ledger.charge_if_room(policy("other", limit=9e-9, total=5e-9), "a", 1, total)
     assert (ledger, total) == before
 
 
 def test_days_that_have_room_each_do_not_pass_the_limit_of_all_days_together() -> None:
     days, total, own = [DayLedger(), DayLedger()], Total(), policy(total=8e-9)
-    assert days[0].charge(own, "a", 5, total)
-    assert not days[1].charge(own, "a", 4, total)
-    assert days[1].charge(own, "a", 3, total)
+    assert days[0].charge_if_room(own, "a", 5, total)
+    assert not days[1].charge_if_room(own, "a", 4, total)
+    assert days[1].charge_if_room(own, "a", 3, total)
 
 
 def test_a_policy_with_a_larger_limit_does_not_raise_the_days() -> None:
     ledger, total = DayLedger(), Total()
-    assert ledger.charge(policy("small", limit=6e-9), "a", 5, total)
-    assert not ledger.charge(policy("large", limit=20e-9), "b", 2, total)
-    assert ledger.charge(policy("large", limit=20e-9), "b", 1, total)
+    assert ledger.charge_if_room(policy("small", limit=6e-9), "a", 5, total)
+    assert not ledger.charge_if_room(policy("large", limit=20e-9), "b", 2, total)
+    assert ledger.charge_if_room(policy("large", limit=20e-9), "b", 1, total)
 
 
 def test_two_charges_on_one_place_are_one_larger_cost() -> None:
     ledger, total = DayLedger(), Total()
-    assert all(ledger.charge(policy(cap=1, limit=6e-9), place, 3, total) for place in ("a", "b", "c", "a"))
+    assert all(ledger.charge_if_room(policy(cap=1, limit=6e-9), place, 3, total) for place in ("a", "b", "c", "a"))
     assert (ledger.policies["p"].costs, ledger.cost) == ({"a": 6, "b": 3, "c": 3}, 6)
 
 
 def test_two_policies_that_let_a_user_into_different_hats_cost_both() -> None:
     # One HAT a day under each: the K largest of all charges together would be one of them.
     ledger, total = DayLedger(), Total()
-    assert ledger.charge(policy("here", cap=1), "a", 5, total)
-    assert ledger.charge(policy("there", cap=1), "b", 5, total)
+    assert ledger.charge_if_room(policy("here", cap=1), "a", 5, total)
+    assert ledger.charge_if_room(policy("there", cap=1), "b", 5, total)
     assert (ledger.cost, ledger.levels) == (10, {5: 2})
-    assert not ledger.charge(policy("elsewhere", cap=1), "c", 1, total)
+    assert not ledger.charge_if_room(policy("elsewhere", cap=1), "c", 1, total)
 
 
 @given(st.lists(st.integers(1, NANO), min_size=1, max_size=4), st.data())
@@ -159,7 +159,7 @@ def test_a_day_has_no_more_levels_than_its_charges_have_sums_whatever_its_places
     ledger, total = DayLedger(), Total()
     for place in range(20):
         for charge in data.draw(st.permutations(kinds))[: data.draw(st.integers(0, len(kinds)))]:
-            assert ledger.charge(policy(limit=1e9), str(place), charge, total)
+            assert ledger.charge_if_room(policy(limit=1e9), str(place), charge, total)
     levels = ledger.policies["p"].levels if ledger.policies else {}
     assert len(levels) <= 2 ** len(kinds) - 1
 

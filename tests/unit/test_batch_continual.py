@@ -122,7 +122,7 @@ def test_a_run_that_was_killed_leaves_record_and_state_together(
             raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr("hatcast.stream.ledger.ledger.store_state", killed)
+        patched.setattr("hatcast.stream.ledger.commits.store_state", killed)
         patched.setattr("hatcast.stream.mechanisms.system.SystemNoise", Silent)
         with pytest.raises(Killed):
             run(config, rides(tmp_path / "file", *HOURS))

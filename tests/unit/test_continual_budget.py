@@ -32,7 +32,7 @@ def test_a_horizon_is_reserved_in_full_on_each_of_its_dates_before_anything_is_r
         [(name, reserved)] = reservations(made, date).items()
         assert (name, reserved.amount, reserved.places, reserved.is_required) == ("continual", 20 * NANO, 20, True)
     day, total = DayLedger(), Total()
-    day.reserve(made, reservations(made, DATES[0]), total)
+    day.reserve_if_room(made, reservations(made, DATES[0]), total)
     assert (day.cost, day.limit) == (20 * NANO, 20 * NANO)
 
 
@@ -64,14 +64,14 @@ def test_several_policies_of_one_topic_share_the_day_that_a_horizon_is_charged_t
     }
     hourly: Policy = read_policy(table, ESTIMATOR_KEYS, READ)
     day, total = DayLedger(), Total()
-    day.reserve(made, reservations(made, DATES[0]), total)
-    charged = [day.charge(hourly, f"cell/{hour:02}:00", hourly.epsilon_nano, total) for hour in range(9, 12)]
+    day.reserve_if_room(made, reservations(made, DATES[0]), total)
+    charged = [day.charge_if_room(hourly, f"cell/{hour:02}:00", hourly.epsilon_nano, total) for hour in range(9, 12)]
     assert charged == [True, False, False]  # the horizon's 20, and one HAT: the smaller limit is 21.5
     assert day.cost == 21 * NANO
     late, total = DayLedger(), Total()
     for hour in range(9, 12):
-        assert late.charge(hourly, f"cell/{hour:02}:00", hourly.epsilon_nano, total)
-    late.reserve(made, reservations(made, DATES[0]), total)
+        assert late.charge_if_room(hourly, f"cell/{hour:02}:00", hourly.epsilon_nano, total)
+    late.reserve_if_room(made, reservations(made, DATES[0]), total)
     assert late.policies[made.name].queries["continual"].places == 0  # no room: nothing of this date is released
 
 

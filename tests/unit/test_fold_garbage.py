@@ -4,7 +4,7 @@ import gc
 import tracemalloc
 from typing import Final
 
-from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.fold.reading_fold import Fold
 from tests.folding import NOON, apply, fold_of, record
 from tests.replayed import policy_of
 

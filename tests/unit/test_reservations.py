@@ -40,8 +40,8 @@ FAST = {"kind": "over_speed_limit", "speed_limit": 40.0, "scale": 1.0}
 def whole_day(policy: Policy, hats: int = 100) -> DayLedger:
     """A day on which more HATs are released than a user can enter, each for all that it costs."""
     day, total = DayLedger(), Total()
-    assert day.reserve(policy, reservations(policy, DAY), total) == [query.name for query in policy.queries]
-    assert all(day.charge(policy, str(hat), policy.epsilon_nano, total) for hat in range(hats))
+    assert day.reserve_if_room(policy, reservations(policy, DAY), total) == [query.name for query in policy.queries]
+    assert all(day.charge_if_room(policy, str(hat), policy.epsilon_nano, total) for hat in range(hats))
     assert total.spent == day.cost
     return day
 
@@ -54,11 +54,11 @@ def test_what_a_private_choice_of_cells_has_cost_is_booked_on_each_of_its_days_w
         ledger, total = DayLedger(), Total()
         wanted = reservations(policy, day)
         assert wanted["cells"] == Reserved(1, 5 * NANO)
-        assert ledger.charge(policy, "another's", 94 * NANO, total)
-        ledger.reserve(policy, wanted, total)
+        assert ledger.charge_if_room(policy, "another's", 94 * NANO, total)
+        ledger.reserve_if_room(policy, wanted, total)
         assert ledger.policies[policy.name].queries == {"cells": Reserved(1, 5 * NANO), "q0": Reserved(0, 32_258_065)}
         assert ledger.cost == total.spent == 99 * NANO
-        assert not ledger.charge(policy, "a HAT", NANO, total)
+        assert not ledger.charge_if_room(policy, "a HAT", NANO, total)
 
 
 # Numbers of the spec, section 7
@@ -200,10 +200,12 @@ def test_reservations_and_charges_in_any_order_cost_what_the_definition_says_and
     for number, date, what, charge in asked:
         policy = both[number]
         if isinstance(what, str):
-            assert days[date].charge(policy, what, charge, total) == definition.charge(date, policy, what, charge)
+            assert days[date].charge_if_room(policy, what, charge, total) == definition.charge(
+                date, policy, what, charge
+            )
         else:
             queries = {name: one for name, one in reservations(policy, date).items() if name in what}
-            assert days[date].reserve(policy, queries, total) == definition.reserve(date, policy, queries)
+            assert days[date].reserve_if_room(policy, queries, total) == definition.reserve(date, policy, queries)
         for each in DATES:
             assert days[each].cost == definition.cost(each) <= definition.limits[each]
         assert total.spent == definition.total() <= definition.total_limit
@@ -224,9 +226,9 @@ def test_releases_fit_beside_what_is_not_reserved_yet_exactly_if_commits_would_b
     for number, date, what, _ in asked:
         policy = both[number]
         if isinstance(what, tuple):
-            day.reserve(policy, {k: v for k, v in reservations(policy, DAY).items() if k in what}, total)
+            day.reserve_if_room(policy, {k: v for k, v in reservations(policy, DAY).items() if k in what}, total)
         elif f"{date} {what}" not in getattr(day.policies.get(policy.name), "costs", {}):
-            day.charge(policy, f"{date} {what}", policy.epsilon_nano, total)
+            day.charge_if_room(policy, f"{date} {what}", policy.epsilon_nano, total)
     own = replace(both[0], daily_limit=(day.cost + left) / NANO)  # so that it often matters
     mine = day.policies.get("0")
     summary = DaySummary(
@@ -244,19 +246,19 @@ def test_releases_fit_beside_what_is_not_reserved_yet_exactly_if_commits_would_b
     before = (total.spent, total.limit)
     room = fits(summary, own, more, reservations(own, DAY))
     assert (total.spent, total.limit) == before, "asking changes nothing"
-    day.reserve(own, reservations(own, DAY), total)
-    assert room == all(day.charge(own, f"new {n}", own.epsilon_nano, total) for n in range(more))
+    day.reserve_if_room(own, reservations(own, DAY), total)
+    assert room == all(day.charge_if_room(own, f"new {n}", own.epsilon_nano, total) for n in range(more))
 
 
 def test_what_is_settled_stays_settled_though_there_would_be_room_or_none_later() -> None:
     policy = asking(FAST, max_hats_per_day=2, daily_limit=1.1)
     other = policy_of(name="other", privacy={"epsilon": 1.0, "max_hats_per_day": 2, "daily_limit": 9.0})
     day, total = DayLedger(), Total()
-    assert day.charge(other, "a", NANO, total)
-    assert day.charge(other, "b", 40_000_000, total)
-    assert day.reserve(policy, reservations(policy, DAY), total) == ["q0"]
+    assert day.charge_if_room(other, "a", NANO, total)
+    assert day.charge_if_room(other, "b", 40_000_000, total)
+    assert day.reserve_if_room(policy, reservations(policy, DAY), total) == ["q0"]
     assert day.policies[policy.name].queries["q0"].places == 0
-    assert day.reserve(policy, reservations(policy, DAY), total) == []
+    assert day.reserve_if_room(policy, reservations(policy, DAY), total) == []
     assert (day.cost, total.spent, day.limit) == (1_040_000_000, 1_040_000_000, 9 * NANO)
 
 

@@ -41,12 +41,12 @@ def test_the_days_of_a_tracker_compose_and_one_day_is_pure() -> None:
 
 def test_what_a_tracker_reserves_and_another_policys_charges_share_the_day() -> None:
     day, total = DayLedger(), Total()
-    day.reserve(TRACKER, reservations(TRACKER, DATE), total)
+    day.reserve_if_room(TRACKER, reservations(TRACKER, DATE), total)
     assert day.policies[TRACKER.name].queries[TRACKER_QUERIES].places == 1
-    assert not day.charge(SPEED, "87608b0d2ffffff/09:00", NANO, total), "5 of a limit of 5 are reserved"
+    assert not day.charge_if_room(SPEED, "87608b0d2ffffff/09:00", NANO, total), "5 of a limit of 5 are reserved"
     other = DayLedger()
-    assert other.charge(SPEED, "87608b0d2ffffff/09:00", NANO, total)
-    other.reserve(TRACKER, reservations(TRACKER, DATE), total)
+    assert other.charge_if_room(SPEED, "87608b0d2ffffff/09:00", NANO, total)
+    other.reserve_if_room(TRACKER, reservations(TRACKER, DATE), total)
     assert other.policies[TRACKER.name].queries[TRACKER_QUERIES].places == 0
 
 

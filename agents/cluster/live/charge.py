@@ -20,7 +20,7 @@ from hatcast.agents.recordings.pinned import Read
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.clusterings import ClusteringStore
 from hatcast.agents.redis.connection import connect_redis_async, redis_error
-from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.release.budget_records import announce_days
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.ledger.rejections import DaySealed, Exhausted, Replaced, Unrecovered

@@ -15,8 +15,8 @@ from hatcast.agents.redis.tracker_state import TrackerStore
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger import date_rules, rows
 from hatcast.stream.ledger.book import whole_total
+from hatcast.stream.ledger.commits import AnyProposal, Rejection, commit, commit_rows
 from hatcast.stream.ledger.day import Total
-from hatcast.stream.ledger.ledger import AnyProposal, Rejection, commit, commit_rows
 from hatcast.stream.ledger.proposals import Committed
 from hatcast.stream.ledger.summary import DaySummary, charging, summary_of, summary_rows
 from hatcast.stream.ledger.transitions import NextPolicy
@@ -29,7 +29,7 @@ _NEVER: Final = "9999-99-99"  # greater than every local date
 
 
 class _ManyStale(Exception):
-    """Others have been faster with each apply: nothing was written."""
+    """Other workers changed the rows before each of our applies: nothing was written."""
 
 
 class LedgerStore:
@@ -108,11 +108,11 @@ class LedgerStore:
 
     async def _commit(self, proposals: Sequence[AnyProposal], guard: CommitGuard) -> list[Committed]:
         """Commit a batch; in halves, one after the other, if others have been faster too often."""
-        known, seen = guard.known, guard.seen
+        known, seen = guard.known, guard.commits
 
         def decision(view: View) -> Decision[list[Committed | Rejection]]:
             nonlocal seen
-            seen = max(guard.seen, Draft(view).number(rows.SEQUENCES, rows.ALL))
+            seen = max(guard.commits, Draft(view).number(rows.SEQUENCES, rows.ALL))
             return commit(view, self._policy, proposals, known)
 
         async def on_stale(times: int) -> None:
@@ -136,7 +136,7 @@ class LedgerStore:
             guard.count(proposal.release_partition, each.new)
             seen += each.new
             committed.append(each)
-        guard.seen = seen
+        guard.commits = seen
         return committed
 
     async def mark_published(self, date: str, release_ids: Sequence[str]) -> None:

@@ -1,7 +1,10 @@
 """Decisions of a ledger: commit releases and answers with their charges, and reserve costs.
 
-Each takes rows of one moment and returns what was decided with the changes that store it; nothing else decides about a
-charge.    [docs/proofs.md, "One ledger"; docs/specification/release.md, Ledger]
+Each takes rows of one moment and returns what was decided with the changes that store it. No other module decides about
+a new charge; whether there is room for it, `DayLedger.has_room` says (day.py). A recovery books what was sent, whatever
+the limits (adopt.py), and takes back what was not (unsent.py).
+
+[docs/proofs.md, "One ledger"; docs/specification/release.md, Ledger]
 """
 
 from collections import Counter
@@ -39,12 +42,12 @@ class Guard:
 
     token     of the finished recovery; "" while the ledger is not known to be recovered
     written   release partition -> the commit sequence that this worker wrote last
-    seen      the greatest number of the domain's commits that this worker knows
+    commits   the greatest number of the domain's commits that this worker knows
     """
 
     token: str
     written: Mapping[int, int]
-    seen: int
+    commits: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ def commit(
     decided, new = list[Committed | Rejection](), Counter[int]()
     for proposal in proposals:
         try:
-            committed = entry.commit(proposal, discardable=guard is not None)
+            committed = entry.book_record(proposal, discardable=guard is not None)
         except Behind:  # a running sum was drawn from another state: the batch is drawn again
             raise
         except (DaySealed, Replaced, Unclaimed, DamagedRow, TooLarge) as rejection:
@@ -142,7 +145,7 @@ def reserve(
             raise Exhausted
         if known is not None:  # it had no room, and is asked for again
             del book.day.policies[policy.name].queries[query]
-        book.reserve(policy, {query: cost}, total)
+        book.reserve_if_room(policy, {query: cost}, total)
         book.count("sequence")
         entry.changed[date] = None
         entry.write()
@@ -154,7 +157,7 @@ def book_spent(view: View, policy: Policy, dates: Sequence[str]) -> Decision[lis
     entry, booked = _Entry(view, policy), list[str]()
     for date in dates:
         wanted = {CELL_SELECTION: reservations(policy, date)[CELL_SELECTION]}
-        if entry.book(date).reserve(policy, wanted, entry.total):
+        if entry.book(date).reserve_if_room(policy, wanted, entry.total):
             entry.book(date).count("sequence")
             entry.changed[date] = None
             booked.append(date)
@@ -197,8 +200,8 @@ def _check_sequences(draft: Draft, name: str, proposals: Sequence[AnyProposal], 
         draft.compare(rows.SEQUENCES, field)
         if draft.number(rows.SEQUENCES, field) != written:
             raise Behind
-    draft.changes.at_least[rows.SEQUENCES, rows.ALL] = guard.seen
-    if draft.number(rows.SEQUENCES, rows.ALL) < guard.seen:
+    draft.changes.at_least[rows.SEQUENCES, rows.ALL] = guard.commits
+    if draft.number(rows.SEQUENCES, rows.ALL) < guard.commits:
         raise Behind
 
 
@@ -257,9 +260,10 @@ class _Entry:
             if claimed != f"{policy.from_date} {policy.name}".encode():
                 raise Unclaimed
 
-    def commit(self, proposal: AnyProposal, *, discardable: bool) -> Committed:
+    def book_record(self, proposal: AnyProposal, *, discardable: bool) -> Committed:
         """Commit one record with its charge, or return the stored one.
 
+        discardable   a recovery may discard it unsent, so the state of its running sum before it is kept with it
         Raises DaySealed, Replaced, Unclaimed, DamagedRow, TooLarge, Behind or Unread before anything of it is changed.
         """
         key, name = rows.releases(proposal.date, self.policy.name), self.policy.name
@@ -305,10 +309,10 @@ class _Entry:
             wanted = {}
         if proposal.charge:
             book.check_charge(proposal.place, proposal.charge)
-        book.reserve(policy, wanted, self.total)
+        book.reserve_if_room(policy, wanted, self.total)
         has_room = all(book.queries[query].places for query, cost in wanted.items() if cost.is_required)
         if has_room and proposal.charge:
-            has_room = book.charge(policy, proposal.place, proposal.charge, proposal.fineness, self.total)
+            has_room = book.charge_if_room(policy, proposal.place, proposal.charge, proposal.fineness, self.total)
         if change is not None:
             if not has_room:
                 change = replace(change, closes=Status.BUDGET_EXHAUSTED)
@@ -319,7 +323,7 @@ class _Entry:
         """Reserve an answer's query on each date of its period. Return whether all of them had room."""
         books = [self.book(date) for date in proposal.dates]
         for book in books:
-            if book.reserve(self.policy, {proposal.query: proposal.reserved}, self.total):
+            if book.reserve_if_room(self.policy, {proposal.query: proposal.reserved}, self.total):
                 book.count("sequence")
                 self.changed[book.date] = None
         return all(book.queries[proposal.query].places for book in books)

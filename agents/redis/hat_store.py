@@ -11,7 +11,7 @@ from typing import Self
 
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.final_hats import FinalHat
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.hats import HatChunks
 

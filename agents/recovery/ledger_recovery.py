@@ -128,7 +128,7 @@ class LedgerRecovery:
         if state.token != guard.token:
             guard.reset(state.token)  # another worker recovered the ledger
         guard.newest = state.generation, state.token
-        guard.seen = state.commits
+        guard.commits = state.commits
         guard.disown([r for r, written in guard.written.items() if state.sequences.get(r, 0) != written])
         wanted = owned - guard.written.keys()
         if wanted or self._must_catch_up or self.publishers.sent - self._caught_up_at > _MAX_LAG:
@@ -156,7 +156,7 @@ class LedgerRecovery:
             raise Behind
         if not guard.written.keys() >= set(sending):
             raise Behind
-        guard.seen = state.commits
+        guard.commits = state.commits
 
     def _went_back(self, state: RecoveryState) -> bool:
         """Return True if Redis lacks a recovery or commits that this worker knows, its own or others'."""
@@ -168,9 +168,9 @@ class LedgerRecovery:
         if state.token != guard.token:
             return False
         lost = [r for r, written in guard.written.items() if state.sequences.get(r, 0) < written]
-        if lost or state.commits < guard.seen:
+        if lost or state.commits < guard.commits:
             log.warning(
-                "Redis lacks commits: it went back", release_partitions=lost, commits=guard.seen - state.commits
+                "Redis lacks commits: it went back", release_partitions=lost, commits=guard.commits - state.commits
             )
             return True
         return False
