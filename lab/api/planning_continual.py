@@ -54,8 +54,7 @@ class PlannedKinds(PlannedRows[PlannedKind]):
     """
 
     def __init__(self, plan: "ContinualPlan", unit: str) -> None:
-        from hatcast.lab.plan.continual.show import keys_of
-        from hatcast.lab.plan.continual.words import verdict
+        from hatcast.lab.plan.continual.report import keys_of, verdict
 
         super().__init__(_rows(plan))
         self.best: Final = next(row for row in self if row.kind == plan.best.kind)

@@ -1,10 +1,14 @@
-"""Audit of policies, part by part, in several processes."""
+"""Audit of policies, part by part, in several processes; its findings as a table, as Markdown and as JSON."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
+from rich.table import Column, Table
+
+from hatcast.agents.cli.report import COMPACT, Report, table
 from hatcast.agents.config.settings import load_settings
 from hatcast.lab.audit.family import Effort, Finding
 from hatcast.lab.audit.parts import Part, clustering_parts_of, parts_of
@@ -13,6 +17,7 @@ from hatcast.lab.processes import in_processes
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
 
+HEADINGS: Final = ("policy", "part", "claim", "loss of requests", "pairs", "bound", "margin", "verdict")
 FALSE_ALARM: Final = 1e-6
 """probability that a run reports a claim that holds, at most"""
 
@@ -90,3 +95,63 @@ def _audited(task: _Task) -> Finding:
     from hatcast.stream.mechanisms.system import SystemNoise
 
     return task.subject.parts()[task.number].audit(task.effort, SeededNumbers(task.seed), SystemNoise())
+
+
+def report_of(found: Sequence[Audited], samples: int, pairs: int) -> Report:
+    """Return all findings, and a table of them."""
+    policies = [
+        {
+            "file": short(each.path),
+            "policy": each.policy.name,
+            "policy_id": each.policy.policy_id,
+            "parts": [msgspec.to_builtins(finding) | {"margin": finding.margin} for finding in each.findings],
+        }
+        for each in found
+    ]
+    settings = {"samples": samples, "pairs": pairs, "false_alarm": FALSE_ALARM}
+    return Report(shown=[_table(found, samples)], figures={"policies": policies}, settings=settings)
+
+
+def _table(found: Sequence[Audited], samples: int) -> Table:
+    """Return a table: a row for each part of each policy."""
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for each in found:
+            for at, finding in enumerate(each.findings):
+                texts = ("" if at else each.policy.name, *_cells(finding))
+                yield texts if finding.problem is None else tuple(f"[bold red]{text}[/bold red]" for text in texts)
+
+    return table(
+        f"at most {samples:,} samples of a part; a false alarm at most once in {round(1 / FALSE_ALARM):,} runs",
+        "claim: epsilon (and delta) of the policy. loss of requests: the largest, over pairs of neighbours, of "
+        "what is asked of the noise. bound: epsilon is at least this, by samples. margin: claim less bound.",
+        [Column(each, justify="left" if at < 2 else "right", overflow="fold") for at, each in enumerate(HEADINGS)],
+        rows(),
+        **COMPACT,
+    )
+
+
+def markdown_of(found: Sequence[Audited]) -> str:
+    """Return the table as Markdown."""
+    lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
+    lines += ["| " + " | ".join((f"`{name}`", *_cells(finding))) + " |" for name, finding in findings_of(found)]
+    return "\n".join(lines)
+
+
+def findings_of(found: Sequence[Audited]) -> Iterator[tuple[str, Finding]]:
+    """Yield (file, finding) of each part."""
+    yield from ((short(each.path), finding) for each in found for finding in each.findings)
+
+
+def short(path: Path) -> str:
+    """Return the last parts of a path: `examples/audit/levy.toml`."""
+    return "/".join(path.parts[-3:] if path.parent.name == "audit" else path.parts[-2:])
+
+
+def _cells(finding: Finding) -> tuple[str, ...]:
+    """Return the texts of a row, without the policy."""
+    claim = f"{finding.epsilon:g}" + (f", {finding.delta:g}" if finding.delta else "")
+    numbers = (finding.loss, finding.bound, finding.margin)
+    loss, bound, margin = ("-" if each is None else f"{each:.3f}" for each in numbers)
+    verdict = "no violation found" if finding.problem is None else "violated"
+    return finding.part, claim, loss, f"{finding.pairs:,}", bound, margin, verdict

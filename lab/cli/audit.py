@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Final
 
 import click
-from rich.console import Console
 
 from hatcast.agents.cli.options import json_option
 from hatcast.agents.cli.progress import progress_bars
@@ -60,19 +59,16 @@ def command(
     """
     if as_json and markdown:
         raise click.UsageError("--json and --markdown exclude each other")
-    from hatcast.lab.audit import run, show
+    from hatcast.lab.audit import run
 
     subjects = [*map(run.Subject, paths), *(run.Subject(path, clusterings=True) for path in clusterings)]
     with progress_bars() as add_bar:
         found = run.audit(subjects, samples, pairs, add_bar("auditing", run.number_of_parts(subjects)))
-    if as_json:
-        settings = {"samples": samples, "pairs": pairs, "false_alarm": run.FALSE_ALARM}
-        click.echo(show.as_json(found, settings))
-    elif markdown:
-        click.echo(show.markdown_of(found))
+    if markdown:
+        click.echo(run.markdown_of(found))
     else:
-        Console().print(show.table_of(found, samples))
-    problems = [(name, each) for name, each in show.rows(found) if each.problem is not None]
+        run.report_of(found, samples, pairs).write(as_json=as_json)
+    problems = [(name, each) for name, each in run.findings_of(found) if each.problem is not None]
     if problems:
         name, first = problems[0]
         more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""

@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
 import click
-import msgspec
 from click.core import ParameterSource
-from rich.console import Console
 
 from hatcast.agents.cli.options import FiniteRange, config_option, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
@@ -212,7 +210,7 @@ def _reject(options: dict[str, str], reason: str) -> None:
 
 
 def _release(given: _Options, epsilon: float, feed_format: FormatChoice) -> None:
-    from hatcast.agents.cluster import show
+    from hatcast.agents.cli.cluster_live import UNITS, report_of
     from hatcast.agents.cluster.release import Blend, ClusteringOptions, check_relation, release
     from hatcast.agents.cluster.vectors import read_vectors, select_slots
     from hatcast.lab.days import single_valued
@@ -232,19 +230,17 @@ def _release(given: _Options, epsilon: float, feed_format: FormatChoice) -> None
     with progress_bars() as add_bar:
         vectors = read_vectors(given["files"], feed, settings, slots, add_bar("reading", None))
         released = release(vectors, policy, options, SystemNoise())
-    click.echo(show.cost_notice(released), err=True)
-    record = released.record()
-    if given["plot_file"] is not None:
-        show.plot(record, given["plot_file"])
-    if given["as_json"]:
-        click.echo(msgspec.json.encode(record))
-    else:
-        Console().print(show.table_of(record))
+    unit = UNITS.get(policy.unit, "each user")
+    click.echo(
+        f"this run costs {unit} epsilon {setting.epsilon:g}. No ledger counts it: every further run, "
+        "and every other release of the same readings, adds to it",
+        err=True,
+    )
+    report_of(released.record()).write(as_json=given["as_json"], plot_file=given["plot_file"])
 
 
 def _evaluate(given: _Options) -> None:
-    from hatcast.lab.evaluate import clusters_show
-    from hatcast.lab.evaluate.clusters import CONTENDERS, TOP, Synthetic, compare_clusters
+    from hatcast.lab.evaluate.clusters import CONTENDERS, TOP, Synthetic, compare_clusters, report_of
     from hatcast.stream.kmeans.setting import Setting
 
     click.echo("a simulation: nothing that it prints is private", err=True)
@@ -259,11 +255,6 @@ def _evaluate(given: _Options) -> None:
         f"{setting.clusters} clusters of {synthetic.users:,} users in {setting.dimensions} dimensions, "
         f"{1 - synthetic.local:.3g} of them central, epsilon {epsilon:g}"
     )
-    if given["plot_file"] is not None:
-        clusters_show.plot(scores, title, given["plot_file"])
-    if not given["as_json"]:
-        Console().print(clusters_show.table_of(scores, title))
-        return
     settings: dict[str, Any] = {
         "clusters": setting.clusters,
         "dimensions": setting.dimensions,
@@ -274,4 +265,4 @@ def _evaluate(given: _Options) -> None:
         "seed": given["seed"],
         "contenders": [*CONTENDERS],
     }
-    click.echo(msgspec.json.encode({"settings": settings, "wcss": clusters_show.as_json(scores)}))
+    report_of(scores, title, settings).write(as_json=given["as_json"], plot_file=given["plot_file"])

@@ -1,20 +1,19 @@
 """`hatcast evaluate`: compare estimators by simulation."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Unpack
 
 import click
-import msgspec
-from rich.console import Console
 
-from hatcast.agents.cli.files import output_option, write_figures
+from hatcast.agents.cli.files import output_option
 from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.cli.recordings import checked_format, format_options, more_argument, policy_option
+from hatcast.agents.cli.report import Report
 from hatcast.lab.cli.evaluate_usage import Options, check_usage
-from hatcast.lab.cli.evaluate_worst import WorstJob, evaluate_worst
-from hatcast.lab.evaluate import hybrid, hybrid_map, hybrid_show, rows, show
+from hatcast.lab.evaluate import comparison, hybrid, hybrid_map, hybrid_report, worst
 from hatcast.lab.evaluate.comparison import Hat, compare
 from hatcast.lab.evaluate.contenders import DEFAULT, default_estimators, parse_contender
 from hatcast.lab.evaluate.inputs import hat_of_counts, hat_of_recording
@@ -122,7 +121,7 @@ def _one_hat(given: Options) -> None:
     """Compare estimators on one HAT."""
     runs, seed = given["runs"] or _RUNS, 1 if given["seed"] is None else given["seed"]
     epsilons = epsilons_of("--eps", _EPSILONS if given["eps"] is None else given["eps"], "0.5,1,2")
-    dimensions, measure = given["dimensions"], show.measure_name(given["dimensions"])
+    dimensions = given["dimensions"]
     contenders = [parse_contender(text) for text in (given["estimators"] or default_estimators(dimensions)).split(",")]
     hat, source = _hat(given)
     scaling = given["scaling"]
@@ -143,23 +142,28 @@ def _one_hat(given: Options) -> None:
         "estimators": [each.name for each in contenders],
     }
     if given["worst_case"]:
-        job = WorstJob(hat, contenders, epsilons, runs, seed)
-        files = given["plot_file"], given["output"]
-        evaluate_worst(job, title, settings, files, as_json=given["as_json"])
-        return
+        report = worst.report_of(
+            hat, contenders, epsilons, title, settings, lambda: _groupings(hat, epsilons, runs, seed)
+        )
+    else:
+        with progress_bars() as add_bar:
+            errors = compare(hat, contenders, epsilons, runs, seed, add_bar("simulating", runs))
+        report = comparison.report_of(errors, hat, title, settings)
+    _write(report, given)
+
+
+def _groupings(hat: Hat, epsilons: Sequence[float], runs: int, seed: int) -> dict[str, comparison.Errors]:
+    """Return the simulated errors of groupings by estimator; none for vectors, which not all estimators take."""
+    if hat.dimensions > 1:
+        return {}
+    compared = worst.groupings()
     with progress_bars() as add_bar:
-        errors = compare(hat, contenders, epsilons, runs, seed, add_bar("simulating", runs))
-    if given["plot_file"] is not None:
-        show.plot(errors, title, measure, given["plot_file"], hat.unit)
-    suppressed = show.suppressed(errors)
-    if given["output"] is not None:
-        write_figures(given["output"], rows.rows_of_errors(show.as_json(errors), suppressed, settings))
-        return
-    if not given["as_json"]:
-        Console().print(show.table_of(errors, title, measure, hat.unit))
-        return
-    output = {"settings": settings, "mae": show.as_json(errors), **({"suppressed": suppressed} if suppressed else {})}
-    click.echo(msgspec.json.encode(output))
+        progress = add_bar("simulating", runs * len(compared))
+        return {name: compare(hat, variants, epsilons, runs, seed, progress) for name, variants in compared.items()}
+
+
+def _write(report: Report, given: Options) -> None:
+    report.write(as_json=given["as_json"], output=given["output"], plot_file=given["plot_file"])
 
 
 def _hybrid(given: Options) -> None:
@@ -183,11 +187,6 @@ def _hybrid(given: Options) -> None:
         amplified = hybrid.amplifications(cases[len(cases) // 2])
         maps = hybrid_map.heatmaps(cases[len(cases) // 2], estimators)
     title = f"hybrid model: {users:,} users, {share:.3g} of them central, eps {epsilons[0]:g}"
-    if given["plot_file"] is not None:
-        hybrid_show.plot(curves, maps, amplified, title, given["plot_file"])
-    if not given["as_json"] and given["output"] is None:
-        Console().print(*hybrid_show.tables_of(curves, amplified, title))
-        return
     settings = {
         "users": users,
         "share": share,
@@ -202,11 +201,7 @@ def _hybrid(given: Options) -> None:
         "heatmap_sigma": cases[len(cases) // 2].sigma,
         "amplified_sigma": cases[len(cases) // 2].sigma,
     }
-    figures = hybrid_show.as_json(curves, maps, amplified)
-    if given["output"] is not None:
-        write_figures(given["output"], rows.rows_of_hybrid(figures, settings))
-        return
-    click.echo(msgspec.json.encode({"settings": settings, **figures}))
+    _write(hybrid_report.report_of(curves, maps, amplified, title, settings), given)
 
 
 def _days(given: Options, limits: str) -> None:

@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import msgspec
-from rich.console import Console
 
-from hatcast.agents.cli.files import write_figures
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.cli.recordings import checked_format
 from hatcast.lab.evaluate.contenders import Contender
@@ -50,9 +47,8 @@ class DayOptions:
 def evaluate_days(options: DayOptions) -> None:
     """Print a table or JSON, or write a file. Raises HatcastError, UsageError."""
     from hatcast.lab.days import policy_of_recordings
-    from hatcast.lab.evaluate.days import run, show
+    from hatcast.lab.evaluate.days import report, run
     from hatcast.lab.evaluate.days.replay import TrackerDesign
-    from hatcast.lab.evaluate.rows import rows_of_days
     from hatcast.stream.mechanisms.system import SystemNoise
 
     runs = options.runs or _RUNS
@@ -74,9 +70,6 @@ def evaluate_days(options: DayOptions) -> None:
         )
     dates = f"{comparison.dates[0]} to {comparison.dates[-1]}" if len(comparison.dates) > 1 else comparison.dates[0]
     title = f"{dates}: {comparison.hats:,} HATs with {min_users} users or more"
-    if not options.as_json and options.output is None:
-        Console().print(show.table_of(comparison, title))
-        return
     settings: dict[str, Any] = {
         "sources": [path.name for path in options.paths],
         "dates": comparison.dates,
@@ -91,7 +84,4 @@ def evaluate_days(options: DayOptions) -> None:
         "cap": cap,
         "estimators": [each.name if isinstance(each, Contender) else each for each in designs],
     }
-    if options.output is not None:
-        write_figures(options.output, rows_of_days(show.as_json(comparison), settings))
-        return
-    click.echo(msgspec.json.encode({"settings": settings, **show.as_json(comparison)}))
+    report.report_of(comparison, title, settings).write(as_json=options.as_json, output=options.output)

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import click
-import msgspec
-from rich.console import Console
 
 from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
@@ -80,7 +78,8 @@ def command(**given: Unpack[Options]) -> None:
 
 def _plan_tracker(given: Options) -> None:
     """Plan a tracker, and write its keys into the configuration."""
-    from hatcast.lab.plan import grid, show
+    from hatcast.lab.plan import grid
+    from hatcast.lab.plan.report import report_of
 
     totals = sorted(epsilons_of("--daily-limit", given["daily_limit"] or TOTALS, TOTALS))
     written = WRITTEN if given["written_limit"] is None else given["written_limit"]
@@ -94,13 +93,8 @@ def _plan_tracker(given: Options) -> None:
         objective = Objective(given["objective"] or Objective.CELLS)
         plans = grid.plan(counts, upper_bound, totals, objective, add_bar("planning", len(totals)))
     title = f"{source}: {len(counts.days)} day{'' if len(counts.days) == 1 else 's'}, {counts.hats:,} HATs"
-    if given["plot_file"] is not None:
-        show.plot(plans, title, given["plot_file"], unit)
     if given["target"] is not None and text is not None:
         write_tracker(given["target"], text, next(each for each in plans.plans if each.total == written))
-    if not given["as_json"]:
-        Console().print(show.table_of(plans, title, unit))
-        return
     settings: dict[str, Any] = {
         "source": source,
         "days": len(counts.days),
@@ -110,7 +104,7 @@ def _plan_tracker(given: Options) -> None:
         **({} if policy.value_name is None else {"unit": unit}),
         "objective": objective.value,
     }
-    click.echo(msgspec.json.encode({"settings": settings, **show.as_json(plans)}))
+    report_of(plans, title, settings, unit).write(as_json=given["as_json"], plot_file=given["plot_file"])
 
 
 def _source(given: Options) -> tuple[Policy, Path | Format]:
@@ -148,7 +142,7 @@ def tracker_keys(recordings: Sequence[Path], feed: Format, policy: Policy, limit
     """Return the keys of [policy.tracker] for `hatcast init --recording`, and print the errors to expect."""
     from hatcast.lab.plan import grid
     from hatcast.lab.plan.counts import counts_of_recordings
-    from hatcast.lab.plan.show import keys_json
+    from hatcast.lab.plan.report import keys_json
 
     click.echo("reads raw data; what it chooses follows from counts alone", err=True)
     with progress_bars() as add_bar:

@@ -3,17 +3,16 @@
 from typing import Any
 
 import click
-import msgspec
-from rich.console import Console
 
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.cli.recordings import checked_format
 from hatcast.lab.cli.plan_usage import Options
 from hatcast.lab.cli.plan_write import read_target, write_continual
 from hatcast.lab.days import open_days, policy_of_recordings
-from hatcast.lab.plan.continual import inputs, show, words
+from hatcast.lab.plan.continual import inputs
 from hatcast.lab.plan.continual.choose import ContinualPlan, choose
 from hatcast.lab.plan.continual.criterion import Criterion
+from hatcast.lab.plan.continual.report import report_of
 from hatcast.lab.plan.counts import rows_of_file
 from hatcast.stream.policy.policy import Policy
 
@@ -40,23 +39,10 @@ def run(given: Options) -> None:
         bar = add_bar("planning", found.stream.days)
         plan = choose(found.stream, found.users, criterion, found.observed, bar)
     unit, title = policy.released_value.unit, _title(plan, found, policy.released_value.unit)
-    if given["plot_file"] is not None:
-        show.plot(plan, title, given["plot_file"], unit)
     if given["target"] is not None and text is not None:
         write_continual(given["target"], text, plan)
-    if given["as_json"]:
-        click.echo(msgspec.json.encode({"settings": _settings(plan, found, unit), **show.as_json(plan)}))
-    else:
-        _print(plan, title, unit)
-
-
-def _print(plan: ContinualPlan, title: str, unit: str) -> None:
-    console = Console()
-    if plan.observed is not None:
-        console.print(show.participation_table(plan.observed, plan.stream))
-    console.print(show.table_of(plan, title, unit))
-    for sentence in words.verdict(plan, unit):
-        console.print(sentence, highlight=False, markup=False)
+    report = report_of(plan, title, _settings(plan, found, unit), unit)
+    report.write(as_json=given["as_json"], plot_file=given["plot_file"])
 
 
 def _recorded(given: Options, policy: Policy) -> inputs.Recorded | None:

@@ -29,7 +29,7 @@ def write_tracker(path: Path, text: str, plan: "Plan") -> None:
     """Write the keys of a tracker. Raises HatcastError."""
     from hatcast.agents.config.template import write_template
     from hatcast.lab.plan.edit import with_table_keys, without_keys, without_other_keys
-    from hatcast.lab.plan.show import keys_json
+    from hatcast.lab.plan.report import keys_json
 
     text = without_other_keys(
         with_table_keys(text, "policy.estimator", {"name": "tracker"}), "policy.estimator", "name"
@@ -45,7 +45,7 @@ def write_continual(path: Path, text: str, plan: "ContinualPlan") -> None:
     """Write the keys of [policy.continual]. Raises HatcastError, also if the policy has slots of another number."""
     from hatcast.agents.config.settings import parse_settings
     from hatcast.agents.config.template import write_template
-    from hatcast.lab.plan.continual.show import keys_of
+    from hatcast.lab.plan.continual.report import keys_of
     from hatcast.lab.plan.edit import with_table_keys, without_keys
 
     text = without_keys(text, "policy", "estimator", "tracker", "query", "values")

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+from typing import Final, TypedDict, Unpack
 
 import click
-import msgspec
 from rich.console import Console
 from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from hatcast.agents.cli.files import check_one_output, output_option, write_figures
+from hatcast.agents.cli.files import check_one_output, output_option
 from hatcast.agents.cli.options import days_of, json_option, map_option, plot_option
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.clock import now_ms
@@ -23,9 +22,6 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.cells_file import CellsFile, SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FormatChoice
-
-if TYPE_CHECKING:  # imported when it is needed, so that --help is fast
-    from hatcast.lab.survey.run import Survey
 
 _EPSILONS: Final = (0.001, 10.0)  # above 10 a selection is hardly private; the same limit as in a policy
 
@@ -180,7 +176,7 @@ def _check_targets(given: _Options) -> None:
 
 def _survey(given: _Options) -> None:
     click.echo("reads raw data; nothing that it prints or writes is private", err=True)
-    from hatcast.lab.survey import run, show
+    from hatcast.lab.survey import report, run
 
     policy, users, target = _policy(given), given["users"], given["cells"]
     feed = checked_format(given["feed_format"], policy, given["files"])
@@ -189,14 +185,11 @@ def _survey(given: _Options) -> None:
         counts = run.survey(job)
     if (hint := counts.spans.hint()) is not None:
         click.echo(f"hint: {hint}", err=True)
-    if given["output"] is not None:
-        _write_figures(given["output"], counts, policy, users)
-    elif given["as_json"]:
-        click.echo(msgspec.json.encode(show.survey_json(counts, policy, users)))
-    else:
-        Console().print(show.table_of(counts, policy, users))
-    if given["plot_file"] is not None:
-        show.plot(counts, policy, given["plot_file"])
+    output = given["output"]
+    places = output is not None and output.suffix.lower() == ".geojson"
+    report.report_of(counts, policy, users, places=places).write(
+        as_json=given["as_json"], output=output, plot_file=given["plot_file"]
+    )
     if given["map_file"] is not None:
         from hatcast.lab.survey.cell_map import draw_map
 
@@ -208,14 +201,14 @@ def _survey(given: _Options) -> None:
             f"--cells: no cell of resolution {policy.h3_resolution} has more than {float(users):g} users a day in"
             " every slot; lower --users or --resolution, or narrow --hours"
         )
-    criterion = show.busy_criterion(policy, users, counts.days)
+    criterion = report.busy_criterion(policy, users, counts.days)
     _write(target, CellsFile("survey", frozenset(counts.busy)).text([f"not private: cells with {criterion}"]))
     click.echo(f'{target}: {len(counts.busy):,} cells, source = "survey": for relation = "replace" only', err=True)
 
 
 def _select(given: _Options, private: _Private) -> None:
     click.echo("reads raw data; only the selection of candidates is private, at its cost", err=True)
-    from hatcast.lab.survey import run, show
+    from hatcast.lab.survey import report, run
     from hatcast.lab.survey.settings import read_public_candidates
     from hatcast.stream.mechanisms.system import SystemNoise
 
@@ -226,39 +219,27 @@ def _select(given: _Options, private: _Private) -> None:
         job = run.Job(given["files"], feed, policy, private.days, users, now_ms(), progress)
         chosen = run.select_privately(job, private.days, candidates, private.epsilon, SystemNoise())
     criterion, charge = (
-        show.busy_criterion(policy, users, private.days),
-        show.charge_notice(private.days, private.epsilon),
+        report.busy_criterion(policy, users, private.days),
+        report.charge_notice(private.days, private.epsilon),
     )
     selected = f"{len(chosen.selected):,} of {chosen.candidates:,} candidates"
     cost = SelectionCost(private.epsilon, *private.days)
     listed = CellsFile("private", frozenset(chosen.selected), cost, policy.timezone)
     _write(target, listed.text([f"{selected}, those with {criterion}, with noise", charge]))
     click.echo(charge, err=True)
-    output = given["output"]
+    found, output = report.selection_report(chosen, policy, users, private.days, private.epsilon), given["output"]
     if output is not None and chosen.selected:
-        from hatcast.lab.survey.output_rows import rows_of_selection
-
-        write_figures(output, rows_of_selection(chosen, policy.h3_resolution, private.epsilon))
+        found.write(as_json=False, output=output)
     elif output is not None:
         click.echo(f"{output} is not written: no cell was selected", err=True)
     if given["as_json"]:
-        selection = show.selection_json(chosen, policy, users, private.days, private.epsilon)
-        click.echo(msgspec.json.encode(selection))
+        found.write(as_json=True)
         return
     click.echo(
         f'{target}: {selected}, source = "private": for relation = "replace" only; noise of scale {chosen.scale:.3g} '
         f"on each mean of daily users, of vehicles within K = {policy.max_hats_per_day} HATs a day"
         + ("" if chosen.selected else "; no policy takes a file without cells")
     )
-
-
-def _write_figures(output: Path, counts: "Survey", policy: Policy, users: Fraction) -> None:
-    from hatcast.lab.survey import output_rows, show
-
-    if output.suffix.lower() == ".geojson":
-        write_figures(output, output_rows.rows_of_cells(counts, policy.h3_resolution))
-    else:
-        write_figures(output, output_rows.rows_of_resolutions(show.survey_json(counts, policy, users)))
 
 
 def _policy(given: _Options) -> Policy:

@@ -7,12 +7,17 @@ paper's WCSS of all users by the final centres, here as a mean per user.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
+from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.table import Column, Table
 
+from hatcast.agents.cli.report import Report, nested, open_axes, rounded, table
+from hatcast.lab.evaluate.comparison import MARKERS
 from hatcast.lab.evaluate.simulation import Draws, Floats, Integers
 from hatcast.stream.hybrid import pwh
 from hatcast.stream.kmeans.devices import Reports
@@ -198,3 +203,62 @@ def _vectors(true_centres: Integers, users: int, draws: Draws) -> Integers:
     normal = draws.normal(clusters * users, dimensions)
     drawn = np.repeat(true_centres, users, axis=0) + SPREAD * TOP * normal
     return np.rint(np.clip(drawn, 0, TOP)).astype(np.int64)
+
+
+def report_of(scores: Scores, title: str, settings: Mapping[str, Any]) -> Report:
+    """Return mean and standard error of each contender and number of iterations, a table and a plot."""
+    rows = [
+        {
+            "contender": name,
+            "iterations": length,
+            "mean": rounded(float(runs.mean()), 6),
+            "standard_error": rounded(standard_error(runs), 6),
+        }
+        for name, row in scores.items()
+        for length, runs in row.items()
+    ]
+    return Report(
+        shown=[_table(scores, title)],
+        figures={"wcss": nested(rows, "contender", "iterations")},
+        settings=settings,
+        plot=lambda path: _plot(scores, title, path),
+    )
+
+
+def standard_error(runs: Floats) -> float:
+    """Return the standard error of the mean of all runs."""
+    return float(runs.std(ddof=1)) / math.sqrt(len(runs))
+
+
+def _table(scores: Scores, title: str) -> Table:
+    """Return a table: a row per contender, a column per number of iterations; the least score with noise in bold."""
+    means = {name: [float(runs.mean()) for runs in row.values()] for name, row in scores.items()}
+    least = [min(each) for each in zip(*(row for name, row in means.items() if name != "non_private"), strict=True)]
+    worst = max(standard_error(runs) / float(runs.mean()) for row in scores.values() for runs in row.values())
+    return table(
+        title,
+        "WCSS per user, in 1/1000 of the cube's edge squared, by number of iterations; standard errors are up "
+        f"to {worst:.0%} of it. :printed is as in the paper's pseudocode; see docs/cluster.md.",
+        [Column("", no_wrap=True), *map(str, next(iter(scores.values())))],
+        (
+            (
+                name,
+                *(
+                    f"[bold]{1000 * mean:.2f}[/bold]" if mean == best else f"{1000 * mean:.2f}"
+                    for mean, best in zip(row, least, strict=True)
+                ),
+            )
+            for name, row in means.items()
+        ),
+        min_width=79,  # otherwise title and caption wrap at the width of a few columns
+    )
+
+
+def _plot(scores: Scores, title: str, path: Path) -> None:
+    with open_axes(path, title) as axes:
+        for (name, row), marker in zip(scores.items(), cycle(MARKERS), strict=False):
+            means = [float(runs.mean()) for runs in row.values()]
+            style = "--" if name.endswith(":printed") else "-"
+            axes.plot([*row], means, style, marker=marker, markersize=4, linewidth=1, label=name)
+        axes.set(xlabel="iterations", ylabel="WCSS per user, edges^2", yscale="log")
+        axes.set_xticks([*next(iter(scores.values()))])

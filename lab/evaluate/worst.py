@@ -3,15 +3,20 @@
 Nothing is simulated: counts and epsilon decide. Raw counts are private under `add_remove`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import cycle
+from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from rich.table import Table
 
-from hatcast.lab.evaluate.contenders import Contender, ResolvedContender, parse_contender
+from hatcast.agents.cli.report import COMPACT, Report, nested, open_figure, rounded, table
+from hatcast.lab.evaluate.comparison import MARKERS, Errors, Hat
+from hatcast.lab.evaluate.contenders import Contender, ResolvedContender, hides_presence, parse_contender
 from hatcast.lab.evaluate.simulation import Floats
 from hatcast.stream.estimators.array_length import RULES
 from hatcast.stream.estimators.grouping import Counts, Integers, places_taken
@@ -19,7 +24,14 @@ from hatcast.stream.estimators.levy import concentration
 from hatcast.stream.estimators.vectors import vector_form
 from hatcast.stream.estimators.worst_case_length import bias_and_noise, lengths_to_try
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import SubFigure
+
+Staircases = Mapping[str, tuple[Floats, Integers]]
 STAIRCASE: Final = (0.001, 2.0, 400)  # first and last epsilon, and their number, of the papers' figure of m
+_FULL: Final = "full arrays"
+_TIE: Final = 1e-9  # in the value's unit
 _MILLI: Final = 1000
 
 
@@ -80,7 +92,7 @@ def full_arrays(hat: PublicHat, epsilons: Sequence[float]) -> dict[float, WorstC
     return found
 
 
-def staircases(hat: PublicHat) -> Mapping[str, tuple[Floats, Integers]]:
+def staircases(hat: PublicHat) -> Staircases:
     """Return (epsilons, array lengths) of `minimax` and of `worst_case` with BESTFIT.    [M Fig. 5]"""
     epsilons = np.geomspace(*STAIRCASE)
     printed = [RULES["minimax"](hat.counts, each / hat.dimensions, None) for each in epsilons.tolist()]
@@ -128,3 +140,145 @@ def _bias_and_noise(hat: PublicHat, resolved: ResolvedContender) -> tuple[Fracti
     if bias is None or "noise" not in estimator.shares:
         return bias, None
     return bias, resolved.sensitivity / (Fraction(parameters.epsilon) * estimator.shares["noise"])
+
+
+def report_of(
+    hat: Hat,
+    contenders: Sequence[Contender],
+    epsilons: Sequence[float],
+    title: str,
+    settings: Mapping[str, Any],
+    errors: Callable[[], Mapping[str, Errors]],
+) -> Report:
+    """Return the worst cases, those of full arrays, and the steps of both array lengths.
+
+    errors   simulates the groupings, for the plot
+    """
+    public = PublicHat(hat.counts, hat.upper_bound_milli, hat.dimensions)
+    found, full, lengths = worst_cases(public, contenders, epsilons), full_arrays(public, epsilons), staircases(public)
+    cases = [
+        {"estimator": name, "epsilon": epsilon, **_row(each)}
+        for name, row in found.items()
+        for epsilon, each in row.items()
+    ]
+    bounds = [{"epsilon": epsilon, **_row(each)} for epsilon, each in full.items()]
+    steps = {rule: _steps(*each) for rule, each in lengths.items()}
+    return Report(
+        shown=[_table(found, full, title, hat.unit)],
+        figures={
+            "worst_case": nested(cases, "estimator", "epsilon"),
+            "full_arrays": nested(bounds, "epsilon"),
+            "array_lengths": steps,
+        },
+        settings=settings,
+        rows=[
+            *({"table": "worst_case", **each} for each in cases),
+            *({"table": "full_arrays", **each} for each in bounds),
+            *(
+                {"table": "array_lengths", "rule": rule, "epsilon": epsilon, "array_length": length}
+                for rule, each in steps.items()
+                for epsilon, length in each
+            ),
+        ],
+        plot=lambda path: _plot(found, lengths, errors(), title, hat.unit, path),
+    )
+
+
+def _row(each: WorstCase) -> dict[str, float | None]:
+    return {
+        "array_length": each.array_length,
+        "arrays": rounded(each.arrays),
+        "tau": rounded(each.tau),
+        "bias": rounded(each.bias),
+        "noise": rounded(each.noise),
+        "worst_case_error": rounded(each.total),
+    }
+
+
+def _steps(epsilons: Floats, lengths: Integers) -> list[tuple[float, int]]:
+    """Return (first epsilon, array length) of each step."""
+    starts = np.flatnonzero(np.diff(lengths, prepend=-1))
+    return [(round(float(epsilons[at]), 4), int(lengths[at])) for at in starts]
+
+
+def _table(found: WorstCases, full: Mapping[float, WorstCase], title: str, unit: str) -> Table:
+    """Return a table: rows by estimator and epsilon, the least E_M under `replace` at each epsilon in bold."""
+    totals = [
+        (epsilon, each.total) for row in found.values() for epsilon, each in row.items() if each.total is not None
+    ]
+    least = {epsilon: min(total for at, total in totals if at == epsilon) for epsilon, _ in totals}
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for name, row in [*found.items(), (_FULL, full)]:
+            label = f"{name} (add_remove)" if name != _FULL and hides_presence(name) else name
+            for epsilon, each in row.items():
+                total = _text(each.total)
+                best = name != _FULL and each.total is not None and each.total <= least[epsilon] + _TIE
+                yield (
+                    label,
+                    f"{epsilon:g}",
+                    "-" if each.array_length is None else f"{each.array_length}",
+                    "-" if each.arrays is None else f"{each.arrays:.4g}",
+                    *map(_text, (each.tau, each.bias, each.noise)),
+                    f"[bold]{total}[/bold]" if best else total,
+                )
+                label = ""
+
+    return table(
+        title,
+        f"In {unit}; m and arrays are numbers. E_M = bias + noise bounds the mean absolute error of any values:"
+        " bias is the largest of any values, noise the mean of its absolute value. A dash: not used, or not fixed by "
+        "counts. full arrays: E^(epsilon) of the papers, for arrays without an empty place.",
+        ("estimator", "eps", "m", "arrays", "tau", "bias", "noise", "E_M"),
+        rows(),
+        **COMPACT,
+    )
+
+
+def _text(number: float | None) -> str:
+    return "-" if number is None else f"{number:.3f}"
+
+
+def _plot(
+    found: WorstCases, lengths: Staircases, errors: Mapping[str, Errors], title: str, unit: str, path: Path
+) -> None:
+    """Plot E_M and m against epsilon, and below them the simulated errors of groupings, a panel per estimator."""
+    with open_figure(path, title, (8.5, 7.2 if errors else 3.8)) as figure:
+        rows = figure.subfigures(2 if errors else 1, 1, squeeze=False).flat
+        left, right = rows[0].subplots(1, 2)
+        _errors(left, found, unit)
+        _staircases(right, lengths)
+        if errors:
+            _groupings(rows[1], errors, unit)
+
+
+def _errors(panel: "Axes", found: WorstCases, unit: str) -> None:
+    for (name, row), marker in zip(found.items(), cycle(MARKERS), strict=False):
+        points = [(epsilon, each.total) for epsilon, each in sorted(row.items()) if each.total is not None]
+        if points:
+            panel.plot(*zip(*points, strict=True), marker=marker, markersize=4, linewidth=1, label=name)
+    _finish(panel, f"worst-case error E_M, {unit}")
+    panel.set_yscale("log")
+
+
+def _staircases(panel: "Axes", lengths: Staircases) -> None:
+    for (rule, (epsilons, steps)), style in zip(lengths.items(), ("-", "--"), strict=False):
+        panel.step(epsilons, steps, style, where="post", linewidth=1, label=rule)
+    _finish(panel, "array length m")
+    panel.set_xscale("log")
+
+
+def _groupings(figure: "SubFigure", errors: Mapping[str, Errors], unit: str) -> None:
+    for panel, (name, rows) in zip(figure.subplots(1, len(errors)), errors.items(), strict=True):
+        for (variant, row), marker in zip(rows.items(), MARKERS, strict=False):
+            epsilons: Sequence[float] = sorted(row)
+            label = variant.removeprefix(f"{name}:")
+            panel.plot(epsilons, [row[x].mae for x in epsilons], marker=marker, markersize=4, linewidth=1, label=label)
+        panel.set_title(name, fontsize=9)
+        _finish(panel, f"mean absolute error, {unit}")
+
+
+def _finish(panel: "Axes", measure: str) -> None:
+    panel.set(xlabel="epsilon", ylabel=measure)
+    panel.grid(visible=True, which="both", linewidth=0.3)
+    panel.legend(frameon=False, fontsize=7)

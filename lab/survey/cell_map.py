@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 import h3.api.basic_int as h3
 import numpy as np
 
+from hatcast.agents.cli.report import open_figure
+from hatcast.lab.survey.report import busy_criterion
 from hatcast.lab.survey.run import Survey
-from hatcast.lab.survey.show import busy_criterion
 from hatcast.stream.policy.policy import Policy
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ Ring = list[tuple[float, float]]
 def draw_map(survey: Survey, policy: Policy, users: Fraction, path: Path) -> None:
     """Draw the cells of the policy's resolution, the busy ones filled. Raises HatcastError if it cannot be written."""
     from matplotlib.collections import PolyCollection
-
-    from hatcast.agents.tables.plots import open_figure
 
     busy = set(survey.busy)
     rings = dict(zip(survey.cells, rings_of(survey.cells), strict=True))

@@ -141,7 +141,6 @@ OF_COMMANDS = {
     "agents/batch/ledger_days.py": "`hatcast budget --ledger`, but for the lines that name a command",
     "agents/config/template.py": "`hatcast init`",
     "agents/kafka/topic_rules.py": "options of Kafka's own commands",
-    "agents/tables/plots.py": "plots of commands",
     "stream/areas.py": "`hatcast cells`",
 }
 """Files whose texts the Python API does not show -> what shows them."""

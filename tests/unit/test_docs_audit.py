@@ -2,8 +2,7 @@
 
 import re
 
-from hatcast.lab.audit.run import Subject
-from hatcast.lab.audit.show import HEADINGS, short
+from hatcast.lab.audit.run import HEADINGS, Subject, short
 from tests.auditing import CLUSTERED, ROOT, SHIPPED
 
 PAGE = (ROOT / "docs" / "audit.md").read_text()

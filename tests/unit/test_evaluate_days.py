@@ -17,9 +17,9 @@ from hatcast.lab.cli.evaluate import command
 from hatcast.lab.days import RecordedDay, RecordedSlot, open_days, policy_of_recordings, with_users
 from hatcast.lab.evaluate.contenders import parse_contender
 from hatcast.lab.evaluate.days.replay import Replay, TrackerDesign, epsilon_of_hat
+from hatcast.lab.evaluate.days.report import report_of
 from hatcast.lab.evaluate.days.run import Comparison, Result
 from hatcast.lab.evaluate.days.scores import Published, Score, Truth, constant_scores, scores_of
-from hatcast.lab.evaluate.days.show import table_of
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.tracker_keys import Objective
@@ -109,7 +109,7 @@ def test_a_table_with_releases_of_estimators_is_not_cut_off_at_80_columns() -> N
     constants = {name: {"mae": Score(6.0, None)} for name in ("half_bound", "city", "cell")}
     comparison = Comparison(["2017-03-21"], 542, {"opt_array_averaging": {0.125: result}}, constants)
     file = io.StringIO()
-    Console(file=file, width=80).print(table_of(comparison, "A title"))
+    Console(file=file, width=80).print(*report_of(comparison, "A title", {}).shown)
     rows = [line for line in file.getvalue().splitlines() if "23.46" in line]
     assert len(rows) == 3
     assert all(row.split()[-5:] == ["23.46", "23.46", "23.46", "98.8%", "23.46"] for row in rows)

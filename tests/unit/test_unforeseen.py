@@ -214,7 +214,7 @@ ALLOWED: Final = {
     "agents/cluster/live/state.py": "the same",
     "agents/cluster/live/exchange.py": "librdkafka's: brokers and topics",
     "agents/demo/embedded/__main__.py": "a text of ours",
-    "agents/tables/plots.py": "the operating system's, of a file that was named",
+    "agents/cli/report.py": "the operating system's, of a file that was named",
     "agents/config/template.py": "the same",
     "agents/kafka/client.py": "of the admin client and of sockets: brokers, topics and logins",
     "agents/kafka/client_settings.py": "PEM files of the operator",

@@ -1,12 +1,12 @@
-"""A survey as a table, as JSON and as a plot; a selection as lines."""
+"""A survey as a table, JSON, rows and a plot; a private selection of cells."""
 
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.table import Column, Table
 
+from hatcast.agents.cli.report import COMPACT, Report, open_figure, table
 from hatcast.lab.survey.figures import Histogram, Resolution, dropped_share, summarize
 from hatcast.lab.survey.run import Days, Selection, Survey
 from hatcast.stream.policy.policy import Policy
@@ -15,23 +15,88 @@ _CAPS_MAX: Final = 512  # points of a curve
 _DIGITS: Final = 4
 
 
-def table_of(survey: Survey, policy: Policy, users: Fraction) -> Table:
-    """Return a table with a column per resolution."""
-    table = Table(
-        title="Recordings as HATs, by H3 resolution. Not private",
-        title_justify="left",
-        caption=_caption(survey, policy, users),
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+def report_of(survey: Survey, policy: Policy, users: Fraction, *, places: bool) -> Report:
+    """Return the survey, with the complete distributions; `private` is false.
+
+    places   a row for each cell with a reading, of the policy's resolution; else for each resolution
+    """
+    settings = {**_settings(policy, users, survey.days), "number_of_days": survey.number_of_days}
+    resolutions = {str(each.resolution): _resolution_json(each, policy) for each in survey.resolutions}
+    resolution, busy = policy.h3_resolution, {*survey.busy}
+    return Report(
+        shown=[_table(survey, policy, users)],
+        figures={
+            "private": False,
+            "settings": settings,
+            "outcomes": survey.outcomes,
+            "resolutions": resolutions,
+            "busy_cells": [f"{cell:x}" for cell in survey.busy],
+        },
+        rows=[
+            {"cell": f"{cell:x}", "resolution": resolution, "busy": cell in busy, "private": False}
+            for cell in survey.cells
+        ]
+        if places
+        else [
+            {"resolution": int(name), **_flat(figures), "private": False, "settings": settings}
+            for name, figures in resolutions.items()
+        ],
+        plot=lambda path: _plot(survey, policy, path),
     )
-    table.add_column("resolution", no_wrap=True)
-    for each in survey.resolutions:
-        table.add_column(str(each.resolution), justify="right")
+
+
+def _flat(figures: dict[str, Any]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for name, value in figures.items():
+        if isinstance(value, dict) and "histogram" in value:
+            row |= {f"{name}_{part}": each for part, each in value.items()}
+        else:
+            row[name] = value
+    return row
+
+
+def selection_report(chosen: Selection, policy: Policy, users: Fraction, days: Days, epsilon: float) -> Report:
+    """Return a private selection, all of which may be published."""
+    number, cells = (days[1] - days[0]).days + 1, [f"{cell:x}" for cell in chosen.selected]
+    return Report(
+        shown=[],
+        figures={
+            "private": True,
+            "relation": "one user-day added or removed",
+            "settings": {**_settings(policy, users, days), "number_of_days": number},
+            "candidates": chosen.candidates,
+            "epsilon": epsilon,
+            "epsilon_of_each_day": epsilon,
+            "epsilon_of_a_user_on_all_days": epsilon * number,
+            "noise": {"kind": "laplace", "scale": chosen.scale, "unit": "mean daily users"},
+            "cells": cells,
+        },
+        rows=[
+            {
+                "cell": cell,
+                "resolution": policy.h3_resolution,
+                "private": True,
+                "epsilon_of_each_day": epsilon,
+                "noise_scale": chosen.scale,
+            }
+            for cell in cells
+        ],
+    )
+
+
+def _table(survey: Survey, policy: Policy, users: Fraction) -> Table:
+    """Return a table with a column per resolution."""
     columns = [_column(each, policy.max_hats_per_day) for each in survey.resolutions]
-    for row in columns[0]:
-        table.add_row(row, *(column[row] for column in columns))
-    return table
+    return table(
+        "Recordings as HATs, by H3 resolution. Not private",
+        _caption(survey, policy, users),
+        [
+            Column("resolution", no_wrap=True),
+            *(Column(str(each.resolution), justify="right") for each in survey.resolutions),
+        ],
+        ((row, *(column[row] for column in columns)) for row in columns[0]),
+        **COMPACT,
+    )
 
 
 def _column(each: Resolution, cap: int) -> dict[str, str]:
@@ -83,17 +148,6 @@ def _caption(survey: Survey, policy: Policy, users: Fraction) -> str:
     )
 
 
-def survey_json(survey: Survey, policy: Policy, users: Fraction) -> dict[str, Any]:
-    """Return the survey as a JSON object, with the complete distributions; `private` is false."""
-    return {
-        "private": False,
-        "settings": {**_settings(policy, users, survey.days), "number_of_days": survey.number_of_days},
-        "outcomes": survey.outcomes,
-        "resolutions": {str(each.resolution): _resolution_json(each, policy) for each in survey.resolutions},
-        "busy_cells": [f"{cell:x}" for cell in survey.busy],
-    }
-
-
 def _resolution_json(each: Resolution, policy: Policy) -> dict[str, Any]:
     drops = each.dropped_shares() | {
         policy.max_hats_per_day: dropped_share(each.hats_per_user_day, policy.max_hats_per_day)
@@ -141,22 +195,6 @@ def _settings(policy: Policy, users: Fraction, days: Days) -> dict[str, Any]:
     }
 
 
-def selection_json(chosen: Selection, policy: Policy, users: Fraction, days: Days, epsilon: float) -> dict[str, Any]:
-    """Return a private selection as a JSON object, all of which may be published."""
-    number = (days[1] - days[0]).days + 1
-    return {
-        "private": True,
-        "relation": "one user-day added or removed",
-        "settings": {**_settings(policy, users, days), "number_of_days": number},
-        "candidates": chosen.candidates,
-        "epsilon": epsilon,
-        "epsilon_of_each_day": epsilon,
-        "epsilon_of_a_user_on_all_days": epsilon * number,
-        "noise": {"kind": "laplace", "scale": chosen.scale, "unit": "mean daily users"},
-        "cells": [f"{cell:x}" for cell in chosen.selected],
-    }
-
-
 def charge_notice(days: Days, epsilon: float) -> str:
     """Return one line: the charge of a private selection, and which ledger records it."""
     number = (days[1] - days[0]).days + 1
@@ -180,10 +218,8 @@ def busy_criterion(policy: Policy, users: Fraction, days: Days) -> str:
     )
 
 
-def plot(survey: Survey, policy: Policy, path: Path) -> None:
-    """Plot users per HAT and the drop by caps, a line per resolution. Raises HatcastError if it cannot be written."""
-    from hatcast.agents.tables.plots import open_figure
-
+def _plot(survey: Survey, policy: Policy, path: Path) -> None:
+    """Plot users per HAT and the drop by caps, a line per resolution."""
     with open_figure(path, f"Not private: {survey.days[0]} to {survey.days[1]}", (9, 3.8)) as figure:
         users, caps = figure.subplots(1, 2)
         for each in survey.resolutions:

@@ -1,107 +1,120 @@
-"""Comparison of the hybrid model as tables, as JSON and as a plot."""
+"""Comparison of the hybrid model as tables, JSON, rows and a plot."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.table import Table
 
+from hatcast.agents.cli.report import Report, open_figure, rounded, table
 from hatcast.lab.evaluate.hybrid import AXES, DELTA, Amplification, Curve
 from hatcast.lab.evaluate.hybrid_map import Heatmap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_DIGITS: Final = 4
 _COLUMNS: Final = 4  # of heatmaps
 _COLOURS: Final = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple")
 _STYLES: Final = ("-", "--", ":", "-.")
 _NAMES: Final = {"users": "users n", "share": "central share c", "epsilon": "epsilon"}
 _MEASURE: Final = "relative improvement R"
+_AMPLIFIED: Final = f"epsilon against output viewers (Gaussian, delta {DELTA:g})"
 _WORSE: Final = "r, over the worse baseline"
 
 
-def tables_of(curves: Sequence[Curve], amplifications: Sequence[Amplification], title: str) -> Iterator[Table]:
-    """Yield a table per axis, and one of epsilon against output viewers."""
-    for axis in AXES:
-        rows = [curve for curve in curves if curve.axis == axis]
-        points = [point for row in rows for point in row.points if point.standard_error]
-        off = max((abs(each.simulated - each.theory) / each.standard_error for each in points), default=0.0)
-        table = Table(
-            title=f"{title}: {_MEASURE} against {_NAMES[axis]}",
-            title_justify="left",
-            caption=f"By the lemmas; simulated R are up to {off:.1f} of their standard errors away. R is over the "
-            "better of the baselines tcm_only and full_lm, r over the worse one.",
-        )
-        table.add_column("estimator, sigma / U", overflow="fold")
-        for point in max((row.points for row in rows), key=len):
-            table.add_column(f"{point.x:g}", justify="right", no_wrap=True)
-        for row in rows:
-            cells = [f"{point.theory:.3f}" for point in row.points]
-            table.add_row(f"{row.estimator}, {row.sigma:g}", *cells)
-        table.add_section()
-        for row in rows:
-            table.add_row(f"r of {row.estimator}, {row.sigma:g}", *(f"{point.over_worse:.4g}" for point in row.points))
-        yield table
-    table = Table(title=f"{_amplified()} against {_NAMES['share']}", title_justify="left")
-    table.add_column("coalition of local users")
-    for share, _ in amplifications[0].points:
-        table.add_column(f"{share:g}", justify="right", no_wrap=True)
-    for each in amplifications:
-        table.add_row(f"{each.coalition:.0%}", *(f"{epsilon:.4f}" for _, epsilon in each.points))
-    yield table
-
-
-def as_json(
-    curves: Sequence[Curve], maps: Sequence[Heatmap], amplifications: Sequence[Amplification]
-) -> dict[str, Any]:
-    """Return the curves, heatmaps and amplifications.
+def report_of(
+    curves: Sequence[Curve],
+    maps: Sequence[Heatmap],
+    amplifications: Sequence[Amplification],
+    title: str,
+    settings: Mapping[str, Any],
+) -> Report:
+    """Return tables of improvement, heatmap and amplification.
 
     {"improvement": {axis: {estimator: {sigma: [point]}}},
      "heatmap": {estimator: {"sigma": .., "share": [..], "epsilon": [..], "improvement": [row of each epsilon]}},
      "amplification": {coalition: [[share, epsilon]]}}
     """
-    improvement: dict[str, dict[str, dict[str, Any]]] = {}
+    rows: list[dict[str, Any]] = []
+    improvement: dict[str, Any] = {}
     for curve in curves:
-        improvement.setdefault(curve.axis, {}).setdefault(curve.estimator, {})[f"{curve.sigma:g}"] = [
-            {
-                curve.axis: point.x,
-                "theory": round(point.theory, _DIGITS),
-                "over_worse": round(point.over_worse, _DIGITS),
-                "simulated": round(point.simulated, _DIGITS),
-                "standard_error": round(point.standard_error, _DIGITS),
-            }
-            for point in curve.points
+        place = {"table": "improvement", "axis": curve.axis, "estimator": curve.estimator, "sigma": curve.sigma}
+        points = [
+            {**{name: rounded(each) for name, each in asdict(point).items()}, "x": point.x} for point in curve.points
         ]
-    public = {
-        f"{each.coalition:g}": [[share, round(epsilon, _DIGITS)] for share, epsilon in each.points]
-        for each in amplifications
-    }
-    heatmap = {
+        of_axis = improvement.setdefault(curve.axis, {}).setdefault(curve.estimator, {})
+        of_axis[f"{curve.sigma:g}"] = [
+            {curve.axis if name == "x" else name: number for name, number in point.items()} for point in points
+        ]
+        rows += [{**place, **point} for point in points]
+    heatmap: dict[str, dict[str, Any]] = {
         each.estimator: {
             "sigma": each.sigma,
             "share": [float(f"{share:.4g}") for share in each.shares],
             "epsilon": [float(f"{epsilon:.4g}") for epsilon in each.epsilons],
-            "improvement": [
-                [None if math.isnan(number) else round(number, _DIGITS) for number in row]
-                for row in each.improvements.tolist()
-            ],
+            "improvement": [[rounded(number) for number in row] for row in each.improvements.tolist()],
         }
         for each in maps
     }
-    return {"improvement": improvement, "heatmap": heatmap, "amplification": public}
+    for name, found in heatmap.items():
+        place = {"table": "heatmap", "estimator": name, "sigma": found["sigma"]}
+        for epsilon, row in zip(found["epsilon"], found["improvement"], strict=True):
+            rows += [
+                {**place, "share": share, "epsilon": epsilon, "theory": number}
+                for share, number in zip(found["share"], row, strict=True)
+            ]
+    public = {
+        f"{each.coalition:g}": [[share, rounded(epsilon)] for share, epsilon in each.points] for each in amplifications
+    }
+    rows += [
+        {"table": "amplification", "coalition": float(coalition), "share": share, "epsilon": epsilon}
+        for coalition, points in public.items()
+        for share, epsilon in points
+    ]
+    return Report(
+        shown=[*(_axis_table(curves, axis, title) for axis in AXES), _amplification_table(amplifications)],
+        figures={"improvement": improvement, "heatmap": heatmap, "amplification": public},
+        settings=settings,
+        rows=rows,
+        plot=lambda path: _plot(curves, maps, amplifications, title, path),
+    )
 
 
-def plot(
+def _axis_table(curves: Sequence[Curve], axis: str, title: str) -> Table:
+    rows = [curve for curve in curves if curve.axis == axis]
+    points = [point for row in rows for point in row.points if point.standard_error]
+    off = max((abs(each.simulated - each.theory) / each.standard_error for each in points), default=0.0)
+    return table(
+        f"{title}: {_MEASURE} against {_NAMES[axis]}",
+        f"By the lemmas; simulated R are up to {off:.1f} of their standard errors away. R is over the "
+        "better of the baselines tcm_only and full_lm, r over the worse one.",
+        ["estimator, sigma / U", *(f"{point.x:g}" for point in max((row.points for row in rows), key=len))],
+        [
+            *((f"{row.estimator}, {row.sigma:g}", *(f"{point.theory:.3f}" for point in row.points)) for row in rows),
+            None,
+            *(
+                (f"r of {row.estimator}, {row.sigma:g}", *(f"{point.over_worse:.4g}" for point in row.points))
+                for row in rows
+            ),
+        ],
+    )
+
+
+def _amplification_table(amplifications: Sequence[Amplification]) -> Table:
+    return table(
+        f"{_AMPLIFIED} against {_NAMES['share']}",
+        "",
+        ["coalition of local users", *(f"{share:g}" for share, _ in amplifications[0].points)],
+        ((f"{each.coalition:.0%}", *(f"{epsilon:.4f}" for _, epsilon in each.points)) for each in amplifications),
+    )
+
+
+def _plot(
     curves: Sequence[Curve], maps: Sequence[Heatmap], amplifications: Sequence[Amplification], title: str, path: Path
 ) -> None:
-    """Plot R and r, a panel per axis, and heatmaps of R with the amplification below. Lemmas are lines.
-
-    Raises HatcastError if it cannot be written.
-    """
-    from hatcast.agents.tables.plots import open_figure
-
+    """Plot R and r, a panel per axis, and heatmaps of R with the amplification below. Lemmas are lines."""
     rows = math.ceil((len(maps) + 1) / _COLUMNS)
     with open_figure(path, title, (11, 6.8 + 3.2 * rows)) as figure:
         better, worse, below = figure.subfigures(3, 1, squeeze=False, height_ratios=[1, 1, rows]).flat
@@ -160,10 +173,6 @@ def _public(panel: "Axes", amplifications: Sequence[Amplification]) -> None:
     for each, style in zip(amplifications, _STYLES, strict=False):
         panel.plot(*zip(*each.points, strict=True), style, color="black", linewidth=1, label=f"{each.coalition:.0%}")
     panel.set(xscale="log", yscale="log", xlabel=_NAMES["share"])
-    panel.set_title(_amplified().replace(" (", "\n("), fontsize=9)
+    panel.set_title(_AMPLIFIED.replace(" (", "\n("), fontsize=9)
     panel.grid(visible=True, which="major", linewidth=0.3)
     panel.legend(title="in a coalition", frameon=False, fontsize=7, title_fontsize=7)
-
-
-def _amplified() -> str:
-    return f"epsilon against output viewers (Gaussian, delta {DELTA:g})"

@@ -1,15 +1,14 @@
-"""Comparison of designs over whole days, as a table and as JSON."""
+"""Comparison of designs over whole days, as a table, JSON and rows."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.table import Column, Table
 
+from hatcast.agents.cli.report import COMPACT, Report, rounded, table
 from hatcast.lab.evaluate.days.run import Comparison, Result
 from hatcast.lab.evaluate.days.scores import MANY_USERS, Scores
 
-_DIGITS: Final = 4
-_NAME_WIDTH: Final = 16
 _CONSTANTS: Final = {"half_bound": "U/2", "city": "the city's mean", "cell": "each cell's mean"}
 _COLUMNS: Final = {
     "mae": "error",
@@ -20,32 +19,78 @@ _COLUMNS: Final = {
 }
 
 
-def table_of(comparison: Comparison, title: str) -> Table:
-    """Return a table: a row for each design, daily limit and time; below them the constants."""
-    table = Table(
-        title=title,
-        title_justify="left",
-        caption=_caption(comparison),
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),  # so that it fits into 80 columns
-        pad_edge=False,
+def report_of(comparison: Comparison, title: str, settings: Mapping[str, Any]) -> Report:
+    """Return {design: {daily limit: {"live", "end", "released"}}} and {"constant": {name: ..}}, a table and rows.
+
+    A column without a value is null. `live` and `end` are estimates; `released` has what an estimator of the papers
+    releases itself, and the `share` of the HATs with a release; it is null for a tracker. With several runs `se` has
+    the standard errors of all columns; in a row they are flat.
+    """
+    designs = {
+        name: {
+            f"{limit:g}": {
+                "live": _scores(result.live),
+                "end": _scores(result.end),
+                "released": None
+                if result.plain is None
+                else _scores(result.plain) | {"share": rounded(result.released)},
+            }
+            for limit, result in by_limit.items()
+        }
+        for name, by_limit in comparison.results.items()
+    }
+    constants = {name: _scores(scores) for name, scores in comparison.constants.items()}
+    return Report(
+        shown=[_table(comparison, title)],
+        figures=designs | {"constant": constants},
+        settings=settings,
+        rows=[
+            *(
+                {"design": name, "daily_limit": float(limit), "when": when, **_flat(scores)}
+                for name, by_limit in designs.items()
+                for limit, by_time in by_limit.items()
+                for when, scores in by_time.items()
+                if scores is not None
+            ),
+            *({"design": name, "when": "constant", **_flat(scores)} for name, scores in constants.items()),
+        ],
     )
-    table.add_column("design", overflow="fold", min_width=_NAME_WIDTH)
-    table.add_column("limit", justify="right")
-    table.add_column("when")
-    for heading in _COLUMNS.values():
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name, by_limit in comparison.results.items():
-        for limit, result in by_limit.items():
-            table.add_row(name, f"{limit:g}", "live", *_cells(result.live))
-            table.add_row("", "", "end", *_cells(result.end))
-            if result.plain is not None:
-                table.add_row("", "", "released", *_cells(result.plain))
-        table.add_section()
-    for name, scores in comparison.constants.items():
-        table.add_row(_CONSTANTS[name], "0", "", *_cells(scores))
-    return table
+
+
+def _scores(scores: Scores) -> dict[str, Any]:
+    found: dict[str, Any] = {name: rounded(scores[name].value) if name in scores else None for name in _COLUMNS}
+    errors = {name: rounded(each.standard_error) for name, each in scores.items() if each.standard_error is not None}
+    return found | ({"se": errors} if errors else {})
+
+
+def _flat(scores: Mapping[str, Any]) -> dict[str, Any]:
+    errors = {f"{name}_se": error for name, error in scores.get("se", {}).items()}
+    return {name: score for name, score in scores.items() if name != "se"} | errors
+
+
+def _table(comparison: Comparison, title: str) -> Table:
+    """Return a table: a row for each design, daily limit and time; below them the constants."""
+
+    def rows() -> Iterator[tuple[str, ...] | None]:
+        for name, by_limit in comparison.results.items():
+            for limit, result in by_limit.items():
+                yield name, f"{limit:g}", "live", *_cells(result.live)
+                yield "", "", "end", *_cells(result.end)
+                if result.plain is not None:
+                    yield "", "", "released", *_cells(result.plain)
+            yield None
+        for name, scores in comparison.constants.items():
+            yield _CONSTANTS[name], "0", "", *_cells(scores)
+
+    limit, when = Column("limit", justify="right"), Column("when")
+    return table(
+        title,
+        _caption(comparison),
+        (Column("design", overflow="fold", min_width=16), limit, when, *_COLUMNS.values()),
+        rows(),
+        pad_edge=False,  # so that it fits into 80 columns
+        **COMPACT,
+    )
 
 
 def _scores_of(result: Result) -> list[Scores]:
@@ -105,34 +150,3 @@ def _about_constants(comparison: Comparison) -> str:
 def _listed(limits: list[float]) -> str:
     *others, last = [f"{limit:g}" for limit in limits]
     return f"{', '.join(others)} and {last}" if others else last
-
-
-def as_json(comparison: Comparison) -> dict[str, Any]:
-    """Return {design: {daily limit: {"live", "end"}}} and {"constant": {name: ..}}.
-
-    A column without a value is null. `live` and `end` are estimates; `released` has what an estimator of the papers
-    releases itself, and the `share` of the HATs with a release; it is null for a tracker. With several runs `se` has
-    the standard errors of all columns.
-    """
-    designs = {
-        name: {
-            f"{limit:g}": {
-                "live": _scores(result.live),
-                "end": _scores(result.end),
-                "released": None
-                if result.plain is None
-                else _scores(result.plain) | {"share": round(result.released, _DIGITS)},
-            }
-            for limit, result in by_limit.items()
-        }
-        for name, by_limit in comparison.results.items()
-    }
-    return designs | {"constant": {name: _scores(scores) for name, scores in comparison.constants.items()}}
-
-
-def _scores(scores: Scores) -> dict[str, Any]:
-    found: dict[str, Any] = {name: round(scores[name].value, _DIGITS) if name in scores else None for name in _COLUMNS}
-    errors = {
-        name: round(score.standard_error, _DIGITS) for name, score in scores.items() if score.standard_error is not None
-    }
-    return found | ({"se": errors} if errors else {})

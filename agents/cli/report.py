@@ -1,0 +1,136 @@
+"""The result of a command, in every form that it can be asked for: a table, JSON, rows of a file, a figure."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
+
+from hatcast.agents.cli.files import write_figures
+from hatcast.stream.errors import HatcastError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Row = Mapping[str, Any]
+COMPACT: Final[Mapping[str, Any]] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "caption_justify": "left"}
+"""Look of a table with many columns, so that it fits into 80."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Result of a command.
+
+    shown     tables and sentences, for a terminal
+    figures   JSON object
+    settings  of the run, in the JSON object and in each row of a file; None: the figures have them
+    rows      of a file
+    plot      writes a figure in the format of the file's suffix. Raises HatcastError if it cannot be written
+    """
+
+    shown: Sequence[Table | str]
+    figures: Row
+    settings: Row | None = None
+    rows: Sequence[Row] = ()
+    plot: Callable[[Path], None] = lambda _: None
+
+    def write(self, *, as_json: bool, output: Path | None = None, plot_file: Path | None = None) -> None:
+        """Write the figure, and the rows, the JSON object or the tables. Raises HatcastError."""
+        if plot_file is not None:
+            self.plot(plot_file)
+        settings = {} if self.settings is None else {"settings": self.settings}
+        if output is not None:
+            write_figures(output, [{**row, **settings} for row in self.rows])
+        elif as_json:
+            click.echo(msgspec.json.encode({**settings, **self.figures}))
+        else:
+            console = Console()
+            for each in self.shown:
+                if isinstance(each, str):
+                    console.print(each, highlight=False, markup=False)
+                else:
+                    console.print(each)
+
+
+def table(
+    title: str,
+    caption: str,
+    headings: Sequence[str | Column],
+    rows: Iterable[Sequence[str] | None],
+    *,
+    left: int = 1,
+    **look: Any,
+) -> Table:
+    """Return a table.
+
+    headings   the first `left` of them are of texts, which fold; the others of numbers, which do not
+    rows       None: a line between two rows
+    look       arguments of rich's Table, such as those of COMPACT
+    """
+    texts, numbers = {"overflow": "fold"}, {"justify": "right", "no_wrap": True}
+    columns = [
+        each if isinstance(each, Column) else Column(each, **(texts if at < left else numbers))
+        for at, each in enumerate(headings)
+    ]
+    found = Table(*columns, title=escape(title), title_justify="left", caption=escape(caption), **look)
+    for row in rows:
+        if row is None:
+            found.add_section()
+        else:
+            found.add_row(*row)
+    return found
+
+
+def nested(rows: Iterable[Row], *keys: str, of: str | None = None) -> dict[str, Any]:
+    """Return rows as an object of objects, by the values of these keys: at the end their field `of`, or all others."""
+    found: dict[str, Any] = {}
+    for row in rows:
+        *others, last = (f"{row[key]:g}" if isinstance(row[key], float) else str(row[key]) for key in keys)
+        place = found
+        for each in others:
+            place = place.setdefault(each, {})
+        place[last] = row[of] if of is not None else {name: row[name] for name in row if name not in keys}
+    return found
+
+
+def rounded(number: float | None, digits: int = 4) -> float | None:
+    """Return a number with this many decimals; None for None and NaN."""
+    return None if number is None or math.isnan(number) else round(number, digits)
+
+
+@contextmanager
+def open_figure(path: Path, title: str, size: tuple[float, float], option: str = "--plot") -> Iterator["Figure"]:
+    """Yield a figure of this size in inches, and write it: the same bytes for the same numbers. option: for the error.
+
+    Raises HatcastError if it cannot be written.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context({"svg.hashsalt": "hatcast", "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
+        figure.suptitle(title, fontsize=9)
+        try:
+            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        except (OSError, ValueError) as error:
+            raise HatcastError(f"{option}: {path} cannot be written ({error}); name a file such as out.svg") from None
+
+
+@contextmanager
+def open_axes(path: Path, title: str) -> Iterator["Axes"]:
+    """Yield the only axes of a figure, with a legend beside them. Raises HatcastError as `open_figure`."""
+    with open_figure(path, title, (7, 4.2)) as figure:
+        axes = figure.add_subplot()
+        yield axes
+        axes.grid(visible=True, which="both", linewidth=0.3)
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
