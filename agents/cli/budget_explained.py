@@ -234,9 +234,15 @@ def _composed_day(policy: Policy, loss: DayLoss) -> str:
     composed = loss.epsilon_at_delta(1, policy.delta)
     if not _gains(policy, composed, loss.bound):
         return ""
-    return (
+    text = (
         f"Composed as (epsilon, delta), a day loses at most {composed:.4g}, but for a probability of about delta ="
         f" {policy.delta:g} that it loses more."
+    )
+    if loss.split is None:
+        return text
+    return (
+        f"{text} That counts on noise of {2**loss.split.fineness} grid steps or more, which only a crowd in one HAT"
+        " makes narrower; hats.budget has the figure of the noise that was drawn."
     )
 
 

@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from hatcast.stream.accounting.composition import composed_epsilon
+from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.hybrid import gaussian_epsilon
 from hatcast.stream.ledger.day import Reserved, horizon_cost, reservations, user_charges
 from hatcast.stream.policy.continual_keys import ContinualKeys
 from hatcast.stream.policy.hybrid_keys import NoiseKind
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import RUNNING_SUMS, TRACKER_QUERIES
+from hatcast.stream.release.spending import charge_split, usual_fineness
 from hatcast.stream.units import NANO
 
 
@@ -25,6 +26,7 @@ class DayLoss:
     limit      daily limit, for all policies of the telemetry topic together
     gaussian   (number of releases, delta) -> epsilon of their composition, with Gaussian noise: then every bound of a
                day holds with the policy's delta; None: bounds are pure epsilon
+    split      what the charge of a HAT pays for, unless noise is finer than its `fineness`; None: any mechanism
     horizon    of running sums: the reservation of a day is then that of all days of its horizon; None: without
     """
 
@@ -33,6 +35,7 @@ class DayLoss:
     queries: Mapping[str, Reserved]
     limit: int
     gaussian: Callable[[int, float], float] | None = None
+    split: ChargeSplit | None = None
     horizon: ContinualKeys | None = None
 
     @property
@@ -61,28 +64,34 @@ class DayLoss:
         return lost if total_limit is None else min(lost, total_limit)
 
     def epsilon_at_delta(self, days: int, delta: float) -> float:
-        """Return the composed epsilon over `days` days at `delta`, for any noise; with pure charges at most the bound.
+        """Return the composed epsilon over `days` days at `delta`; with pure charges at most the bound.
 
-        The bound is `days` times `bound`. With Gaussian noise it holds at `days` times the policy's delta, so it caps
-        the result for a single day only.
+        Charges of HATs compose by what they pay for, all others as those of any mechanism. The bound is `days` times
+        `bound`. With Gaussian noise it holds at `days` times the policy's delta, so it caps the result for a single
+        day only.
         Over one day all charges compose. Over several days only those of releases and of a tracker do: one answer of a
         query reads many days of the same user, and its loss over them is no smaller than the sum of its charges
         (docs/proofs.md).
         """
+        releases = min(self.most_hats, self.limit // self.epsilon) if self.epsilon else 0
         if self.gaussian is not None:
-            releases = min(self.most_hats, self.limit // self.epsilon) if self.epsilon else 0
             epsilon = self.gaussian(days * releases, delta) + days * self.reserved / NANO
             return min(epsilon, self.bound / NANO) if days == 1 else epsilon
         if self.horizon is not None:
             return self._horizons_epsilon(days, self.horizon, delta)
         if days == 1:
-            charges = user_charges({self.epsilon: self.most_hats}, self.most_hats, self.queries.values())
-            epsilon = composed_epsilon(charges, delta)
+            charges = user_charges({self.epsilon: releases}, releases, self.queries.values())
+            epsilon = composed_epsilon(charges, delta, self._known(releases))
         else:
             tracker = self.queries.get(TRACKER_QUERIES, Reserved(0, 0)).amount  # each of its queries reads one day
-            levels = Counter({self.epsilon: days * self.most_hats}) + Counter({tracker: days})
-            epsilon = composed_epsilon(levels, delta) + days * (self.reserved - tracker) / NANO
+            levels = Counter({self.epsilon: days * releases}) + Counter({tracker: days})
+            epsilon = (
+                composed_epsilon(levels, delta, self._known(days * releases)) + days * (self.reserved - tracker) / NANO
+            )
         return min(epsilon, days * self.bound / NANO)
+
+    def _known(self, releases: int) -> KnownCharges | None:
+        return None if self.split is None else KnownCharges(self.epsilon, releases, self.split)
 
     def charged(self, days: int) -> int:
         """Return how often the bound is charged over this many days: once a day, or once a horizon."""
@@ -115,5 +124,6 @@ def day_loss(policy: Policy, date: str | None = None) -> DayLoss:
         queries=every if date is None else reservations(policy, date),
         limit=policy.daily_limit_nano,
         gaussian=None if policy.hybrid is None or policy.is_pure else partial(gaussian_epsilon, policy),
+        split=charge_split(policy, usual_fineness(policy)),
         horizon=policy.continual,
     )

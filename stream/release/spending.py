@@ -5,7 +5,7 @@ Needs only the noise fields of the published records, so a ledger restored from 
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.estimators import ESTIMATORS, NOISES, Parameters, capped_ratio
@@ -17,6 +17,9 @@ from hatcast.stream.mechanisms.grid import Grid, fineness
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.proposals import JSON, exact_json
 from hatcast.stream.units import NANO
+
+_USUAL_FINENESS: Final = 8
+_USUAL_ARRAYS: Final = 200
 
 Fineness = Callable[[Sequence[float | None]], int]
 """Function from the published scales of a record's noise to their least fineness (`mechanisms.grid`)."""
@@ -43,6 +46,33 @@ def fineness_of(policy: Policy) -> Fineness:
     return lambda scales: ratio_fineness if scales[0] is None else grid.fineness(scales[0])
 
 
+def charge_split(policy: Policy, least: int) -> ChargeSplit | None:
+    """Return what the charge of a HAT's release pays for; None for a policy whose mechanisms are not known by parts.
+
+    least   fineness of all noise, at least
+    """
+    estimator = ESTIMATORS.get(policy.estimator)
+    if estimator is None:  # of devices, of a tracker, of running sums
+        return None
+    noises = tuple(share for name, share in estimator.shares.items() if name in NOISES)
+    if policy.values:
+        noises = tuple(noise_shares(policy))
+    selections = tuple(share for name, share in estimator.shares.items() if name not in NOISES)
+    return ChargeSplit(noises, selections, least)
+
+
+def usual_fineness(policy: Policy) -> int:
+    """Return the least fineness that noise has before any is drawn, unless a HAT has very many users.
+
+    It is that of 256 steps, or that of a two-hundredth of the range if the grid is coarse: at epsilon 1 no noise of a
+    HAT with fewer than 200 arrays is narrower. That of a ratio follows from the policy.
+    """
+    if policy.estimator == capped_ratio.ESTIMATOR.name:
+        return fineness_of(policy)([None])
+    ranges = [(value.width, value.grid) for value in policy.values] or [(policy.upper_bound, policy.grid)]
+    return min(_USUAL_FINENESS, *(fineness(int(width / _USUAL_ARRAYS / Grid(step).milli)) for width, step in ranges))
+
+
 def day_epsilon(policy: Policy, summary: DaySummary) -> float:
     """Return the day's epsilon at the policy's delta, rounded up to six digits, but not above the plain sum.
 
@@ -53,14 +83,10 @@ def day_epsilon(policy: Policy, summary: DaySummary) -> float:
     if not policy.is_pure:
         return min(math.ceil(_gaussian_day_epsilon(policy, summary) * 1e6) / 1e6, plain_sum)
     known = None
-    if policy.hybrid is None and (least := summary.least_fineness) is not None:
-        shares = ESTIMATORS[policy.estimator].shares
-        noises = tuple(share for name, share in shares.items() if name in NOISES)
-        if policy.values:
-            noises = tuple(noise_shares(policy))
-        selections = tuple(share for name, share in shares.items() if name not in NOISES)
+    least = summary.least_fineness
+    if least is not None and (split := charge_split(policy, least)) is not None:
         ((level, count),) = summary.policy_levels.items()
-        known = KnownCharges(level, count, ChargeSplit(noises, selections, least))
+        known = KnownCharges(level, count, split)
     composed = composed_epsilon(summary.levels, policy.delta, known)
     return min(math.ceil(composed * 1e6) / 1e6, plain_sum)
 

@@ -24,8 +24,8 @@ HATS = (10, 20, 40, 89)
 BUSES = (10, 20, 50, 200)
 
 
-def policy_of(epsilon: float, hats: int = 89) -> Policy:
-    answers = Answers(timezone="UTC", estimator="array_averaging", epsilon=epsilon, max_hats_per_day=hats)
+def policy_of(epsilon: float, hats: int = 89, estimator: str = "array_averaging") -> Policy:
+    answers = Answers(timezone="UTC", estimator=estimator, epsilon=epsilon, max_hats_per_day=hats)
     return parse_template(render_template(answers), Path(), {}).policy
 
 
@@ -98,6 +98,15 @@ def test_what_a_day_can_lose_is_what_budgets_say(epsilon: float) -> None:
         loss = day_loss(policy)
         said.append(f"{loss.bound / NANO:g} / {loss.epsilon_at_delta(1, policy.delta):.1f}")
     assert tables()[2][epsilon] == said
+
+
+def test_what_a_day_comes_to_by_estimator_is_what_explain_says() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \| ([\d.]+) \|$", TEXT, re.MULTILINE)
+    assert [name for name, *_ in rows] == ["array_averaging", "levy", "quantile"]
+    for name, *said in rows:
+        policies = policy_of(0.5, 40, name), policy_of(1.0, 89, name)
+        found = [figures(each, 1, "not read")["day"]["epsilon_delta"]["epsilon"] for each in policies]
+        assert [f"{each:.2f}" for each in found] == said
 
 
 def test_the_rule_of_thumb_is_computed_right() -> None:

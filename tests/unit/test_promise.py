@@ -6,15 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.accounting.composition import composed_epsilon
+from hatcast.stream.accounting.composition import KnownCharges, composed_epsilon
 from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.budget.report_table import LEAST_USER_DAYS, REPORT, ReportSettings, report_table
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import Kind
 from hatcast.stream.queries import KINDS
+from hatcast.stream.release.spending import day_epsilon, usual_fineness
 from hatcast.stream.units import NANO
 from tests.replayed import policy_of
-from tests.unit import test_budget
+from tests.unit import test_budget, test_spending
 
 MEAN_SPEED = {"name": "speed", "kind": "mean_speed", "days": 31, "from": "2022-01-01", "scale": 1.0, "min_n": 468}
 OVER_LIMIT = {
@@ -105,7 +106,28 @@ def test_the_finer_figure_is_below_the_plain_one_and_leaves_out_no_query(days: i
     finer = asked.epsilon_at_delta(days, 1e-6)
     assert alone.epsilon_at_delta(days, 1e-6) < finer < days * asked.bound / NANO
     if days > 1:  # one answer reads many days of a user: over them it may lose all that they add up to
-        assert finer == pytest.approx(composed_epsilon({NANO: days * 89}, 1e-6) + days * asked.reserved / NANO)
+        assert asked.split is not None
+        means = composed_epsilon({NANO: days * 89}, 1e-6, KnownCharges(NANO, days * 89, asked.split))
+        assert finer == pytest.approx(means + days * asked.reserved / NANO)
+
+
+@pytest.mark.parametrize("name", test_spending.UNDER_REPLACE)
+def test_a_day_composes_as_the_ledger_composes_it_for_noise_of_256_steps(name: str) -> None:
+    made = test_spending.policy_of(privacy=test_spending.PRIVACY, estimator={"name": name})
+    found = day_loss(made).epsilon_at_delta(1, made.delta)
+    assert found == pytest.approx(day_epsilon(made, test_spending.a_day(40, {8: 40}, cap=40)), abs=2e-6)
+    assert found < 40
+
+
+def test_only_as_many_means_compose_as_the_limit_has_room_for() -> None:
+    ample, tight = (day_loss(policy(most_hats=40, limit=limit)) for limit in (40.0, 25.0))
+    assert tight.epsilon_at_delta(1, 1e-6) == day_loss(policy(most_hats=25, limit=25.0)).epsilon_at_delta(1, 1e-6)
+    assert tight.epsilon_at_delta(1, 1e-6) < min(25, ample.epsilon_at_delta(1, 1e-6))
+
+
+@pytest.mark.parametrize(("grid", "least"), [(0.001, 8), (0.01, 5), (0.1, 1), (1.0, 0)])
+def test_on_a_coarse_grid_less_is_expected_of_the_noise(grid: float, least: int) -> None:
+    assert usual_fineness(policy_of(grid=grid)) == least
 
 
 @pytest.mark.parametrize("cells", ["all", "cells.txt"])
