@@ -2,7 +2,8 @@
 
 Every file runs each time, unless a group below has it. Such a group takes long and looks at one part of the product: it
 runs whole if that part, the group's own files or the locked libraries have changed since the base commit. Otherwise a
-third of it runs, another one for each commit, so three commits in a row run all of it, whatever the base commit was.
+sixth of it runs, another one for each commit, so six commits in a row run all of it, whatever the base commit was. Of a
+long test with many cases the cases take turns, so some of them run each time.
 A run that names files, folders, `-k` or `-m` leaves nothing out; nor does `scripts/test --all`.
 """
 
@@ -18,17 +19,21 @@ import pytest
 
 from tests.services.data import ROOT
 
-SHARES: Final = 3
+SHARES: Final = 6
 _BASE: Final = "HATCAST_TEST_BASE"
 _EVERYTHING: Final = ("pyproject.toml", "uv.lock", "tests/services/rotation.py")  # what all groups depend on
 
 
 @dataclass(frozen=True)
 class Group:
-    """Files of tests, and files and folders that they are about; both by pattern."""
+    """Files of tests, and files and folders that they are about; both by pattern.
+
+    cases   tests whose cases take turns, as `file::name`; their files run each time
+    """
 
     tests: tuple[str, ...]
     about: tuple[str, ...]
+    cases: tuple[str, ...] = ()
 
     def files(self) -> list[str]:
         """Its files of tests, in the order of their names."""
@@ -36,7 +41,8 @@ class Group:
 
     def is_touched(self, changed: Collection[str]) -> bool:
         """Whether one of the changed files is the group's own, or below what it is about."""
-        own, about = {*self.files()}, {file for pattern in self.about for file in _found(pattern)}
+        own = {*self.files(), *(case.partition("::")[0] for case in self.cases)}
+        about = {file for pattern in self.about for file in _found(pattern)}
         return any(file in own or about & {file, *map(str, Path(file).parents)} for file in changed)
 
 
@@ -53,8 +59,36 @@ def _commands(*names: str) -> tuple[str, ...]:
     return tuple(f"agents/cli/{name}.py" for name in names)
 
 
+_LAWS: Final = "tests/laws"
+_SELECTED: Final = "test_neighbours_select_and_publish_within_their_shares_of_epsilon"
+_STEPS: Final = "tests/faults/test_tracker_steps.py"
+_SEEN: Final = "test_the_checker_sees_a_mutant_of_the_tracker_after_a_kill_in_the_middle_of_a_day"
+_FUZZED: Final = "test_no_target_breaks_its_property_on_its_seeds_and_some_inputs_made_of_them"
+_KILLED: Final = "test_after_a_kill_9_in_the_middle_the_contributions_equal_batch_hat_by_hat"
+
 # What they find is no promise of the product, or is found by a shorter test beside them, which runs each time.
 GROUPS: Final = {
+    "cases of the ledger": Group(
+        (),
+        ("agents/ledger", "agents/redis", "stream/fold", "stream/ledger", "tests/laws/script_stage.py"),
+        (f"{_LAWS}/test_scripts.py::test_a_script_writes_all_or_nothing_whatever_is_wrong_with_a_key",),
+    ),
+    "cases of mechanisms": Group(
+        (),
+        ("lab/audit", "stream/continual", "stream/estimators", "stream/mechanisms"),
+        (
+            f"{_LAWS}/test_continual.py::test_no_user_moves_requests_by_more_than_the_claimed_distances",
+            f"{_LAWS}/test_private_selections.py::{_SELECTED}",
+        ),
+    ),
+    "fuzz of inputs": Group(
+        (),
+        ("agents/map", "agents/recordings", "agents/sources", "stream/readings", "stream/records", "tests/fuzz"),
+        (f"tests/fuzz/test_fuzz.py::{_FUZZED}",),
+    ),
+    "mutants of a tracker's steps": Group(
+        (), ("agents/release", "stream/release", "stream/tracker", "tests/faults"), (f"{_STEPS}::{_SEEN}",)
+    ),
     "laboratory": Group(
         (
             *_tests("unit", "api_plan*", "audit_command", "cluster_command", "evaluate*", "plan*"),
@@ -121,6 +155,7 @@ GROUPS: Final = {
             *_tests("browser", "surroundings_map", "uncertainty_map", "value_map"),
         ),
         ("agents/map", "agents/timetable", "tests/browser"),
+        ("tests/browser/test_map.py::test_axe_finds_nothing_serious",),
     ),
     "feeds, bridges and devices": Group(
         (
@@ -202,6 +237,7 @@ GROUPS: Final = {
             *_tests("unit", "feed_itms", "first_file", "fold_garbage", "goldens", "replay_plan"),
         ),
         ("agents/batch", "agents/recordings", "stream/fold", "stream/readings", "tests/data"),
+        (f"tests/integration/test_pipeline.py::{_KILLED}",),
     ),
     "package and alerts": Group(
         _tests("unit", "api_package", "extras", "faust_pins", "ops", "supply_chain"),
@@ -214,7 +250,7 @@ def left_out(changed: Collection[str] | None, number: int) -> dict[str, list[str
     """Group -> its files that the commit of this number leaves out; `changed` is None if nobody knows."""
     if changed is None or any(file in changed for file in _EVERYTHING):
         return {}
-    # Numbered through all groups, so that each share has a third of them.
+    # Numbered through all groups, so that the shares are equal.
     every = [(name, file) for name, group in GROUPS.items() for file in group.files()]
     out = {
         name: [file for at, (of, file) in enumerate(every) if of == name and (at - number) % SHARES]
@@ -222,6 +258,19 @@ def left_out(changed: Collection[str] | None, number: int) -> dict[str, list[str
         if not group.is_touched(changed)
     }
     return {name: files for name, files in out.items() if files}
+
+
+def in_turns(changed: Collection[str] | None) -> list[str]:
+    """Return the tests, as `file::name`, of which a share of the cases runs."""
+    if changed is None or any(file in changed for file in _EVERYTHING):
+        return []
+    return [case for group in GROUPS.values() if not group.is_touched(changed) for case in group.cases]
+
+
+def cases_left_out(cases: Collection[str], tests: Collection[str], number: int) -> set[str]:
+    """Return the cases that the commit of this number leaves out, of these tests; all by their ids."""
+    of_test = {test: sorted(case for case in cases if case.partition("[")[0] == test) for test in tests}
+    return {case for ids in of_test.values() for at, case in enumerate(ids) if (at - number) % SHARES}
 
 
 def changed_since(base: str | None) -> set[str] | None:
@@ -274,9 +323,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword or config.option.markexpr
     )
     config.option.base = None if named or config.option.all else base_commit()
-    config.option.left_out = (
-        {} if config.option.base is None else left_out(changed_since(config.option.base), commit_number())
-    )
+    changed = None if config.option.base is None else changed_since(config.option.base)
+    config.option.turn = commit_number()
+    config.option.left_out, config.option.in_turns = left_out(changed, config.option.turn), in_turns(changed)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -285,6 +334,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     file = collection_path.relative_to(ROOT).as_posix()
     return True if any(file in files for files in left.values()) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    out = cases_left_out([item.nodeid for item in items], config.option.in_turns, config.option.turn)
+    if out:
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in out])
+        items[:] = [item for item in items if item.nodeid not in out]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -298,3 +354,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for name, files in left.items():
         short = ", ".join(Path(file).stem.removeprefix("test_") for file in files)
         terminalreporter.write_line(f"  {name}: {len(files)} of {len(GROUPS[name].files())} files: {short}")
+    for test in config.option.in_turns:
+        terminalreporter.write_line(f"  a sixth of the cases run: {test.partition('::')[2].removeprefix('test_')}")

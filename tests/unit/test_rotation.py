@@ -8,7 +8,17 @@ import pytest
 
 from tests.services import rotation
 from tests.services.data import ROOT
-from tests.services.rotation import GROUPS, SHARES, Group, base_commit, changed_since, commit_number, left_out
+from tests.services.rotation import (
+    GROUPS,
+    SHARES,
+    Group,
+    base_commit,
+    cases_left_out,
+    changed_since,
+    commit_number,
+    in_turns,
+    left_out,
+)
 
 EVERY: Final = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
 every_group = pytest.mark.parametrize("name", GROUPS)
@@ -44,7 +54,7 @@ def test_every_file_of_tests_is_in_one_group_or_runs_each_time() -> None:
         assert EVERY - set(rotating) <= EVERY - set(out(set(), number))
 
 
-def test_three_commits_in_a_row_run_every_file_and_each_leaves_out_two_thirds_of_the_groups() -> None:
+def test_six_commits_in_a_row_run_every_file_and_each_runs_a_sixth_of_the_groups() -> None:
     rotating = {file for group in GROUPS.values() for file in group.files()}
     for number in (0, 1, 1000):
         shares = [rotating - set(out(set(), number + at)) for at in range(SHARES)]
@@ -58,6 +68,10 @@ def test_every_pattern_of_a_group_finds_something(name: str) -> None:
     group = GROUPS[name]
     assert [each for each in group.tests if not [*(ROOT / "tests").glob(each)]] == []
     assert [each for each in group.about if not [*ROOT.glob(each)]] == []
+    for test in group.cases:
+        file, _, function = test.partition("::")
+        assert f"\ndef {function}(" in (ROOT / file).read_text(), test
+        assert not any(file in other.files() for other in GROUPS.values()), "its file is left out as a whole"
 
 
 @every_group
@@ -65,10 +79,23 @@ def test_a_group_runs_whole_if_its_part_or_one_of_its_own_files_has_changed(name
     group = GROUPS[name]
     parts = [next(iter(ROOT.glob(pattern))) for pattern in group.about]
     inside = [part / "any" / "file.py" if part.is_dir() else part for part in parts]
-    for file in [*(path.relative_to(ROOT).as_posix() for path in inside), group.files()[0]]:
+    own = [*group.files(), *(test.partition("::")[0] for test in group.cases)]
+    for file in [*(path.relative_to(ROOT).as_posix() for path in inside), own[0]]:
+        assert not {*group.cases} & {*in_turns({file})}, file
         for number in range(SHARES):
             assert name not in left_out({file}, number), file
             assert len(left_out({file}, number)) > len(left_out(set(), number)) / 2, "others are left out all the same"
+
+
+def test_six_commits_in_a_row_run_each_case_of_a_test_whose_cases_take_turns_and_all_of_others() -> None:
+    long, others = {f"a.py::test_long[{case}]" for case in range(20)}, {"a.py::test_longer[1]", "b.py::test_long[1]"}
+    for number in (0, 1, 1000):
+        ran = [
+            {*long, *others} - cases_left_out(long | others, ["a.py::test_long"], number + at) for at in range(SHARES)
+        ]
+        assert all(others < each for each in ran)
+        assert sorted(case for each in ran for case in each - others) == sorted(long)
+    assert cases_left_out(long, [], 0) == set()
 
 
 @pytest.mark.parametrize("changed", [None, {"uv.lock"}, {"README.md", "tests/services/rotation.py"}])
