@@ -107,6 +107,15 @@ def rounded(number: float | None, digits: int = 4) -> float | None:
     return None if number is None or math.isnan(number) else round(number, digits)
 
 
+def significant(number: float) -> str:
+    """Return a number with four significant digits, three below 1, so that it takes eight places at most."""
+    if 10**4 <= abs(number) < 10**8:
+        return f"{number:.0f}"
+    if 1e-4 <= abs(number) < 1:
+        return f"{number:.3g}"
+    return f"{number:.4g}" if abs(number) < 10**4 and abs(number) >= 1 else f"{number:.1e}"
+
+
 @contextmanager
 def open_figure(path: Path, title: str, size: tuple[float, float], option: str = "--plot") -> Iterator["Figure"]:
     """Yield a figure of this size in inches, and write it: the same bytes for the same numbers. option: for the error.

@@ -4,12 +4,14 @@ import math
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from hatcast.lab.evaluate.comparison import Error, Hat, compare
 from hatcast.lab.evaluate.contenders import (
@@ -300,6 +302,31 @@ def test_printed_variants_have_the_papers_constants() -> None:
     assert [each.selection_split for each in levy] == [2, 1]
     convex = parse_contender("opt_array_averaging:minimax_convex_printed").resolve(counts, UPPER_BOUND, 1.0)
     assert convex.parameters.array_length == minimax_convex_printed(counts, 1.0)
+
+
+SPECIFIED = (Path(__file__).parents[2] / "docs" / "specification" / "estimators.md").read_text()
+
+
+def test_the_papers_figure_1_has_groupings_as_with_u_over_k_and_not_as_with_the_printed_sensitivity() -> None:
+    counts, errors = as_counts(ITMS_LIKE), []
+    for name in ("bestfit", "wraparound", "wraparound:printed"):
+        contender = parse_contender(f"array_averaging:sensitivity:{name}")
+        errors.append(float(contender.resolve(counts, UPPER_BOUND, 1.0).sensitivity) / 1000)  # E|noise|, km/h
+    ours, wrapped, printed = errors
+    assert wrapped < 1.03 * ours, "alike"
+    assert printed > 2 * ours
+    for error in errors:
+        assert f"{error + 1e-9:.3f}" in SPECIFIED
+
+
+def test_a_clipped_normal_reading_is_0_with_probability_q_and_not_1_less_q() -> None:
+    """Erratum of Prop IV.2's proof."""
+    readings = Readings()
+    drawn = VALUES["iid"](np.ones(200_000, np.int64), readings)(Draws(3), 1)
+    q = float(norm.sf(readings.mean / readings.variance**0.5))
+    first_bin = readings.upper_bound * 1000 / 512  # of the model of a reading
+    assert abs(float((drawn < first_bin).mean()) - q) < 0.004, "five standard errors and the bin"
+    assert f"{q:.4f} for one" in " ".join(SPECIFIED.split())
 
 
 @pytest.mark.parametrize("name", ["", "mean", "levy:fast", "baseline:median", "levy:printed", "levy:0", "levy:²"])
