@@ -9,10 +9,8 @@ import click
 import numpy as np
 
 from bench.figures import Figure, say, show
-from hatcast.lab.plan.continual.criterion import Criterion
-from hatcast.lab.plan.continual.kinds import Candidate, Stream, compare
-from hatcast.lab.plan.continual.presence import Participation
-from hatcast.lab.plan.continual.users import equal_users
+from hatcast.lab.plan.continual.kinds import Candidate, Criterion, Stream, compare
+from hatcast.lab.plan.continual.users import Participation, equal_users
 from hatcast.stream.continual import KINDS
 from tests.measured_sums import measured
 

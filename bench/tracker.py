@@ -12,7 +12,7 @@ import numpy as np
 from bench.figures import Figure, say, show
 from bench.road import UPPER_BOUND, City, Floats
 from hatcast.lab.days import TRACKER_CAP, open_days, policy_of_recordings, with_users
-from hatcast.lab.evaluate.days.replay import TrackerDesign
+from hatcast.lab.evaluate.days_replay import TrackerDesign
 from hatcast.lab.plan.counts import Counts, counts_of_days
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.tracker_keys import Objective

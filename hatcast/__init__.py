@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     )
     from hatcast.agents.api.warnings import HatcastWarning
     from hatcast.agents.config.settings import Settings, load_settings
-    from hatcast.lab.api.planning import PlannedLimit, PlannedLimits, plan
-    from hatcast.lab.api.planning_continual import PlannedKind, PlannedKinds, plan_continual
+    from hatcast.lab.api import PlannedKind, PlannedKinds, PlannedLimit, PlannedLimits, plan, plan_continual
     from hatcast.stream.errors import HatcastError
     from hatcast.stream.estimators import ESTIMATORS
     from hatcast.stream.readings.formats import FORMATS, Columns
@@ -84,8 +83,10 @@ _NAMES: Final = {
     "hatcast.agents.api.batching": ("batch",),
     "hatcast.agents.api.estimating": ("estimates", "running_means"),
     "hatcast.agents.api.frames": ("Frame",),
-    "hatcast.lab.api.planning": ("PlannedLimit", "PlannedLimits", "plan"),
-    "hatcast.lab.api.planning_continual": ("PlannedKind", "PlannedKinds", "plan_continual"),
+    "hatcast.lab.api": (
+        *("PlannedKind", "PlannedKinds", "PlannedLimit", "PlannedLimits"),
+        *("plan", "plan_continual"),
+    ),
     "hatcast.agents.api.policy": ("Policy",),
     "hatcast.agents.api.raw": ("RawMeans", "raw_means"),
     "hatcast.agents.api.reading": ("read",),

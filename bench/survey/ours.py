@@ -11,8 +11,7 @@ from typing import Final
 from bench.process import cpu_s, peak_mb
 from hatcast.agents.clock import now_ms
 from hatcast.agents.recordings.files import open_records
-from hatcast.lab.survey.run import Job, survey
-from hatcast.lab.survey.settings import survey_policy
+from hatcast.lab.survey.run import Job, survey, survey_policy
 from hatcast.stream.readings.formats import jsonl
 
 READ_ALONE: Final = 300_000

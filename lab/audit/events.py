@@ -3,24 +3,138 @@
 An event is {score >= t}. Scores are each published number, up and down (thresholds); for each number the log ratio of
 the frequencies in its bin of a histogram; and the sum of these over all numbers, the likelihood ratio if they were
 independent. A quarter of the samples makes the histograms, and the next quarter chooses score and t.
+
+A sample is a row of a table: one column for each field of each record that is published.
+
+**The bound** of epsilon, by the counts of the event.    [Clopper and Pearson 1934]
+A coin decides for each sample which of two neighbours is released. Let p and q be the probabilities of an event under
+the one and the other. Given that the event occurs, the sample is of the one with probability r = p / (p + q), and
+samples are independent: of s samples with the event, the number of the one is binomial with s and r. Under epsilon-DP
+p <= exp(epsilon) q, so epsilon >= ln(r / (1 - r)), and a lower bound of r gives one of epsilon. This is tighter than
+two bounds, of p and of q.
+
+Under (epsilon, delta)-DP p - delta <= exp(epsilon) q, so epsilon >= ln((p - delta) / q) = ln(r / (1 - r)) +
+ln(1 - delta / p). So a lower bound of p is needed too. It matters little as long as delta is far below p, so it gets a
+small part of the error.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv
 
-from hatcast.lab.audit.bounds import Counts, epsilon_lower_bound
-from hatcast.lab.audit.features import Table
-
+_OF_DELTA: Final = 0.1  # part of the error for the bound of p, if delta is above 0
+Table = NDArray[np.float64]
+"""[samples, columns]; texts are numbered in the order in which they are met, and a missing field is `MISSING`"""
+MISSING: Final = -(2.0**70)  # no record has this number
+_ALIKE: Final = 0.9  # correlation of ranks from which on two columns say the same, such as `raw` and `mean`
 Floats = NDArray[np.float64]
 Sides = NDArray[np.bool_]
 """[samples]: whether a sample is of the first neighbour"""
 Score = Callable[[Table], Floats]
 _BINS: Final = 20
 _THRESHOLDS: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Samples of two neighbours, and how many of them are in an event.
+
+    one, other                number of samples
+    one_inside, other_inside  of these, in the event
+    """
+
+    one: int
+    other: int
+    one_inside: int
+    other_inside: int
+
+
+def lower_bound(successes: int, trials: int, error: float) -> float:
+    """Return the Clopper-Pearson lower bound of a probability: above it with probability `error` at most."""
+    return 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, error))
+
+
+def upper_bound(successes: int, trials: int, error: float) -> float:
+    """Return the Clopper-Pearson upper bound of a probability: below it with probability `error` at most."""
+    return 1.0 - lower_bound(trials - successes, trials, error)
+
+
+def epsilon_lower_bound(counts: Counts, delta: float, error: float) -> float:
+    """Return a lower bound of epsilon at this delta, 0 or more. It is too high with probability `error` at most.
+
+    counts   the event must not have been chosen by these samples; a fair coin must have chosen the sides
+    delta    of the claim
+    """
+    inside = counts.one_inside + counts.other_inside
+    of_delta = _OF_DELTA * error if delta else 0.0
+    share = lower_bound(counts.one_inside, inside, error - of_delta) if inside else 0.0
+    least = lower_bound(counts.one_inside, counts.one, of_delta) if delta else 1.0
+    if not 0 < share < 1 or least <= delta:
+        return 0.0
+    return max(0.0, math.log(share / (1 - share)) + math.log1p(-delta / least))
+
+
+def table_of(samples: Sequence[Sequence[bytes]]) -> Table:
+    """Return the fields of the records of each sample; only columns that vary, none of two that say the same.
+
+    The first half of the samples decides which these are, as it decides the event.
+    """
+    columns: dict[str, dict[int, float]] = {}
+    texts: dict[Any, float] = {}
+    for row, records in enumerate(samples):
+        for number, record in enumerate(records):
+            for name, value in _fields(f"{number}", msgspec.json.decode(record)):
+                known = value if isinstance(value, float) else texts.setdefault(value, float(len(texts)))
+                columns.setdefault(name, {})[row] = known
+    found = [_column(column, len(samples)) for column in columns.values()]
+    return _distinct(found, len(samples))
+
+
+def _column(values: dict[int, float], rows: int) -> NDArray[np.float64]:
+    column = np.full(rows, MISSING)
+    column[np.fromiter(values.keys(), np.int64, len(values))] = np.fromiter(values.values(), np.float64, len(values))
+    return column
+
+
+def _fields(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield (path, number or text) of each field of a decoded record. Of an interval, its width and its start."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _fields(f"{name}.{key}", inner)
+    elif isinstance(value, list):
+        if len(value) == 2 and all(isinstance(each, int | float) for each in value):
+            yield f"{name}.width", float(value[1] - value[0])
+        for at, inner in enumerate(value):
+            yield from _fields(f"{name}.{at}", inner)
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        yield name, value
+    else:
+        yield name, float(value)
+
+
+def _distinct(columns: list[NDArray[np.float64]], rows: int) -> Table:
+    """Drop each column that ranks the samples almost as another one does: it would count twice.
+
+    Of two the one with more different numbers stays: `raw`, and not `mean`, which is clipped.
+    """
+    kept: list[NDArray[np.float64]] = []
+    ranks: list[NDArray[np.float64]] = []
+    ranked = [np.unique(column[: rows // 2], return_inverse=True)[1] for column in columns]
+    for column, rank in sorted(zip(columns, ranked, strict=True), key=lambda each: -int(each[1].max())):
+        if not rank.any():
+            continue
+        centred = rank - rank.mean()
+        centred /= np.sqrt((centred**2).sum())
+        if all(abs(float(centred @ each)) < _ALIKE for each in ranks):
+            kept.append(column)
+            ranks.append(centred)
+    return np.column_stack(kept) if kept else np.empty((rows, 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

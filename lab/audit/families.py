@@ -1,14 +1,23 @@
-"""Interface of a family: neighbouring inputs of one part of a policy, and the code that releases them."""
+"""Interface of a family: neighbouring inputs of one part of a policy, and the code that releases them.
+
+Random choices are of made-up neighbours and sides. They protect nothing: releases draw from
+stream/mechanisms/system.py.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hatcast.stream.fold.packing import Row, pack, strip
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy
 
 Run = Callable[[Noise], list[bytes]]
 """Releases one input with this noise, and returns the bytes of all that is published, in order."""
+_CHUNK: Final = 64
 
 
 class RandomNumbers(Protocol):
@@ -81,3 +90,52 @@ class Family(Protocol):
     def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """Return neighbours that differ a little from the given ones."""
         ...
+
+
+def chunks_of(users: Sequence[tuple[int, int, int]], others: Sequence[tuple[int, ...]] = ()) -> list[bytes]:
+    """Pack users into chunks.
+
+    users    (pseudonym, readings, sum in milli-units) of each
+    others   sums of the further values of each, of a policy with several
+    """
+    rows = [
+        Row(
+            pseudonym.to_bytes(8, "big"),
+            count,
+            total,
+            -(-total // count),
+            (1 << min(count, _CHUNK)) - 1,
+            others[at] if others else (),
+        )
+        for at, (pseudonym, count, total) in enumerate(users)
+    ]
+    return [pack(rows[at : at + _CHUNK]) for at in range(0, len(rows), _CHUNK)]
+
+
+def random_share(random: RandomNumbers) -> float:
+    """Return a user's mean as a share of the range: an end of the range in two of three cases."""
+    return (0.0, 1.0, random.random())[random.integers(0, 3)]
+
+
+def stripped(chunks: Sequence[bytes]) -> list[bytes]:
+    """Return the part of chunks that is retained for queries."""
+    return [strip(chunk) for chunk in chunks]
+
+
+class SeededNumbers:
+    """Random numbers, with a seed or without: see `hatcast.lab.audit.families.RandomNumbers`."""
+
+    def __init__(self, seed: int | None) -> None:
+        self._generator = np.random.default_rng(seed)  # simulation: never noise of a release
+
+    def integers(self, low: int, high: int) -> int:
+        """Return an integer in [low, high)."""
+        return int(self._generator.integers(low, high))
+
+    def random(self) -> float:
+        """Return a number in [0, 1)."""
+        return float(self._generator.random())
+
+    def coins(self, number: int) -> NDArray[np.bool_]:
+        """Return [number] flips of a fair coin."""
+        return np.asarray(self._generator.integers(0, 2, number), np.bool_)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from hatcast.lab.audit.families import Claim, Neighbours, RandomNumbers, Run
-from hatcast.lab.audit.inputs import chunks_of
+from hatcast.lab.audit.families import Claim, Neighbours, RandomNumbers, Run, chunks_of
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.hybrid import HybridParameters, report_bound
 from hatcast.stream.ledger.proposals import numbered

@@ -1,8 +1,13 @@
-"""Private selections on small inputs: every outcome with its exact probability, for all neighbours.
+"""Exact laws on small inputs, of private selections and of private lists: every outcome with its probability, for all
+neighbours.
 
 A release with selections is run once for each path of outcomes. What is published for a path follows from a noisy
 number; its log ratio under the two neighbours is at most that of the selected intervals, plus the distance of the
 numbers before the noise over the scale, and reaches that far out. Probabilities are computed with 40 digits.
+
+A list is a function of the noisy counts. It is tabulated by the code under audit: for each combination of noisy counts
+around the threshold, where the last one on either side stands for all beyond. What the code requests of the noise gives
+the probability of each combination.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,6 +25,12 @@ from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
 
 import numpy as np  # isort: skip
+from numpy.typing import NDArray
+
+from hatcast.lab.audit.family import Finding
+from hatcast.lab.survey.run import Selection
+from hatcast.stream.mechanisms import LaplaceNoise
+from hatcast.stream.policy.cells_file import SelectionCost
 
 DIGITS: Final = 40
 ROUNDING: Final = Decimal("1e-25")
@@ -27,10 +38,19 @@ ROUNDING: Final = Decimal("1e-25")
 COUNTS: Final = ((3, 3, 3, 2, 2, 2), (10, 6, 6, 6, 6, 6))
 """readings of users; with the first one as array length WRAPAROUND splits users, and LEVY has two bins and three"""
 _STEPS: Final = 4  # of the grid up to U
-
 EstimateOf = Callable[[Users, Parameters, Noise], Estimate | None]
 Outcomes = dict[object, tuple[Decimal, tuple[int, int, float]]]
 """interval -> its probability, and what is asked of the noise then"""
+SelectFrom = Callable[[Integers, list[int], int, tuple[Fraction, int], float, Noise], Selection]
+_CELLS: Final = 2
+_SLOTS: Final = 2
+_MOST: Final = 2  # users of a cell and slot
+_THRESHOLD: Final = 1
+_NOISY: Final = tuple(range(_THRESHOLD - 2, _THRESHOLD + 4))
+Floats = NDArray[np.float64]
+SELECTION: Final = "selection"
+LISTS: Final = "private list, exact"
+_ROUNDING: Final = 1e-12  # relative; of sums of floats
 
 
 @dataclass
@@ -183,3 +203,127 @@ def pair_losses(one: Outcomes, other: Outcomes) -> tuple[Decimal, Decimal]:
         added = apart * Decimal(epsilon) / distance if distance else Decimal(0)
         selected, whole = max(selected, loss), max(whole, loss + added)
     return selected, whole
+
+
+class _Answers:
+    """Noise with given answers, which keeps its requests: (value, distance, epsilon)."""
+
+    def __init__(self, answers: tuple[int, ...]) -> None:
+        self._answers = iter(answers)
+        self.requests: list[tuple[int, int, float]] = []
+
+    def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
+        """See `Noise.laplace`."""
+        self.requests.append((value, distance, epsilon))
+        return Noisy(next(self._answers), distance / epsilon)
+
+
+def losses_of_lists(cap: int, epsilon: float, select_from: SelectFrom) -> tuple[float, int]:
+    """Return the largest log ratio of the probabilities of a list, and the number of neighbours. Raises Leak.
+
+    Counts are of two cells and two slots; neighbours differ by 1 in up to `cap` of them.
+
+    select_from   the code under audit
+    """
+    numbers, cells = _CELLS * _SLOTS, [*range(_CELLS)]
+
+    def selected(counts: tuple[int, ...], noise: LaplaceNoise) -> tuple[int, ...]:
+        table = np.array(counts, np.int64).reshape(_CELLS, _SLOTS)
+        # The annotation of `select_from` has all of `Noise`: a list needs Laplace noise alone.
+        chosen = select_from(table, cells, cap, (Fraction(_THRESHOLD), 1), epsilon, noise)  # type: ignore[arg-type]
+        return tuple(chosen.selected)
+
+    tables: dict[tuple[int, ...], Floats] = {}
+    for at in product(range(len(_NOISY)), repeat=numbers):
+        chosen = selected((0,) * numbers, _Answers(tuple(_NOISY[each] for each in at)))
+        tables.setdefault(chosen, np.zeros((len(_NOISY),) * numbers))[at] = 1.0
+
+    def law(counts: tuple[int, ...]) -> Floats:
+        noise = _Answers(counts)
+        selected(counts, noise)
+        if [value for value, _, _ in noise.requests] != [*counts]:
+            raise Leak("a count is published without noise, or gets it twice")
+        masses = [_masses(value, asked / distance) for value, distance, asked in noise.requests]
+        return np.array([_probability(table, masses) for table in tables.values()])
+
+    laws = {counts: np.log(law(counts)) for counts in product(range(_MOST + 2), repeat=numbers)}
+    found = [float(np.abs(laws[one] - laws[other]).max()) for one, other in _neighbours(numbers, min(cap, numbers))]
+    return max(found), len(found)
+
+
+def _neighbours(numbers: int, cap: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    for counts in product(range(_MOST + 1), repeat=numbers):
+        for entered in product((0, 1), repeat=numbers):
+            if 0 < sum(entered) <= cap:
+                yield counts, tuple(count + more for count, more in zip(counts, entered, strict=True))
+
+
+def _masses(value: int, rate: float) -> Floats:
+    """Return the probability of each noisy count, discrete Laplace around `value`, with both tails at the ends."""
+    p = np.exp(-rate)
+    found = (1 - p) / (1 + p) * p ** np.abs(np.array(_NOISY, np.float64) - value)
+    low, high = value - _NOISY[0], _NOISY[-1] - value
+    found[0] = p**low / (1 + p) if low >= 0 else 1 - p ** (1 - low) / (1 + p)
+    found[-1] = p**high / (1 + p) if high >= 0 else 1 - p ** (1 - high) / (1 + p)
+    return np.asarray(found)
+
+
+def _probability(table: Floats, masses: list[Floats]) -> float:
+    for each in reversed(masses):
+        table = table @ each
+    return float(table)
+
+
+def audit_selection(policy: Policy, estimate: EstimateOf) -> Finding:
+    """Compare the exact laws of a policy's selections, on all neighbours of small inputs.
+
+    estimate   the code under audit
+    """
+    shares = ESTIMATORS[policy.estimator].shares
+    whole, pairs, problem = 0.0, 0, None
+    for counts in COUNTS:
+        parameters = small(policy, counts)
+        try:
+            found = losses_of(parameters, counts, estimate)
+        except Leak as leak:
+            problem = leak.reason
+            break
+        pairs += found.pairs
+        whole = max(whole, float(found.whole))
+        allowed = parameters.epsilon * float(1 - shares["noise"])
+        if float(found.selected) > allowed * (1 + float(ROUNDING)) + float(ROUNDING):
+            problem = f"a selection loses {float(found.selected):.6g}, above its share {allowed:g}"
+    if problem is None and whole > policy.epsilon * (1 + _ROUNDING):
+        problem = f"a release loses {whole:.6g}, above the claim {policy.epsilon:g}"
+    return _finding(SELECTION, policy.epsilon, "small HATs", pairs, whole, problem)
+
+
+def audit_lists(policy: Policy, cost: SelectionCost, select_from: SelectFrom) -> Finding:
+    """Compare the exact laws of private lists, on all neighbours of small counts.
+
+    select_from   the code under audit
+    """
+    loss: float | None = None
+    pairs, problem = 0, None
+    try:
+        loss, pairs = losses_of_lists(policy.max_hats_per_day, cost.epsilon, select_from)
+    except Leak as leak:
+        problem = leak.reason
+    if loss is not None and loss > cost.epsilon * (1 + _ROUNDING):
+        problem = f"a list loses {loss:.6g}, above the claim {cost.epsilon:g}"
+    return _finding(LISTS, cost.epsilon, "small counts", pairs, loss, problem)
+
+
+def _finding(part: str, epsilon: float, inputs: str, pairs: int, loss: float | None, problem: str | None) -> Finding:
+    """Return the finding of exact laws: no samples were drawn, so there is no bound by them."""
+    return Finding(
+        part=part,
+        epsilon=epsilon,
+        delta=0.0,
+        neighbours=f"all neighbours of {inputs}, exactly",
+        pairs=pairs,
+        loss=loss,
+        samples=0,
+        bound=None,
+        problem=problem,
+    )

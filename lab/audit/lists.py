@@ -14,11 +14,9 @@ import msgspec
 
 from hatcast.lab.audit.families import Claim, Neighbours, RandomNumbers, Run
 from hatcast.lab.audit.hats import NOW_MS
-from hatcast.lab.survey.count import capped_counts
-from hatcast.lab.survey.rows import RowCollector, slots_of
+from hatcast.lab.survey.counts import Counts, capped_counts
+from hatcast.lab.survey.rows import MemoryLimits, RowCollector, open_spill, slots_of
 from hatcast.lab.survey.run import select_from
-from hatcast.lab.survey.selection import Counts
-from hatcast.lab.survey.spill import MemoryLimits, open_spill
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy

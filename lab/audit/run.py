@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -10,16 +11,78 @@ from rich.table import Column, Table
 
 from hatcast.agents.cli.report import COMPACT, Report, table
 from hatcast.agents.config.settings import load_settings
-from hatcast.lab.audit.family import Effort, Finding
-from hatcast.lab.audit.parts import Part, clustering_parts_of, parts_of
-from hatcast.lab.audit.random_numbers import SeededNumbers
+from hatcast.lab.audit.days import DayFamily
+from hatcast.lab.audit.devices import ReportFamily, clusterings_of
+from hatcast.lab.audit.families import Claim, Family, SeededNumbers
+from hatcast.lab.audit.family import Effort, Finding, audit_family
+from hatcast.lab.audit.hats import MeanFamily
+from hatcast.lab.audit.laws import LISTS, SELECTION, audit_lists, audit_selection, has_selections
+from hatcast.lab.audit.lists import ListFamily
+from hatcast.lab.audit.queries import QueryFamily
+from hatcast.lab.audit.running_sums import RunningSumFamily
+from hatcast.lab.audit.tracker import TrackerFamily
 from hatcast.lab.processes import in_processes
+from hatcast.lab.survey.run import select_from
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.estimators import ESTIMATORS
+from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy
 
 HEADINGS: Final = ("policy", "part", "claim", "loss of requests", "pairs", "bound", "margin", "verdict")
 FALSE_ALARM: Final = 1e-6
 """probability that a run reports a claim that holds, at most"""
+
+
+def families_of(policy: Policy) -> list[Family]:
+    """Return a family for each part of the policy that publishes something about users."""
+    found: list[Family] = []
+    if policy.continual is not None:
+        found.append(RunningSumFamily(policy))
+    elif policy.tracker is not None:
+        found.append(TrackerFamily(policy))
+    else:
+        found.append(MeanFamily(policy))
+    if policy.takes_reports:
+        found.append(ReportFamily(policy))
+    if policy.tracker is None and policy.value is None and not policy.values and policy.fine is None:
+        found.append(DayFamily(policy))
+    return found + [QueryFamily(policy, query) for query in policy.queries]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a policy. audit: draws from the noise that it gets"""
+
+    name: str
+    claim: Claim
+    audit: Callable[[Effort, SeededNumbers, Noise], Finding]
+
+
+def parts_of(policy: Policy) -> list[Part]:
+    """Return the parts that a policy publishes by itself, in the order of the report."""
+    found = []
+    if has_selections(policy):
+        exact = partial(audit_selection, policy, ESTIMATORS[policy.estimator].estimate)
+        found.append(Part(SELECTION, Claim(policy.epsilon), lambda _effort, _random, _noise: exact()))
+    families: list[Family] = families_of(policy)
+    cost = policy.selection_cost
+    if cost is not None:
+        lists = partial(audit_lists, policy, cost, select_from)
+        found.append(Part(LISTS, Claim(cost.epsilon), lambda _effort, _random, _noise: lists()))
+        families.append(ListFamily(policy))
+    return found + [_part(family) for family in families]
+
+
+def clustering_parts_of(policy: Policy) -> list[Part]:
+    """Return the parts of `hatcast cluster` under a policy; none if it allows no clusterings."""
+    return [_part(family) for family in clusterings_of(policy)]
+
+
+def _part(family: Family) -> Part:
+    def audit(effort: Effort, random: SeededNumbers, noise: Noise) -> Finding:
+        return audit_family(family, effort, random, noise)
+
+    return Part(family.name, family.claim, audit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.cli.recordings import checked_format, format_options, more_argument, policy_option
 from hatcast.agents.cli.report import Report
 from hatcast.lab.cli.evaluate_usage import Options, check_usage
-from hatcast.lab.evaluate import comparison, hybrid, hybrid_map, hybrid_report, worst
-from hatcast.lab.evaluate.comparison import Hat, compare
+from hatcast.lab.evaluate import comparison, hybrid, hybrid_report, worst
+from hatcast.lab.evaluate.comparison import compare
 from hatcast.lab.evaluate.contenders import DEFAULT, default_estimators, parse_contender
-from hatcast.lab.evaluate.inputs import hat_of_counts, hat_of_recording
-from hatcast.lab.evaluate.values import VALUES
+from hatcast.lab.evaluate.inputs import Hat, hat_of_counts, hat_of_recording
+from hatcast.lab.evaluate.simulation import VALUES
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import FormatChoice
 
@@ -185,7 +185,7 @@ def _hybrid(given: Options) -> None:
     with progress_bars() as add_bar:
         curves = hybrid.curves(cases, estimators, runs, seed, add_bar("simulating", hybrid.number_of_points(cases)))
         amplified = hybrid.amplifications(cases[len(cases) // 2])
-        maps = hybrid_map.heatmaps(cases[len(cases) // 2], estimators)
+        maps = hybrid.heatmaps(cases[len(cases) // 2], estimators)
     title = f"hybrid model: {users:,} users, {share:.3g} of them central, eps {epsilons[0]:g}"
     settings = {
         "users": users,

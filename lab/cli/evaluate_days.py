@@ -47,8 +47,8 @@ class DayOptions:
 def evaluate_days(options: DayOptions) -> None:
     """Print a table or JSON, or write a file. Raises HatcastError, UsageError."""
     from hatcast.lab.days import policy_of_recordings
-    from hatcast.lab.evaluate.days import report, run
-    from hatcast.lab.evaluate.days.replay import TrackerDesign
+    from hatcast.lab.evaluate import days as run
+    from hatcast.lab.evaluate.days_replay import TrackerDesign
     from hatcast.stream.mechanisms.system import SystemNoise
 
     runs = options.runs or _RUNS
@@ -84,4 +84,4 @@ def evaluate_days(options: DayOptions) -> None:
         "cap": cap,
         "estimators": [each.name if isinstance(each, Contender) else each for each in designs],
     }
-    report.report_of(comparison, title, settings).write(as_json=options.as_json, output=options.output)
+    run.report_of(comparison, title, settings).write(as_json=options.as_json, output=options.output)

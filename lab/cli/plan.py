@@ -10,7 +10,6 @@ from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.cli.recordings import checked_format, format_options, more_argument, policy_option
 from hatcast.lab.cli.plan_usage import TOTALS, WRITTEN, Options, check_usage, continual_options, tracker_options
-from hatcast.lab.cli.plan_write import read_target, write_tracker
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective
@@ -78,22 +77,23 @@ def command(**given: Unpack[Options]) -> None:
 
 def _plan_tracker(given: Options) -> None:
     """Plan a tracker, and write its keys into the configuration."""
-    from hatcast.lab.plan import grid
-    from hatcast.lab.plan.report import report_of
+    from hatcast.lab.plan import tracker
 
     totals = sorted(epsilons_of("--daily-limit", given["daily_limit"] or TOTALS, TOTALS))
     written = WRITTEN if given["written_limit"] is None else given["written_limit"]
     if given["target"] is not None and written not in totals:
         raise click.UsageError(f"--write-limit {written:g} is not one of --daily-limit")
-    text = None if given["target"] is None else read_target(given["target"])
+    text = target_text(given["target"])
     policy, read = _source(given)
     upper_bound, unit = policy.upper_bound / 1000, policy.released_value.unit
     with progress_bars() as add_bar:
         counts, source = _counts(given, policy, read, add_bar("reading", None))
         objective = Objective(given["objective"] or Objective.CELLS)
-        plans = grid.plan(counts, upper_bound, totals, objective, add_bar("planning", len(totals)))
+        plans = tracker.plan(counts, upper_bound, totals, objective, add_bar("planning", len(totals)))
     title = f"{source}: {len(counts.days)} day{'' if len(counts.days) == 1 else 's'}, {counts.hats:,} HATs"
     if given["target"] is not None and text is not None:
+        from hatcast.lab.plan.write import write_tracker
+
         write_tracker(given["target"], text, next(each for each in plans.plans if each.total == written))
     settings: dict[str, Any] = {
         "source": source,
@@ -104,7 +104,16 @@ def _plan_tracker(given: Options) -> None:
         **({} if policy.value_name is None else {"unit": unit}),
         "objective": objective.value,
     }
-    report_of(plans, title, settings, unit).write(as_json=given["as_json"], plot_file=given["plot_file"])
+    tracker.report_of(plans, title, settings, unit).write(as_json=given["as_json"], plot_file=given["plot_file"])
+
+
+def target_text(path: Path | None) -> str | None:
+    """Return the text of the file to write; None without one. Raises ModuleNotFoundError before anything is planned."""
+    if path is None:
+        return None
+    from hatcast.lab.plan.write import read_target
+
+    return read_target(path)
 
 
 def _source(given: Options) -> tuple[Policy, Path | Format]:
@@ -140,9 +149,8 @@ def _counts(
 
 def tracker_keys(recordings: Sequence[Path], feed: Format, policy: Policy, limit: float) -> dict[str, str | float]:
     """Return the keys of [policy.tracker] for `hatcast init --recording`, and print the errors to expect."""
-    from hatcast.lab.plan import grid
+    from hatcast.lab.plan import tracker
     from hatcast.lab.plan.counts import counts_of_recordings
-    from hatcast.lab.plan.report import keys_json
 
     click.echo("reads raw data; what it chooses follows from counts alone", err=True)
     with progress_bars() as add_bar:
@@ -151,7 +159,7 @@ def tracker_keys(recordings: Sequence[Path], feed: Format, policy: Policy, limit
         if not counts.days:
             raise HatcastError(f"--recording: no hexagon and hour has {policy.min_users} buses; name other days")
         bound, objective = policy.upper_bound / 1000, Objective.CELLS
-        plans = grid.plan(counts.first_days(), bound, [limit], objective, add_bar("planning", 1))
+        plans = tracker.plan(counts.first_days(), bound, [limit], objective, add_bar("planning", 1))
     (plan,) = plans.plans
     month = plan.after[max(plan.after)]
     click.echo(
@@ -173,4 +181,4 @@ def tracker_keys(recordings: Sequence[Path], feed: Format, policy: Policy, limit
             f"Not worth having: {', '.join(unworthy)}; a constant, which costs nothing, has {plans.constant:.1f}."
             " `hatcast plan` shows other limits"
         )
-    return keys_json(plan.keys)
+    return tracker.keys_json(plan.keys)

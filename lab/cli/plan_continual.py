@@ -7,11 +7,10 @@ import click
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.cli.recordings import checked_format
 from hatcast.lab.cli.plan_usage import Options
-from hatcast.lab.cli.plan_write import read_target, write_continual
 from hatcast.lab.days import open_days, policy_of_recordings
 from hatcast.lab.plan.continual import inputs
 from hatcast.lab.plan.continual.choose import ContinualPlan, choose
-from hatcast.lab.plan.continual.criterion import Criterion
+from hatcast.lab.plan.continual.kinds import Criterion
 from hatcast.lab.plan.continual.report import report_of
 from hatcast.lab.plan.counts import rows_of_file
 from hatcast.stream.policy.policy import Policy
@@ -19,7 +18,9 @@ from hatcast.stream.policy.policy import Policy
 
 def run(given: Options) -> None:
     """Print the plan, and write its keys into the configuration."""
-    text = None if given["target"] is None else read_target(given["target"])
+    from hatcast.lab.cli.plan import target_text
+
+    text = target_text(given["target"])
     choice = given["feed_format"]
     policy = policy_of_recordings(given["config"], "" if choice is None else choice.name)
     wanted = inputs.Wanted(
@@ -40,6 +41,8 @@ def run(given: Options) -> None:
         plan = choose(found.stream, found.users, criterion, found.observed, bar)
     unit, title = policy.released_value.unit, _title(plan, found, policy.released_value.unit)
     if given["target"] is not None and text is not None:
+        from hatcast.lab.plan.write import write_continual
+
         write_continual(given["target"], text, plan)
     report = report_of(plan, title, _settings(plan, found, unit), unit)
     report.write(as_json=given["as_json"], plot_file=given["plot_file"])

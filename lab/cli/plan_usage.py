@@ -9,7 +9,7 @@ import click
 
 from hatcast.agents.cli.options import FiniteRange
 from hatcast.agents.cli.recordings import check_recordings
-from hatcast.lab.plan.continual.criterion import Criterion
+from hatcast.lab.plan.continual.kinds import Criterion
 from hatcast.stream.policy.continual_table import SLOTS_MAX
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import FormatChoice

@@ -191,7 +191,7 @@ def _survey(given: _Options) -> None:
         as_json=given["as_json"], output=output, plot_file=given["plot_file"]
     )
     if given["map_file"] is not None:
-        from hatcast.lab.survey.cell_map import draw_map
+        from hatcast.lab.survey.report import draw_map
 
         draw_map(counts, policy, users, given["map_file"])
     if target is None:
@@ -209,7 +209,7 @@ def _survey(given: _Options) -> None:
 def _select(given: _Options, private: _Private) -> None:
     click.echo("reads raw data; only the selection of candidates is private, at its cost", err=True)
     from hatcast.lab.survey import report, run
-    from hatcast.lab.survey.settings import read_public_candidates
+    from hatcast.lab.survey.run import read_public_candidates
     from hatcast.stream.mechanisms.system import SystemNoise
 
     policy, users, target = _policy(given), given["users"], private.target
@@ -243,7 +243,7 @@ def _select(given: _Options, private: _Private) -> None:
 
 
 def _policy(given: _Options) -> Policy:
-    from hatcast.lab.survey.settings import survey_policy
+    from hatcast.lab.survey.run import survey_policy
 
     overrides = {"timezone": given["timezone"], "hours": given["hours"], "h3_resolution": given["resolution"]}
     given_overrides = {key: value for key, value in overrides.items() if value is not None}

@@ -13,23 +13,11 @@ from rich.table import Column, Table
 from hatcast.agents.cli.report import Report, nested, open_axes, rounded, table
 from hatcast.lab.evaluate.contenders import Contender, hides_presence
 from hatcast.lab.evaluate.estimates import RunBatch, raw
+from hatcast.lab.evaluate.inputs import Hat
 from hatcast.lab.evaluate.simulation import Draws, Floats
-from hatcast.lab.evaluate.values import Means
-from hatcast.stream.estimators.grouping import Counts
 
 MARKERS: Final = "osD^v<>pPX*"
 _ELEMENTS: Final = 1_000_000  # users x coordinates x runs of a batch: about 8 MB per array
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Hat:
-    """Users of one HAT. counts: [L] largest first; means: drawn for each run; dimensions, unit: of a reading."""
-
-    counts: Counts
-    means: Means
-    upper_bound_milli: int
-    dimensions: int = 1
-    unit: str = "km/h"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Compare the hybrid model with its two baselines: by the lemmas, and by simulated releases.    [H, Figures 1 to 5, 7]
+"""Compare the hybrid model with its two baselines: by the lemmas, and by simulated releases.    [H, Figures 1 to 5, 7,
+8a]
 
 Values are parts of U. Each user's mean is one of two values, with the given deviation: mean squared errors depend on
 nothing else, and the number of users with the higher value is a single draw.
@@ -13,8 +14,14 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.lab.evaluate.amplification import GaussianNoise, amplified
-from hatcast.lab.evaluate.mean_squared_error import error_of, improvement, improvement_over_the_worse, laplace_setting
+from hatcast.lab.evaluate.lemmas import (
+    GaussianNoise,
+    amplified,
+    error_of,
+    improvement,
+    improvement_over_the_worse,
+    laplace_setting,
+)
 from hatcast.lab.evaluate.simulation import Draws, Floats
 from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.hybrid import (
@@ -41,10 +48,12 @@ AXES: Final = MappingProxyType(
     }
 )
 """Fields of `Case` that are varied, one at a time, and the values that are simulated."""
-
 _UPPER_MILLI: Final = 1_000_000
 _GRID: Final = Grid(Decimal("0.000001"))  # so fine that the wider noise for rounding is negligible
 _STEPS: Final = _GRID.floor(_UPPER_MILLI)  # of U
+SHARES: Final = (0.001, 0.1)
+EPSILONS: Final = (0.1, 10.0)
+_POINTS: Final = 41  # along each side
 
 
 class _Separate:
@@ -278,4 +287,30 @@ def amplifications(case: Case) -> list[Amplification]:
             public = amplified(noise, setting, float(kvh.weight(setting)), int(part * local))
             points.append((here.share, public.epsilon))
         found.append(Amplification(part, tuple(points)))
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Heatmap:
+    """R of one estimator. shares [C], epsilons [E], improvements [E, C]: NaN where one group is empty."""
+
+    estimator: str
+    sigma: float
+    shares: Floats
+    epsilons: Floats
+    improvements: Floats
+
+
+def heatmaps(case: Case, estimators: Sequence[HybridEstimator]) -> list[Heatmap]:
+    """Return a heatmap of each estimator, with the users, deviations and gap of the case."""
+    shares, epsilons = np.geomspace(*SHARES, _POINTS), np.geomspace(*EPSILONS, _POINTS)
+    found = []
+    for each in estimators:
+        improvements = np.full((_POINTS, _POINTS), np.nan)
+        for row, epsilon in enumerate(epsilons.tolist()):
+            for column, share in enumerate(shares.tolist()):
+                here = replace(case, share=share, epsilon=epsilon)
+                if here.has_both_groups:
+                    improvements[row, column] = float(improvement(error_of(each, here.setting), here.setting))
+        found.append(Heatmap(each.name, case.sigma, shares, epsilons, improvements))
     return found

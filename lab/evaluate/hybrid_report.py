@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.table import Table
 
 from hatcast.agents.cli.report import Report, open_figure, rounded, table
-from hatcast.lab.evaluate.hybrid import AXES, DELTA, Amplification, Curve
-from hatcast.lab.evaluate.hybrid_map import Heatmap
+from hatcast.lab.evaluate.hybrid import AXES, DELTA, Amplification, Curve, Heatmap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

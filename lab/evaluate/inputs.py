@@ -1,14 +1,14 @@
 """Input of a comparison: a file of counts, or one HAT of a recording."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 import numpy as np
 
-from hatcast.lab.evaluate.comparison import Hat
-from hatcast.lab.evaluate.values import VALUES, Readings, recorded, vectors
+from hatcast.lab.evaluate.simulation import VALUES, Means, Readings, recorded, vectors
 from hatcast.stream.errors import UNREADABLE, HatcastError, RecordingError
 from hatcast.stream.estimators import Users
 from hatcast.stream.estimators.grouping import Counts
@@ -18,6 +18,17 @@ from hatcast.stream.readings.formats import Format
 Scaling = tuple[Literal["samples", "users"], int]
 """N times the readings of every user, or N copies of every user"""
 _READINGS_MAX: Final = 2**31  # of all users: products of two such numbers fit into 64 bits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hat:
+    """Users of one HAT. counts: [L] largest first; means: drawn for each run; dimensions, unit: of a reading."""
+
+    counts: Counts
+    means: Means
+    upper_bound_milli: int
+    dimensions: int = 1
+    unit: str = "km/h"
 
 
 class _Published(Readings, frozen=True, rename={"upper_bound": "U"}, kw_only=True):

@@ -15,8 +15,9 @@ import numpy as np
 from rich.table import Table
 
 from hatcast.agents.cli.report import COMPACT, Report, nested, open_figure, rounded, table
-from hatcast.lab.evaluate.comparison import MARKERS, Errors, Hat
+from hatcast.lab.evaluate.comparison import MARKERS, Errors
 from hatcast.lab.evaluate.contenders import Contender, ResolvedContender, hides_presence, parse_contender
+from hatcast.lab.evaluate.inputs import Hat
 from hatcast.lab.evaluate.simulation import Floats
 from hatcast.stream.estimators.array_length import RULES
 from hatcast.stream.estimators.grouping import Counts, Integers, places_taken

@@ -1,36 +1,100 @@
 """Compute a survey or a private selection of cells from recordings, by way of rows on disk."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
 from secrets import token_bytes
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
+from hatcast.agents.config.settings import load_settings, parse_settings
 from hatcast.agents.recordings.files import open_recording, open_records
-from hatcast.lab.survey.count import ResolutionCounter, capped_counts
+from hatcast.lab.survey.counts import Counts, ResolutionCounter, busy_cells, capped_counts, noisy_counts
 from hatcast.lab.survey.figures import Resolution
-from hatcast.lab.survey.rows import RowCollector, slots_of
-from hatcast.lab.survey.selection import Counts, busy_cells, noisy_counts
-from hatcast.lab.survey.spill import MemoryLimits, Spill, open_spill
-from hatcast.stream.errors import RecordingError
+from hatcast.lab.survey.rows import MemoryLimits, RowCollector, Spill, open_spill, slots_of
+from hatcast.stream.errors import HatcastError, RecordingError, SettingError
 from hatcast.stream.fold.id_spans import IdSpans
 from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.cells_file import read_cells_file
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format, Recorded
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 
+_REPORT_POLICY: Final[Mapping[str, Any]] = {
+    "name": "survey",
+    "upper_bound": 65.0,
+    "privacy": {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0},
+    "estimator": {"name": "baseline"},
+}
+_NOT_COUNTED: Final = ("query", "resolutions", "fine_cells", "values")
 SURVEYED: Final = (5, 6, 7, 8, 9)
 _DEFAULT_LIMITS: Final = MemoryLimits()
 _PROGRESS_EVERY: Final = 10_000  # records between two calls of `progress`
-
 Days = tuple[date, date]
 Progress = Callable[[str, int], None]
 """(name of the step, units done since the last call)"""
+
+
+def survey_policy(config: Path | None, feed_format: str, overrides: Mapping[str, Any], max_hats: int | None) -> Policy:
+    """Return the policy of a configuration file, or else the report's, with overrides.
+
+    overrides   `timezone`, `hours`, `h3_resolution`; the policy's `cells` is ignored, since a survey makes that list
+    max_hats    K; None: the policy's
+    Raises HatcastError with one line.
+    """
+    if config is not None:
+        policy = load_settings(config, {}, lambda table: _counting_table(table) | {**overrides}).policy
+    else:
+        from hatcast.agents.demo.defaults import RECORDED_ZONES
+
+        zone = {"timezone": RECORDED_ZONES[feed_format]} if feed_format in RECORDED_ZONES else {}
+        if not zone and "timezone" not in overrides:
+            raise HatcastError("the time zone of the recording is unknown: name --timezone or --config")
+        try:
+            policy = parse_settings({"policy": {**_REPORT_POLICY, **zone, **overrides}}, Path(), {}).policy
+        except SettingError as error:
+            raise HatcastError(str(error)) from None
+    return dataclasses.replace(policy, max_hats_per_day=max_hats or policy.max_hats_per_day)
+
+
+def read_public_candidates(path: Path, resolution: int) -> list[int]:
+    """Return the H3 indexes of a candidates file, sorted. Raises RecordingError, SettingError: not public, or empty."""
+    where = f"--candidates {path}"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecordingError(where, f"cannot be read ({type(error).__name__})", "name a readable file") from None
+    candidates = read_cells_file(text, where, resolution)
+    if candidates.source != "public":
+        raise SettingError(
+            where,
+            f'has source = "{candidates.source}"',
+            'make the list without looking at the data, and write source = "public"',
+        )
+    if not candidates.cells:
+        raise SettingError(where, "lists no cell", "list H3 indexes, one per line")
+    return sorted(candidates.cells)
+
+
+def _counting_table(table: dict[str, Any]) -> dict[str, Any]:
+    """Return the [policy] table without queries, several values and lists of cells, since nothing is released.
+
+    The file of `cells` need not exist yet, except under `add_remove`, where the list is public and required. The
+    resolution is the coarse one of several.
+    """
+    privacy, counted = table.get("privacy"), {key: value for key, value in table.items() if key not in _NOT_COUNTED}
+    resolutions = table.get("resolutions")
+    if isinstance(counted.get("value"), list):  # of several values; one value decides which readings count
+        del counted["value"]
+    if isinstance(resolutions, list) and resolutions:
+        counted["h3_resolution"] = resolutions[0]
+    hides_presence = isinstance(privacy, dict) and privacy.get("relation") == "add_remove"
+    return counted if hides_presence else counted | {"cells": "all"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +194,7 @@ def survey(job: Job) -> Survey:
 def select_privately(job: Job, days: Days, candidates: Sequence[int], epsilon: float, noise: Noise) -> Selection:
     """Select the candidates whose noisy mean of daily users is above N in every slot.
 
-    See `hatcast.lab.survey.selection`.
+    See `hatcast.lab.survey.counts`.
 
     job      its policy's max_hats_per_day is K
     days     public: first and last of the D days, each of which is charged `epsilon`

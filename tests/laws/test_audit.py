@@ -11,16 +11,14 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from hatcast.agents.config.settings import load_settings
-from hatcast.lab.audit.bounds import Counts, epsilon_lower_bound, lower_bound, upper_bound
 from hatcast.lab.audit.days import DayFamily
-from hatcast.lab.audit.exact import audit_selection
-from hatcast.lab.audit.families import Family
+from hatcast.lab.audit.devices import ReportFamily
+from hatcast.lab.audit.events import Counts, epsilon_lower_bound, lower_bound, upper_bound
+from hatcast.lab.audit.families import Family, SeededNumbers
 from hatcast.lab.audit.family import Effort, Finding, audit_family
 from hatcast.lab.audit.hats import MeanFamily
-from hatcast.lab.audit.policies import families_of
-from hatcast.lab.audit.random_numbers import SeededNumbers
-from hatcast.lab.audit.reports import ReportFamily
-from hatcast.lab.audit.run import FALSE_ALARM
+from hatcast.lab.audit.laws import audit_selection
+from hatcast.lab.audit.run import FALSE_ALARM, families_of
 from hatcast.lab.audit.search import search
 from hatcast.lab.cli.audit import SAMPLES
 from hatcast.stream.estimators import ESTIMATORS, array_averaging

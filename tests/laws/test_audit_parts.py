@@ -6,16 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hatcast.lab.audit.bounds import Counts, epsilon_lower_bound
-from hatcast.lab.audit.clusterings import ClusteringFamily, clusterings_of
 from hatcast.lab.audit.days import DayFamily
-from hatcast.lab.audit.exact import audit_lists
+from hatcast.lab.audit.devices import ClusteringFamily, ReportFamily, clusterings_of
+from hatcast.lab.audit.events import Counts, epsilon_lower_bound
+from hatcast.lab.audit.families import SeededNumbers
 from hatcast.lab.audit.hats import MeanFamily
-from hatcast.lab.audit.list_laws import losses_of_lists
+from hatcast.lab.audit.laws import audit_lists, losses_of_lists
 from hatcast.lab.audit.lists import ListFamily
-from hatcast.lab.audit.parts import parts_of
-from hatcast.lab.audit.random_numbers import SeededNumbers
-from hatcast.lab.audit.reports import ReportFamily
+from hatcast.lab.audit.run import parts_of
 from hatcast.lab.audit.running_sums import RunningSumFamily
 from hatcast.lab.audit.search import search
 from hatcast.lab.survey.run import Selection, select_from

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.lab.evaluate.mean_squared_error import hybrid
+from hatcast.lab.evaluate.lemmas import hybrid
 from hatcast.stream.estimators import Users
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.hybrid import (

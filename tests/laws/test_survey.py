@@ -15,11 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hatcast.lab.survey.count import capped_counts
-from hatcast.lab.survey.rows import RowCollector, minutes_of, slots_of
+from hatcast.lab.survey.counts import Counts, busy_cells, capped_counts, noisy_counts
+from hatcast.lab.survey.rows import MemoryLimits, RowCollector, minutes_of, open_spill, slots_of
 from hatcast.lab.survey.run import SURVEYED, Job, Survey, survey
-from hatcast.lab.survey.selection import Counts, busy_cells, noisy_counts
-from hatcast.lab.survey.spill import MemoryLimits, open_spill
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded, jsonl

@@ -14,8 +14,8 @@ import pytest
 
 from hatcast.lab.days import TRACKER_CAP, RecordedDay, open_days, policy_of_recordings, with_users
 from hatcast.lab.evaluate.clusters import SimulatedNoise
-from hatcast.lab.evaluate.days.replay import Replay, TrackerDesign
-from hatcast.lab.evaluate.days.scores import Published
+from hatcast.lab.evaluate.days_replay import Replay, TrackerDesign
+from hatcast.lab.evaluate.days_scores import Published
 from hatcast.lab.evaluate.simulation import Draws
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
@@ -74,6 +74,6 @@ def replayed(limit: int) -> Replayed:
             return super().estimates(numbers)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hatcast.lab.evaluate.days.replay.Tracker", Observed)
+        patch.setattr("hatcast.lab.evaluate.days_replay.Tracker", Observed)
         keys = TrackerDesign(0.3, Objective.CELLS).keys(limit, POLICY.upper_bound / 1000)
         return Replayed(*replay_with(seeded(limit)).tracker(keys), parts)

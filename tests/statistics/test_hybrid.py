@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from hatcast.lab.evaluate.mean_squared_error import (
+from hatcast.lab.evaluate.lemmas import (
     full_lm,
     hybrid,
     known_variance,

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 from scipy.stats import binom
 
-from hatcast.lab.survey.selection import busy_cells, noisy_counts
+from hatcast.lab.survey.counts import busy_cells, noisy_counts
 from hatcast.stream.mechanisms.system import SystemNoise
 
 DRAWS = 4_000

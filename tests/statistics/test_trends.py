@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from hatcast.lab.evaluate.comparison import Error, Errors, Hat, compare
+from hatcast.lab.evaluate.comparison import Error, Errors, compare
 from hatcast.lab.evaluate.contenders import parse_contender
-from hatcast.lab.evaluate.inputs import scale
-from hatcast.lab.evaluate.values import Readings, iid
+from hatcast.lab.evaluate.inputs import Hat, scale
+from hatcast.lab.evaluate.simulation import Readings, iid
 from tests.support import ITMS_LIKE, UPPER_BOUND
 
 AVERAGING = ("array_averaging", "array_averaging:sensitivity")

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from hatcast.agents import cli
 from hatcast.agents.cli import hatcast
-from hatcast.lab.audit import family, parts
-from hatcast.lab.audit.random_numbers import SeededNumbers
+from hatcast.lab.audit import family, run
+from hatcast.lab.audit.families import SeededNumbers
 from tests.auditing import ROOT, FastNoise
 
 BASELINE = str(ROOT / "examples" / "audit" / "baseline.toml")
@@ -59,7 +59,7 @@ def test_a_violated_claim_is_one_line_and_exit_code_1(
         del noise
         return whole(part, effort, random, FastNoise(width=0.2))
 
-    monkeypatch.setattr(parts, "audit_family", with_narrow_noise)
+    monkeypatch.setattr(run, "audit_family", with_narrow_noise)
     monkeypatch.setattr("sys.argv", ["hatcast", "audit", "--policy", BASELINE, "--samples", "2000", "--pairs", "9"])
     with pytest.raises(SystemExit) as ended:
         cli.main()

@@ -5,7 +5,7 @@ from statistics import median
 
 import pytest
 
-from hatcast.lab.evaluate.values import Readings
+from hatcast.lab.evaluate.simulation import Readings
 from tests.services import data
 from tests.services.absent import absence_skips
 

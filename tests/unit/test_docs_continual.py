@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hatcast.lab.plan.continual.criterion import Criterion
-from hatcast.lab.plan.continual.kinds import Errors, Stream, errors_of, mechanisms_of
-from hatcast.lab.plan.continual.presence import Participation
+from hatcast.lab.plan.continual.kinds import Criterion, Errors, Stream, errors_of, mechanisms_of
 from hatcast.lab.plan.continual.report import number
-from hatcast.lab.plan.continual.users import equal_users, run_of
+from hatcast.lab.plan.continual.users import Participation, equal_users, run_of
 from hatcast.stream.policy.hybrid_keys import NoiseKind
 from tests.services.data import DATA
 from tests.unit.test_docs_tutorial import blocks, normal, run

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from hatcast.agents.cli.report import significant
-from hatcast.lab.evaluate.amplification import GaussianNoise, amplified
 from hatcast.lab.evaluate.hybrid import DELTA, Case
-from hatcast.lab.evaluate.mean_squared_error import (
+from hatcast.lab.evaluate.lemmas import (
+    GaussianNoise,
+    amplified,
     error_of,
     full_lm,
     improvement,

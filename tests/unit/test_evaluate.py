@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from hatcast.lab.evaluate.comparison import Error, Hat, compare
+from hatcast.lab.evaluate.comparison import Error, compare
 from hatcast.lab.evaluate.contenders import (
     DEFAULT,
     GRID,
@@ -32,8 +32,8 @@ from hatcast.lab.evaluate.estimates import (
     raw,
     value,
 )
-from hatcast.lab.evaluate.simulation import Draws, Floats, Integers
-from hatcast.lab.evaluate.values import VALUES, Readings, mean_quantiles, recorded, vectors
+from hatcast.lab.evaluate.inputs import Hat
+from hatcast.lab.evaluate.simulation import VALUES, Draws, Floats, Integers, Readings, mean_quantiles, recorded, vectors
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATORS, Users
 from hatcast.stream.estimators.array_length import minimax_convex_printed

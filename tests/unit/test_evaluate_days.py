@@ -16,10 +16,9 @@ from rich.console import Console
 from hatcast.lab.cli.evaluate import command
 from hatcast.lab.days import RecordedDay, RecordedSlot, open_days, policy_of_recordings, with_users
 from hatcast.lab.evaluate.contenders import parse_contender
-from hatcast.lab.evaluate.days.replay import Replay, TrackerDesign, epsilon_of_hat
-from hatcast.lab.evaluate.days.report import report_of
-from hatcast.lab.evaluate.days.run import Comparison, Result
-from hatcast.lab.evaluate.days.scores import Published, Score, Truth, constant_scores, scores_of
+from hatcast.lab.evaluate.days import Comparison, Result, report_of
+from hatcast.lab.evaluate.days_replay import Replay, TrackerDesign, epsilon_of_hat
+from hatcast.lab.evaluate.days_scores import Published, Score, Truth, constant_scores, scores_of
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.tracker_keys import Objective

@@ -9,9 +9,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from hatcast.lab.evaluate.hybrid import AXES, Case, curves, parse_estimators, squared_errors
-from hatcast.lab.evaluate.hybrid_map import heatmaps
-from hatcast.lab.evaluate.mean_squared_error import error_of, improvement
+from hatcast.lab.evaluate.hybrid import AXES, Case, curves, heatmaps, parse_estimators, squared_errors
+from hatcast.lab.evaluate.lemmas import error_of, improvement
 from hatcast.lab.evaluate.simulation import Draws
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from scipy.stats import norm
 
-from hatcast.lab.evaluate.amplification import BadCoalition, GaussianNoise, amplified
+from hatcast.lab.evaluate.lemmas import BadCoalition, GaussianNoise, amplified
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS
 from hatcast.stream.mechanisms.gaussian import deviation_for, epsilon_for_delta
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.lab.evaluate.mean_squared_error import (
+from hatcast.lab.evaluate.lemmas import (
     error_of,
     full_lm,
     hybrid,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
-from hatcast.lab.evaluate.amplification import GaussianNoise, amplified
+from hatcast.lab.evaluate.lemmas import GaussianNoise, amplified
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HybridParameters, Spread, estimate
 from hatcast.stream.hybrid._public import Groups, public_epsilon
 from hatcast.stream.mechanisms.grid import Grid

@@ -14,10 +14,10 @@ from hatcast.agents.config.template import Answers, render_template
 from hatcast.lab import processes
 from hatcast.lab.cli.plan import command
 from hatcast.lab.days import RecordedDay, RecordedSlot
-from hatcast.lab.plan import grid
+from hatcast.lab.plan import tracker as tracker_plans
 from hatcast.lab.plan.counts import Counts, counts_of_days, counts_of_file, counts_of_rows
-from hatcast.lab.plan.edit import with_table_keys, without_other_keys
 from hatcast.lab.plan.forecast import MEAN_DEVIATION, Forecast, constant_errors
+from hatcast.lab.plan.write import with_table_keys, without_other_keys
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
@@ -103,7 +103,7 @@ def test_a_constant_has_the_error_of_the_prior() -> None:
 
 
 def test_a_larger_total_expects_smaller_errors_and_the_best_keys_are_taken() -> None:
-    plans = grid.plan(counts(), 65.0, [2.0, 20.0], Objective.BUSES, lambda _: None)
+    plans = tracker_plans.plan(counts(), 65.0, [2.0, 20.0], Objective.BUSES, lambda _: None)
     small, large = plans.plans
     assert (small.total, large.total) == (2, 20)
     assert large.first.end < small.first.end
@@ -256,6 +256,6 @@ def test_what_cannot_be_edited_is_rejected(text: str) -> None:
 
 def test_a_plan_of_several_totals_is_the_same_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     given = counts(cells=2, hours=2)
-    apart = grid.plan(given, 65.0, [2.0, 5.0], Objective.CELLS, lambda _: None)
+    apart = tracker_plans.plan(given, 65.0, [2.0, 5.0], Objective.CELLS, lambda _: None)
     monkeypatch.setattr(processes, "processors", lambda: 1)
-    assert grid.plan(given, 65.0, [2.0, 5.0], Objective.CELLS, lambda _: None) == apart
+    assert tracker_plans.plan(given, 65.0, [2.0, 5.0], Objective.CELLS, lambda _: None) == apart

@@ -12,10 +12,8 @@ from click.testing import CliRunner, Result
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.config.template import Answers, render_template
 from hatcast.lab.cli.plan import command
-from hatcast.lab.plan.continual.criterion import Criterion
-from hatcast.lab.plan.continual.kinds import Stream, compare
-from hatcast.lab.plan.continual.presence import Participation, kept_by, presence_of
-from hatcast.lab.plan.continual.users import Users, equal_users, memory_of, run_of
+from hatcast.lab.plan.continual.kinds import Criterion, Stream, compare
+from hatcast.lab.plan.continual.users import Participation, Users, equal_users, kept_by, memory_of, presence_of, run_of
 from hatcast.lab.plan.counts import Row
 from hatcast.stream.continual import KINDS
 from hatcast.stream.errors import HatcastError

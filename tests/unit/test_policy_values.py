@@ -10,7 +10,7 @@ from hatcast.agents.cli.budget import command as budget
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.sources.synthetic import check_speeds_only
 from hatcast.lab.days import policy_of_recordings
-from hatcast.lab.survey.settings import survey_policy
+from hatcast.lab.survey.run import survey_policy
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys

@@ -16,9 +16,8 @@ from hatcast.agents.batch.retention import RetainTotals
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.recordings.files import open_recording
 from hatcast.lab.cli.survey import command as survey_command
-from hatcast.lab.survey.cell_map import rings_of
-from hatcast.lab.survey.run import Job, survey
-from hatcast.lab.survey.settings import survey_policy
+from hatcast.lab.survey.report import rings_of
+from hatcast.lab.survey.run import Job, survey, survey_policy
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.readings.formats import capmetro

@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from hatcast.agents.config.settings import load_settings
-from hatcast.lab.survey.rows import DayRows
-from hatcast.lab.survey.run import Job, survey
-from hatcast.lab.survey.settings import survey_policy
-from hatcast.lab.survey.spill import Spill
+from hatcast.lab.survey.rows import DayRows, Spill
+from hatcast.lab.survey.run import Job, survey, survey_policy
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import capmetro
 from tests.replayed import NOW

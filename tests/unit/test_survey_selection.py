@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hatcast.lab.survey.selection import busy_cells, noisy_counts
+from hatcast.lab.survey.counts import busy_cells, noisy_counts
 from hatcast.stream.mechanisms import UnsafeNoise
 from hatcast.stream.mechanisms.system import SystemNoise
 from tests.support import Scripted

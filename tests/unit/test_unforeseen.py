@@ -226,7 +226,7 @@ ALLOWED: Final = {
     "agents/redis/connection.py": "searched for the name of a command",
     "tools/configuration_reference.py": "of our own sources, while hatcast is built",
     "agents/config/settings.py": "of hatcast.toml",
-    "lab/plan/edit.py": "of hatcast.toml",
+    "lab/plan/write.py": "of hatcast.toml",
     "agents/redis/scripts.py": "searched for Redis' code of the error; not printed",
     "agents/errors/unexpected.py": "what HATCAST_DEBUG_ERRORS=1 shows, and Refusals",
     "stream/policy/toml_tables.py": "of hatcast.toml",

@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from hatcast.lab.plan.continual.choose import Observed
 from hatcast.lab.plan.continual.kinds import Stream
-from hatcast.lab.plan.continual.presence import Participation, Presence, kept_by, presence_of
-from hatcast.lab.plan.continual.users import Users, equal_users, recorded_users
+from hatcast.lab.plan.continual.users import (
+    Participation,
+    Presence,
+    Users,
+    equal_users,
+    kept_by,
+    presence_of,
+    recorded_users,
+)
 from hatcast.lab.plan.counts import Row, counts_of_rows, rows_of_days
 from hatcast.lab.survey.figures import quantile
 from hatcast.stream.errors import HatcastError

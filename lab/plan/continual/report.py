@@ -12,10 +12,9 @@ from rich.table import Column, Table
 
 from hatcast.agents.cli.report import Report, open_axes, table
 from hatcast.lab.plan.continual.choose import ContinualPlan, Observed
-from hatcast.lab.plan.continual.criterion import Criterion
-from hatcast.lab.plan.continual.kinds import Candidate, Spread, Stream, mean_errors
+from hatcast.lab.plan.continual.kinds import Candidate, Criterion, Spread, Stream, mean_errors
 from hatcast.lab.plan.continual.users import run_of
-from hatcast.lab.plan.report import LOOK
+from hatcast.lab.plan.tracker import LOOK
 from hatcast.lab.survey.figures import Histogram, dropped_share, quantile, summarize
 from hatcast.stream.continual import KINDS
 

@@ -1,1 +1,0 @@
-"""`hatcast.plan` and `hatcast.plan_continual` of the Python API."""
