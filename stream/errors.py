@@ -35,6 +35,11 @@ class RecordingError(HatcastError):
         super().__init__(f"{path}: {problem}; {fix}")
 
 
+def as_option(name: str, value: object) -> str:
+    """Return an option as it is typed, for a fix: in Python it is an argument or a field of `Columns`."""
+    return f"`--{name} {value}`"
+
+
 def similar_name(given: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most similar to an unknown one, ignoring case; None if none is."""
     import difflib  # noqa: PLC0415 - 10 ms, and every command loads this module

@@ -15,7 +15,7 @@ from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMAT_NAMES, PARQUET, Columns, DeriveSpeed, Format, FormatChoice, jsonl
-from hatcast.stream.readings.recording import Contents, Recording
+from hatcast.stream.readings.recording import Contents, Recording, reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,6 +119,12 @@ def _table_input(table: "pa.Table", feed: Format, choice: FormatChoice) -> Input
 
     @contextmanager
     def opened() -> Iterator[Recording]:
-        yield Recording(lambda: table_records(table, _NAME, feed), _NAME, derivation=feed.derivation, contents=contents)
+        yield Recording(
+            lambda: table_records(table, _NAME, feed),
+            _NAME,
+            derivation=feed.derivation,
+            contents=contents,
+            why=reason_of(feed),
+        )
 
     return Input(_NAME, feed, choice, opened)

@@ -11,9 +11,9 @@ from hatcast.agents.errors.extras import require
 from hatcast.agents.kafka.dump import Head
 from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
-from hatcast.agents.recordings.parquet import PARQUET_MAGIC
 from hatcast.agents.tables.columns import RECORD
 from hatcast.stream.errors import UNREADABLE, RecordingError
+from hatcast.stream.readings.magic import PARQUET_MAGIC
 
 _FIX: Final = "name a file of `hatcast tail --json`, `batch --json` or `export`, a dump, or a ledger"
 

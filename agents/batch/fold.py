@@ -1,6 +1,6 @@
 """Fold recordings and dumps.    [docs/specification/fold.md, Recordings]"""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter
@@ -59,6 +59,7 @@ class FoldResult:
     complete_from   time (ms UTC) before which some partition lacks deleted records; None if none does
     late_hats       (`date/slot`, cell) of HATs that had a record when readings of a new user arrived
     ahead           of a dump: why partitions were not folded to their ends, in the worker's words
+    problems        number of undecodable records of a recording by reason
     spans           how many timeslots of their day vehicle ids live in
     """
 
@@ -70,6 +71,7 @@ class FoldResult:
     late_hats: frozenset[tuple[str, str]] = frozenset()
     ahead: tuple[str, ...] = ()
     spans: IdSpans = field(default_factory=IdSpans)
+    problems: Mapping[str, int] = field(default_factory=dict)
 
     def merged_with(self, reports: "FoldResult") -> "FoldResult":
         """Return this result merged with that of devices' reports, whose outcomes get the prefix `reports.`"""
@@ -84,6 +86,7 @@ class FoldResult:
             late_hats=self.late_hats | reports.late_hats,
             ahead=self.ahead + reports.ahead,
             spans=self.spans,
+            problems=self.problems,
         )
 
 

@@ -1,16 +1,14 @@
 """Hints for files of which few records, or none, were accepted: the likely cause, from the outcomes."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from hatcast.stream.policy.continual_keys import AtEnd
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import Format, Recorded
 from hatcast.stream.readings.reading import Outcome
-from hatcast.stream.readings.recording import NO_SPEED
+from hatcast.stream.readings.recording import NOT_OF_FORMAT
 
 _SHARE: Final = 0.5  # of the records: one such outcome alone is more than that of the policy's usual rejects
 
@@ -50,44 +48,63 @@ _CAUSES: Final[Mapping[Outcome, Callable[[Policy], str]]] = MappingProxyType(
         Outcome.OTHER_POLICY: lambda _: "devices sent them for another policy_id",
     }
 )
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
 # Stopped buses, and what the policy leaves out on purpose: no hint unless nothing is accepted.
 _USUAL: Final = frozenset({Outcome.ZERO, Outcome.OUTSIDE_DATES, Outcome.OUTSIDE_HOURS, Outcome.OUTSIDE_CELLS})
-_SAMPLE: Final = 2_000  # first records
-_DERIVE: Final = "they lack only their speed: `--derive-speed` (in Python `derive_speed`) derives it from positions"
+_REASONS: Final = 3  # of undecodable records, the most frequent ones
 _TOO_FAR: Final = (
     "no speed follows from their positions: those of one vehicle and day have to be 10 s to 150 s apart: docs/feeds.md"
 )
 
 
-def hints(
-    outcomes: Mapping[str, int], policy: Policy, undecodable: Callable[[], str | None] = lambda: None
-) -> Iterator[str]:
+def hints(outcomes: Mapping[str, int], policy: Policy, problems: Mapping[str, int] = _NONE) -> Iterator[str]:
     """Yield a line if no record was accepted, or if one unusual outcome has more than half of the records.
 
-    outcomes     as of `FoldResult`: outcome -> records; those of devices' reports have the prefix `reports.`
-    undecodable  finds out why records are undecodable; None: it is not known
+    outcomes   as of `FoldResult`: outcome -> records; those of devices' reports have the prefix `reports.`
+    problems   as of `FoldResult`: why records are undecodable
     """
     for prefix, kind in (("", "records"), ("reports.", "reports")):
         counts: dict[Outcome, int] = {each: outcomes.get(f"{prefix}{each}", 0) for each in Outcome}
         del counts[Outcome.HEARTBEAT]
         if prefix and not any(counts.values()):
             continue
-        yield from _hint(counts, kind, policy, (lambda: None) if prefix else undecodable)
+        yield from _hint(counts, kind, policy, _NONE if prefix else problems)
 
 
-def _hint(
-    counts: Mapping[Outcome, int], kind: str, policy: Policy, undecodable: Callable[[], str | None]
-) -> Iterator[str]:
+def account(outcomes: Mapping[str, int], problems: Mapping[str, int]) -> str | None:
+    """Return how many records of a recording are undecodable, and why, however few; None: none, or it is not known."""
+    undecodable = outcomes.get(Outcome.UNDECODABLE, 0)
+    reasons = _reasons(problems, undecodable)
+    if reasons is None:
+        return None
+    return f"hint: {undecodable:,} of {sum(outcomes.values()):,} records are undecodable: {reasons}"
+
+
+def _hint(counts: Mapping[Outcome, int], kind: str, policy: Policy, problems: Mapping[str, int]) -> Iterator[str]:
     records, accepted = sum(counts.values()), counts[Outcome.ACCEPTED]
     if not records:
         yield f"hint: the files have no {kind}: are they the right ones, and complete?"
         return
+    reasons = _reasons(problems, counts[Outcome.UNDECODABLE])
     most = max((each for each in counts if each is not Outcome.ACCEPTED), key=lambda each: counts[each])
     if most not in _CAUSES or (accepted and (counts[most] <= _SHARE * records or most in _USUAL)):
         return
     start = f"{accepted:,}" if accepted else "none"
-    cause = (undecodable() if most is Outcome.UNDECODABLE else None) or _CAUSES[most](policy)
+    cause = (reasons if most is Outcome.UNDECODABLE else None) or _CAUSES[most](policy)
     yield f"hint: {start} of {records:,} {kind} accepted; {counts[most]:,} are {most}: {cause}"
+
+
+def _reasons(problems: Mapping[str, int], undecodable: int) -> str | None:
+    """Return why records are undecodable, the most frequent reasons first; None: it is not known.
+
+    Those that the reader did not count have a position, and no speed follows from it.
+    """
+    far = undecodable - sum(problems.values())
+    counted = Counter(problems) + Counter({_TOO_FAR: far} if problems or far else {})
+    if not counted or set(counted) == {NOT_OF_FORMAT}:
+        return None
+    found = counted.most_common(_REASONS)
+    return found[0][0] if len(found) == 1 else "; ".join(f"{number:,} {reason}" for reason, number in found)
 
 
 def _outside(policy: Policy) -> str:
@@ -106,22 +123,3 @@ def _bad_value(policy: Policy) -> str:
 
 def _reject_above(policy: Policy) -> str:
     return "none" if policy.reject_above is None else f"{policy.reject_above / 1000:g} {policy.released_value.unit}"
-
-
-def cause_of_undecodable(records: Iterable[tuple[int, Recorded]], feed: Format) -> str | None:
-    """Return the cause that most of the first undecodable records share, without any of their data, else None.
-
-    That they have a position but no speed comes first, because there is an option for it.
-    """
-    sample = [recorded for _, recorded in islice(records, _SAMPLE) if recorded.reading is None]
-    lacking = sum(_has_position(recorded, feed) for recorded in sample)
-    if 2 * lacking > len(sample):
-        return _DERIVE if feed.derivation is None else _TOO_FAR
-    problem, count = next(iter(Counter(recorded.problem for recorded in sample).most_common(1)), (None, 0))
-    return problem if 2 * count > len(sample) else None
-
-
-def _has_position(recorded: Recorded, feed: Format) -> bool:
-    if feed.derivation is not None:
-        return recorded.problem == NO_SPEED
-    return feed.without_speed is not None and feed.without_speed.decode(recorded.raw) is not None

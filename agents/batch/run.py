@@ -3,12 +3,12 @@
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hatcast.agents.batch.fold import FoldResult, Job, fold_dump, fold_recording
-from hatcast.agents.batch.hints import cause_of_undecodable, hints
+from hatcast.agents.batch.hints import account, hints
 from hatcast.agents.batch.retention import RetainChunks, Retention
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
@@ -49,20 +49,17 @@ class Input:
     feed        their format; DUMP for the output of `hatcast dump`
     choice      the options that chose the format, which a ledger compares
     open        opens them as one recording, which can be read more than once
-    can_reopen  whether `open` can be called again: a pipe is empty then
     """
 
     name: str
     feed: Format
     choice: FormatChoice
     open: Callable[[], AbstractContextManager[Recording]]
-    can_reopen: bool = True
 
 
 def files_input(paths: Sequence[str | Path], feed: Format, choice: FormatChoice) -> Input:
     """Return files of one format as an input."""
-    can_reopen = all(Path(path).is_file() for path in paths)
-    return Input(", ".join(map(str, paths)), feed, choice, lambda: open_recording(paths, feed), can_reopen)
+    return Input(", ".join(map(str, paths)), feed, choice, lambda: open_recording(paths, feed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +69,8 @@ class Run:
     reports    output of `hatcast dump reports`; None: none
     progress   shows the progress of what it is called with, as long as it is open
     warn       called with each line about the input for the operator
+    report     called with what is undecodable and why, however few records are; None: only `warn` is called
+    is_private whether `warn` and `report` are read by the operator alone: then they may have counts under `add_remove`
     """
 
     settings: Settings
@@ -79,6 +78,8 @@ class Run:
     reports: Path | None
     progress: Callable[[str], AbstractContextManager[StartProgress]]
     warn: Callable[[str], None]
+    report: Callable[[str], None] | None = None
+    is_private: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,19 +128,17 @@ def fold_input(run: Run, retention: Retention, ledger: "LedgerFile | None" = Non
     """
     policy = run.settings.policy
     folded = _fold(run, retention, ledger)
-    shows_counts = ledger is None or policy.relation is Relation.REPLACE  # else they are private
-    found = hints(folded.outcomes, policy, lambda: _cause_of_undecodable(run.input)) if shows_counts else ()
+    is_public = ledger is None or policy.relation is Relation.REPLACE  # else counts are private
+    shows_counts = is_public or run.is_private
+    found = list(hints(folded.outcomes, policy, folded.problems)) if shows_counts else []
     spans = folded.spans.hint() if shows_counts else None
-    for warning in (*folded.ahead, *found, *([] if spans is None else [f"hint: {spans}"])):
+    lines = [*found, *([] if spans is None else [f"hint: {spans}"])]
+    for warning in (*folded.ahead, *(lines if is_public else [f"{line} (not private)" for line in lines])):
         run.warn(warning)
+    undecodable = account(folded.outcomes, folded.problems)
+    if run.report is not None and shows_counts and not found and undecodable is not None:
+        run.report(undecodable if is_public else f"{undecodable} (not private)")
     return folded
-
-
-def _cause_of_undecodable(given: Input) -> str | None:
-    if not given.can_reopen:
-        return None
-    with given.open() as recording:
-        return cause_of_undecodable(recording, given.feed)
 
 
 @contextmanager
@@ -192,6 +191,7 @@ def _fold(run: Run, retention: Retention, ledger: "LedgerFile | None") -> FoldRe
             ledger.readings.check(read)
         if run.input.feed is not DUMP:
             folded = fold_recording(recording, job(vehicles, start("folding", len(recording))))
+            folded = replace(folded, problems=recording.problems)
         else:
             dump = Dump(recording, run.input.name)
             make = fold_maker(settings.policy, calendar, vehicles, settings, dump.head.partitions)

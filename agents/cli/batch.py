@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -112,9 +113,9 @@ def command(
     _check_release(settings, ledger, days, reports)
     feed = DUMP if feed_format == FormatChoice(DUMP.name) else checked_format(feed_format, settings.policy, files)
     progress = _progress_beside(as_json=as_json)
-    run = Run(
-        settings, files_input(files, feed, feed_format), reports, progress, lambda line: click.echo(line, err=True)
-    )
+    tell = partial(click.echo, err=True)
+    given = files_input(files, feed, feed_format)
+    run = Run(settings, given, reports, progress, tell, tell, is_private=sys.stderr.isatty())
     if ledger is not None:
         _release(run, ledger, days, _Output(file=output, as_json=as_json, inferring=inferring))
         return

@@ -39,7 +39,7 @@ class _Options(TypedDict):
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A recording, plain, gzip or Parquet. Repeatable: all are sent together, in the order of arrival.",
+    help="A recording, plain, packed or Parquet. Repeatable: all are sent together, in the order of arrival.",
 )
 @format_options(of="recordings")
 @click.option(

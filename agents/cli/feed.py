@@ -60,7 +60,7 @@ def replay(
     left_out: frozenset[str] | None,
     **shared: Any,
 ) -> None:
-    """Send recordings in the order of their recorded arrival times; plain, gzip or Parquet files.
+    """Send recordings in the order of their recorded arrival times; plain, packed or Parquet files.
 
     The topic must retain records of that age: telemetry_retention = "none". Ctrl-C stops it after the records sent.
     """

@@ -59,7 +59,7 @@ def format_options(
     def decorate(function: Function) -> Function:
         @wraps(function)
         def with_choice(**given: Any) -> Any:
-            columns = {key: given.pop(key) for key in ("names", "unit", "time_format", "times_in")}
+            columns = {key: given.pop(key) for key in _COLUMN_KEYS}
             derive, header_time = given.pop(DERIVE) if derives else None, given.pop(HEADER_TIME)
             given[name] = _choice(given[name], columns, derive, header_time=header_time)
             return function(**given)
@@ -119,6 +119,23 @@ _COLUMN_OPTIONS: Final = (
         " iso, or a number whose size shows its unit]",
     ),
     times_in_option,
+    click.option(
+        "--where", multiple=True, metavar="COLUMN=VALUE", help="Only records with this value in a column. Repeatable."
+    ),
+    click.option(
+        "--records",
+        metavar="PATH",
+        help="jsonl: path of the records in a JSON document, such as data.bikes; . is the document.",
+    ),
+    click.option("--encoding", help="Encoding of csv and jsonl, such as latin-1.  [default: utf-8]"),
+    click.option("--decimal", type=click.Choice([".", ","]), help="Decimal sign of csv and jsonl.  [default: .]"),
+    click.option(
+        "--skip", type=click.IntRange(0, 10_000), metavar="N", help="csv: leave out N lines before the header."
+    ),
+)
+_COLUMN_KEYS: Final = (
+    *("names", "unit", "time_format", "times_in"),
+    *("where", "records", "encoding", "decimal", "skip"),
 )
 
 
@@ -138,8 +155,7 @@ def _choice(
         if named or header_time:
             raise click.UsageError("--columns and the other options of a format need --format")
         return None
-    if "names" in named:
-        named["names"] = Columns.parse(named["names"]).names
+    named |= {key: Columns.parse(named[key]).names for key in ("names", "where") if key in named}
     return FormatChoice(name, Columns(**named) if named else None, derive, header_time)
 
 

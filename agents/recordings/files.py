@@ -1,24 +1,22 @@
-"""Open plain, gzip or Parquet files and pipes as one recording in arrival order."""
+"""Open plain, compressed or Parquet files and pipes as one recording in arrival order."""
 
-import gzip
 import hashlib
-import io
 import shutil
 import stat
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from hatcast.agents.errors.extras import require
-from hatcast.agents.recordings.parquet import DIGEST_BYTES, PARQUET_MAGIC, is_parquet, parquet_records
+from hatcast.agents.recordings.containers import head_of, plain, readable, recoded, unreadable
+from hatcast.agents.recordings.parquet import DIGEST_BYTES, parquet_records
 from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats import Format, Recorded
-from hatcast.stream.readings.recording import Recording
+from hatcast.stream.readings.formats import FORMAT_NAMES, Format, Recorded
+from hatcast.stream.readings.magic import container_of
+from hatcast.stream.readings.recording import Recording, reason_of
 
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 _DIGESTED_BYTES: Final = 1 << 20  # at once
 
 _Sources = Sequence[tuple[str, Callable[[], BinaryIO]]]
@@ -30,7 +28,7 @@ def open_recording(paths: Sequence[str | Path], feed: Format) -> Iterator[Record
     """Open files of one format as one recording: concatenated in the given order, read in arrival order.
 
     A pipe is copied to a temporary file first, because a recording is read more than once.
-    Raises RecordingError: a file is missing, a directory, unreadable, broken gzip, or of another format.
+    Raises RecordingError: a file is missing, a directory, unreadable, damaged, or of another format.
     """
     with ExitStack() as stack:
         sources = _sources(paths, stack)
@@ -38,6 +36,7 @@ def open_recording(paths: Sequence[str | Path], feed: Format) -> Iterator[Record
             lambda: _all_records(sources, feed),
             ", ".join(map(str, paths)),
             derivation=feed.derivation,
+            why=reason_of(feed) if feed.name in FORMAT_NAMES else None,
             contents=lambda: [(name, digest) for name, reopen in sources if (digest := _digest(name, reopen))],
         )
 
@@ -73,7 +72,7 @@ def _source(path: Path, stack: ExitStack) -> Callable[[], BinaryIO]:
     except FileNotFoundError:
         raise RecordingError(str(path), "is missing", "check the path") from None
     except OSError as error:
-        raise _unreadable(str(path), error) from None
+        raise unreadable(str(path), error) from None
     return _checked(lambda: copy.open("rb"), path)
 
 
@@ -81,55 +80,29 @@ def _checked(reopen: Callable[[], BinaryIO], path: Path) -> Callable[[], BinaryI
     """Return the function. Raises HatcastError before anything is read if Parquet cannot be read here."""
     try:
         with reopen() as file:
-            if is_parquet(file):
+            if container_of(head_of(file)) == "Parquet":
                 require("pyarrow", str(path))
     except OSError as error:
-        raise _unreadable(str(path), error) from None
+        raise unreadable(str(path), error) from None
     return reopen
 
 
 def _records(name: str, reopen: Callable[[], BinaryIO], feed: Format) -> Iterator[Recorded]:
     """Open one file and yield its records."""
-    with _readable(name), reopen() as file:
-        yield from parquet_records(file, name, feed) if is_parquet(file) else feed.records(_plain(file, name), name)
+    with readable(name), reopen() as file:
+        if container_of(head_of(file)) == "Parquet":
+            yield from parquet_records(file, name, feed)
+            return
+        text = plain(file, name)
+        yield from feed.records(text if feed.encoding is None else recoded(text, feed.encoding), name)
 
 
 def _digest(name: str, reopen: Callable[[], BinaryIO]) -> bytes | None:
     """Return the digest of a file's content, decompressed; None if it is empty."""
     digest, size = hashlib.blake2b(digest_size=DIGEST_BYTES), 0
-    with _readable(name), reopen() as file:
-        plain = _plain(file, name)
-        while part := plain.read(_DIGESTED_BYTES):
+    with readable(name), reopen() as file:
+        content = plain(file, name)
+        while part := content.read(_DIGESTED_BYTES):
             digest.update(part)
             size += len(part)
     return digest.digest() if size else None
-
-
-@contextmanager
-def _readable(name: str) -> Iterator[None]:
-    """Turn an error about a file's compression, or of the disk, into a RecordingError."""
-    try:
-        yield
-    except EOFError:
-        raise RecordingError(name, "is cut off: its gzip stream has no end", "fetch it again") from None
-    except (gzip.BadGzipFile, zlib.error):
-        raise RecordingError(name, "is not a valid gzip file", "fetch it again") from None
-    except OSError as error:
-        raise _unreadable(name, error) from None
-
-
-def _plain(file: BinaryIO, name: str) -> BinaryIO:
-    """Return the file, decompressed if it starts with the two magic bytes of gzip."""
-    magic = file.read(len(_GZIP_MAGIC))
-    file.seek(0)
-    if magic != _GZIP_MAGIC:
-        return file
-    # Buffered, because GzipFile runs Python code for each line.
-    decompressed = io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 18)
-    if decompressed.peek().startswith(PARQUET_MAGIC):
-        raise RecordingError(name, "is Parquet inside gzip, but Parquet is read from its end", "decompress it first")
-    return decompressed
-
-
-def _unreadable(name: str, error: OSError) -> RecordingError:
-    return RecordingError(name, f"cannot be read ({error.strerror or error})", "check the file and its permissions")

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
+from hatcast.agents.recordings.containers import Chunks
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import Format, Recorded, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PARQUET_MAGIC: Final = b"PAR1"
 DIGEST_BYTES: Final = 32
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _BATCH_ROWS: Final = 1 << 14
@@ -34,13 +34,6 @@ _lines: Final = msgspec.json.Encoder(enc_hook=str).encode_lines
 Rows = Iterable[Sequence[object]]
 Conversion = Callable[["pa.Array"], list[object]]
 """Converts a column to JSON types."""
-
-
-def is_parquet(file: BinaryIO) -> bool:
-    """Return whether the file starts with Parquet's magic bytes. The file position is at the start afterwards."""
-    magic = file.read(len(PARQUET_MAGIC))
-    file.seek(0)
-    return magic == PARQUET_MAGIC
 
 
 def parquet_records(file: BinaryIO, path: str, feed: Format) -> Iterator[Recorded]:
@@ -82,7 +75,7 @@ def table_digest(table: "pa.Table") -> bytes | None:
 
 
 def _records(reader: Format, chunks: Iterator[bytes], path: str) -> Iterator[Recorded]:
-    return reader.records(io.BufferedReader(_Chunks(chunks), 1 << 18), path)
+    return reader.records(io.BufferedReader(Chunks(chunks), 1 << 18), path)
 
 
 def _conversion(feed: Format) -> Conversion:
@@ -191,24 +184,3 @@ def _csv(rows: Rows) -> bytes:
 def _on_one_line(value: object) -> object:
     """Replace line breaks, which would end the record, by spaces."""
     return value.replace("\n", " ").replace("\r", " ") if isinstance(value, str) else value
-
-
-class _Chunks(io.RawIOBase):
-    """A stream of the concatenated chunks."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]  # typeshed: any writable buffer
-        while not self._rest:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return 0
-            self._rest = chunk
-        size = min(len(buffer), len(self._rest))
-        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
-        return size

@@ -62,10 +62,7 @@ class Read:
             if choice.mapped or columns.times_in is not None:  # else zone and unit are in each record
                 meaning["times_in"] = columns.times_in or policy.timezone
                 meaning |= {} if columns.unit is None else {"unit": columns.unit}
-            names = Columns(dict(sorted(columns.names.items()))).text()
-            parts = [f"columns {names}"] if names else []
-            parts += [] if columns.time_format is None else [f"time_format {columns.time_format}"]
-            parts += ["header_time"] if choice.header_time else []
+            parts = [*columns.options, *(["header_time"] if choice.header_time else [])]
         return cls(policy, meaning, ", ".join([f"format {choice.name}", *parts]), contents)
 
     @property

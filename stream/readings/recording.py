@@ -4,17 +4,20 @@ The caller reads the files: it passes a function that yields the records from th
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
 from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats import Recorded
+from hatcast.stream.readings.formats import NO_VALUE, Format, Recorded
 from hatcast.stream.readings.positions import Derivation, SpeedDeriver
 from hatcast.stream.readings.reading import MISSING
 
 UNKNOWN_MS: Final = -1
+NOT_OF_FORMAT: Final = "is not in the format that was named: docs/feeds.md"
+LACKS_SPEED: Final = "they lack only their speed: `--derive-speed` (in Python `derive_speed`) derives it from positions"
 NO_SPEED: Final = "no speed follows from its position"
 """`Recorded.problem` of a record without a speed, where speeds are derived."""
 Contents = Sequence[tuple[str, bytes]]
@@ -76,6 +79,22 @@ def with_derived_speeds(
             yield arrival, recorded
 
 
+def reason_of(feed: Format) -> Callable[[Recorded], str]:
+    """Return a function that says why a record is undecodable, without any of its data.
+
+    That it has a position but no speed comes first, because there is an option for it.
+    """
+    positions = feed.without_speed if feed.derivation is None else None
+
+    def why(recorded: Recorded) -> str:
+        problem = recorded.problem or NOT_OF_FORMAT
+        if positions is None:
+            return problem
+        return LACKS_SPEED if problem == NO_VALUE or positions.decode(recorded.raw) is not None else problem
+
+    return why
+
+
 class Recording:
     """Records of one or several files in arrival order; ties keep the file order.
 
@@ -83,6 +102,7 @@ class Recording:
     in order is streamed. Otherwise a record is buffered until all earlier ones are read; if more than
     `buffered_records` would be buffered, the files are read again: memory is bounded, time is not.
 
+    problems   number of undecodable records by reason, before speeds are derived
     Iteration yields (arrival in ms UTC, record). With a derivation, each iteration derives the same speeds.
     Raises RecordingError if the files change between two reads, and whatever `read` raises.
     """
@@ -94,23 +114,34 @@ class Recording:
         buffered_records: int = BUFFERED_RECORDS,
         derivation: Derivation | None = None,
         contents: Callable[[], Contents] = lambda: (),
+        why: Callable[[Recorded], str] | None = None,
     ) -> None:
         """Args:
         read:  yields all records from the start, in file order, on each call
         name:  name of the recording for error messages
         derivation:  of the speeds that its records lack; None: they have theirs
         contents:  reads the files once more, whatever their format, and returns their contents
+        why:  says why a record is undecodable, without any of its data; None: no reasons are counted
         """
         self._read = read
         self._name = name
         self._buffer_size = buffered_records
         self._derivation = derivation
         self.contents = contents
-        self._arrivals = fill_arrivals(recorded.arrival for recorded in read())
+        self.problems: Counter[str] = Counter()
+        self._arrivals = fill_arrivals(
+            (recorded.arrival for recorded in read()) if why is None else self._counted_arrivals(why)
+        )
         arrivals = np.frombuffer(self._arrivals, dtype=np.int64)
         self._in_order = bool(np.all(arrivals[1:] >= arrivals[:-1]))
         self.first_ms: int | None = int(arrivals.min()) if len(arrivals) else None
         self.last_ms: int | None = int(arrivals.max()) if len(arrivals) else None
+
+    def _counted_arrivals(self, why: Callable[[Recorded], str]) -> Iterator[int | None]:
+        for recorded in self._read():
+            if recorded.reading is None:
+                self.problems[why(recorded)] += 1
+            yield recorded.arrival
 
     def __len__(self) -> int:
         return len(self._arrivals)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,7 +42,7 @@ class Mapped(NamedTuple):
         return FormatChoice(self.format, self.columns).format(ValueUnits(), BERLIN)
 
 
-def columns_of(text: str, **others: str) -> Columns:
+def columns_of(text: str, **others: Any) -> Columns:
     return Columns(Columns.parse(text).names, **others)
 
 

@@ -145,7 +145,7 @@ def test_a_file_without_speeds_leads_to_deriving_them() -> None:
 
 def test_a_file_in_utf_16_is_refused() -> None:
     feed = FormatChoice("csv").format(ValueUnits(), BERLIN)
-    with pytest.raises(HatcastError, match="is UTF-16; save it as UTF-8"):
+    with pytest.raises(HatcastError, match="is UTF-16; name it with `--encoding utf-16`, or save it as UTF-8"):
         list(feed.records(io.BytesIO("vehicle,time".encode("utf-16")), "day.csv"))
 
 
@@ -218,7 +218,7 @@ def test_only_formats_without_fixed_fields_take_columns() -> None:
         ("B 7,2022-01-02T05:29:43Z,52.5,13.4,", "value is missing"),
         (",2022-01-02T05:29:43Z,52.5,13.4,3", "vehicle is missing"),
         ("B 7,yesterday,52.5,13.4,3", "time is not a time of this format"),
-        ('B 7,2022-01-02T05:29:43Z,"52,5",13.4,3', "lat has a decimal comma: write numbers with a point"),
+        ('B 7,2022-01-02T05:29:43Z,"52,5",13.4,3', "lat has a decimal comma: `--decimal ,` reads it"),
         ("B 7,2022-01-02T05:29:43Z,52.5,east,3", "lon is not a number"),
         ('B 7,"2022', "malformed"),
     ],

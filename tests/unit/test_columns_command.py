@@ -153,7 +153,7 @@ def test_decimal_commas_are_refused_by_name(tmp_path: Path, folder: Path) -> Non
     path = tmp_path / "comma.csv"
     path.write_text("bus;time;lat;lon;speed_kmh\n" + "7;2022-01-02 10:00:00;52,5;13,4;38\n" * 20)
     found = refusal("batch", path, "--format", "csv", "--config", folder / "hatcast.toml")
-    assert "lat has a decimal comma: write numbers with a point" in found
+    assert "lat has a decimal comma: `--decimal ,` reads it" in found
 
 
 def test_few_rows_that_cannot_be_decoded_are_counted(tmp_path: Path, folder: Path) -> None:

@@ -98,7 +98,7 @@ def test_positions_too_far_apart_are_named_as_such(tmp_path: Path, config: Path)
 def test_garbage_is_not_taken_for_missing_speeds(tmp_path: Path, config: Path) -> None:
     path = recording(tmp_path, [{"vehicle": "bus", "time": "soon"} for _ in range(3)])
     hint = batch(path, "--format", "jsonl", "--config", config).stderr
-    assert "they are not in the format" in hint
+    assert "3 are undecodable: has no lat" in hint
 
 
 def test_a_csv_file_without_the_column_names_the_option(tmp_path: Path, config: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import Recorded, itms
-from hatcast.stream.readings.formats._json_array import elements
+from hatcast.stream.readings.formats._json_values import elements
 from hatcast.stream.readings.reading import Reading, parse_time
 from tests.services.data import DATA
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats import _siri_json, _siri_xml, siri
+from hatcast.stream.readings.formats import _json_values, _siri_json, _siri_xml, siri
 from tests.siri_deliveries import (
     SAMPLES,
     SEVEN,
@@ -39,7 +39,7 @@ def test_many_deliveries_in_one_body_are_split_in_proportion_to_their_size() -> 
             return Counting(bytes(self).decode())
 
     one = json.dumps({"VehicleActivity": [json.loads(in_json())]}, indent=1)
-    found = _siri_json._concatenated(Body((one + "\n \n").encode() * 200))
+    found = _json_values.concatenated(Body((one + "\n \n").encode() * 200))
     assert found == [one.encode()] * 200
     assert Counting.copied < 2 * 200 * len(one)
 

@@ -21,10 +21,11 @@ from hatcast.agents.cli.batch import command as batch
 from hatcast.agents.recordings import parquet
 from hatcast.agents.recordings.dump_file import DUMP
 from hatcast.agents.recordings.files import open_records
-from hatcast.agents.recordings.parquet import is_parquet, parquet_records
+from hatcast.agents.recordings.parquet import parquet_records
 from hatcast.lab.cli.survey import command as survey
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import FORMATS, Format, Recorded
+from hatcast.stream.readings.magic import container_of
 from hatcast.stream.readings.reading import parse_time
 from tests.batching import CONFIG
 from tests.services.data import DATA
@@ -49,7 +50,7 @@ def written(table: pa.Table, write: str = "pyarrow") -> bytes:
 
 def read(data: bytes, feed: Format = JSONL) -> list[Recorded]:
     file = io.BytesIO(data)
-    assert is_parquet(file)
+    assert container_of(file.getvalue()) == "Parquet"
     return list(parquet_records(file, "file", feed))
 
 
@@ -294,7 +295,7 @@ def test_parquet_inside_gzip_is_refused_with_what_to_do(tmp_path: Path) -> None:
         open_records([tmp_path / "file.gz"], JSONL) as records,
         pytest.raises(
             RecordingError,
-            match=r"file.gz: is Parquet inside gzip, but Parquet is read from its end; decompress it first",
+            match=r"file.gz: is Parquet inside gzip, but Parquet is read from its end; unpack it first",
         ),
     ):
         list(records())

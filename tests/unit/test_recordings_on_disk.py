@@ -78,7 +78,9 @@ def test_a_directory_is_refused(tmp_path: Path) -> None:
 def test_truncated_gzip_is_refused(tmp_path: Path, kept: int) -> None:
     packed = tmp_path / "file.gz"
     packed.write_bytes(gzip.compress(TEXT)[:kept])
-    with pytest.raises(RecordingError, match=r"file\.gz: is cut off: its gzip stream has no end; fetch it again$"):
+    with pytest.raises(
+        RecordingError, match=r"file\.gz: is cut off: its compressed stream has no end; fetch it again$"
+    ):
         read(packed)
 
 
@@ -87,7 +89,7 @@ def test_damaged_gzip_is_refused(tmp_path: Path, place: int) -> None:
     packed = bytearray(gzip.compress(TEXT))
     packed[place] ^= 0xFF
     (tmp_path / "file.gz").write_bytes(packed)
-    with pytest.raises(RecordingError, match=r"file\.gz: is not a valid gzip file; fetch it again"):
+    with pytest.raises(RecordingError, match=r"file\.gz: is not a valid compressed file; fetch it again"):
         read(tmp_path / "file.gz")
 
 

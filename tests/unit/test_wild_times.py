@@ -123,7 +123,7 @@ def test_f14_a_header_of_time_0_is_as_if_absent(tmp_path: Path) -> None:
 def test_f15_a_vehicle_without_a_time_is_named_and_an_option_takes_the_headers(tmp_path: Path, file: str) -> None:
     done = batch(config(tmp_path), WILD / file, "--format", "gtfs-rt")
     assert outcomes(done) == {"undecodable": 3}
-    assert "has no timestamp of its own: --header-time takes that of the poll's header" in done.stderr
+    assert "has no timestamp of its own: `--header-time` takes that of the poll's header" in done.stderr
     read = batch(config(tmp_path), WILD / file, "--format", "gtfs-rt", "--header-time")
     assert outcomes(read) == {"accepted": 3}
 

@@ -14,7 +14,7 @@ from hatcast.stream.errors import SettingError
 from hatcast.stream.readings.formats import capmetro, gtfs_rt, hfp, itms, jsonl, siri
 from hatcast.stream.readings.formats._choice import MAPPED, PARQUET, in_zone, mapped_format
 from hatcast.stream.readings.formats._columns import Columns
-from hatcast.stream.readings.formats._mapped import Wanted
+from hatcast.stream.readings.formats._mapped import NO_VALUE, Wanted
 from hatcast.stream.readings.formats._times import zone_of
 from hatcast.stream.readings.formats.interface import Format, Recorded, Table
 from hatcast.stream.readings.positions import DeriveSpeed
@@ -121,6 +121,7 @@ def format_with(name: str, units: ValueUnits) -> Format:
 __all__ = [
     "FORMATS",
     "FORMAT_NAMES",
+    "NO_VALUE",
     "PARQUET",
     "Columns",
     "DeriveSpeed",

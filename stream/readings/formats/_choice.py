@@ -31,6 +31,7 @@ def mapped_format(name: str, columns: Columns, wanted: Wanted, *, live: bool = F
     if name not in MAPPED:
         raise SettingError("columns", f"{name} records have fixed columns", f"remove it, or use {', '.join(MAPPED)}")
     columns = columns.for_values(wanted.value, wanted.others)
+    _check_options(name, columns)
     if live:
         _check_live(name, columns)
     if wanted.single is not None:
@@ -43,6 +44,13 @@ def mapped_format(name: str, columns: Columns, wanted: Wanted, *, live: bool = F
             raise
         # Only of the speeds, which may be derived from the positions.
         return Format(name, lambda _: None, partial(_rejected, error), without_speed=positions)
+
+
+def _check_options(name: str, columns: Columns) -> None:
+    """Raise SettingError if an option is for another of the formats."""
+    for option, formats in (("records", (_mapped_json.NAME,)), ("skip", (_mapped_csv.NAME,))):
+        if getattr(columns, option) and name not in formats:
+            raise SettingError(option, f"{name} has none", f"remove it, or use {', '.join(formats)}")
 
 
 def _check_live(name: str, columns: Columns) -> None:
@@ -60,12 +68,18 @@ def _mapped(name: str, columns: Columns, wanted: Wanted) -> Format:
         known = [*header, *(each for each in paths if each not in header)]  # into columns of structs
         return mapped_json(wanted.completed(columns, known, path), wanted)
 
-    if name == _mapped_csv.NAME:
-        # Rows of Parquet keep their types: as texts, the vehicles 7 and 7.0 would be two.
-        return replace(mapped_csv(columns, wanted), rows=rows)
     if name == PARQUET:
         return Format(PARQUET, lambda _: None, _not_parquet, rows=rows)
-    return replace(mapped_json(columns, wanted), rows=rows)
+    # Rows of Parquet keep their types: as texts, the vehicles 7 and 7.0 would be two.
+    feed = replace((mapped_csv if name == _mapped_csv.NAME else mapped_json)(columns, wanted), rows=rows)
+    encoding, split = columns.encoding, feed.split
+    if encoding is None:
+        return feed
+    return replace(
+        feed,
+        encoding=encoding,
+        split=lambda body, topic="": split(body.decode(encoding, "replace").encode(errors="replace"), topic),
+    )
 
 
 def _rejected(error: SettingError, _: BinaryIO, __: str) -> Iterator[Recorded]:

@@ -1,5 +1,6 @@
 """Columns of foreign CSV, Parquet or JSON records: which of them are the fields of a reading."""
 
+import codecs
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ VEHICLE, TIME, LAT, LON, VALUE, ARRIVAL = "vehicle", "time", "lat", "lon", "valu
 REQUIRED: Final = (VEHICLE, TIME, LAT, LON, VALUE)
 SPEED: Final = "speed"  # another name of `value`
 _LISTED_MAX: Final = 30  # names of columns in an error message
+_SKIPPED_MAX: Final = 10_000
 
 # Names that plainly are a field, without case, spaces and signs.
 _NAMES: Final[Mapping[str, str]] = {
@@ -46,6 +48,11 @@ class Columns:
     unit         unit of the value: that of the policy, or km/h, m/s, mph or kn for a speed; None: as the header says
     time_format  as `_times.time_reader`: `iso`, `s`, `ms`, `us`, `ns` or a pattern of strptime; None: `iso`
     times_in     time zone of times without an offset; None: that of the policy
+    where        value by column: other records are left out
+    records      path of the records in a JSON document, such as `data.bikes`, or `.`; None: the document is a record
+    encoding     of a text; None: UTF-8
+    decimal      between whole numbers and fractions: `.` or `,`
+    skip         lines of CSV before the header
 
     A column of CSV may be a number, counted from 1, if the file has no header; then all of them are. A column of JSON
     may be a path, such as `position.lat` or `location.coordinates.0`.
@@ -56,6 +63,11 @@ class Columns:
     unit: str | None = None
     time_format: str | None = None
     times_in: str | None = None
+    where: Mapping[str, str] = field(default_factory=dict)
+    records: str | None = None
+    encoding: str | None = None
+    decimal: str = "."
+    skip: int = 0
 
     def __post_init__(self) -> None:
         """Check the parts, and write a unit as `UNITS` has it."""
@@ -68,6 +80,12 @@ class Columns:
             object.__setattr__(self, "unit", _unit_of(self.unit))
         if self.time_format is not None:
             check_time_format(self.time_format)
+        if self.encoding is not None:
+            object.__setattr__(self, "encoding", _encoding_of(self.encoding))
+        if self.decimal not in (".", ","):
+            raise SettingError("decimal", f"{self.decimal!r} is not a decimal sign", 'write "." or ","')
+        if not 0 <= self.skip <= _SKIPPED_MAX:
+            raise SettingError("skip", f"{self.skip} lines cannot be left out", f"use 0 to {_SKIPPED_MAX}")
 
     @classmethod
     def parse(cls, text: str | Iterable[str]) -> "Columns":
@@ -89,6 +107,26 @@ class Columns:
                     raise SettingError("columns", f"names {name} twice", "name one column for each field")
                 names[name] = column
         return cls(names)
+
+    @property
+    def path(self) -> list[str] | None:
+        """The keys from a JSON document to its records; None: it is a record."""
+        return None if self.records is None else [key for key in self.records.split(".") if key]
+
+    @property
+    def options(self) -> list[str]:
+        """The options that decide what a record is, and whose: the unit and the zone of its time are not among them."""
+        names = Columns(dict(sorted(self.names.items()))).text()
+        parts = {
+            "columns": names,
+            "time_format": self.time_format,
+            "where": Columns(dict(sorted(self.where.items()))).text(),
+            "records": self.records,
+            "encoding": self.encoding,
+            "decimal": None if self.decimal == "." else self.decimal,
+            "skip": self.skip,
+        }
+        return [f"{name} {part}" for name, part in parts.items() if part]
 
     @property
     def numbered(self) -> bool:
@@ -131,7 +169,8 @@ class Columns:
         value    the policy's name of its value
         Raises RecordingError if a named column is missing, or the header does not plainly show a field's column.
         """
-        for name, column in self.names.items():
+        named = [*self.names.items(), *(("`--where`", column) for column in self.where)]
+        for name, column in named:
             if header.count(column) != 1:
                 problem = (
                     f"has no column {_quoted(column)}, named as {name}"
@@ -166,6 +205,15 @@ class Columns:
             if len(columns) == 1 and name not in names:
                 names[name] = columns[0]
         return replace(self, names=names)
+
+    def shown(self, header: Iterable[str], fields: Iterable[str], value: str) -> int:
+        """Return the number of fields that the header shows or the columns name: none of a line that is data.
+
+        value    the policy's name of its value
+        """
+        return sum(
+            any(self.names.get(name) == each or _is_plainly(name, each, value) for each in header) for name in fields
+        )
 
     def text(self) -> str:
         """Return the names as `parse` reads them."""
@@ -213,6 +261,17 @@ def _unit_of(unit: str) -> str:
     """Return the usual spelling of a unit of speed, or the unit."""
     text = unit.strip()
     return text if text in UNITS else _UNIT_NAMES.get(text.lower(), text)
+
+
+def _encoding_of(name: str) -> str:
+    """Return Python's name of an encoding of texts. Raises SettingError."""
+    try:
+        "".encode(name)
+        return codecs.lookup(name).name
+    except (LookupError, ValueError, UnicodeError):
+        raise SettingError(
+            "encoding", f"{name!r} is not an encoding", "use latin-1, cp1252, utf-16 or another that Python knows"
+        ) from None
 
 
 def _example(fields: Sequence[str]) -> str:

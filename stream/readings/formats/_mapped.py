@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.readings.formats._columns import (
@@ -33,9 +33,11 @@ Cells = Sequence[Any]
 
 None or "": the cell is missing."""
 
+R = TypeVar("R")
 ReadCells = Callable[[Cells], Reading | None]
 _UNITS: Final = "km/h, m/s, mph or kn"
 _NOT_NUMBER: Final = "is not a number"
+NO_VALUE: Final = "value is missing"
 _EXACT: Final = 2**53  # greatest whole number that a double has exactly
 _DECIMAL_COMMA: Final = re.compile(r"\s*[-+]?[0-9]+,[0-9]+\s*")
 
@@ -161,10 +163,10 @@ def recorded(raw: bytes, cells: Cells, reading: Reading | None, target: Target) 
         return Recorded(raw, reading, time if arrival is None else arrival)
     if arrival is None:
         arrival = target.instant(cells[1])
-    return Recorded(raw, None, arrival, _problem(cells, target))
+    return Recorded(raw, None, arrival, problem_of(cells, target))
 
 
-def _problem(cells: Cells, target: Target) -> str:
+def problem_of(cells: Cells, target: Target, decimal_fix: str = "`--decimal ,` reads it") -> str:
     """Return which cell of an undecodable record is wrong, without any of its data."""
     checks: tuple[tuple[str, Callable[[object], object], str], ...] = (
         (VEHICLE, _vehicle, "is not an id: a text or a whole number"),
@@ -180,8 +182,21 @@ def _problem(cells: Cells, target: Target) -> str:
             return f"{name} is missing"
         if check(cell) is None:
             comma = problem is _NOT_NUMBER and isinstance(cell, str) and _DECIMAL_COMMA.fullmatch(cell)
-            return f"{name} has a decimal comma: write numbers with a point" if comma else f"{name} {problem}"
-    return "it is not UTF-8"
+            return f"{name} has a decimal comma: {decimal_fix}" if comma else f"{name} {problem}"
+    return "is not UTF-8: name its encoding with `--encoding`, such as latin-1 or cp1252"
+
+
+def with_points(cells_of: Callable[[R], Cells], columns: Columns) -> Callable[[R], Cells]:
+    """Return a function that finds the cells with a decimal point in numbers, whichever sign the columns have."""
+    if columns.decimal == ".":
+        return cells_of
+
+    def with_points_of(record: R) -> Cells:
+        vehicle, time, *numbers, arrival = cells_of(record)
+        pointed = [each.replace(",", ".") if isinstance(each, str) and "." not in each else each for each in numbers]
+        return (vehicle, time, *pointed, arrival)
+
+    return with_points_of
 
 
 def _is_missing(cell: object) -> bool:

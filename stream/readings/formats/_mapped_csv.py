@@ -1,25 +1,27 @@
 """CSV of any columns, found by a header or by number, with comma, semicolon, tab or bar between them."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
-from hatcast.stream.errors import RecordingError
+from hatcast.stream.errors import RecordingError, as_option
 from hatcast.stream.readings.formats._columns import ARRIVAL, Columns
 from hatcast.stream.readings.formats._csv import fields, parse_number, shifted_problem
-from hatcast.stream.readings.formats._mapped import Cells, Target, Wanted, cells_reader, recorded
-from hatcast.stream.readings.formats._recorded import lines, split_lines
+from hatcast.stream.readings.formats._mapped import Cells, Target, Wanted, cells_reader, recorded, with_points
+from hatcast.stream.readings.formats._recorded import BYTE_ORDER_MARK, lines, split_lines
 from hatcast.stream.readings.formats._times import RepeatedHours
 from hatcast.stream.readings.formats.interface import Format, Recorded
+from hatcast.stream.readings.magic import other_text
 from hatcast.stream.readings.reading import Reading
 
 NAME: Final = "csv"
 _DELIMITERS: Final = ";\t|,"
 # Also with a decimal comma or a unit, and times: 21,2 or 52.5N or 2022-01-02T05:29:43.
 _DATA: Final = re.compile(r"[-+]?[0-9]+[.,:/-][0-9]")
-_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+_SHOWN_MIN: Final = 2  # fields that a header shows: a row of data may have the cell "bus"
+_LOOKED_AHEAD: Final = 50  # lines
 
 _CellsOf = Callable[[list[str]], Cells]
 """the fields of a line -> the cells, "" if one is missing"""
@@ -35,18 +37,16 @@ def mapped_csv(columns: Columns, wanted: Wanted) -> Format:
         return _numbered(columns, wanted)
 
     def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
-        rest = lines(stream)
-        text = _first(rest, path).decode(errors="replace")
-        delimiter, header = _header_of(text, columns)
-        if any(_is_data(name) for name in header):  # an error that lists the columns would print a raw row
-            raise RecordingError(
-                path,
-                "has a number or a time in its first line, so no header",
-                "write columns by number, such as vehicle=1,time=2",
-            )
+        first, number = _first(stream, columns, path)
+        delimiter, header = _header_of(first.decode(errors="replace"), columns)
+        if columns.shown(header, wanted.fields, wanted.value) < _SHOWN_MIN:
+            _check_header(header, stream, number, columns, wanted, path)
         complete = wanted.completed(columns, header, path)
         places = {name: header.index(column) for name, column in complete.names.items()}
-        yield from _rows(rest, lambda _: delimiter, _cells_of(places, wanted), wanted.target(complete), len(header))
+        where = [(header.index(column), value) for column, value in columns.where.items()]
+        cells_of = _cells_of(places, wanted, columns)
+        rows = _Rows(lambda _: delimiter, cells_of, wanted.target(complete), where, len(header))
+        yield from rows.records(lines(stream))
 
     return Format(NAME, lambda _: None, records, split_lines)
 
@@ -54,16 +54,17 @@ def mapped_csv(columns: Columns, wanted: Wanted) -> Format:
 def _numbered(columns: Columns, wanted: Wanted) -> Format:
     """Return the format of CSV without a header. Each line is decoded by itself, so no vehicle changes another's."""
     columns.check_complete(wanted.required)
-    target = wanted.target(columns)
-    cells_of = _cells_of({name: int(number) - 1 for name, number in columns.names.items()}, wanted)
+    places = {name: int(number) - 1 for name, number in columns.names.items()}
+    where = [(int(number) - 1, value) for number, value in columns.where.items()]
+    rows = _Rows(delimiter_of, _cells_of(places, wanted, columns), wanted.target(columns), where)
 
     def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
-        rest = lines(stream)
-        yield from _rows(chain((_first(rest, path),), rest), delimiter_of, cells_of, target)
+        first, _ = _first(stream, columns, path)
+        yield from rows.records(chain((first.rstrip(b"\r\n"),), lines(stream)))
 
     def decode(value: bytes) -> Reading | None:
         line = value.rstrip(b"\r\n")
-        return None if b"\n" in line else next(_rows((line,), delimiter_of, cells_of, target)).reading
+        return None if b"\n" in line else next((each.reading for each in rows.records((line,))), None)
 
     return Format(NAME, decode, records, split_lines)
 
@@ -88,38 +89,84 @@ def _is_data(name: str) -> bool:
     return isinstance(parse_number(name), float) or _DATA.match(name) is not None
 
 
-def _first(rest: Iterator[bytes], path: str) -> bytes:
-    first = next(rest, b"")
-    if not first:
-        raise RecordingError(path, "is empty", "use a CSV file with a header")
-    if first.startswith(_UTF_16):
-        raise RecordingError(path, "is UTF-16", "save it as UTF-8")
-    return first
+def _first(stream: BinaryIO, columns: Columns, path: str) -> tuple[bytes, int]:
+    """Read the first line that is not blank, after those that are left out; return it and its number in the file.
 
-
-def _rows(
-    raws: Iterable[bytes], delimiter: Callable[[str], str], cells_of: _CellsOf, target: Target, width: int | None = None
-) -> Iterator[Recorded]:
-    """Yield the records of lines.
-
-    width   number of the header's fields; None: there is no header
+    Excel's line `sep=;` is left out, too. Raises RecordingError: there is none, or it is of another kind of file.
     """
-    read = cells_reader(target, RepeatedHours())
-    for raw in raws:
-        try:
-            text, whole = raw.decode(), True
-        except UnicodeDecodeError:  # its time may still be readable
-            text, whole = raw.decode(errors="replace"), False
-        row = fields(text, delimiter(text))
-        if row is not None and width is not None and len(row) != width and (shifted := shifted_problem(row, width)):
-            yield Recorded(raw, None, None, shifted)
-            continue
-        cells = () if row is None else cells_of(row)
-        reading = read(cells) if cells and whole else None
-        yield recorded(raw, cells, reading, target)
+    for _ in range(columns.skip):
+        stream.readline()
+    number, line = columns.skip, b"\n"
+    while line and (
+        not line.strip(b" \t\r\n\xef\xbb\xbf") or line.removeprefix(BYTE_ORDER_MARK)[:4].lower() == b"sep="
+    ):
+        line, number = stream.readline(), number + 1
+    if not line:
+        raise RecordingError(path, "is empty", "use a CSV file with a header")
+    found = other_text(line)
+    if found is not None:
+        raise RecordingError(path, f"is {found[0]}", found[1])
+    return line.removeprefix(BYTE_ORDER_MARK), number
 
 
-def _cells_of(places: Mapping[str, int], wanted: Wanted) -> _CellsOf:
+def _check_header(
+    header: list[str], stream: BinaryIO, number: int, columns: Columns, wanted: Wanted, path: str
+) -> None:
+    """Raise RecordingError if a line that shows no fields is no header: its cells may be data, so no error has them.
+
+    number   of the line in the file
+    """
+    for ahead in range(number, number + _LOOKED_AHEAD):
+        _, names = _header_of(stream.readline().decode(errors="replace"), columns)
+        if columns.shown(names, wanted.fields, wanted.value) >= _SHOWN_MIN:
+            raise RecordingError(
+                path, f"line {ahead + 1} looks like the header", f"{as_option('skip', ahead)} begins there"
+            )
+    if any(map(_is_data, header)):
+        raise RecordingError(
+            path,
+            "has a number or a time in its first line, so no header",
+            "write columns by number, such as vehicle=1,time=2",
+        )
+    if len(header) == 1:
+        raise RecordingError(path, "has one column, or other signs than , ; | and tabs between them", "check the file")
+
+
+class _Rows(NamedTuple):
+    """Reader of lines.
+
+    delimiter   returns what separates the fields of a line
+    where       place and value of columns: lines with other values are left out
+    width       number of the header's fields; None: there is no header
+    """
+
+    delimiter: Callable[[str], str]
+    cells_of: _CellsOf
+    target: Target
+    where: Sequence[tuple[int, str]]
+    width: int | None = None
+
+    def records(self, raws: Iterable[bytes]) -> Iterator[Recorded]:
+        """Yield the records of the lines of one recording."""
+        delimiter, cells_of, target, where, width = self
+        read = cells_reader(target, RepeatedHours())
+        for raw in raws:
+            try:
+                text, whole = raw.decode(), True
+            except UnicodeDecodeError:  # its time may still be readable
+                text, whole = raw.decode(errors="replace"), False
+            row = fields(text, delimiter(text))
+            if row is not None and width is not None and len(row) != width and (shifted := shifted_problem(row, width)):
+                yield Recorded(raw, None, None, shifted)
+                continue
+            if where and row is not None and any(len(row) <= at or row[at].strip() != value for at, value in where):
+                continue
+            cells = () if row is None else cells_of(row)
+            reading = read(cells) if cells and whole else None
+            yield recorded(raw, cells, reading, target)
+
+
+def _cells_of(places: Mapping[str, int], wanted: Wanted, columns: Columns) -> _CellsOf:
     """Return a function that finds the cells of the fields at these places of a line."""
     # A field without a place is behind the last one, which is appended and empty.
     ordered = [places.get(name, -1) for name in (*wanted.fields, ARRIVAL)]
@@ -132,4 +179,4 @@ def _cells_of(places: Mapping[str, int], wanted: Wanted) -> _CellsOf:
         row.append("")
         return pick(row)
 
-    return cells_of
+    return with_points(cells_of, columns)

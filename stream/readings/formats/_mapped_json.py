@@ -9,9 +9,15 @@ import msgspec
 
 from hatcast.stream.errors import UNREADABLE, RecordingError
 from hatcast.stream.readings.formats._columns import ARRIVAL, REQUIRED, VALUE, Columns, listed
-from hatcast.stream.readings.formats._json_array import elements
-from hatcast.stream.readings.formats._mapped import Cells, Wanted, cells_reader, recorded
-from hatcast.stream.readings.formats._recorded import first_byte, lines, split_json, wrong_format
+from hatcast.stream.readings.formats._json_values import (
+    is_keyed,
+    json_values,
+    records_advice,
+    split_inside,
+    split_json,
+)
+from hatcast.stream.readings.formats._mapped import Cells, Wanted, cells_reader, recorded, with_points
+from hatcast.stream.readings.formats._recorded import wrong_format
 from hatcast.stream.readings.formats._times import RepeatedHours
 from hatcast.stream.readings.formats.interface import Format, Recorded
 from hatcast.stream.readings.reading import Reading
@@ -40,19 +46,22 @@ def mapped_json(columns: Columns, wanted: Wanted) -> Format:
     own = {name: name for name in (*wanted.fields, ARRIVAL)} | {VALUE: wanted.value}
     names = own | dict(columns.names)
     other_value = None if VALUE in columns.names else VALUE
-    cells_of, read_one = _cells_of(names, wanted, other_value), cells_reader(target)
+    cells_of, read_one = with_points(_cells_of(names, wanted, other_value), columns), cells_reader(target)
+    keep, inside = _filter(columns.where), columns.path
 
     def decode(value: bytes) -> Reading | None:
         found = _object_of(value)
         return None if found is None else read_one(cells_of(found))
 
     def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
-        head, read = first_byte(stream), cells_reader(target, RepeatedHours())
-        raws = elements(stream, path) if head == b"[" else lines(stream, head)
+        read, raws = cells_reader(target, RepeatedHours()), json_values(stream, path, inside)
         first = list(islice(raws, _LOOKED_AT))
         matched = not first
         for raw in chain(first, raws):
             found = _object_of(raw)
+            if found is not None and keep is not None and not keep(found):
+                matched = True
+                continue
             cells = () if found is None else cells_of(found)
             reading = read(cells) if cells else None
             matched = matched or any(cell is not None for cell in cells)
@@ -60,12 +69,22 @@ def mapped_json(columns: Columns, wanted: Wanted) -> Format:
         if not matched:
             raise _no_column(first, names, path)
 
-    return Format(NAME, decode, records, split_json, "json")
+    def split(body: bytes, topic: str = "") -> list[bytes]:
+        found = split_json(body) if inside is None else split_inside(body, inside)
+        if keep is None:
+            return found
+        return [raw for raw in found if (each := _object_of(raw)) is None or keep(each)]
+
+    plain = inside is None and keep is None
+    return Format(NAME, decode, records, split_json if plain else split, "json")
 
 
 def _no_column(first: Iterable[bytes], names: Mapping[str, str], path: str) -> RecordingError:
     """Return the error for a recording in which no record has one of the columns."""
     keys: dict[str, None] = {}
+    advice = next((each for record in first if (each := records_advice(record)) is not None), None)
+    if advice is not None:
+        return RecordingError(path, "has none of the columns", f"it {advice}")
     for record in first:
         _add_keys(_object_of(record) or {}, "", _DEPTH, keys)
     if not keys:
@@ -85,7 +104,24 @@ def _object_of(value: bytes) -> _Object | None:
     return found if isinstance(found, dict) else None
 
 
+def _filter(where: Mapping[str, str]) -> Callable[[_Object], bool] | None:
+    """Return whether an object has these values; None: any has."""
+    wanted = [(_getter(column), value) for column, value in where.items()]
+    return (lambda found: all(_text(get(found)) == value for get, value in wanted)) if wanted else None
+
+
+def _text(cell: object) -> str | None:
+    """Return a cell as `--where` has it."""
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    return cell.strip() if isinstance(cell, str) else str(cell) if isinstance(cell, int | float) else None
+
+
 def _add_keys(members: _Object, prefix: str, depth: int, found: dict[str, None]) -> None:
+    if is_keyed(members):
+        return
     for key, member in members.items():
         if isinstance(member, dict) and depth:
             _add_keys(member, f"{prefix}{key}.", depth - 1, found)
@@ -126,6 +162,8 @@ def _getter(column: str) -> Callable[[_Object], Any]:
                 member = member.get(part)
             elif isinstance(member, list) and _POSITION.fullmatch(part) and int(part) < len(member):
                 member = member[int(part)]
+                if isinstance(member, dict):
+                    return None  # one of several records: `Columns.records` reads each
             else:
                 return None
         return member

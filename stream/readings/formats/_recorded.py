@@ -5,18 +5,13 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import BinaryIO, Final
 
-import msgspec
-
-from hatcast.stream.errors import UNREADABLE, RecordingError
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats.interface import Recorded
 from hatcast.stream.readings.reading import Reading, parse_time
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 WHITE_SPACE: Final = b" \t\r\n"
 _INT64: Final = 1 << 63  # Kafka timestamps are int64: an arrival outside is unreadable
-
-_elements: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_value: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def lines(stream: BinaryIO, head: bytes = b"") -> Iterator[bytes]:
@@ -36,22 +31,6 @@ def split_lines(body: bytes, topic: str = "") -> list[bytes]:
     return list(lines(io.BytesIO(body)))
 
 
-def split_json(body: bytes, topic: str = "") -> list[bytes]:
-    """Split a JSON message: the elements of an array, one value in any layout, or one value a line."""
-    text = body.removeprefix(BYTE_ORDER_MARK).strip(WHITE_SPACE)
-    try:
-        return list(map(bytes, _elements(text)))
-    except UNREADABLE:
-        pass
-    # By lines only if the first is a value by itself: a malformed message is one undecodable record, not one a line.
-    head, _, rest = text.partition(b"\n")
-    try:
-        _value(head)
-    except UNREADABLE:
-        rest = b""
-    return split_lines(text) if rest else [text] if text else []
-
-
 def first_byte(stream: BinaryIO) -> bytes:
     """Read the first byte after white space and a byte order mark; empty at the end of the file."""
     while (byte := stream.read(1)) and byte in WHITE_SPACE + BYTE_ORDER_MARK:
@@ -68,19 +47,25 @@ def arrival_ms(stamp: object) -> int | None:
 
 
 Decode = Callable[[bytes], Reading | None]
+Why = Callable[[bytes], str | None]
 Inspect = Callable[[bytes, Reading | None], tuple[object, bool]]
 """(record, its reading) -> (its time or arrival field of any type or None, whether it looks like this format)"""
 
 
-def decode_all(raws: Iterable[bytes], decode: Decode, inspect: Inspect, error: RecordingError) -> Iterator[Recorded]:
-    """Yield the decoded records. Raises `error` at the end if there are records and none has this format."""
+def decode_all(
+    raws: Iterable[bytes], decode: Decode, inspect: Inspect, error: RecordingError, why: Why = lambda _: None
+) -> Iterator[Recorded]:
+    """Yield the decoded records. Raises `error` at the end if there are records and none has this format.
+
+    why   says why a record is undecodable
+    """
     seen = matched = False
     for raw in raws:
         seen = True
         reading = decode(raw)
         stamp, matches = inspect(raw, reading)
         matched = matched or matches
-        yield Recorded(raw, reading, arrival_ms(stamp))
+        yield Recorded(raw, reading, arrival_ms(stamp), why(raw) if reading is None else None)
     if seen and not matched:
         raise error
 

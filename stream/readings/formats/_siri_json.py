@@ -6,8 +6,6 @@ The outer objects may be missing, and a list of one may be written as its only e
 deliveries are one a line, or one after the other in any layout.
 """
 
-import json
-import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import BinaryIO, Final
@@ -15,6 +13,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from hatcast.stream.errors import UNREADABLE
+from hatcast.stream.readings.formats._json_values import concatenated
 from hatcast.stream.readings.formats._recorded import BYTE_ORDER_MARK, WHITE_SPACE, lines
 from hatcast.stream.readings.formats._siri_xml import NO_DELIVERY, REJECTED_DELIVERY, NotSiriError, SiriRecord
 
@@ -50,7 +49,6 @@ class _Message(msgspec.Struct):
 
 _read: Final = msgspec.json.Decoder(_Message).decode
 _value: Final = msgspec.json.Decoder(msgspec.Raw).decode
-_not_space: Final = re.compile(r"\S").search
 _elements: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -96,24 +94,7 @@ def _values(body: bytes) -> list[bytes]:
     try:
         return [bytes(each) for each in (_elements(text) if text[:1] == b"[" else (_value(text),))]
     except UNREADABLE:
-        return _concatenated(text)
-
-
-def _concatenated(body: bytes) -> list[bytes]:
-    """Return values that follow each other; what follows the last whole value is one value, too."""
-    text = body.decode(errors="surrogateescape")
-    decoder = json.JSONDecoder(parse_float=str, parse_int=str)
-    found: list[bytes] = []
-    begin = 0
-    while begin < len(text):
-        try:
-            _, end = decoder.raw_decode(text, begin)
-        except UNREADABLE:
-            end = len(text)
-        found.append(text[begin:end].encode(errors="surrogateescape"))
-        following = _not_space(text, end)
-        begin = len(text) if following is None else following.start()
-    return found
+        return concatenated(text)
 
 
 def _records_of(value: bytes) -> list[SiriRecord] | None:

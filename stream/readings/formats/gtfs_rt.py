@@ -60,7 +60,7 @@ def _problem(value: bytes, field: str) -> str | None:
         others = [name for name, other in _FIELDS.items() if getattr(vehicle.vehicle, other)]
         return f"has no vehicle.{field}" + (f": use format {' or '.join(others)} {FLEET_NUMBERS}" if others else "")
     if not vehicle.timestamp:
-        return "has no timestamp of its own: --header-time takes that of the poll's header"
+        return "has no timestamp of its own: `--header-time` takes that of the poll's header"
     return None if vehicle.HasField("position") else "has no position"
 
 

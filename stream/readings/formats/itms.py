@@ -16,13 +16,12 @@ import msgspec
 
 from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.readings.formats._csv import CsvTable, parse_number, parse_speed
-from hatcast.stream.readings.formats._json_array import elements
+from hatcast.stream.readings.formats._json_values import json_values, split_json
 from hatcast.stream.readings.formats._recorded import (
     Decode,
     decode_all,
     first_byte,
     lines,
-    split_json,
     wrong_format,
 )
 from hatcast.stream.readings.formats._speed import speed_of
@@ -131,7 +130,7 @@ def _records(stream: BinaryIO, path: str, decoder: Decode, table: CsvTable) -> I
     head = first_byte(stream)
     if head not in (b"[", b"{"):
         return table.records(lines(stream, head), path)
-    raws = elements(stream, path) if head == b"[" else lines(stream, head)
+    raws = json_values(stream, path, head=head)
     expected = "a JSON array, of one JSON object a line, or of CSV"
     return decode_all(raws, decoder, _inspect, wrong_format(path, NAME, expected))
 

@@ -15,8 +15,9 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import UNREADABLE, SettingError
-from hatcast.stream.readings.formats._recorded import Decode, decode_all, lines, split_json, wrong_format
+from hatcast.stream.errors import UNREADABLE, SettingError, as_option
+from hatcast.stream.readings.formats._json_values import json_values, split_json
+from hatcast.stream.readings.formats._recorded import Decode, decode_all, wrong_format
 from hatcast.stream.readings.formats._single_value import VALUE, single_value_decoder
 from hatcast.stream.readings.formats._speed import speed_of
 from hatcast.stream.readings.formats._values import Extract, with_decoder, with_values
@@ -42,6 +43,7 @@ class _AnySpeed(msgspec.Struct, gc=False):
 
 
 _read_any_speed: Final = msgspec.json.Decoder(_AnySpeed).decode
+_read_any: Final = msgspec.json.Decoder().decode
 _write: Final = msgspec.json.Encoder().encode
 
 
@@ -130,7 +132,7 @@ def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
 
 def _records(stream: BinaryIO, path: str, decoder: Decode) -> Iterator[Recorded]:
     expected = 'lines such as {"vehicle": .., "time": .., "lat": .., "lon": .., "speed": ..}'
-    return decode_all(lines(stream), decoder, _inspect, wrong_format(path, NAME, expected))
+    return decode_all(json_values(stream, path), decoder, _inspect, wrong_format(path, NAME, expected), _why)
 
 
 def _inspect(raw: bytes, _: Reading | None) -> tuple[object, bool]:
@@ -140,6 +142,26 @@ def _inspect(raw: bytes, _: Reading | None) -> tuple[object, bool]:
         stamps = _NOTHING
     stamp = stamps.time if stamps.arrival is None else stamps.arrival
     return stamp, bool(stamps.time is not None or stamps.vehicle or stamps.lat or stamps.lon)
+
+
+def _why(raw: bytes) -> str | None:
+    """Return which field of an undecodable record is missing or of another type, without any of its data."""
+    try:
+        found = _read_any(raw)
+    except UNREADABLE:
+        return "is not JSON"
+    if not isinstance(found, dict):
+        return "is not a JSON object"
+    for name in ("vehicle", "time", "lat", "lon"):
+        if found.get(name) is None:
+            return f"has no {name}: name its field with {as_option('columns', f'{name}=FIELD')}"
+    numbers = [name for name in ("lat", "lon", "speed", "value") if isinstance(found.get(name), str)]
+    wrong = [*(["vehicle"] if not isinstance(found["vehicle"], str) else []), *numbers]
+    if wrong:
+        kind = "a number, not text" if wrong[0] == "vehicle" else "text, not a number"
+        options = f"{as_option('columns', f'{wrong[0]}={wrong[0]}')} and {as_option('unit', 'km/h')}"
+        return f"{wrong[0]} is {kind}: {options} read both"
+    return None
 
 
 def canonical_value(recorded: Recorded) -> bytes:

@@ -23,6 +23,7 @@ import msgspec
 from hatcast.stream.errors import UNREADABLE, RecordingError
 from hatcast.stream.readings.formats._csv import parse_number, parse_speed
 from hatcast.stream.readings.formats._delays import DELAY, DELAY_UNIT, check_delays, check_single_delay
+from hatcast.stream.readings.formats._mapped import Target, problem_of
 from hatcast.stream.readings.formats._recorded import (
     BYTE_ORDER_MARK,
     WHITE_SPACE,
@@ -86,6 +87,7 @@ class _Delayed(msgspec.Struct, gc=False):
 
 _read: Final = msgspec.json.Decoder(_Activity).decode
 _read_times: Final = msgspec.json.Decoder(dict[str, object]).decode
+_CHECKS: Final = Target(lambda _: 0, "m/s", Reading)  # a time that is not one is a `bad_time`
 _read_wrapped: Final = msgspec.json.Decoder(_WrappedRaw).decode
 _read_text: Final = msgspec.json.Decoder(str).decode
 _read_delay: Final = msgspec.json.Decoder(_Delayed).decode
@@ -178,9 +180,30 @@ def _records(stream: BinaryIO, path: str, decoder: Decode) -> Iterator[Recorded]
         for record in found:
             reading = decoder(record.raw)
             delivered = arrival_ms(record.delivered)
-            yield Recorded(record.raw, reading, _own_time(record, reading) if delivered is None else delivered)
+            arrival = _own_time(record, reading) if delivered is None else delivered
+            yield Recorded(record.raw, reading, arrival, _why(record.raw) if reading is None else None)
     except NotSiriError as error:
         raise RecordingError(path, error.reason, "fetch it again, or name the file's format") from None
+
+
+def _why(raw: bytes) -> str | None:
+    """Return which field of an undecodable activity is missing or wrong, without any of its data."""
+    try:
+        activity = _read_times(raw)
+    except UNREADABLE:
+        return None
+    if "ErrorCondition" in activity:
+        return "the server rejects the request"
+    journey = _members(activity.get("MonitoredVehicleJourney"))
+    place = _members(journey.get("VehicleLocation"))
+    time = journey.get("LocationRecordedAtTime") or activity.get("RecordedAtTime")
+    found = journey.get("VehicleRef"), time, place.get("Latitude"), place.get("Longitude"), journey.get("Velocity")
+    cells = [_members(each).get("value") if isinstance(each, dict) else each for each in found]
+    return problem_of(cells, _CHECKS, "SIRI has a decimal point")
+
+
+def _members(found: object) -> dict[str, object]:
+    return found if isinstance(found, dict) else {}
 
 
 def _own_time(record: SiriRecord, reading: Reading | None) -> int | None:

@@ -1,0 +1,233 @@
+"""JSON containers: the raw bytes of each record in a file or message, whatever is around the records.
+
+Records are one a line, one after the other without line ends, the elements of an array of any size, or, with a path,
+the elements of an array inside an object, or the members of an object whose keys are vehicles.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from hatcast.stream.errors import UNREADABLE, RecordingError, as_option
+from hatcast.stream.readings.formats._recorded import BYTE_ORDER_MARK, WHITE_SPACE, first_byte, lines
+
+CHUNK_BYTES: Final = 1 << 20
+_CUTS_TRIED: Final = 8  # a "}" may end an inner object: then an earlier one ends an element
+
+KEY: Final = "@key"
+"""Column of the key of a record in an object whose keys are vehicles."""
+_ADVISED: Final = 3  # paths to arrays
+_DEPTH: Final = 4  # of these paths
+_boundary: Final = re.compile(r"\}\s*(?=\{)").search
+_whole: Final = json.JSONDecoder(parse_float=str, parse_int=str).raw_decode
+_not_space: Final = re.compile(r"\S").search
+_value: Final = msgspec.json.Decoder(msgspec.Raw).decode
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_any: Final = msgspec.json.Decoder().decode
+_encode: Final = msgspec.json.Encoder().encode
+_split: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_between: Final = re.compile(rb"\}[ \t\r\n]*,")
+
+
+def json_values(
+    stream: BinaryIO, path: str, records: Sequence[str] | None = None, head: bytes | None = None
+) -> Iterator[bytes]:
+    """Yield the records of a file.
+
+    head      its first byte that is not white space, if it has been read
+    records   keys from the outermost object to the records; None: the outermost values are records
+    Raises RecordingError: an array is malformed or unterminated, or no object has records at this path.
+    """
+    head = first_byte(stream) if head is None else head
+    if records is not None:
+        yield from _all_inside(_documents(stream, head), path, records)
+    elif head == b"[":
+        yield from elements(stream, path)
+    else:
+        for line in lines(stream, head):
+            if b"}{" in line or b"} {" in line:
+                yield from concatenated(line)
+            else:
+                yield line
+
+
+def split_json(body: bytes, topic: str = "") -> list[bytes]:
+    """Split a JSON message: the elements of an array, one value in any layout, or values one after the other."""
+    text = body.removeprefix(BYTE_ORDER_MARK).strip(WHITE_SPACE)
+    try:
+        return list(map(bytes, _split(text)))
+    except UNREADABLE:
+        pass
+    # By lines only if the first has values by itself: a malformed message is one undecodable record, not one a line.
+    head, _, rest = text.partition(b"\n")
+    if rest and not any(map(_is_value, concatenated(head))):
+        return [text]
+    return [each for line in text.splitlines() if line.strip(WHITE_SPACE) for each in concatenated(line)]
+
+
+def split_inside(body: bytes, records: Sequence[str]) -> list[bytes]:
+    """Split a JSON message with records inside: see `json_values`. A message without them is one undecodable record."""
+    text = body.removeprefix(BYTE_ORDER_MARK).strip(WHITE_SPACE)
+    if not text:
+        return []
+    found = records_inside(text, records)
+    return [_undecodable(text)] if found is None else found
+
+
+def concatenated(text: bytes) -> list[bytes]:
+    """Return values that follow each other. What is none ends where the next object may begin: it damages no other."""
+    if _is_value(text):
+        return [text.strip(WHITE_SPACE)]
+    body = text.decode(errors="surrogateescape")
+    found: list[bytes] = []
+    first = _not_space(body)
+    begin = len(body) if first is None else first.start()
+    while begin < len(body):
+        try:
+            _, end = _whole(body, begin)
+        except UNREADABLE:
+            boundary = _boundary(body, begin)
+            end = len(body) if boundary is None else boundary.start() + 1
+        found.append(body[begin:end].encode(errors="surrogateescape"))
+        following = _not_space(body, end)
+        begin = len(body) if following is None else following.start()
+    return found
+
+
+def records_inside(document: bytes, keys: Sequence[str]) -> list[bytes] | None:
+    """Return the records at a path in an object; None if there is nothing. An array on the way is gone through."""
+    try:
+        if document[:1] == b"[":
+            elements_of = [bytes(each) for each in _split(document)]
+            if not keys:
+                return [each for each in elements_of if each != b"null"]
+            parts = [found for each in elements_of if (found := records_inside(each, keys)) is not None]
+            return [each for part in parts for each in part] if parts else None
+        members = _members(document)
+    except UNREADABLE:
+        return None
+    if keys:
+        inner = members.get(keys[0])
+        return None if inner is None else records_inside(bytes(inner), keys[1:])
+    objects = ((key, bytes(each)) for key, each in members.items())
+    return [_keyed(key, each) for key, each in objects if each.startswith(b"{")]
+
+
+def arrays_of_objects(found: Any, prefix: str = "", depth: int = _DEPTH) -> list[str]:
+    """Return the paths of arrays of objects in an object."""
+    if not isinstance(found, dict) or not depth or is_keyed(found):
+        return []
+    paths: list[str] = []
+    for key, member in found.items():
+        if isinstance(member, list) and any(isinstance(each, dict) for each in member):
+            paths.append(prefix + key)
+        paths += arrays_of_objects(member, f"{prefix}{key}.", depth - 1)
+    return paths[:_ADVISED]
+
+
+def is_keyed(members: Mapping[str, Any]) -> bool:
+    """Return whether all members are objects: the keys may be vehicles then, and no message has them."""
+    return len(members) > 1 and all(isinstance(each, dict) for each in members.values())
+
+
+def records_advice(document: bytes) -> str | None:
+    """Return which path to name for the records inside an object; None: there are none."""
+    try:
+        found = _any(document)
+    except UNREADABLE:
+        return None
+    if isinstance(found, dict) and is_keyed(found):
+        return f"is an object of objects: `--records .` reads each of them, and names its key {KEY}"
+    paths = arrays_of_objects(found)
+    return (
+        f"has an array of objects at {paths[0]}: {as_option('records', paths[0])} reads each of them" if paths else None
+    )
+
+
+def _documents(stream: BinaryIO, head: bytes) -> Iterator[bytes]:
+    """Yield the objects of a file: one a line, or one in any layout."""
+    first = head + stream.readline()
+    if _is_value(first):
+        yield from chain((first.strip(WHITE_SPACE),), lines(stream))
+    elif whole := (first + stream.read()).strip(WHITE_SPACE):
+        yield from concatenated(whole)
+
+
+def _all_inside(documents: Iterable[bytes], path: str, keys: Sequence[str]) -> Iterator[bytes]:
+    first = None
+    matched = False
+    for document in documents:
+        first = document if first is None else first
+        found = records_inside(document, keys)
+        matched = matched or found is not None
+        yield from [_undecodable(document)] if found is None else found
+    if first is not None and not matched:
+        fix = "it has none" if (advice := records_advice(first)) is None else f"it {advice}"
+        raise RecordingError(path, f"has no records at {'.'.join(keys) or 'its outermost object'}", fix)
+
+
+def _undecodable(document: bytes) -> bytes:
+    """Return a document without records as a record: in an array, so that its own members are none."""
+    return b"[%b]" % document
+
+
+def _keyed(key: str, value: bytes) -> bytes:
+    """Return an object with its key as a member."""
+    rest = value[1:].lstrip(WHITE_SPACE)
+    return b"{%b:%b%b%b" % (_encode(KEY), _encode(key), b"" if rest.startswith(b"}") else b",", rest)
+
+
+def _is_value(text: bytes) -> bool:
+    try:
+        _value(text)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def elements(stream: BinaryIO, path: str, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
+    """Yield the elements of an array whose "[" has been read from the stream.
+
+    Memory: one chunk, if the elements are objects smaller than a chunk.
+    Raises RecordingError if the array is malformed, unterminated, or followed by other data.
+    """
+    buffer, read_size, any_split = b"", chunk_bytes, False
+    while chunk := stream.read(read_size):
+        buffer += chunk
+        parsed, rest = _complete(buffer)
+        # No whole element: the next read doubles the buffer, so that a huge element is not parsed once per chunk.
+        read_size = chunk_bytes if parsed else max(chunk_bytes, len(buffer))
+        any_split = any_split or bool(parsed)
+        buffer = rest
+        yield from map(bytes, parsed)
+    try:
+        last = _split(b"[" + buffer)
+    except UNREADABLE:
+        last = []
+    if not last and (any_split or buffer.strip(WHITE_SPACE) != b"]"):
+        raise RecordingError(path, "is not a complete JSON array", "it may be truncated: fetch it again")
+    yield from map(bytes, last)
+
+
+def _complete(buffer: bytes) -> tuple[list[msgspec.Raw], bytes]:
+    """Return the whole elements at the start of `buffer`, which begins with an element, and the bytes after them.
+
+    A cut after "}" and before "," is between two elements if and only if the bytes before it, closed by "]", are JSON.
+    """
+    end = len(buffer)
+    for _ in range(_CUTS_TRIED):
+        end = buffer.rfind(b"}", 0, end)
+        if end < 0:
+            break
+        comma = _between.match(buffer, end)
+        if comma is None:
+            continue
+        try:
+            return _split(b"[%b]" % buffer[: end + 1]), buffer[comma.end() :]
+        except UNREADABLE:
+            continue
+    return [], buffer

@@ -1,0 +1,59 @@
+"""Kinds of files by their first bytes: the containers that are unpacked, and what is not a recording."""
+
+from typing import Final
+
+HEAD_BYTES: Final = 264
+PARQUET_MAGIC: Final = b"PAR1"
+_CONTAINERS: Final = {
+    "gzip": b"\x1f\x8b",
+    "bzip2": b"BZh",
+    "xz": b"\xfd7zXZ\0",
+    "zstd": b"\x28\xb5\x2f\xfd",
+    "zip": b"PK\x03\x04",
+    "Parquet": PARQUET_MAGIC,
+}
+_BZIP2_BLOCK: Final = b"1AY&SY"  # a column's name may begin with BZh
+_CSV: Final = "export it as CSV"
+_FOREIGN: Final = (
+    (b"\xd0\xcf\x11\xe0", "an old Excel workbook", _CSV),
+    (b"SQLite format 3\0", "a SQLite database", _CSV),
+    (b"Obj\x01", "Avro", "convert it to Parquet"),
+    (b"ARROW1\0", "an Arrow file", "convert it to Parquet"),
+    (b"\x89HDF", "HDF5", _CSV),
+    (b"CDF\x01", "NetCDF", _CSV),
+    (b"CDF\x02", "NetCDF", _CSV),
+    (b"7z\xbc\xaf", "a 7z archive", "unpack it"),
+    (b"Rar!", "a RAR archive", "unpack it"),
+    (b"PK\x05\x06", "an empty zip file", "fetch it again"),
+    (b"\x04\x22\x4d\x18", "lz4", "unpack it"),
+    (b"%PDF", "a PDF document", _CSV),
+)
+_TAR: Final = slice(257, 262)
+_TEXTS: Final = (
+    ((b"\xff\xfe", b"\xfe\xff"), "UTF-16", "name it with `--encoding utf-16`, or save it as UTF-8"),
+    ((b"{", b"["), "JSON", "use `--format jsonl`"),
+    ((b"<",), "XML, such as SIRI or GPX", "use `--format siri`, or convert it to CSV"),
+)
+
+
+def container_of(head: bytes) -> str | None:
+    """Return which container a file is, by its first bytes; None: it is not one that is unpacked."""
+    for name, magic in _CONTAINERS.items():
+        if head.startswith(magic) and (name != "bzip2" or head[4:10] == _BZIP2_BLOCK):
+            return name
+    return None
+
+
+def foreign(head: bytes) -> tuple[str, str] | None:
+    """Return what a file is that is no recording, by its first bytes, and the fix; None: it may be one."""
+    if head[_TAR] == b"ustar":
+        return "a tar archive", "unpack it"
+    return next(((name, fix) for magic, name, fix in _FOREIGN if head.startswith(magic)), None)
+
+
+def other_text(line: bytes) -> tuple[str, str] | None:
+    """Return what a text is that is not CSV, by its first bytes, and the fix; None: it may be CSV."""
+    for magics, name, fix in _TEXTS:
+        if line.lstrip(b" \t\xef\xbb\xbf").startswith(magics):
+            return name, fix
+    return ("binary", "name its format") if b"\0" in line else None
