@@ -108,12 +108,12 @@ def rounded(number: float | None, digits: int = 4) -> float | None:
 
 
 def significant(number: float) -> str:
-    """Return a number with four significant digits, three below 1, so that it takes eight places at most."""
-    if 10**4 <= abs(number) < 10**8:
+    """Return a number from 0 on with four significant digits, fewer below 1, so that it takes seven places at most."""
+    if 1 <= number < 10**4:
+        return f"{number:#.4g}".rstrip(".")
+    if 10**4 <= number < 10**7:
         return f"{number:.0f}"
-    if 1e-4 <= abs(number) < 1:
-        return f"{number:.3g}"
-    return f"{number:.4g}" if abs(number) < 10**4 and abs(number) >= 1 else f"{number:.1e}"
+    return f"{number:#.3g}" if 1e-3 <= number < 1 else f"{number:.1e}"
 
 
 @contextmanager

@@ -35,7 +35,8 @@ _RUNS: Final = 10_000
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE...",
-    help="Recordings instead of --counts, as one stream. Reads raw data, not private.",
+    help="Recordings instead of --counts, or of --users and --sigma with --hybrid, as one stream. Reads raw data, not "
+    "private.",
 )
 @more_argument
 @format_options(of="recordings")
@@ -177,11 +178,16 @@ def _hybrid(given: Options) -> None:
     estimators = hybrid.parse_estimators(given["estimators"] or hybrid.DEFAULT)
     sigmas = hybrid.parse_sigmas(hybrid.SIGMAS if given["sigma"] is None else given["sigma"])
     users, share, gap = given["users"] or 10_000, given["share"] or 0.05, given["gap"] or 0.0
+    own = None
+    if given["data"]:
+        own = hybrid.measured(*_hat(given), share, epsilons[0])
+        users, share, sigmas = round(own.case.users), own.case.share, [own.case.sigma]
     cases = [hybrid.Case(users, share, epsilons[0], sigma, sigma, gap) for sigma in sigmas]
     if given["sigma_local"] is not None:
         cases = [replace(case, sigma_local=given["sigma_local"]) for case in cases]
     hybrid.check_cases(cases)
-    click.echo("a simulation: nothing that it prints is private", err=True)
+    if own is None:
+        click.echo("a simulation: nothing that it prints is private", err=True)
     with progress_bars() as add_bar:
         curves = hybrid.curves(cases, estimators, runs, seed, add_bar("simulating", hybrid.number_of_points(cases)))
         amplified = hybrid.amplifications(cases[len(cases) // 2])
@@ -201,7 +207,7 @@ def _hybrid(given: Options) -> None:
         "heatmap_sigma": cases[len(cases) // 2].sigma,
         "amplified_sigma": cases[len(cases) // 2].sigma,
     }
-    _write(hybrid_report.report_of(curves, maps, amplified, title, settings), given)
+    _write(hybrid_report.report_of(curves, maps, amplified, title, settings, own), given)
 
 
 def _days(given: Options, limits: str) -> None:

@@ -18,11 +18,11 @@ _USED_BY: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "counts": (_ONE_HAT,),
         "values": (_ONE_HAT,),
-        "hat": (_ONE_HAT,),
+        "hat": (_ONE_HAT, _HYBRID),
         "scaling": (_ONE_HAT,),
-        "data": (_ONE_HAT, _DAYS),
-        "feed_format": (_ONE_HAT, _DAYS),
-        "config": (_ONE_HAT, _DAYS),
+        "data": (_ONE_HAT, _HYBRID, _DAYS),
+        "feed_format": (_ONE_HAT, _HYBRID, _DAYS),
+        "config": (_ONE_HAT, _HYBRID, _DAYS),
         "users": (_HYBRID,),
         "sigma": (_HYBRID,),
         "sigma_local": (_HYBRID,),
@@ -93,7 +93,7 @@ def check_usage(given: Options) -> None:
         raise click.UsageError("--runs takes 2 or more")
     _check_data(given, comparison)
     if comparison == _HYBRID:
-        _check_hybrid_share(given["share"])
+        _check_hybrid(given)
     elif comparison == _ONE_HAT:
         _check_one_hat(given)
 
@@ -104,7 +104,15 @@ def _check_data(given: Options, comparison: str) -> None:
         raise click.UsageError("--daily-limit needs --data")
 
 
-def _check_hybrid_share(share: float | None) -> None:
+def _check_hybrid(given: Options) -> None:
+    share = given["share"]
+    if given["data"]:
+        measured = {"users": given["users"], "sigma": given["sigma"], "sigma-local": given["sigma_local"]}
+        for option, value in {**measured, "gap": given["gap"]}.items():
+            if value is not None:
+                raise click.UsageError(f"--{option} cannot be combined with --hybrid --data, which measures it")
+    elif given["feed_format"] or given["config"] or given["hat"]:
+        raise click.UsageError("--format, --config and --hat are for --data")
     if share is not None and not _SHARES[0] <= share <= _SHARES[1]:
         raise click.UsageError(f"--share takes {_SHARES[0]:g} to {_SHARES[1]:g} with --hybrid")
 

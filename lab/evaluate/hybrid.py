@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from hatcast.lab.evaluate.inputs import Hat
 from hatcast.lab.evaluate.lemmas import (
     GaussianNoise,
     amplified,
@@ -48,6 +49,8 @@ AXES: Final = MappingProxyType(
     }
 )
 """Fields of `Case` that are varied, one at a time, and the values that are simulated."""
+
+_LEAST_USERS: Final = 2  # one of each group
 _UPPER_MILLI: Final = 1_000_000
 _GRID: Final = Grid(Decimal("0.000001"))  # so fine that the wider noise for rounding is negligible
 _STEPS: Final = _GRID.floor(_UPPER_MILLI)  # of U
@@ -151,6 +154,51 @@ def parse_sigmas(text: str) -> list[float]:
     if not found or not all(0 <= each <= 0.5 for each in found):
         raise HatcastError(f"--sigma: {text!r} are not deviations; write parts of U from 0 to 0.5, such as {SIGMAS}")
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The case of a recorded HAT, and R and r of every estimator in it, by the lemmas.
+
+    name   of recording and HAT
+    unit   of its values; upper_bound: U in it
+    """
+
+    name: str
+    case: Case
+    upper_bound: float
+    unit: str
+    ratios: Mapping[str, tuple[float, float]]
+
+    @property
+    def central(self) -> int:
+        """T, the number of central users."""
+        return round(self.case.users * self.case.share)
+
+    @property
+    def local(self) -> int:
+        """L, the number of local users."""
+        return round(self.case.users) - self.central
+
+
+def measured(hat: Hat, name: str, share: float, epsilon: float) -> Measured:
+    """Return the case of a recorded HAT, if this share of its users were central. Raises HatcastError.
+
+    sigma is the standard deviation of its users' means. Which users would trust is not known, so groups are alike.
+    """
+    means = hat.means(Draws(0), 1)[0] / hat.upper_bound_milli
+    if len(means) < _LEAST_USERS:
+        raise HatcastError(f"{name} has {len(means)} users: name a --hat with {_LEAST_USERS} or more")
+    sigma = float(means.std())
+    case = Case(len(means), share, epsilon, sigma, sigma).whole
+    ratios = {}
+    for each in _CONTENDERS.values():
+        error = float(error_of(each, case.setting))
+        ratios[each.name] = (
+            float(improvement(error, case.setting)),
+            float(improvement_over_the_worse(error, case.setting)),
+        )
+    return Measured(name, case, hat.upper_bound_milli / 1000, hat.unit, ratios)
 
 
 def check_cases(cases: Sequence[Case]) -> None:
@@ -292,13 +340,17 @@ def amplifications(case: Case) -> list[Amplification]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heatmap:
-    """R of one estimator. shares [C], epsilons [E], improvements [E, C]: NaN where one group is empty."""
+    """R and r of one estimator. shares [C], epsilons [E]; improvements (R), over_worse (r) [E, C].
+
+    NaN where one group is empty.    [H, Figures 2b, 8a and 8b]
+    """
 
     estimator: str
     sigma: float
     shares: Floats
     epsilons: Floats
     improvements: Floats
+    over_worse: Floats
 
 
 def heatmaps(case: Case, estimators: Sequence[HybridEstimator]) -> list[Heatmap]:
@@ -306,11 +358,13 @@ def heatmaps(case: Case, estimators: Sequence[HybridEstimator]) -> list[Heatmap]
     shares, epsilons = np.geomspace(*SHARES, _POINTS), np.geomspace(*EPSILONS, _POINTS)
     found = []
     for each in estimators:
-        improvements = np.full((_POINTS, _POINTS), np.nan)
+        improvements, over_worse = np.full((2, _POINTS, _POINTS), np.nan)
         for row, epsilon in enumerate(epsilons.tolist()):
             for column, share in enumerate(shares.tolist()):
                 here = replace(case, share=share, epsilon=epsilon)
                 if here.has_both_groups:
-                    improvements[row, column] = float(improvement(error_of(each, here.setting), here.setting))
-        found.append(Heatmap(each.name, case.sigma, shares, epsilons, improvements))
+                    error, setting = error_of(each, here.setting), here.setting
+                    improvements[row, column] = float(improvement(error, setting))
+                    over_worse[row, column] = float(improvement_over_the_worse(error, setting))
+        found.append(Heatmap(each.name, case.sigma, shares, epsilons, improvements, over_worse))
     return found

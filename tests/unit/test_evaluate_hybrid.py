@@ -4,18 +4,23 @@ import json
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Final
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 
+from hatcast.agents.cli.report import significant
+from hatcast.lab.days import policy_of_recordings
 from hatcast.lab.evaluate.hybrid import AXES, Case, curves, heatmaps, parse_estimators, squared_errors
-from hatcast.lab.evaluate.lemmas import error_of, improvement
+from hatcast.lab.evaluate.inputs import hat_of_recording
+from hatcast.lab.evaluate.lemmas import error_of, improvement, improvement_over_the_worse
 from hatcast.lab.evaluate.simulation import Draws
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.readings.formats import FORMATS
 from tests.unit.test_evaluate_command import evaluate
 
 PLAIN = Case(10_000, 0.05, 1.0, 0.289, 0.289)
@@ -166,7 +171,6 @@ def test_settings_that_are_none_are_refused(arguments: list[str], words: str) ->
     "arguments",
     [
         ["--hybrid", "--counts", "x"],
-        ["--hybrid", "--format", "jsonl"],
         ["--hybrid", "--dimensions", 2],
         ["--hybrid", "--eps", "0.5,1"],
         ["--hybrid", "--runs", 1_000_001],
@@ -181,3 +185,86 @@ def test_options_of_the_other_comparison_are_wrong_usage(arguments: list[object]
 def test_the_simulations_grid_and_noise_are_fit_for_the_mechanism_that_ships() -> None:
     """U in 10^9 steps, at the least epsilon: the system's own noise takes it too."""
     assert SystemNoise().laplace(0, Grid(Decimal("0.000001")).floor(1_000_000), 0.1).scale == 1e10
+
+
+def at_80_columns(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> str:
+    monkeypatch.setenv("COLUMNS", "80")
+    return evaluate("--hybrid", "--runs", 20, *arguments).stdout
+
+
+def test_80_columns_have_the_estimators_names_also_where_ratios_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["kvh_heterogeneous", "pwh"]
+    shown = at_80_columns(monkeypatch, "--eps", 100, "--estimators", ",".join(names), "--gap", 0.01, "--sigma", 0.4)
+    for name in names:
+        assert shown.count(name) == 2 * len(AXES)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+
+
+def test_small_ratios_keep_their_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = at_80_columns(monkeypatch, "--eps", 100, "--estimators", "pwh", "--sigma", 0.4)
+    error = error_of(HYBRID_ESTIMATORS["pwh"], (case := Case(100_000, 0.05, 100.0, 0.4, 0.4)).setting)
+    assert significant(float(improvement(error, case.setting))) in shown.split()
+    assert "0.000" not in shown.split()
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.00012345, "1.2e-04"),
+        (0.0012345, "0.00123"),
+        (0.98765, "0.988"),
+        (1.0, "1.000"),
+        (1234.5, "1234"),
+        (20_790.4, "20790"),
+        (12_345_678.0, "1.2e+07"),
+    ],
+)
+def test_a_ratio_takes_seven_places_at_most(number: float, text: str) -> None:
+    assert significant(number) == text
+    assert len(text) <= 7
+
+
+def test_a_heatmap_has_the_improvement_over_the_worse_baseline_too() -> None:
+    case = replace(PLAIN, users=252_540, sigma=0.0227)
+    (found,) = heatmaps(case, parse_estimators("pwh"))
+    setting = replace(case, share=float(found.shares[7]), epsilon=float(found.epsilons[40])).setting
+    error = error_of(HYBRID_ESTIMATORS["pwh"], setting)
+    assert found.over_worse[40, 7] == float(improvement_over_the_worse(error, setting))
+    assert (found.over_worse >= found.improvements).all()
+
+
+ROOT = Path(__file__).parents[2]
+AUSTIN: Final = ("--data", ROOT / "tests/data/capmetro/2017-03-21.csv.gz", "--format", "capmetro")
+
+
+def test_an_own_recording_gives_sigma_and_the_ratios_of_every_estimator(tmp_path: Path) -> None:
+    done = evaluate("--hybrid", *AUSTIN, "--share", 0.2, "--runs", 20, "--json")
+    assert done.stderr.splitlines()[0] == "reads raw data; nothing that it prints is private"
+    found = json.loads(done.stdout)["recording"]
+    policy = policy_of_recordings(None, "capmetro")
+    hat, name = hat_of_recording(([AUSTIN[1]], FORMATS["capmetro"], policy), None, None, lambda _: None)
+    means = hat.means(Draws(1), 1)[0] / 65_000
+    assert found["name"] == name
+    assert (found["users"], found["central"], found["local"]) == (156, 31, 125) == (len(means), 31, len(means) - 31)
+    assert found["sigma"] == pytest.approx(means.std(), rel=1e-5)
+    setting = Case(156, 31 / 156, 1.0, float(means.std()), float(means.std())).setting
+    text = (ROOT / "docs" / "hybrid.md").read_text()
+    for each, estimator in HYBRID_ESTIMATORS.items():
+        better = float(improvement(error_of(estimator, setting), setting))
+        assert found["improvement"][each] == pytest.approx(better, rel=1e-5)
+        assert f"| `{each}` | {significant(better)} | {significant(found['over_worse'][each])} |" in text
+    assert f"T = 31 and L = 125, sigma {found['sigma']:.4f} U:" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([*AUSTIN, "--sigma", "0.2"], "--sigma cannot be combined with --hybrid --data, which measures it"),
+        ([*AUSTIN, "--users", 100], "--users cannot be combined with --hybrid --data, which measures it"),
+        (["--hat", "a/b/c"], "--format, --config and --hat are for --data"),
+    ],
+)
+def test_what_a_recording_measures_cannot_be_given(arguments: list[object], words: str) -> None:
+    done = evaluate("--hybrid", *arguments)
+    assert (done.exit_code, words in " ".join(done.stderr.split())) == (2, True)
