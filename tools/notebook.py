@@ -1,4 +1,4 @@
-"""`python -m tools.notebook [--check]`: write docs/notebook.md from the cells of docs/notebook.ipynb, or check it.
+"""`python -m tools.notebook [--check]`: write docs/notebook.md and docs/math.md from their notebooks, or check.
 
 A code cell whose metadata has `figure` and `alt` is followed by that picture, of an earlier run: every run draws new
 noise.
@@ -11,8 +11,7 @@ from typing import Any, Final
 import msgspec
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
-NOTEBOOK: Final = DOCS / "notebook.ipynb"
-PAGE: Final = DOCS / "notebook.md"
+PAGES: Final = (DOCS / "notebook.md", DOCS / "math.md")
 
 
 class Cell(msgspec.Struct):
@@ -38,14 +37,14 @@ class _Notebook(msgspec.Struct):
     cells: list[Cell]
 
 
-def cells() -> list[Cell]:
-    """Return the cells of the notebook."""
-    return msgspec.json.decode(NOTEBOOK.read_bytes(), type=_Notebook).cells
+def cells(page: Path) -> list[Cell]:
+    """Return the cells of the notebook of a page."""
+    return msgspec.json.decode(page.with_suffix(".ipynb").read_bytes(), type=_Notebook).cells
 
 
-def rendered() -> str:
+def rendered(page: Path) -> str:
     """Return the page: text as it is, code as blocks, pictures after the code that draws them."""
-    return "\n\n".join(map(_block, cells())) + "\n"
+    return "\n\n".join(map(_block, cells(page))) + "\n"
 
 
 def _block(cell: Cell) -> str:
@@ -58,11 +57,12 @@ def _block(cell: Cell) -> str:
 
 
 def main() -> None:
-    """Write the page; with `--check` exit 1 if it differs."""
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(rendered())
-    elif rendered() != PAGE.read_text():
-        sys.exit("docs/notebook.md and docs/notebook.ipynb differ: run python -m tools.notebook")
+    """Write the pages; with `--check` exit 1 if one differs."""
+    for page in PAGES:
+        if "--check" not in sys.argv[1:]:
+            page.write_text(rendered(page))
+        elif rendered(page) != page.read_text():
+            sys.exit(f"docs/{page.name} and its .ipynb differ: run python -m tools.notebook")
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 
 import hatcast
+from tests.support import ITMS_LIKE
 from tests.unit.test_docs_tutorial import blocks
 from tools import notebook, python_reference
 
@@ -47,12 +49,36 @@ def test_the_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [each.release_id for each in space["releases"]] == first
 
 
-def test_the_page_of_the_notebook_is_made_from_its_cells() -> None:
-    assert notebook.rendered() == notebook.PAGE.read_text(), "run python -m tools.notebook"
-    assert len(notebook.cells()) <= 20
-    assert all(cell.outputs == [] for cell in notebook.cells())
-    for cell in notebook.cells():
+@pytest.mark.parametrize("page", notebook.PAGES, ids=lambda page: page.stem)
+def test_the_page_of_a_notebook_is_made_from_its_cells(page: Path) -> None:
+    assert notebook.rendered(page) == page.read_text(), "run python -m tools.notebook"
+    assert len(notebook.cells(page)) <= 20
+    assert all(cell.outputs == [] for cell in notebook.cells(page))
+    for cell in notebook.cells(page):
         assert (DOCS / cell.metadata.get("figure", "notebook.md")).is_file()
+
+
+def test_the_papers_figures_are_drawn_by_the_notebook_of_their_mathematics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "itms_like_counts.json").write_text(json.dumps({"counts": ITMS_LIKE}))
+    mpl.use("Agg")
+    space: dict[str, Any] = {}
+    for cell in notebook.cells(DOCS / "math.md"):
+        if cell.is_code:
+            exec(compile(cell.text, "cell", "exec"), space)
+    for name in ("worst_case", "hybrid", "composition"):
+        assert "<svg" in (tmp_path / f"{name}.svg").read_text()
+    lengths, errors = space["lengths"], space["errors"]
+    for rule in ("minimax", "worst_case"):
+        assert lengths[rule] == sorted(lengths[rule]) or rule == "worst_case"
+        assert errors[rule] == sorted(errors[rule], reverse=True)
+    assert all(ours <= papers for ours, papers in zip(errors["worst_case"], errors["minimax"], strict=True))
+    assert 1_900 < space["peaks"][0.289] < 2_000
+    assert space["levy"][0.05] > space["levy"][0.2] > space["levy"][0.8]
+    assert np.allclose(np.sort(space["centres"], axis=0), [[10, 10], [50, 50]], atol=5), "ten scales of the noise"
+    space["plt"].close("all")
 
 
 def test_every_cell_of_the_notebook_runs_and_draws_what_is_released(
@@ -62,7 +88,7 @@ def test_every_cell_of_the_notebook_runs_and_draws_what_is_released(
     mpl.use("Agg")
     space: dict[str, Any] = {}
     drawn: list[Any] = []
-    for cell in notebook.cells():
+    for cell in notebook.cells(DOCS / "notebook.md"):
         if cell.is_code:
             exec(compile(cell.text, "cell", "exec"), space)
             drawn += [space["axes"]] if "figure" in cell.metadata else []
