@@ -1,6 +1,7 @@
 """`hatcast cells`: make a public list of cells, from a timetable, an area or a box."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, TypedDict, Unpack
 
@@ -43,7 +44,10 @@ def _box(_: click.Context, __: click.Parameter, text: str | None) -> Box | None:
 @click.option("--bbox", callback=_box, metavar="W,S,E,N", help="Box in degrees: the cells that it touches.")
 @click.option("--resolution", type=click.IntRange(0, 15), default=7, show_default=True, help="H3 resolution.")
 @click.option(
-    "--route-type", type=int, multiple=True, help="With --gtfs: only routes of this type, such as 3 for buses."
+    "--route-type",
+    type=int,
+    multiple=True,
+    help="With --gtfs: only routes of this type, such as 3 for buses (with 700 to 799).",
 )
 @click.option(
     "--rings", type=click.IntRange(0, 10), default=0, show_default=True, help="Add so many rings of neighbours."
@@ -78,7 +82,7 @@ def _cells(given: _Options) -> tuple[set[int], str]:
         from hatcast.agents.timetable.lines import trip_lines
 
         types = sorted(set(given["route_type"]))
-        lines = trip_lines(gtfs, types)
+        lines = trip_lines(gtfs, types, partial(click.echo, err=True))
         kinds = f" of type {', '.join(map(str, types))}" if types else ""
         return _named(gtfs, lambda: cells_of_lines(lines, resolution)), f"the routes{kinds} of {gtfs.name}"
     if geojson is not None:

@@ -171,7 +171,8 @@ def gtfs_rt(**given: Any) -> None:
     Unchanged data is not sent twice: neither an unchanged response nor a vehicle with an unchanged timestamp.
     """
     field = given.pop("field")
-    _run_polls(given, "gtfs-rt", "gtfs-rt" if field == "id" else f"gtfs-rt-{field}")
+    form = "gtfs-rt" if field == "id" else f"gtfs-rt-{field}"
+    _run_polls(given, "gtfs-rt", form, accept="application/x-protobuf, application/octet-stream;q=0.9, */*;q=0.1")
 
 
 @click.command(
@@ -188,7 +189,7 @@ def siri(**given: Any) -> None:
     _run_polls(given, "siri", "siri", accept="application/xml, application/json;q=0.9, */*;q=0.1")
 
 
-def _run_polls(given: dict[str, Any], name: str, form: str, accept: str = "") -> None:
+def _run_polls(given: dict[str, Any], name: str, form: str, accept: str) -> None:
     """Run a polled feed.
 
     name   of the command

@@ -54,7 +54,11 @@ def read_surroundings(settings: DisplaySettings) -> Surroundings:
     key = ""
     try:
         key = "display.gtfs"
-        network = None if settings.gtfs is None else read_network(settings.gtfs)
+        network = (
+            None
+            if settings.gtfs is None
+            else read_network(settings.gtfs, lambda hint: log.warning("stops left out", hint=hint))
+        )
         key = "display.basemap"
         basemap = None if settings.basemap is None else read_basemap(settings.basemap)
     except HatcastError as error:

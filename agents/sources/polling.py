@@ -12,6 +12,7 @@ from hatcast.agents.clock import monotonic_s, pause
 from hatcast.agents.sources.acknowledgements import AckTracker
 from hatcast.agents.sources.connection import SourceConnection
 from hatcast.agents.sources.endpoint import SourceLost, SourceRejection, source_error
+from hatcast.stream.readings.formats import FORMATS
 
 BODY_BYTES_MAX: Final = 32 << 20  # uncompressed; the largest national feeds have a few MiB
 _TIMEOUT_S: Final = 30.0
@@ -21,6 +22,8 @@ _BACKOFF_MAX_S: Final = 600.0  # limits Retry-After too
 _DOUBLINGS_MAX: Final = 5
 _REDIRECTS_MAX: Final = 5
 
+_KIND_MAX: Final = 60  # characters of a content type in a message
+_MESSAGES: Final = {"gtfs-rt": "GTFS-RT poll", "siri": "SIRI delivery"}
 _REJECTIONS: Final = {
     401: "it requires a key: name its header with --key-header, and give it in HATCAST_FEED_KEY or --key-file",
     403: "access denied: correct the key",
@@ -111,6 +114,9 @@ class PollSource:
             if response.status != 200:
                 raise _status_error(response)
             body = await _read_body(response)
+            if not FORMATS[poll.name].is_message(body):
+                kind = f"{response.content_type[:_KIND_MAX]}, not a {_MESSAGES[poll.name]}" if body else "empty"
+                raise SourceLost(f"the answer is {kind}")
             validators = (("If-None-Match", "ETag"), ("If-Modified-Since", "Last-Modified"))
             self._conditional_headers = {
                 condition: response.headers[validator]

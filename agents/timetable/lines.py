@@ -5,18 +5,19 @@ from pathlib import Path
 
 import numpy as np
 
-from hatcast.agents.timetable.tables import BadTimetable, Tables, VisitRows, open_timetable
+from hatcast.agents.timetable.tables import BadTimetable, Tables, Tell, VisitRows, open_timetable
 from hatcast.stream.areas import Point
 
 
-def trip_lines(path: Path, route_types: Collection[int] = ()) -> Iterator[list[Point]]:
+def trip_lines(path: Path, route_types: Collection[int] = (), tell: Tell = str) -> Iterator[list[Point]]:
     """Yield each line that trips follow, once: their shape, or straight from stop to stop where they have none.
 
-    route_types   GTFS route types to read, such as 3 for buses; empty: all
+    route_types   GTFS route types to read, such as 3 for buses, which has 700 to 799; empty: all
+    tell          called with a line about what is left out
     Memory is some 30 bytes a point of a shape, and 16 a stop time of trips without a shape.
     Raises BadTimetable if the file is not a GTFS zip, a table or column is missing, or a row is damaged.
     """
-    with open_timetable(path) as tables:
+    with open_timetable(path, tell) as tables:
         shapes, shapeless = _trips(tables, tables.route_ids(route_types))
         if not shapes and not shapeless:
             raise BadTimetable(path, "has no trip of these routes", "name another --route-type, or another timetable")
@@ -52,8 +53,8 @@ def _stop_lines(tables: Tables, trips: dict[str, int]) -> Iterator[list[Point]]:
     collected = VisitRows()
     for trip, sequence, stop in tables.stop_times():
         number = trips.get(trip)
-        if number is not None:
-            collected.add(number, tables.number(sequence, "stop_times.txt"), tables.stop_number(stops, stop))
+        if number is not None and not tables.is_misplaced(at := tables.stop_number(stops, stop)):
+            collected.add(number, tables.number(sequence, "stop_times.txt"), at)
     _, before, after = collected.sorted().pairs()
     for a, b in np.unique(np.stack([before, after], axis=1), axis=0):
         first, second = places[a], places[b]

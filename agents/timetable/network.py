@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.agents.timetable.simplify import kept_points
-from hatcast.agents.timetable.tables import BadTimetable, Points, Tables, VisitRows, open_timetable
+from hatcast.agents.timetable.tables import BadTimetable, Points, Tables, Tell, VisitRows, open_timetable
 from hatcast.stream.areas import Point
 
 STOPS_MAX: Final = 100_000
@@ -57,14 +57,15 @@ class Network:
     stops: Sequence[Stop]
 
 
-def read_network(path: Path) -> Network:
+def read_network(path: Path, tell: Tell = str) -> Network:
     """Read the routes and the stops that they serve.
 
     A route's lines are the shapes of its trips, simplified to 5 m; without a shape, straight from stop to stop.
     While it reads, memory is some 60 bytes a point of a shape and 150 a trip; a million stop times take some 2 s.
+    tell   called with a line about what is left out
     Raises BadTimetable as `trip_lines` does, and above STOPS_MAX stops and POINTS_MAX points.
     """
-    with open_timetable(path) as tables:
+    with open_timetable(path, tell) as tables:
         named = _named_routes(tables)
         trips, shapes, shapeless = _trips(tables, {route: number for number, route in enumerate(named)})
         stops, places, names = tables.stop_places()
@@ -125,7 +126,7 @@ def _served(
             continue
         stop = tables.stop_number(stops, stop_id)
         served.add((stop, route))
-        if trip in shapeless:
+        if trip in shapeless and not tables.is_misplaced(stop):
             collected.add(shapeless[trip][0], tables.number(sequence, "stop_times.txt"), stop)
     routes_of = defaultdict[int, set[int]](set)
     for stop, route in served:

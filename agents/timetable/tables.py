@@ -2,10 +2,11 @@
 
 import csv
 import io
+import re
 import zipfile
 import zlib
 from array import array
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,12 @@ from hatcast.stream.areas import Point
 from hatcast.stream.errors import HatcastError
 
 _ENCRYPTED: Final = 1  # bit of a zip entry's flags
+Tell = Callable[[str], object]
+_NOWHERE: Final = (0.0, 0.0)
+_TYPE: Final = re.compile(r"[0-9]{1,4}")
+_EXTENDED_TYPE: Final = re.compile(r"[0-9]{3}")
+_EXTENDED: Final = {"1": "2", "2": "3", "4": "1", "7": "3", "8": "11", "9": "0"}
+"""First digit of an extended route type -> the basic type: rail, coach, metro, bus, trolleybus, tram"""
 _FIX: Final = "export it again, or check it with a GTFS validator"
 
 
@@ -60,11 +67,14 @@ class Visits:
 
 
 @contextmanager
-def open_timetable(path: Path) -> Iterator["Tables"]:
-    """Open a GTFS zip file. Raises BadTimetable if it, or later one of its tables, cannot be read."""
+def open_timetable(path: Path, tell: Tell) -> Iterator["Tables"]:
+    """Open a GTFS zip file. Raises BadTimetable if it, or later one of its tables, cannot be read.
+
+    tell   called with a line about what is left out
+    """
     try:
         with zipfile.ZipFile(path) as archive:
-            yield Tables(path, archive)
+            yield Tables(path, archive, tell)
     except FileNotFoundError:
         raise BadTimetable(path, "does not exist", "name the zip file of a GTFS timetable") from None
     except OSError as error:
@@ -78,18 +88,29 @@ def open_timetable(path: Path) -> Iterator["Tables"]:
 
 
 class Tables:
-    """The tables of one timetable. Each method reads its tables once, from the beginning."""
+    """The tables of one timetable. Each method reads its tables once, from the beginning.
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+    Stops and points at latitude and longitude 0 are left out: there is sea, and their place was not known.
+    """
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile, tell: Tell) -> None:
         self.path = path
         self._archive = archive
-        self._names = set(archive.namelist())
+        # By the name of the table: many archives have them in a folder.
+        self._names = {name.rpartition("/")[2]: name for name in sorted(archive.namelist(), key=_depth, reverse=True)}
+        self._misplaced = set[int]()
+        self._tell = tell
 
     def route_ids(self, route_types: Collection[int]) -> set[str]:
         """Return the ids of the routes of these types; without types, of all."""
+        rows = list(self.rows("routes.txt", ("route_id", "route_type")))
+        kinds = {kind: _basic_type(kind.strip()) for _, kind in rows}
         wanted = {str(each) for each in route_types}
-        rows = self.rows("routes.txt", ("route_id", "route_type"))
-        return {route for route, kind in rows if not wanted or kind.strip() in wanted}
+        found = {route for route, kind in rows if not wanted or not wanted.isdisjoint((kind.strip(), kinds[kind]))}
+        if not found and rows:
+            types = ", ".join(sorted({kind.strip() for _, kind in rows if _TYPE.fullmatch(kind.strip())}))
+            raise BadTimetable(self.path, f"has routes of type {types or 'none'} only", "name one as --route-type")
+        return found
 
     def shape_points(self, shapes: Mapping[str, int]) -> Points:
         """Return the points of shapes, given with their numbers, in the order of each line."""
@@ -97,11 +118,14 @@ class Tables:
         columns = ("shape_id", "shape_pt_sequence", "shape_pt_lat", "shape_pt_lon")
         for shape, sequence, lat, lng in self.rows("shapes.txt", columns):
             number = shapes.get(shape)
-            if number is not None:
+            if number is None:
+                continue
+            point = self.number(lat, "shapes.txt"), self.number(lng, "shapes.txt")
+            if point != _NOWHERE:
                 numbers.append(number)
                 order.append(self.number(sequence, "shapes.txt"))
-                lats.append(self.number(lat, "shapes.txt"))
-                lngs.append(self.number(lng, "shapes.txt"))
+                lats.append(point[0])
+                lngs.append(point[1])
         which = np.asarray(numbers)
         rows = np.lexsort((np.asarray(order), which))
         return Points(which[rows], np.asarray(lats)[rows], np.asarray(lngs)[rows])
@@ -112,8 +136,13 @@ class Tables:
         for stop, lat, lng, name in self.rows("stops.txt", ("stop_id", "stop_lat", "stop_lon"), "stop_name"):
             stops[stop] = len(places)
             placed = bool(lat.strip() and lng.strip())
-            places.append((self.number(lat, "stops.txt"), self.number(lng, "stops.txt")) if placed else None)
+            place = (self.number(lat, "stops.txt"), self.number(lng, "stops.txt")) if placed else None
+            if place == _NOWHERE:
+                self._misplaced.add(len(places))
+            places.append(None if place == _NOWHERE else place)
             names.append(" ".join(name.split()))
+        if self._misplaced:
+            self._tell(f"hint: {self.path}: {len(self._misplaced):,} stops at latitude 0, longitude 0 are left out")
         return stops, places, names
 
     def stop_times(self) -> Iterator[tuple[str, str, str]]:
@@ -121,6 +150,10 @@ class Tables:
         for trip, sequence, stop in self.rows("stop_times.txt", ("trip_id", "stop_sequence"), "stop_id"):
             if stop:  # without a stop: an area of on-demand service
                 yield trip, sequence, stop
+
+    def is_misplaced(self, stop: int) -> bool:
+        """Return whether the stop of this number is left out, once the places of stops were read."""
+        return stop in self._misplaced
 
     def stop_number(self, stops: Mapping[str, int], stop: str) -> int:
         """Return the number of a stop of stop_times.txt."""
@@ -140,9 +173,10 @@ class Tables:
         """Yield the named columns of a table's rows; an optional column that is missing is empty."""
         if table not in self._names:
             raise BadTimetable(self.path, f"has no table {table}")
-        if self._archive.getinfo(table).flag_bits & _ENCRYPTED:
+        name = self._names[table]
+        if self._archive.getinfo(name).flag_bits & _ENCRYPTED:
             raise BadTimetable(self.path, "is encrypted", "unpack it, and pack it again without a password")
-        with self._archive.open(table) as raw:
+        with self._archive.open(name) as raw:
             reader = csv.reader(io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline=""))
             header = [name.strip() for name in next(reader, [])]
             for name in required:
@@ -152,6 +186,15 @@ class Tables:
             for row in reader:
                 if row:  # a short row ends before its empty columns
                     yield [row[place] if 0 <= place < len(row) else "" for place in places]
+
+
+def _depth(name: str) -> int:
+    return name.count("/")
+
+
+def _basic_type(kind: str) -> str:
+    """Return the basic type of an extended one: 700 to 799 are buses, 3.    [Google, Extended GTFS route types]"""
+    return _EXTENDED.get(kind[0], kind) if _EXTENDED_TYPE.fullmatch(kind) else kind
 
 
 class VisitRows:

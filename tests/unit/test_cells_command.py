@@ -61,7 +61,7 @@ def test_only_routes_of_the_named_types_count(tmp_path: Path) -> None:
     both = cells("--gtfs", path, "--route-type", 1, "--route-type", 3, "--resolution", 8)
     assert listed(both.stdout, 8) == cells_of_lines([BUS, METRO, STOPS], 8)
     none = cells("--gtfs", path, "--route-type", 7)
-    assert "has no trip of these routes; name another --route-type" in str(none.exception)
+    assert "has routes of type 1, 3 only; name one as --route-type" in str(none.exception)
 
 
 def test_an_area_and_a_box_give_the_same_list_and_rings_widen_it(tmp_path: Path) -> None:

@@ -88,8 +88,10 @@ def concatenated(text: bytes) -> list[bytes]:
     begin = len(body) if first is None else first.start()
     while begin < len(body):
         try:
-            _, end = _whole(body, begin)
+            _, end = _whole(body, begin) if body[begin] in "{[" else (0, 0)
         except UNREADABLE:
+            end = 0
+        if not end:
             boundary = _boundary(body, begin)
             end = len(body) if boundary is None else boundary.start() + 1
         found.append(body[begin:end].encode(errors="surrogateescape"))
@@ -114,7 +116,7 @@ def records_inside(document: bytes, keys: Sequence[str]) -> list[bytes] | None:
         inner = members.get(keys[0])
         return None if inner is None else records_inside(bytes(inner), keys[1:])
     objects = ((key, bytes(each)) for key, each in members.items())
-    return [_keyed(key, each) for key, each in objects if each.startswith(b"{")]
+    return [with_member(each, KEY, key) for key, each in objects if each.startswith(b"{")]
 
 
 def arrays_of_objects(found: Any, prefix: str = "", depth: int = _DEPTH) -> list[str]:
@@ -175,10 +177,12 @@ def _undecodable(document: bytes) -> bytes:
     return b"[%b]" % document
 
 
-def _keyed(key: str, value: bytes) -> bytes:
-    """Return an object with its key as a member."""
-    rest = value[1:].lstrip(WHITE_SPACE)
-    return b"{%b:%b%b%b" % (_encode(KEY), _encode(key), b"" if rest.startswith(b"}") else b",", rest)
+def with_member(value: bytes, name: str, text: str) -> bytes:
+    """Return an object with one more member, which counts if it has one of this name; another value as it is."""
+    if not (value.startswith(b"{") and value.endswith(b"}")):
+        return value
+    rest = value[1:-1].rstrip(WHITE_SPACE)
+    return b"{%b%b%b:%b}" % (rest, b"," if rest else b"", _encode(name), _encode(text))
 
 
 def _is_value(text: bytes) -> bool:

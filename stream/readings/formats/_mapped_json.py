@@ -15,6 +15,7 @@ from hatcast.stream.readings.formats._json_values import (
     records_advice,
     split_inside,
     split_json,
+    with_member,
 )
 from hatcast.stream.readings.formats._mapped import Cells, Wanted, cells_reader, recorded, with_points
 from hatcast.stream.readings.formats._recorded import wrong_format
@@ -24,6 +25,8 @@ from hatcast.stream.readings.reading import Reading
 
 NAME: Final = "jsonl"
 _LOOKED_AT: Final = 100  # first records, whose keys an error lists
+_TOPIC: Final = re.compile(r"topic:([1-9][0-9]?)")
+"""Column of a level of a message's MQTT topic, counted from 1"""
 _POSITION: Final = re.compile(r"[0-9]{1,9}")  # in an array
 _DEPTH: Final = 4  # of these keys
 
@@ -48,6 +51,7 @@ def mapped_json(columns: Columns, wanted: Wanted) -> Format:
     other_value = None if VALUE in columns.names else VALUE
     cells_of, read_one = with_points(_cells_of(names, wanted, other_value), columns), cells_reader(target)
     keep, inside = _filter(columns.where), columns.path
+    topics = [(name, int(found[1])) for name in (*names.values(), *columns.where) if (found := _TOPIC.fullmatch(name))]
 
     def decode(value: bytes) -> Reading | None:
         found = _object_of(value)
@@ -71,11 +75,15 @@ def mapped_json(columns: Columns, wanted: Wanted) -> Format:
 
     def split(body: bytes, topic: str = "") -> list[bytes]:
         found = split_json(body) if inside is None else split_inside(body, inside)
+        levels = topic.split("/") if topics else []
+        for column, level in topics:
+            if level <= len(levels):
+                found = [with_member(raw, column, levels[level - 1]) for raw in found]
         if keep is None:
             return found
         return [raw for raw in found if (each := _object_of(raw)) is None or keep(each)]
 
-    plain = inside is None and keep is None
+    plain = inside is None and keep is None and not topics
     return Format(NAME, decode, records, split_json if plain else split, "json")
 
 

@@ -97,9 +97,14 @@ def _format(name: str, field: str, *, header_times: bool = False) -> Format:
     def read(decoder: Decode) -> Callable[[BinaryIO, str], Iterator[Recorded]]:
         return partial(_records, decoder=decoder, field=field, header_times=header_times)
 
+    def is_poll(body: bytes) -> bool:
+        return _poll().split_poll(body) is not None
+
     without_speed = Format(name, decode_position, read(decode_position), split)
     dated = None if header_times else lambda: _format(name, field, header_times=True)
-    return Format(name, decode, read(decode), split, without_speed=without_speed, header_times=dated)
+    return Format(
+        name, decode, read(decode), split, without_speed=without_speed, header_times=dated, is_message=is_poll
+    )
 
 
 FLEET_NUMBERS: Final = "if that is each vehicle's own number, the same all day"

@@ -67,6 +67,7 @@ class Format:
              SettingError if its records do not have it. None: they have no value but the speed
     header_times  returns the format in which a record without a time has that of its message's header. None: messages
              have no header
+    is_message  returns whether the body of a poll has this format, with or without vehicles
     encoding  of its files; None: that of the format. `records` gets UTF-8
     rows     returns the format of the rows of a table with columns of these names, passed as JSON objects. Raises
              RecordingError if a column is missing. None: the rows are records of this format
@@ -83,6 +84,7 @@ class Format:
     derivation: Derivation | None = None
     single: "Callable[[str, str], Format] | None" = None
     header_times: "Callable[[], Format] | None" = None
+    is_message: Callable[[bytes], bool] = bool
     encoding: str | None = None
     rows: "Callable[[Sequence[str], str], Format] | None" = None
     """(names of the columns, path for error messages) -> format"""

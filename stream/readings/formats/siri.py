@@ -165,6 +165,14 @@ def split(body: bytes, topic: str = "") -> list[bytes]:
     return [record.raw for record in found]
 
 
+def _is_delivery(body: bytes) -> bool:
+    """Return whether a body is a delivery, with vehicles or without: XML by its names, in any encoding."""
+    if body.removeprefix(BYTE_ORDER_MARK).strip(WHITE_SPACE).startswith(_XML_STARTS):
+        text = body.replace(b"\0", b"")
+        return any(name in text for name in (b"Siri", b"ServiceDelivery", b"VehicleMonitoringDelivery"))
+    return json_records(body) is not None
+
+
 def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
     """Yield the vehicle activities of one or more deliveries, in their order.
 
@@ -260,4 +268,13 @@ def _single(name: str, unit: str) -> Format:
 
 
 _WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(_records, decoder=_decode_position), split)
-FORMAT: Final = Format(NAME, decode, records, split, values=_values, single=_single, without_speed=_WITHOUT_SPEED)
+FORMAT: Final = Format(
+    NAME,
+    decode,
+    records,
+    split,
+    values=_values,
+    single=_single,
+    without_speed=_WITHOUT_SPEED,
+    is_message=_is_delivery,
+)
