@@ -12,7 +12,7 @@ from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.policy_transition import PolicyTransitionStore
 from hatcast.agents.worker.policy_transition import PolicyTransition
-from hatcast.stream.ledger import adopt, ledger, sums, unsent
+from hatcast.stream.ledger import adopt, commits, sums, unsent
 from hatcast.stream.ledger.sealed_days import Sealed
 from hatcast.stream.ledger.transitions import NextPolicy
 from tests.integration.harness import Pipeline, open_pipeline
@@ -160,7 +160,7 @@ def draws_again_after_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stores_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "store_state", lambda *_: None)
+    monkeypatch.setattr(commits, "store_state", lambda *_: None)
 
 
 def keeps_the_state_of_a_discarded_draw(monkeypatch: pytest.MonkeyPatch) -> None:

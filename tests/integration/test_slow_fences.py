@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.recovery import Domain, LedgerRecovery, ledger
+from hatcast.agents.recovery import Domain, LedgerRecovery, ledger_recovery
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.stream.ledger.recovery import Attempt
 from tests.integration.harness import Pipeline, open_pipeline
@@ -40,7 +40,7 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
 def test_workers_that_fence_slowly_do_not_replace_each_other_for_ever(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger, "_FENCE_TIMEOUT_S", WAIT_S)
+    monkeypatch.setattr(ledger_recovery, "_FENCE_TIMEOUT_S", WAIT_S)
 
     async def recover(recovery: LedgerRecovery) -> None:
         while not await recovery.ensure():
@@ -66,7 +66,7 @@ def test_workers_that_fence_slowly_do_not_replace_each_other_for_ever(
 def test_a_worker_that_only_waits_for_others_recoveries_waits_no_longer_for_the_next(
     pipeline: Pipeline, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger, "_FENCE_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(ledger_recovery, "_FENCE_TIMEOUT_S", 60.0)
 
     async def wait_for_others() -> float:
         redis = Redis.from_url(pipeline.settings.redis.url)
