@@ -136,6 +136,7 @@ def _one_hat(given: Options) -> None:
         "readings": readings,
         "dimensions": dimensions,
         "upper_bound": hat.upper_bound_milli / 1000,
+        **({} if hat.at_bound is None else {"means_at_bound": hat.at_bound}),
         **({} if hat.unit == "km/h" else {"unit": hat.unit}),
         "eps": epsilons,
         "runs": runs,

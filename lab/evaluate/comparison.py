@@ -90,7 +90,7 @@ def report_of(errors: Errors, hat: Hat, title: str, settings: dict[str, Any]) ->
     ]
     suppressed = nested((row for row in rows if row["suppressed"] is not None), "estimator", "epsilon", of="suppressed")
     return Report(
-        shown=[_table(errors, title, measure, hat.unit)],
+        shown=[_table(errors, title, measure, hat.unit), *_at_bound(hat)],
         figures={
             "mae": nested(rows, "estimator", "epsilon", of="mae"),
             **({"suppressed": suppressed} if suppressed else {}),
@@ -99,6 +99,13 @@ def report_of(errors: Errors, hat: Hat, title: str, settings: dict[str, Any]) ->
         rows=rows,
         plot=lambda path: _plot(errors, title, f"{measure}, {hat.unit}", path),
     )
+
+
+def _at_bound(hat: Hat) -> Iterator[str]:
+    """Yield the share of users' means at the bound of a recorded HAT, and what that does to `quantile`."""
+    if hat.at_bound is not None:
+        advice = "; quantile cannot tell these apart: use a larger upper_bound" if hat.at_bound else ""
+        yield f"{hat.at_bound:.1%} of the users' means are at the upper bound{advice}"
 
 
 def _table(errors: Errors, title: str, measure: str, unit: str) -> Table:

@@ -22,13 +22,17 @@ _READINGS_MAX: Final = 2**31  # of all users: products of two such numbers fit i
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hat:
-    """Users of one HAT. counts: [L] largest first; means: drawn for each run; dimensions, unit: of a reading."""
+    """Users of one HAT. counts: [L] largest first; means: drawn for each run; dimensions, unit: of a reading.
+
+    at_bound   share of the recorded users' means that are at the upper bound; None: means are simulated
+    """
 
     counts: Counts
     means: Means
     upper_bound_milli: int
     dimensions: int = 1
     unit: str = "km/h"
+    at_bound: float | None = None
 
 
 class _Published(Readings, frozen=True, rename={"upper_bound": "U"}, kw_only=True):
@@ -84,7 +88,9 @@ def hat_of_recording(
     repeated = scaling[1] if scaling and scaling[0] == "users" else 1
     means = np.repeat(users.sums / users.counts, repeated)
     unit = policy.released_value.unit
-    return Hat(scale(users.counts, scaling), recorded(means), policy.upper_bound, unit=unit), f"{name}, {key}"
+    at_bound = float((means >= policy.upper_bound).mean())
+    hat = Hat(scale(users.counts, scaling), recorded(means), policy.upper_bound, unit=unit, at_bound=at_bound)
+    return hat, f"{name}, {key}"
 
 
 def scale(counts: Counts, scaling: Scaling | None) -> Counts:

@@ -95,7 +95,7 @@ class ResolutionCounter:
         self._readings: Counter[int] = Counter()
         self._hats_per_user_day: Counter[int] = Counter()
         self._totals = pl.DataFrame(schema=_TOTALS)
-        self._hats = 0
+        self._hats = self._at_bound = 0
         self._date = pl.DataFrame(schema=_DATE)
 
     def add_part(self, part: pl.DataFrame) -> None:
@@ -110,6 +110,8 @@ class ResolutionCounter:
             .collect()
         )
         self._readings += _histogram(entered["readings"])
+        slowest = part.group_by("user", cell, "slot").agg(pl.col("at_bound").min())
+        self._at_bound += int(slowest["at_bound"].sum())
         self._hats_per_user_day += _histogram(entered.group_by("user").len()["len"])
         hats = entered.group_by("cell", "slot").agg(
             pl.len().cast(pl.Int64).alias("users"), pl.col("readings").cast(pl.Int64).sum()
@@ -143,6 +145,7 @@ class ResolutionCounter:
             hat_readings=self._hat_readings,
             readings=self._readings,
             hats_per_user_day=self._hats_per_user_day,
+            at_bound=self._at_bound,
         )
 
 

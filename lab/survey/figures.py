@@ -38,6 +38,7 @@ class Resolution:
     hat_readings        histogram of readings per HAT
     readings            histogram of readings per user and HAT
     hats_per_user_day   histogram of HATs per user and day with a reading
+    at_bound            number of users and HATs whose readings are all at the upper bound
     """
 
     resolution: int
@@ -51,6 +52,13 @@ class Resolution:
     hat_readings: Histogram
     readings: Histogram
     hats_per_user_day: Histogram
+    at_bound: int
+
+    @property
+    def bound_share(self) -> float:
+        """Share of users' means, one a HAT, that are at the upper bound."""
+        means = sum(self.readings.values())
+        return self.at_bound / means if means else 0.0
 
     @property
     def busy_share(self) -> float:

@@ -138,6 +138,7 @@ def _column(each: Resolution, cap: int) -> dict[str, str]:
         "day, 95 %": with_drop(hats.p95),
         "day, most": with_drop(hats.maximum),
         f"at K = {cap}": f"({dropped_share(each.hats_per_user_day, cap):.1%})",
+        "at the bound": f"{each.bound_share:.1%}",
     }
 
 
@@ -159,7 +160,8 @@ def _caption(survey: Survey, policy: Policy, users: Fraction) -> str:
     return (
         "HATs (cell, slot and date) with a reading; cells x slots: with a reading on any date. users and readings: of "
         "a HAT, std their standard deviation; own: readings of a user in a HAT; day: HATs of a user's day, in "
-        "brackets the share of all (user, HAT) that K = max_hats_per_day of that number would drop. Busy cells have "
+        "brackets the share of all (user, HAT) that K = max_hats_per_day of that number would drop; at the bound: "
+        "users' means in a HAT that are upper_bound. Busy cells have "
         f"{busy_criterion(policy, users, survey.days)} of {policy.timezone}; "
         f"means are over {_number_of_days(survey.number_of_days)}."
     )
@@ -181,6 +183,7 @@ def _resolution_json(each: Resolution, policy: Policy) -> dict[str, Any]:
         "readings_of_a_hat": _spread_json(each.hat_readings),
         "readings_of_a_user_and_hat": _spread_json(each.readings),
         "hats_of_a_user_day": _spread_json(each.hats_per_user_day),
+        "means_at_bound": round(each.bound_share, 6),
         "dropped_by_cap": {str(cap): round(share, 6) for cap, share in sorted(drops.items())},
     }
 

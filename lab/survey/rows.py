@@ -53,6 +53,7 @@ class DayRows:
     slots      local starts in minutes since midnight
     steps      number of whole `min_interval`s since the slot's start
     arrivals   ms UTC
+    at_bound   1 for a reading of U or more, else 0
     cells      H3 indexes, one column per resolution
     """
 
@@ -61,6 +62,7 @@ class DayRows:
     slots: "array[int]" = field(default_factory=lambda: array("i"))
     steps: "array[int]" = field(default_factory=lambda: array("i"))
     arrivals: "array[int]" = field(default_factory=lambda: array("q"))
+    at_bound: "array[int]" = field(default_factory=lambda: array("b"))
     cells: list["array[int]"] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,6 +93,7 @@ class RowCollector(ReadingFold[Reading]):
         super().__init__(finest, Calendar(finest), FoldUsers(pseudonyms), _identity, None)
         self.pending = 0
         self._resolutions = tuple(resolutions)
+        self._upper_bound = policy.upper_bound
         self._first, self._last = ("", "~") if days is None else (days[0].isoformat(), days[1].isoformat())
         self._latest_ms = now_ms + policy.max_ahead_ms
         self._rows_by_date: dict[str, DayRows] = {}
@@ -131,7 +134,6 @@ class RowCollector(ReadingFold[Reading]):
 
     def _enter(self, vehicle: Vehicle, slot: OpenSlot, cell: int, step: int, milli: int) -> str:
         """Append the row of a reading that passed rules 3 to 9."""
-        del milli
         if slot is not self._slot and not self._switch_to(slot):
             return _OUTSIDE_DATES
         rows = self._rows
@@ -140,6 +142,7 @@ class RowCollector(ReadingFold[Reading]):
         rows.slots.append(self._slot_minutes)
         rows.steps.append(step)
         rows.arrivals.append(self._arrival_ms)
+        rows.at_bound.append(milli >= self._upper_bound)
         latitude, longitude = self._place
         for append, resolution in self._coarser_columns:
             # Not the parent of `cell`: H3 hexagons do not nest exactly.
@@ -230,6 +233,7 @@ class Spill:
                 "slot": np.frombuffer(rows.slots, np.int32),
                 "step": np.frombuffer(rows.steps, np.int32),
                 "arrival": np.frombuffer(rows.arrivals, np.int64),
+                "at_bound": np.frombuffer(rows.at_bound, np.int8),
                 **{
                     name: np.frombuffer(column, np.int64) for name, column in zip(self.columns, rows.cells, strict=True)
                 },

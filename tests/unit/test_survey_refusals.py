@@ -99,7 +99,7 @@ def test_temporary_files_are_their_owners_and_gone_after_a_stop(
 
 def test_temporary_files_that_cannot_be_written_are_one_clear_line(tmp_path: Path) -> None:
     rows = DayRows(1)
-    for column in (rows.users, rows.slots, rows.steps, rows.arrivals, rows.cells[0]):
+    for column in (rows.users, rows.slots, rows.steps, rows.arrivals, rows.at_bound, rows.cells[0]):
         column.append(1)
     spill = Spill(tmp_path, (7,), 1)
     (tmp_path / "2017-03-20").touch()

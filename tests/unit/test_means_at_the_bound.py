@@ -1,0 +1,77 @@
+"""Many means at the upper bound: what `quantile` publishes then, and the commands that show their share."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from hatcast import math
+from hatcast.lab.cli.evaluate import command as evaluate_command
+from hatcast.lab.cli.survey import command as survey_command
+from tests.folding import HOUR, NOON, record
+
+ROOT = Path(__file__).parents[2]
+CONFIG = """
+[policy]
+name = "test"
+upper_bound = 50.0
+reject_above = "none"
+timezone = "UTC"
+hours = [0, 24]
+[policy.privacy]
+epsilon = 1.0
+max_hats_per_day = 40
+daily_limit = 40.0
+[policy.estimator]
+name = "quantile"
+"""
+
+
+def test_with_all_means_at_the_bound_quantile_publishes_two_thirds_of_it_and_its_intervals_do_not_show_it() -> None:
+    """Both ends are uniform on [0, U]: the larger one is 2/3 U on average, with a deviation of U sqrt(1/18)."""
+    draws = [math.estimate("quantile", [1] * 60, [50.0] * 60, upper_bound=50.0, epsilon=1.0) for _ in range(600)]
+    means = [each[0] for each in draws if each is not None]
+    assert abs(np.mean(means) - 100 / 3) < 5.5 * 12 / 600**0.5
+    holding = np.mean([low <= 50 <= high for _, (low, high) in (each for each in draws if each is not None)])
+    assert abs(holding - 0.09) < 5.5 * (0.09 / 600) ** 0.5, "of docs/estimators.md"
+    assert "33.3, and 9 % of its intervals hold 50" in (ROOT / "docs" / "estimators.md").read_text()
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """Ten users at noon: six above U all the time, one of them in part only, and three below; another hour below U."""
+    path, rows = tmp_path / "log.jsonl", []
+    for user in range(10):
+        for reading in range(3):
+            speed = 60.0 if user < 7 and not (user == 6 and reading == 1) else 30.0
+            rows.append(record(vehicle=f"bus-{user}", time=NOON + reading * 60_000, speed=speed))
+    rows += [record(vehicle=f"bus-{user}", time=NOON + HOUR, speed=20.0) for user in range(2)]
+    path.write_bytes(b"\n".join(rows))
+    (tmp_path / "hatcast.toml").write_text(CONFIG)
+    return path
+
+
+def run(command: object, recording: Path, *options: str) -> str:
+    arguments = [str(recording), "--format", "jsonl", "--config", str(recording.with_name("hatcast.toml")), *options]
+    done = CliRunner(catch_exceptions=False).invoke(command, arguments)  # type: ignore[arg-type]  # any of two commands
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+def test_survey_counts_the_users_and_hats_whose_readings_are_all_at_the_bound(recording: Path) -> None:
+    found = json.loads(run(survey_command, recording, "--json"))["resolutions"]["7"]
+    assert found["means_at_bound"] == 6 / 12
+    (row,) = (line for line in run(survey_command, recording).splitlines() if "at the bound" in line and "%" in line)
+    assert row.split()[-1] == "50.0%"
+
+
+def test_evaluate_prints_the_share_of_a_recorded_hat(recording: Path) -> None:
+    options = ("--runs", "20", "--estimators", "quantile")
+    arguments = ["--data", str(recording), "--format", "jsonl", "--config", str(recording.with_name("hatcast.toml"))]
+    runner = CliRunner(catch_exceptions=False)
+    shown = " ".join(runner.invoke(evaluate_command, [*arguments, *options]).stdout.split())
+    assert "60.0% of the users' means are at the upper bound; quantile cannot tell these apart" in shown
+    found = json.loads(runner.invoke(evaluate_command, [*arguments, *options, "--json"]).stdout)
+    assert found["settings"]["means_at_bound"] == 0.6
