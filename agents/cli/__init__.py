@@ -24,6 +24,7 @@ _PRODUCT: Final[dict[str, str]] = {
     "device": "Run a device that does not trust the operator, or a fleet of them.",
     "keys": "Make and certify the keys of devices' signed reports.",
     "batch": "Fold and release recordings, in one process without services.",
+    "check": "Say what a file has, and what is left out of it. Reads raw data, not private.",
     "tail": "Follow the releases.",
     "display": "Serve a live map and its JSON API.",
     "budget": "Show the spent privacy budget, by day.",

@@ -98,8 +98,8 @@ def test_further_values_are_found_by_their_names_or_given() -> None:
 
 def test_each_wrong_header_is_one_line_that_says_what_to_write() -> None:
     assert refusal_of("a,b,c", "1,2,3") == (
-        "day.csv: its columns (a, b, c) do not plainly show vehicle, time, lat, lon, value; write columns such as"
-        " vehicle=COLUMN,time=COLUMN,lat=COLUMN,lon=COLUMN,value=COLUMN"
+        "day.csv: its first line does not plainly show vehicle, time, lat, lon, value; write columns such as"
+        " vehicle=COLUMN,time=COLUMN,lat=COLUMN,lon=COLUMN,value=COLUMN; `hatcast check` prints that line"
     )
     assert refusal_of("bus,plate,time,lat,lon,speed_kmh") == (
         "day.csv: its columns (bus, plate, time, lat, lon, speed_kmh) do not plainly show vehicle: bus and plate may be"

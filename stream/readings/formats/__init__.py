@@ -15,6 +15,7 @@ from hatcast.stream.readings.formats import capmetro, gtfs_rt, hfp, itms, jsonl,
 from hatcast.stream.readings.formats._choice import MAPPED, PARQUET, in_zone, mapped_format
 from hatcast.stream.readings.formats._columns import Columns
 from hatcast.stream.readings.formats._mapped import NO_VALUE, Wanted
+from hatcast.stream.readings.formats._mapped_csv import header_of
 from hatcast.stream.readings.formats._times import zone_of
 from hatcast.stream.readings.formats.interface import Format, Recorded, Table
 from hatcast.stream.readings.positions import DeriveSpeed
@@ -130,4 +131,5 @@ __all__ = [
     "Recorded",
     "Table",
     "format_with",
+    "header_of",
 ]

@@ -38,10 +38,17 @@ def mapped_csv(columns: Columns, wanted: Wanted) -> Format:
 
     def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
         first, number = _first(stream, columns, path)
-        delimiter, header = _header_of(first.decode(errors="replace"), columns)
+        delimiter, header = header_of(first.decode(errors="replace"), columns)
         if columns.shown(header, wanted.fields, wanted.value) < _SHOWN_MIN:
             _check_header(header, stream, number, columns, wanted, path)
-        complete = wanted.completed(columns, header, path)
+        try:
+            complete = wanted.completed(columns, header, path)
+        except RecordingError:
+            if not any(map(_is_data, header)):
+                raise
+            # Such as a header whose line end is missing: its error would list cells of the first row.
+            problem = "its first line does not plainly show all columns, and has numbers or times"
+            raise RecordingError(path, problem, "write columns such as vehicle=COLUMN, and check the line") from None
         places = {name: header.index(column) for name, column in complete.names.items()}
         where = [(header.index(column), value) for column, value in columns.where.items()]
         cells_of = _cells_of(places, wanted, columns)
@@ -76,7 +83,7 @@ def delimiter_of(line: str) -> str:
     return max(_DELIMITERS, key=lambda each: len(fields(line, each) or ()))
 
 
-def _header_of(line: str, columns: Columns) -> tuple[str, list[str]]:
+def header_of(line: str, columns: Columns) -> tuple[str, list[str]]:
     """Return the delimiter of a header and its names: the one by which most of the given columns are names."""
     headers = {each: [name.strip() for name in fields(line, each) or ()] for each in _DELIMITERS}
     given = set(columns.names.values())
@@ -112,12 +119,12 @@ def _first(stream: BinaryIO, columns: Columns, path: str) -> tuple[bytes, int]:
 def _check_header(
     header: list[str], stream: BinaryIO, number: int, columns: Columns, wanted: Wanted, path: str
 ) -> None:
-    """Raise RecordingError if a line that shows no fields is no header: its cells may be data, so no error has them.
+    """Raise RecordingError about a first line that shows no fields: its cells may be data, so no error has them.
 
     number   of the line in the file
     """
     for ahead in range(number, number + _LOOKED_AHEAD):
-        _, names = _header_of(stream.readline().decode(errors="replace"), columns)
+        _, names = header_of(stream.readline().decode(errors="replace"), columns)
         if columns.shown(names, wanted.fields, wanted.value) >= _SHOWN_MIN:
             raise RecordingError(
                 path, f"line {ahead + 1} looks like the header", f"{as_option('skip', ahead)} begins there"
@@ -130,6 +137,12 @@ def _check_header(
         )
     if len(header) == 1:
         raise RecordingError(path, "has one column, or other signs than , ; | and tabs between them", "check the file")
+    missing = [name for name in wanted.required if name not in columns.names]
+    raise RecordingError(
+        path,
+        f"its first line does not plainly show {', '.join(missing) or 'the columns'}",
+        f"write columns such as {','.join(f'{name}=COLUMN' for name in missing)}; `hatcast check` prints that line",
+    )
 
 
 class _Rows(NamedTuple):

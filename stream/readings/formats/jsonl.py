@@ -11,12 +11,13 @@ the speed is a field of its name, a number in the policy's unit. For a policy of
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain, islice
 from typing import BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import UNREADABLE, SettingError, as_option
-from hatcast.stream.readings.formats._json_values import json_values, split_json
+from hatcast.stream.errors import UNREADABLE, RecordingError, SettingError, as_option
+from hatcast.stream.readings.formats._json_values import json_values, records_advice, split_json
 from hatcast.stream.readings.formats._recorded import Decode, decode_all, wrong_format
 from hatcast.stream.readings.formats._single_value import VALUE, single_value_decoder
 from hatcast.stream.readings.formats._speed import speed_of
@@ -132,7 +133,13 @@ def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
 
 def _records(stream: BinaryIO, path: str, decoder: Decode) -> Iterator[Recorded]:
     expected = 'lines such as {"vehicle": .., "time": .., "lat": .., "lon": .., "speed": ..}'
-    return decode_all(json_values(stream, path), decoder, _inspect, wrong_format(path, NAME, expected), _why)
+    raws = json_values(stream, path)
+    first = list(islice(raws, 1))
+    advice = records_advice(first[0]) if first else None
+    error = wrong_format(path, NAME, expected)
+    if advice is not None:
+        error = RecordingError(path, f"has no {NAME} record", f"it {advice}")
+    yield from decode_all(chain(first, raws), decoder, _inspect, error, _why)
 
 
 def _inspect(raw: bytes, _: Reading | None) -> tuple[object, bool]:
