@@ -40,7 +40,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from hatcast.lab.survey.figures import Resolution
+from hatcast.lab.survey.figures import Resolution, SlotFigures
 from hatcast.lab.survey.rows import Spill, cell_column
 from hatcast.stream.mechanisms import Noise
 
@@ -96,6 +96,7 @@ class ResolutionCounter:
         self._hats_per_user_day: Counter[int] = Counter()
         self._totals = pl.DataFrame(schema=_TOTALS)
         self._hats = self._at_bound = 0
+        self._by_slot: dict[int, SlotFigures] = {}
         self._date = pl.DataFrame(schema=_DATE)
 
     def add_part(self, part: pl.DataFrame) -> None:
@@ -125,6 +126,10 @@ class ResolutionCounter:
         self._hat_readings += _histogram(hats["readings"])
         self._hats += len(hats)
         self._totals = _sum_users([self._totals, hats.drop("readings")])
+        for slot, number, users, readings in (
+            hats.group_by("slot").agg(pl.len(), pl.col("users", "readings").sum()).rows()
+        ):
+            self._by_slot[slot] = self._by_slot.get(slot, SlotFigures()).plus(SlotFigures(number, users, readings))
 
     def counts(self, slots: Sequence[int]) -> tuple[list[int], Counts]:
         """Return the cells with a reading, and daily users summed over dates [cells, slots]."""
@@ -146,6 +151,7 @@ class ResolutionCounter:
             readings=self._readings,
             hats_per_user_day=self._hats_per_user_day,
             at_bound=self._at_bound,
+            by_slot=dict(sorted(self._by_slot.items())),
         )
 
 

@@ -27,6 +27,19 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotFigures:
+    """Numbers of one slot over all dates: its HATs with a reading, their users and their readings.    [T III.B]"""
+
+    hats: int = 0
+    users: int = 0
+    readings: int = 0
+
+    def plus(self, other: "SlotFigures") -> "SlotFigures":
+        """Return the sum of both."""
+        return SlotFigures(self.hats + other.hats, self.users + other.users, self.readings + other.readings)
+
+
+@dataclass(frozen=True, slots=True)
 class Resolution:
     """Statistics of recordings at one H3 resolution. Not private. HATs without a reading do not count.
 
@@ -38,6 +51,7 @@ class Resolution:
     hat_readings        histogram of readings per HAT
     readings            histogram of readings per user and HAT
     hats_per_user_day   histogram of HATs per user and day with a reading
+    by_slot             figures of each slot, by its minutes since midnight
     at_bound            number of users and HATs whose readings are all at the upper bound
     """
 
@@ -53,6 +67,7 @@ class Resolution:
     readings: Histogram
     hats_per_user_day: Histogram
     at_bound: int
+    by_slot: Mapping[int, SlotFigures]
 
     @property
     def bound_share(self) -> float:

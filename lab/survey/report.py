@@ -4,7 +4,7 @@ The map loads nothing from elsewhere, no tiles, fonts or scripts: no server lear
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +14,8 @@ import numpy as np
 from rich.table import Column, Table
 
 from hatcast.agents.cli.report import COMPACT, Report, open_figure, table
-from hatcast.lab.survey.figures import Histogram, Resolution, dropped_share, summarize
+from hatcast.lab.survey.figures import Histogram, Resolution, SlotFigures, dropped_share, summarize
+from hatcast.lab.survey.rows import name_of
 from hatcast.lab.survey.run import Days, Selection, Survey
 from hatcast.stream.policy.policy import Policy
 
@@ -41,7 +42,7 @@ def report_of(survey: Survey, policy: Policy, users: Fraction, *, places: bool) 
     resolutions = {str(each.resolution): _resolution_json(each, policy) for each in survey.resolutions}
     resolution, busy = policy.h3_resolution, {*survey.busy}
     return Report(
-        shown=[_table(survey, policy, users)],
+        shown=[_table(survey, policy, users), *_by_slot(survey, policy)],
         figures={
             "private": False,
             "settings": settings,
@@ -116,6 +117,26 @@ def _table(survey: Survey, policy: Policy, users: Fraction) -> Table:
     )
 
 
+def _by_slot(survey: Survey, policy: Policy) -> Iterator[Table]:
+    """Yield the table of slots of the policy's resolution: which hours have enough users.    [T III.B]"""
+    for each in survey.resolutions:
+        if each.resolution == policy.h3_resolution:
+            yield table(
+                f"By slot, resolution {each.resolution}",
+                "",
+                ["slot", "HATs", "users", "readings", "users of a HAT"],
+                (
+                    (name_of(slot), f"{of.hats:,}", f"{of.users:,}", f"{of.readings:,}", f"{_mean(of):.1f}")
+                    for slot, of in each.by_slot.items()
+                ),
+                **COMPACT,
+            )
+
+
+def _mean(figures: SlotFigures) -> float:
+    return round(figures.users / figures.hats, _DIGITS)
+
+
 def _column(each: Resolution, cap: int) -> dict[str, str]:
     own, hats = summarize(each.readings), summarize(each.hats_per_user_day)
 
@@ -183,6 +204,10 @@ def _resolution_json(each: Resolution, policy: Policy) -> dict[str, Any]:
         "readings_of_a_hat": _spread_json(each.hat_readings),
         "readings_of_a_user_and_hat": _spread_json(each.readings),
         "hats_of_a_user_day": _spread_json(each.hats_per_user_day),
+        "by_slot": {
+            name_of(slot): {"hats": of.hats, "users": of.users, "readings": of.readings, "users_of_a_hat": _mean(of)}
+            for slot, of in each.by_slot.items()
+        },
         "means_at_bound": round(each.bound_share, 6),
         "dropped_by_cap": {str(cap): round(share, 6) for cap, share in sorted(drops.items())},
     }

@@ -178,6 +178,11 @@ def minutes_of(slot: str) -> int:
     return int(slot[:2]) * 60 + int(slot[3:])
 
 
+def name_of(slot: int) -> str:
+    """Return the name of a slot from its minutes since midnight: "09:00" for 540."""
+    return f"{slot // 60:02}:{slot % 60:02}"
+
+
 def slots_of(policy: Policy) -> list[int]:
     """Return the slots in a policy's `hours` as minutes from midnight."""
     length, (first, end) = policy.slot_length_ms // 60_000, policy.hours

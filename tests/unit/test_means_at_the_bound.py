@@ -75,3 +75,14 @@ def test_evaluate_prints_the_share_of_a_recorded_hat(recording: Path) -> None:
     assert "60.0% of the users' means are at the upper bound; quantile cannot tell these apart" in shown
     found = json.loads(runner.invoke(evaluate_command, [*arguments, *options, "--json"]).stdout)
     assert found["settings"]["means_at_bound"] == 0.6
+
+
+def test_survey_counts_hats_users_and_readings_by_slot(recording: Path) -> None:
+    found = json.loads(run(survey_command, recording, "--json"))["resolutions"]["7"]["by_slot"]
+    assert found == {
+        "12:00": {"hats": 1, "users": 10, "readings": 30, "users_of_a_hat": 10.0},
+        "13:00": {"hats": 1, "users": 2, "readings": 2, "users_of_a_hat": 2.0},
+    }
+    rows = [line.split() for line in run(survey_command, recording).splitlines()]
+    assert ["12:00", "1", "10", "30", "10.0"] in rows
+    assert ["13:00", "1", "2", "2", "2.0"] in rows

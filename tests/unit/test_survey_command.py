@@ -59,6 +59,12 @@ def test_four_days_of_austin_come_to_the_figures_of_the_documentation() -> None:
     report = found["resolutions"]["7"]
     assert (report["cell_slots"], report["busy_share"]) == (1092, 0.2143)
     keys = ("mean", "deviation", "min", "p25", "median", "p75", "max")
+    page = (Path(__file__).parents[2] / "docs" / "survey.md").read_text()
+    for slot, of in report["by_slot"].items():
+        shown = f"{slot} {of['hats']} {of['users']:,} {of['readings']:,} {of['users_of_a_hat']:.1f}"
+        assert shown in " ".join(page.split())
+    shares = [f"{each['means_at_bound']:.1%}" for each in found["resolutions"].values()]
+    assert f"at the bound {' '.join(shares)}" in " ".join(page.split())
     assert [report["users_of_a_hat"][key] for key in keys] == [8.1576, 9.4065, 1, 2, 5, 12, 65]
     assert [report["readings_of_a_hat"][key] for key in keys] == [12.4532, 15.6798, 1, 2, 7, 17, 117]
 
