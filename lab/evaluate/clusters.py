@@ -167,16 +167,18 @@ def compare_clusters(
 ) -> Scores:
     """Compare all contenders on the same users, for each number of iterations in `lengths`.
 
-    `setting.seed` decides the clusters, the starting centres and all draws. `progress` is called after each run.
+    Each run has clusters, starting centres and draws of its own, so standard errors are over all three: with one set of
+    centres they would be about that set. `setting.seed` decides them. `progress` is called after each run.
     """
     draws = Draws(setting.seed)
-    true_centres = seeds(replace(setting, top=TOP, seed=_TRUE_CENTRE_SEEDS + setting.seed))
     scores: dict[str, dict[int, list[float]]] = {name: {each: [] for each in lengths} for name in CONTENDERS}
     for _ in range(runs):
+        start = int(draws.uniform(np.array([_TRUE_CENTRE_SEEDS // 2**11]))[0])
+        true_centres = seeds(replace(setting, top=TOP, seed=_TRUE_CENTRE_SEEDS + start))
         vectors = _vectors(true_centres, synthetic.users, draws)
         local = _random_local(len(vectors), synthetic.local, draws)
         for length in lengths:
-            users = SimulatedUsers(vectors, local, replace(setting, top=TOP, iterations=length), draws)
+            users = SimulatedUsers(vectors, local, replace(setting, top=TOP, iterations=length, seed=start), draws)
             for name, contender in CONTENDERS.items():
                 scores[name][length].append(wcss(vectors, contender(users).centres))
         progress(1)
