@@ -27,20 +27,20 @@ from hatcast.agents.batch.run import (
     open_released,
     release_problem,
 )
-from hatcast.agents.cli.batch_inferred import KINDS, check_inferred, infer_from_dump, inferred, tables_of
+from hatcast.agents.cli.batch_inferred import ESTIMATES, KINDS, check_inferred, infer_from_dump, inferred, tables_of
 from hatcast.agents.cli.files import check_one_output, output_option, write_records
 from hatcast.agents.cli.options import config_option, days_of, json_option
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.recordings.dump_file import DUMP
-from hatcast.agents.tables.terminal import answers_tables, print_fitted, releases_table
+from hatcast.agents.tables.terminal import answers_tables, estimates_table, print_fitted, releases_table
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query import Period
 from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records.shown import SHOWN, Shown
 
-_OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read --json --estimates"
+_OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read the estimates, without --releases"
 
 
 @click.command(epilog="Example:  hatcast batch suratITMS.json --format itms --config hatcast.toml")
@@ -63,6 +63,9 @@ _OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read 
     help="Print hats.estimates as JSON lines: of a `hatcast dump means`, or after --ledger --json.",
 )
 @click.option("--running", is_flag=True, help="In the same way, print the running means of hats.running.")
+@click.option(
+    "--releases", is_flag=True, help="With a tracker: print its single queries, not the estimates of hours that follow."
+)
 @output_option("what is published (releases, answers, with --estimates estimates, with --running running means)")
 @json_option
 def command(
@@ -77,8 +80,9 @@ def command(
     """Fold recordings, or the output of `hatcast dump`, in one process without services.
 
     Prints the records by outcome; with --contributions the true figures of each HAT, in milli-units; with --ledger the
-    releases, and the same releases whenever it runs again. Under add_remove it releases all listed cells of all slots
-    from the first arrival to the last; this reveals the first and the last arrival, unless you name --days.
+    releases, with a tracker the estimates that follow from them, and the same whenever it runs again. Under add_remove
+    it releases all listed cells of all slots from the first arrival to the last; this reveals the first and the last
+    arrival, unless you name --days.
 
     Runs with the same ledger continue each other: a vehicle enters at most max_hats_per_day HATs of a day over all
     runs, or what [policy.continual] lets it enter in a horizon. A HAT is released once, so run it when all files of an
@@ -117,7 +121,8 @@ def command(
     given = files_input(files, feed, feed_format)
     run = Run(settings, given, reports, progress, tell, tell, is_private=sys.stderr.isatty())
     if ledger is not None:
-        _release(run, ledger, days, _Output(file=output, as_json=as_json, inferring=inferring))
+        printed = _Output(file=output, as_json=as_json, inferring=inferring, queries=release["releases"])
+        _release(run, ledger, days, printed)
         return
     if not contributions:
         folded = fold_input(run, RetainNothing())
@@ -183,11 +188,13 @@ class _Output:
     """Output of a run's records: a file, or standard output as JSON or as tables.
 
     inferring   kinds of records that follow from the releases
+    queries     the tables have a tracker's single queries, in place of estimates
     """
 
     file: Path | None
     as_json: bool
     inferring: Sequence[str]
+    queries: bool
 
 
 def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Output) -> None:
@@ -196,6 +203,8 @@ def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Outp
     from hatcast.stream.release.spending import budget_record
 
     policy = run.settings.policy
+    estimates = Table()
+    as_estimates = policy.tracker is not None and not output.queries
     with open_released(run, path, days) as released:
         if output.as_json:
             for record in _published(released, policy, inferring=output.inferring):
@@ -214,12 +223,15 @@ def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Outp
             releases = [release for release in decoded if not release.query_name]
             answers = [release for release in decoded if release.query_name]
             dates = {date for release in decoded for date in _charged_dates(release)}
+            if as_estimates:
+                found = inferred(released.ledger.records, [ESTIMATES], policy)
+                estimates = estimates_table(map(SHOWN.decode, found), {each.date for each in releases})
         ledger_days = [
             msgspec.json.decode(budget_record(policy, date, released.ledger.summary(date))) for date in sorted(dates)
         ]
     console = Console()
     if output.file is None:
-        print_fitted(console, releases_table(releases, _OF_QUERIES))
+        print_fitted(console, estimates if as_estimates else releases_table(releases, _OF_QUERIES))
         if policy.queries:
             tables = answers_tables(answers)
             if not tables:

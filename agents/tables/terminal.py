@@ -1,6 +1,6 @@
 """Published records on a terminal: as lines while they come, and as tables."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from decimal import Decimal
 from typing import Final
 
@@ -133,6 +133,30 @@ def answer_row(answer: Shown | None) -> Text:
 
 def _row(*values: str) -> str:
     return "  ".join(value.ljust(width) for value, (_, width) in zip(values, _ANSWER_COLUMNS, strict=False))
+
+
+def estimates_table(records: Iterable[Shown], dates: Collection[str]) -> Table:
+    """Return the table of the last estimate of each HAT of these local dates that has a release.
+
+    records   of `hats.estimates`, in the order in which they are published
+    """
+    last = {(each.date, each.slot, each.cell): each for each in records if each.date in dates}
+    table = Table(title="Estimates: means by place and hour", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in ("date", "hour", "cell"):
+        table.add_column(name, no_wrap=True)
+    for name in ("mean", "95 %", "road"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for key in sorted(last):
+        each = last[key]
+        if isinstance(each.mean, ShownNormal) and each.road is not None:
+            mean, road = (f"{of.value:.1f} {each.unit}" for of in (each.mean, each.road))
+            table.add_row(each.date, each.hours, each.cell, mean, _span(each.mean.interval95), road)
+    others = len(last) - table.row_count
+    table.caption_justify = "left"
+    table.caption = "mean: of all readings of the hour; road: without the chance of which buses came"
+    if others:
+        table.caption += f"\n{others:,} hours without readings that count are predicted only: --json --estimates"
+    return table
 
 
 def releases_table(releases: list[Shown], of_queries: str = "") -> Table:

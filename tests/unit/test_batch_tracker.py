@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from hatcast.agents.cli.batch import command
+from hatcast.stream.records.shown import SHOWN, ShownNormal
 from hatcast.stream.release import tracker
 from tests.services.data import DATA
 
@@ -40,13 +41,17 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return made
 
 
-def run(folder: Path, files: list[Path]) -> list[dict[str, Any]]:
+def printed(folder: Path, files: list[Path], *options: str) -> str:
     config = folder / "hatcast.toml"
     config.write_text(CONFIG)
-    arguments = [*files, "--format", "capmetro", "--config", config, "--ledger", folder / "ledger", "--json"]
-    done = CliRunner(catch_exceptions=False).invoke(command, [str(each) for each in arguments])
+    arguments = [*files, "--format", "capmetro", "--config", config, "--ledger", folder / "ledger", *options]
+    done = CliRunner(catch_exceptions=False, env={"COLUMNS": "200"}).invoke(command, [str(each) for each in arguments])
     assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return done.stdout
+
+
+def run(folder: Path, files: list[Path], *options: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in printed(folder, files, "--json", *options).splitlines()]
 
 
 def test_a_second_run_prints_the_same_records_and_the_next_day_continues(tmp_path: Path, parts: list[Path]) -> None:
@@ -60,6 +65,27 @@ def test_a_second_run_prints_the_same_records_and_the_next_day_continues(tmp_pat
     ]
     numbers = [each["query"]["number"] for each in both if "query" in each if each["date"] == both[-1]["date"]]
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_the_table_has_the_last_estimate_of_each_hat_with_readings_and_single_queries_only_if_asked(
+    tmp_path: Path, parts: list[Path]
+) -> None:
+    run(tmp_path, parts[:1])
+    both = [SHOWN.decode(json.dumps(each)) for each in run(tmp_path, parts, "--estimates") if "estimate_id" in each]
+    last = {(each.date, each.hours, each.cell): each.mean for each in both}
+    expected = {
+        (*hat, "{:.1f} km/h {:.1f} to {:.1f}".format(mean.value, *mean.interval95))
+        for hat, mean in last.items()
+        if isinstance(mean, ShownNormal)
+    }
+    lines = [line.split() for line in printed(tmp_path, parts).splitlines() if " km/h " in line]
+    found = {(*line[:3], " ".join(line[3:8])) for line in lines}
+    assert found == expected
+    assert len({date for date, *_ in found}) == 2
+    assert len(found) > 1000
+    queries = printed(tmp_path, parts, "--releases")
+    assert "settlement" in queries
+    assert "Estimates" not in queries
 
 
 def test_a_run_that_ends_in_a_settlement_is_continued(

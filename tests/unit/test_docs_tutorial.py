@@ -20,6 +20,7 @@ _BLOCK = re.compile(r"`?(?P<file>[\w.]*)`?[^`]*\n\n```(?P<kind>\w+)\n(?P<body>.*
 # What the noise or the clock decides. A run at a huge epsilon has no noise to speak of: nothing of it is masked.
 _NOISY = (
     (re.compile(r"\d+\.\d km/h +\d+\.\d to \d+\.\d"), "MEAN km/h LOW to HIGH"),
+    (re.compile(r"(HIGH +)\d+\.\d km/h"), r"\1ROAD km/h"),
     (re.compile(r'("(?:mean|raw)": )\d+\.\d+'), r"\1NUMBER"),
     (re.compile(r'("interval95": \[)[^\]]*\]'), r"\1NUMBERS]"),
     (re.compile(r'("released_at": ")[^"]*"'), r'\1TIME"'),
