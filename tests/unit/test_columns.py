@@ -102,11 +102,11 @@ def test_each_wrong_header_is_one_line_that_says_what_to_write() -> None:
         " vehicle=COLUMN,time=COLUMN,lat=COLUMN,lon=COLUMN,value=COLUMN; `hatcast check` prints that line"
     )
     assert refusal_of("bus,plate,time,lat,lon,speed_kmh") == (
-        "day.csv: its columns (bus, plate, time, lat, lon, speed_kmh) do not plainly show vehicle: bus and plate may be"
+        "day.csv: its columns (those that `hatcast check` prints) do not plainly show vehicle: bus and plate may be"
         " the vehicle; write columns such as vehicle=COLUMN"
     )
     assert refusal_of("vehicle,time,lat,lon,speed", columns=Columns({"vehicle": "no plate"})) == (
-        "day.csv: has no column 'no plate', named as vehicle; name one of vehicle, time, lat, lon, speed"
+        "day.csv: has no column 'no plate', named as vehicle; name one of those that `hatcast check` prints"
     )
     assert "has several columns speed" in refusal_of(
         "vehicle,time,lat,lon,speed,speed", columns=Columns({"value": "speed"})

@@ -119,7 +119,7 @@ def test_three_decoded_rows_are_shown_on_a_terminal(folder: Path, monkeypatch: p
 
 NO_UNIT = "unit: the unit of column v is unknown; name it with the option `unit`: km/h, m/s, mph or kn"
 NO_PLACE = (
-    "mapped.csv: its columns (plate, ts, v, route, trip, y, x, sign) do not plainly show lat, lon, value; write columns"
+    "mapped.csv: its columns (those that `hatcast check` prints) do not plainly show lat, lon, value; write columns"
     " such as lat=COLUMN,lon=COLUMN,value=COLUMN"
 )
 NO_TIME = (
@@ -136,7 +136,10 @@ NO_TIME = (
             COLUMNS[:-2],
             NO_UNIT,
         ),
-        ((*COLUMNS, "--columns", "time=at"), "mapped.csv: has no column at, named as time; name one of plate, ts, v"),
+        (
+            (*COLUMNS, "--columns", "time=at"),
+            "mapped.csv: has no column at, named as time; name one of those that `hatcast check` prints",
+        ),
         ((*COLUMNS, "--time-format", "%d.%m.%Y %H:%M"), NO_TIME),
         ((*COLUMNS, "--time-format", "secs"), "time_format: 'secs' is not a time format; "),
         ((*COLUMNS, "--times-in", "Chicago"), "times_in: 'Chicago' is not a known time zone; "),

@@ -125,7 +125,7 @@ def test_a_long_table_is_read_by_the_value_of_a_column(tmp_path: Path) -> None:
     assert outcomes(done) == {"accepted": 3}
     assert [each[2] for each in json.loads(done.stdout)["hats"].values()] == [60_000]
     assert refusal(tmp_path, file, "--format", "csv", "--unit", "km/h", "--where", "parameter=P2") == (
-        "has no column parameter, named as `--where`; name one of vehicle, time, lat, lon, value, kind"
+        "has no column parameter, named as `--where`; name one of those that `hatcast check` prints"
     )
 
 

@@ -162,13 +162,17 @@ class Columns:
         if not all(_NUMBER.fullmatch(column) for column in self.names.values()):
             raise SettingError("columns", "has a number that no column has", "count columns from 1, to 9999 at most")
 
-    def completed(self, header: Sequence[str], required: Iterable[str], value: str, path: str) -> "Columns":
+    def completed(
+        self, header: Sequence[str], required: Iterable[str], value: str, path: str, *, is_schema: bool
+    ) -> "Columns":
         """Return the columns with a name for every required field, and for other fields if the header shows them.
 
         header   names of all columns
         value    the policy's name of its value
+        is_schema   the names are no line of a text, which may have cells of a row: an error may list them
         Raises RecordingError if a named column is missing, or the header does not plainly show a field's column.
         """
+        shown = listed(header) if is_schema else "those that `hatcast check` prints"
         named = [*self.names.items(), *(("`--where`", column) for column in self.where)]
         for name, column in named:
             if header.count(column) != 1:
@@ -177,7 +181,7 @@ class Columns:
                     if column not in header
                     else f"has several columns {_quoted(column)}"
                 )
-                raise RecordingError(path, problem, f"name one of {listed(header)}")
+                raise RecordingError(path, problem, f"name one of {shown}")
         names, taken = dict(self.names), frozenset(self.names.values())
         wanted = [name for name in required if name not in names]
         found = {
@@ -188,12 +192,16 @@ class Columns:
         unknown = [name for name in wanted if len(found[name]) != 1] or doubtful
         if unknown:
             both = next(
-                (f": {' and '.join(map(_quoted, found[name]))} may be the {name}" for name in unknown if found[name]),
+                (
+                    f": {' and '.join(_quoted(each.rpartition('.')[2]) for each in found[name])} may be the {name}"
+                    for name in unknown
+                    if found[name]
+                ),
                 "",
             )
             raise RecordingError(
                 path,
-                f"its columns ({listed(header)}) do not plainly show {', '.join(unknown)}{both}",
+                f"its columns ({shown}) do not plainly show {', '.join(unknown)}{both}",
                 f"write columns such as {_example(unknown)}"
                 + (
                     ", or derive the speeds from positions with `--derive-speed` (in Python `derive_speed`)"

@@ -72,9 +72,9 @@ class Wanted:
         """The fields that need a column."""
         return tuple(name for name in self.fields if not (name == VALUE and self.without_speed))
 
-    def completed(self, columns: Columns, header: Sequence[str], path: str) -> Columns:
+    def completed(self, columns: Columns, header: Sequence[str], path: str, *, is_schema: bool) -> Columns:
         """Return the columns with those that a header shows. Raises RecordingError: `Columns.completed`."""
-        return columns.completed(header, self.required, self.value, path)
+        return columns.completed(header, self.required, self.value, path, is_schema=is_schema)
 
     def target(self, columns: Columns) -> "Target":
         """Return how cells are read. Raises SettingError: the unit is unknown or another one, or the time zone is."""

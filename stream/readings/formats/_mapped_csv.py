@@ -41,14 +41,7 @@ def mapped_csv(columns: Columns, wanted: Wanted) -> Format:
         delimiter, header = header_of(first.decode(errors="replace"), columns)
         if columns.shown(header, wanted.fields, wanted.value) < _SHOWN_MIN:
             _check_header(header, stream, number, columns, wanted, path)
-        try:
-            complete = wanted.completed(columns, header, path)
-        except RecordingError:
-            if not any(map(_is_data, header)):
-                raise
-            # Such as a header whose line end is missing: its error would list cells of the first row.
-            problem = "its first line does not plainly show all columns, and has numbers or times"
-            raise RecordingError(path, problem, "write columns such as vehicle=COLUMN, and check the line") from None
+        complete = wanted.completed(columns, header, path, is_schema=False)
         places = {name: header.index(column) for name, column in complete.names.items()}
         where = [(header.index(column), value) for column, value in columns.where.items()]
         cells_of = _cells_of(places, wanted, columns)
