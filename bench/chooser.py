@@ -1,4 +1,4 @@
-"""The kind that `hatcast plan --continual` takes against the best one measured, on random settings. No services."""
+"""The kind that `hatcast plan sums` takes against the best one measured, on random settings. No services."""
 
 import random
 from collections.abc import Sequence
@@ -9,7 +9,8 @@ import click
 import numpy as np
 
 from bench.figures import Figure, say, show
-from hatcast.lab.plan.continual.kinds import Candidate, Criterion, Stream, compare
+from hatcast.lab.plan.continual import Criterion
+from hatcast.lab.plan.continual.kinds import Candidate, Stream, compare
 from hatcast.lab.plan.continual.users import Participation, equal_users
 from hatcast.stream.continual import KINDS
 from tests.measured_sums import measured

@@ -101,7 +101,7 @@ def plan(  # noqa: PLR0913 - options by name
     objective: str = "cells",
     min_users: int | None = None,
 ) -> PlannedLimits:
-    """Choose the keys of a tracker, and say which errors to expect, from counts alone, as `hatcast plan` does.
+    """Choose the keys of a tracker, and say which errors to expect, from counts alone, as `hatcast plan tracker` does.
 
     No speed and no noise enters, but who was where and how often. These counts are public under relation replace, so
     the plan is as public as they are. It takes minutes for a large city: name one limit to plan for.
@@ -271,7 +271,7 @@ def plan_continual(  # noqa: PLR0913 - options by name
     by: str = "mean-rms",
     min_users: int | None = None,
 ) -> PlannedKinds:
-    """Compare the kinds of running sums and means, as `hatcast plan --continual` does.
+    """Compare the kinds of running sums and means, as `hatcast plan sums` does.
 
     Without data each slot has the same number of users. With data the users are those of the recordings: their counts
     are public under relation replace, no value is read and no noise is drawn.
@@ -299,9 +299,8 @@ def plan_continual(  # noqa: PLR0913 - options by name
     Raises:
         HatcastError: a parameter is missing, parameters do not fit each other, or no HAT has so many users.
     """
-    from hatcast.lab.plan.continual import inputs
+    from hatcast.lab.plan.continual import Criterion, inputs
     from hatcast.lab.plan.continual.choose import choose
-    from hatcast.lab.plan.continual.kinds import Criterion
 
     if by not in [*Criterion]:
         raise HatcastError(f"by: {by!r} is not a criterion; {name_fix(by, [*Criterion])}")

@@ -18,7 +18,7 @@ _ROLES: Final = {
     Role.READER: "`hatcast tail`, `hatcast export`, [programs of your own](consume.md), whose groups `--group` names",
     Role.OPERATOR: "`status`, `budget`, `doctor`, `contributions`, `dump` of the telemetry, `query`: sees raw data",
     Role.DEVICE: "`hatcast device`, under a [policy with devices](hybrid.md)",
-    Role.CLUSTER: "`hatcast cluster --live`, under such a policy: sees raw data, and charges the ledger",
+    Role.CLUSTER: "`hatcast cluster live`, under such a policy: sees raw data, and charges the ledger",
 }
 _HYBRID: Final = (Role.DEVICE, Role.CLUSTER)  # under a policy with devices only
 _HEAD: Final = """\

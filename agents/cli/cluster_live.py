@@ -1,7 +1,7 @@
-"""`hatcast cluster --live`, and the result of any clustering as a table, JSON and a plot."""
+"""`hatcast cluster live`, and the result of any clustering as a table, JSON and a plot."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from datetime import date as local_date
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
@@ -10,65 +10,128 @@ import click
 from rich.console import Console
 from rich.table import Column, Table
 
-from hatcast.agents.cli.recordings import checked_format
+from hatcast.agents.cli.options import FiniteRange, config_option, json_option, plot_option
+from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.cli.report import Report, open_axes, table
 from hatcast.agents.config.settings import load_settings
 from hatcast.stream.readings.formats import FormatChoice
 
 UNITS: Final = {"user_day": "each vehicle's day", "user": "each vehicle"}
 _MARKERS: Final = "osD^v<>pPX*"
+_CLUSTERING_OPTIONS: Final = (
+    click.option("--epsilon", type=FiniteRange(0.01, 10), required=True, help="Total epsilon of a user."),
+    click.option("--clusters", type=click.IntRange(1, 100), default=4, show_default=True),
+    click.option(
+        "--iterations", type=click.IntRange(1, 100), default=5, show_default=True, help="Epsilon is split among them."
+    ),
+    click.option(
+        "--slots", metavar="HH:MM,..", help="Slots: the coordinates.  [default: all slots of the policy's hours]"
+    ),
+    click.option(
+        "--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="Seed of the start centres."
+    ),
+)
+blend_option: Final = click.option(
+    "--blend",
+    type=click.Choice(["pwh", "tcm_only", "lm_only"]),
+    default="pwh",
+    show_default=True,
+    help="Both groups (pwh), or only one.",
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveArguments:
-    """Parsed options, checked against each other."""
-
-    config: Path
-    date: str
-    slots: str | None
-    epsilon: float
-    clusters: int
-    iterations: int
-    seed: int
-    blend: str
-    state: Path
-    round_s: float
-    files: Sequence[Path]
-    feed_format: FormatChoice | None
-    ledger: Path | None
-    plot_file: Path | None
-    as_json: bool
+def clustering_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the public parameters of any clustering."""
+    for option in reversed(_CLUSTERING_OPTIONS):
+        function = option(function)
+    return function
 
 
-def run(given: LiveArguments) -> None:
-    """Run a live clustering and print its result."""
+def _day(_: click.Context, __: click.Parameter, text: str) -> str:
+    try:
+        return local_date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise click.BadParameter("write YYYY-MM-DD") from None
+
+
+@click.command(
+    short_help="In rounds, with devices that answer over Kafka.",
+    epilog="Example:  hatcast cluster live --date 2022-01-02 --epsilon 4 --state day.db",
+)
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
+@format_options(of="files")
+@config_option
+@click.option("--date", metavar="DATE", required=True, callback=_day, help="The local date.")
+@clustering_options
+@blend_option
+@click.option(
+    "--round-seconds",
+    type=FiniteRange(1, 86_400),
+    default=60,
+    show_default=True,
+    help="How long devices have for an answer.",
+)
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With FILEs: the ledger file of `hatcast batch` that charges their users.",
+)
+@click.option(
+    "--state",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="State file of this clustering. The same file and options go on with it, or print its result.",
+)
+@plot_option
+@json_option
+def live(  # noqa: PLR0913 - options by name
+    *,
+    files: tuple[Path, ...],
+    feed_format: FormatChoice | None,
+    config: Path,
+    date: str,
+    epsilon: float,
+    clusters: int,
+    iterations: int,
+    slots: str | None,
+    seed: int,
+    blend: str,
+    round_seconds: float,
+    ledger: Path | None,
+    state: Path,
+    plot_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Compute private K-means of one date, with devices that add their own noise (`hatcast device`) and trusted users.
+
+    These are the users of the telemetry topic, whom the ledger of the workers charges, or those of FILEs, whom --ledger
+    charges. Without room in the ledger it is refused. Begin it before the day is over: a sealed day cannot be charged.
+    The result is printed and sent to hats.clusters.
+    """
     from hatcast.agents.cluster.live.charge import RecordedUsers
     from hatcast.agents.cluster.live.plan import Chosen
     from hatcast.agents.cluster.live.run import LiveOptions, run_live
     from hatcast.agents.cluster.vectors import select_slots
 
-    settings = load_settings(given.config)
+    if bool(files) != (ledger is not None) or bool(files) != (feed_format is not None):
+        raise click.UsageError("trusted users are those of telemetry, or of FILEs with --format and --ledger")
+    if files and blend == "lm_only":
+        raise click.UsageError("--blend lm_only has no trusted users: remove the files")
+    settings = load_settings(config)
     policy = settings.policy
-    slots = select_slots(policy, None if given.slots is None else given.slots.split(","))
     chosen = Chosen(
         policy_id=policy.policy_id,
-        date=given.date,
-        slots=tuple(slots),
-        clusters=given.clusters,
-        iterations=given.iterations,
-        epsilon=given.epsilon,
-        seed=given.seed,
-        blend=given.blend,
+        date=date,
+        slots=tuple(select_slots(policy, None if slots is None else slots.split(","))),
+        clusters=clusters,
+        iterations=iterations,
+        epsilon=epsilon,
+        seed=seed,
+        blend=blend,
     )
     users = None
-    if given.feed_format is not None and given.ledger is not None:
-        feed = checked_format(given.feed_format, policy, given.files)
-        users = RecordedUsers(given.files, feed, given.feed_format, given.ledger)
-    options = LiveOptions(
-        state=given.state,
-        round_s=given.round_s,
-        users=users,
-    )
+    if feed_format is not None and ledger is not None:
+        users = RecordedUsers(files, checked_format(feed_format, policy, files), feed_format, ledger)
     console = Console(stderr=True)
     with console.status("") as status:
 
@@ -76,9 +139,10 @@ def run(given: LiveArguments) -> None:
             if console.is_terminal:
                 status.update(text)
 
+        options = LiveOptions(state=state, round_s=round_seconds, users=users)
         record = run_live(settings, chosen, options, note)
     click.echo(_notice(record, policy.unit), err=True)
-    report_of(record).write(as_json=given.as_json, plot_file=given.plot_file)
+    report_of(record).write(as_json=as_json, plot_file=plot_file)
 
 
 def _notice(record: dict[str, Any], unit: str) -> str:

@@ -83,7 +83,7 @@ def _own_id(_: click.Context, __: click.Parameter, text: str | None) -> str | No
     "--cluster-epsilon",
     type=FiniteRange(0, 1000, min_open=True),
     metavar="E",
-    help="Answer `hatcast cluster --live`: all clusterings of a day cost at most this.  [default: answer none]",
+    help="Answer `hatcast cluster live`: all clusterings of a day cost at most this.  [default: answer none]",
 )
 @click.option("--sign", is_flag=True, help="Sign reports with the keys in the state file: `hatcast keys`.")
 @config_option

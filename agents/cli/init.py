@@ -95,7 +95,7 @@ def _value(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A recorded day of the city, in --format: chooses the tracker's keys as `hatcast plan` does. Repeatable.",
+    help="A recorded day of the city, in --format: chooses the keys as `hatcast plan tracker` does. Repeatable.",
 )
 @derive_options
 @click.option(

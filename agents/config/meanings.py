@@ -122,7 +122,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "dead_letters": "output, for operators: place and reason of each record that could not be decoded",
         "reports": "input: devices' reports ([device.md](device.md)), if the estimator is [hybrid](hybrid.md); key = "
         "the device's id of the day. Created with the settings of telemetry",
-        "clusters": "output: rounds and results of `hatcast cluster --live` ([cluster.md](cluster.md#live))",
+        "clusters": "output: rounds and results of `hatcast cluster live` ([cluster.md](cluster.md#live))",
         "cluster_answers": "input: devices' answers to these rounds",
     },
     "worker": {

@@ -7,7 +7,7 @@ class Role(StrEnum):
     """A part that one user plays.
 
     reader   programs that read what is published, `hatcast tail` and `hatcast export`
-    cluster  `hatcast cluster --live`
+    cluster  `hatcast cluster live`
     """
 
     WORKER = "worker"

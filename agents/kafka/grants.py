@@ -132,7 +132,7 @@ def _device(settings: Settings) -> Iterator[Grant]:
 
 
 def _cluster(settings: Settings) -> Iterator[Grant]:
-    """`cluster --live` charges the ledger, reads telemetry and answers, and publishes; it checks every topic."""
+    """`cluster live` charges the ledger, reads telemetry and answers, and publishes; it checks every topic."""
     topics = settings.topics
     yield _topic(topics.telemetry, _READ, _CONFIGS)
     yield _topic(topics.cluster_answers, _READ, _CONFIGS)

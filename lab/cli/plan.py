@@ -1,113 +1,84 @@
-"""`hatcast plan`: choose the keys of a tracker from counts, or those of running means."""
+"""`hatcast plan`: choose the keys of a tracker from counts, or those of running sums and means."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import Any, Final
 
 import click
 
-from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
+from hatcast.agents.cli.options import FiniteRange, epsilons_of, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
-from hatcast.agents.cli.recordings import checked_format, format_options, more_argument, policy_option
-from hatcast.lab.cli.plan_usage import TOTALS, WRITTEN, Options, check_usage, continual_options, tracker_options
+from hatcast.agents.cli.recordings import (
+    check_recordings,
+    checked_format,
+    format_options,
+    more_argument,
+    policy_option,
+)
+from hatcast.lab.plan.continual import Criterion
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.policy.continual_table import SLOTS_MAX
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective
-from hatcast.stream.readings.formats import Format
-
-if TYPE_CHECKING:  # imported when it is needed, so that --help is fast
-    from hatcast.lab.plan.counts import Counts
+from hatcast.stream.readings.formats import Format, FormatChoice
 
 _MIN_USERS: Final = 3
+_TOTALS: Final = "2,5,10,20,40"
 
 
-@click.command(
-    epilog="Examples:  hatcast plan --data 2016-11-2*.csv.gz --format capmetro --write hatcast.toml\n\n"
-    "hatcast plan --continual --slots 168 --max-slots 24 --users-per-slot 10"
-)
-@click.option(
-    "--data",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE...",
-    help="Recordings, as one stream. Only who was where and how often is used, no speed.",
-)
-@more_argument
-@format_options(of="recordings")
-@click.option(
-    "--counts",
-    type=click.Path(path_type=Path),
-    help="A CSV file instead of --data, such as a timetable: date,hour,cell,vehicle,readings.",
-)
-@policy_option
-@click.option(
-    "--min-users",
-    type=click.IntRange(1),
-    help="HATs with fewer users do not count.  [default: that of --config, or 3]",
-)
-@click.option(
-    "--write",
-    "target",
-    type=click.Path(path_type=Path),
-    help="Write the keys of one plan into this hatcast.toml; its comments stay.",
-)
-@tracker_options
-@continual_options
-@plot_option
-@json_option
-def command(**given: Unpack[Options]) -> None:
-    """Choose the keys of a tracker, or of running means with --continual, and say which errors to expect.
-
-    A tracker: for each total the queries of whole days are designed by the code of releases, without a speed and
-    without noise: the variances of its model depend on counts only. The given days are repeated up to a month.
-
-    --continual: compare the kinds of [policy.continual] for the running sums and means of a horizon, by the noise of
-    the mechanisms themselves, and take the best one. Compare them with running means that cost nothing more.
+@click.group(epilog="Each has an example:  hatcast plan tracker --help")
+def command() -> None:
+    """Choose the keys of a tracker, or of running sums and means, and say which errors to expect.
 
     Counts are public under relation replace, so what is printed is as public as they are.
     """
-    check_usage(given)
-    if given["continual"]:
-        from hatcast.lab.cli.plan_continual import run
-
-        run(given)
-    else:
-        _plan_tracker(given)
 
 
-def _plan_tracker(given: Options) -> None:
-    """Plan a tracker, and write its keys into the configuration."""
-    from hatcast.lab.plan import tracker
-
-    totals = sorted(epsilons_of("--daily-limit", given["daily_limit"] or TOTALS, TOTALS))
-    written = WRITTEN if given["written_limit"] is None else given["written_limit"]
-    if given["target"] is not None and written not in totals:
-        raise click.UsageError(f"--write-limit {written:g} is not one of --daily-limit")
-    text = target_text(given["target"])
-    policy, read = _source(given)
-    upper_bound, unit = policy.upper_bound / 1000, policy.released_value.unit
-    with progress_bars() as add_bar:
-        counts, source = _counts(given, policy, read, add_bar("reading", None))
-        objective = Objective(given["objective"] or Objective.CELLS)
-        plans = tracker.plan(counts, upper_bound, totals, objective, add_bar("planning", len(totals)))
-    title = f"{source}: {len(counts.days)} day{'' if len(counts.days) == 1 else 's'}, {counts.hats:,} HATs"
-    if given["target"] is not None and text is not None:
-        from hatcast.lab.plan.write import write_tracker
-
-        write_tracker(given["target"], text, next(each for each in plans.plans if each.total == written))
-    settings: dict[str, Any] = {
-        "source": source,
-        "days": len(counts.days),
-        "hats": counts.hats,
-        "cells": counts.cells,
-        "upper_bound": upper_bound,
-        **({} if policy.value_name is None else {"unit": unit}),
-        "objective": objective.value,
-    }
-    tracker.report_of(plans, title, settings, unit).write(as_json=given["as_json"], plot_file=given["plot_file"])
+_SOURCE_OPTIONS: Final = (
+    click.option(
+        "--data",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE...",
+        help="Recordings, as one stream. Only who was where and how often is used, no speed.",
+    ),
+    more_argument,
+    format_options(of="recordings"),
+    click.option(
+        "--counts",
+        type=click.Path(path_type=Path),
+        help="A CSV file instead of --data, such as a timetable: date,hour,cell,vehicle,readings.",
+    ),
+    policy_option,
+    click.option(
+        "--min-users",
+        type=click.IntRange(1),
+        help=f"HATs with fewer users do not count.  [default: that of --config, or {_MIN_USERS}]",
+    ),
+    click.option(
+        "--write",
+        "target",
+        type=click.Path(path_type=Path),
+        help="Write the keys of one plan into this hatcast.toml; its comments stay.",
+    ),
+)
 
 
-def target_text(path: Path | None) -> str | None:
+def _source_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_SOURCE_OPTIONS):
+        function = option(function)
+    return function
+
+
+def _check_source(
+    paths: Sequence[Path], more: Sequence[Path], choice: FormatChoice | None, counts: Path | None
+) -> None:
+    check_recordings(paths, more, choice)
+    if counts is not None and choice is not None:
+        raise click.UsageError("--format is for --data")
+
+
+def _target_text(path: Path | None) -> str | None:
     """Return the text of the file to write; None without one. Raises ModuleNotFoundError before anything is planned."""
     if path is None:
         return None
@@ -116,35 +87,213 @@ def target_text(path: Path | None) -> str | None:
     return read_target(path)
 
 
-def _source(given: Options) -> tuple[Policy, Path | Format]:
-    """Return the policy, and the file of counts or the format of the recordings."""
+def _least(min_users: int | None, config: Path | None, policy: Policy) -> int:
+    return min_users or (_MIN_USERS if config is None else policy.min_users)
+
+
+@command.command(
+    short_help="A tracker, for several totals of a bus and day.",
+    epilog="Example:  hatcast plan tracker --data 2016-11-2*.csv.gz --format capmetro --write hatcast.toml",
+)
+@_source_options
+@click.option(
+    "--daily-limit",
+    "limits",
+    default=_TOTALS,
+    show_default=True,
+    metavar="EPS,...",
+    help="Total epsilons of a bus and day to plan for.",
+)
+@click.option(
+    "--objective",
+    type=click.Choice([each.value for each in Objective]),
+    default=Objective.CELLS.value,
+    show_default=True,
+    help="What the end of a day makes accurate.",
+)
+@click.option(
+    "--write-limit",
+    "written",
+    type=float,
+    default=5.0,
+    show_default=True,
+    help="The total whose plan --write writes.",
+)
+@plot_option
+@json_option
+def tracker(  # noqa: PLR0913 - options by name
+    *,
+    data: tuple[Path, ...],
+    more: tuple[Path, ...],
+    feed_format: FormatChoice | None,
+    counts: Path | None,
+    config: Path | None,
+    min_users: int | None,
+    target: Path | None,
+    limits: str,
+    objective: str,
+    written: float,
+    plot_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Choose the keys of a tracker.
+
+    For each total the queries of whole days are designed by the code of releases, without a speed and without noise:
+    the variances of its model depend on counts only. The given days are repeated up to a month.
+    """
     from hatcast.lab.days import policy_of_recordings
-
-    choice = given["feed_format"]
-    policy = policy_of_recordings(given["config"], "" if choice is None else choice.name)
-    if given["counts"] is not None:
-        return policy, given["counts"]
-    assert choice is not None, "checked by _check_usage"  # noqa: S101 - for mypy
-    click.echo("reads raw data; what it prints follows from counts alone", err=True)
-    return policy, checked_format(choice, policy, (*given["data"], *given["more"]))
-
-
-def _counts(
-    given: Options, policy: Policy, read: Path | Format, progress: Callable[[int], None]
-) -> tuple["Counts", str]:
-    """Return counts of the first days, and the name of the source."""
+    from hatcast.lab.plan import tracker as plans_of
     from hatcast.lab.plan.counts import counts_of_file, counts_of_recordings
 
-    min_users = given["min_users"] or (_MIN_USERS if given["config"] is None else policy.min_users)
-    if isinstance(read, Path):
-        counts, source = counts_of_file(read, min_users), read.name
-    else:
-        paths = (*given["data"], *given["more"])
-        counts = counts_of_recordings(paths, read, policy, min_users, progress)
-        source = ", ".join(path.name for path in paths)
-    if not counts.days:
-        raise HatcastError(f"{source} has no HAT with {min_users} users; name more days, or a smaller --min-users")
-    return counts.first_days(), source
+    _check_source(data, more, feed_format, counts)
+    if (counts is None) == (not data):
+        raise click.UsageError("name one of --counts and --data")
+    totals = sorted(epsilons_of("--daily-limit", limits, _TOTALS))
+    if target is not None and written not in totals:
+        raise click.UsageError(f"--write-limit {written:g} is not one of --daily-limit")
+    text = _target_text(target)
+    policy, paths = policy_of_recordings(config, "" if feed_format is None else feed_format.name), (*data, *more)
+    upper_bound, unit, least = policy.upper_bound / 1000, policy.released_value.unit, _least(min_users, config, policy)
+    with progress_bars() as add_bar:
+        if feed_format is None:
+            assert counts is not None, "checked above"  # noqa: S101 - for mypy
+            found, source = counts_of_file(counts, least), counts.name
+        else:
+            click.echo("reads raw data; what it prints follows from counts alone", err=True)
+            feed = checked_format(feed_format, policy, paths)
+            found = counts_of_recordings(paths, feed, policy, least, add_bar("reading", None))
+            source = ", ".join(path.name for path in paths)
+        if not found.days:
+            raise HatcastError(f"{source} has no HAT with {least} users; name more days, or a smaller --min-users")
+        found = found.first_days()
+        plans = plans_of.plan(found, upper_bound, totals, Objective(objective), add_bar("planning", len(totals)))
+    if target is not None and text is not None:
+        from hatcast.lab.plan.write import write_tracker
+
+        write_tracker(target, text, next(each for each in plans.plans if each.total == written))
+    settings: dict[str, Any] = {
+        "source": source,
+        "days": len(found.days),
+        "hats": found.hats,
+        "cells": found.cells,
+        "upper_bound": upper_bound,
+        **({} if policy.value_name is None else {"unit": unit}),
+        "objective": objective,
+    }
+    title = f"{source}: {len(found.days)} day{'' if len(found.days) == 1 else 's'}, {found.hats:,} HATs"
+    plans_of.report_of(plans, title, settings, unit).write(as_json=as_json, plot_file=plot_file)
+
+
+@command.command(
+    short_help="Running sums and means over a horizon.",
+    epilog="Example:  hatcast plan sums --slots 168 --max-slots 24 --users-per-slot 10",
+)
+@_source_options
+@click.option("--slots", type=click.IntRange(1, SLOTS_MAX), help="Slots of the horizon.")
+@click.option(
+    "--horizon-days",
+    type=click.IntRange(1, 3660),
+    help="Local days of the horizon.  [default: that of --config, the days of the data, or slots / 24]",
+)
+@click.option(
+    "--max-slots",
+    type=click.IntRange(1),
+    help="Most slots that a user enters in one cell.  [default: that of --config, or as many as 95 % of users and cells"
+    " have in the data]",
+)
+@click.option(
+    "--min-separation",
+    type=click.IntRange(1),
+    help="Slots between two of them, at least.  [default: that of --config, or 1]",
+)
+@click.option(
+    "--max-cells",
+    type=click.IntRange(1),
+    help="Most cells that a user enters.  [default: that of --config, as many as 95 % of users have in the data, or 1]",
+)
+@click.option(
+    "--epsilon", type=FiniteRange(1e-3, 1e3), help="Of a cell and horizon.  [default: that of --config, or 1]"
+)
+@click.option(
+    "--delta",
+    type=FiniteRange(0, 1e-3),
+    help="Of all cells of a user; 0: only kinds with pure epsilon.  [default: that of --config, or 1e-6]",
+)
+@click.option(
+    "--upper-bound",
+    type=FiniteRange(1e-3, 1e9),
+    help="Width of the value's range.  [default: that of --config, or 65 km/h]",
+)
+@click.option(
+    "--users-per-slot",
+    "users",
+    type=FiniteRange(1e-3, 1e9),
+    help="Without data: users of a cell in each slot.  [default: 10]",
+)
+@click.option(
+    "--by",
+    "criterion",
+    type=click.Choice([each.value for each in Criterion]),
+    default=Criterion.MEAN_RMS.value,
+    show_default=True,
+    help="Error that the best kind has least.",
+)
+@plot_option
+@json_option
+def sums(  # noqa: PLR0913 - options by name
+    *,
+    data: tuple[Path, ...],
+    more: tuple[Path, ...],
+    feed_format: FormatChoice | None,
+    counts: Path | None,
+    config: Path | None,
+    min_users: int | None,
+    target: Path | None,
+    criterion: str,
+    plot_file: Path | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Choose the kind of running sums and means over a horizon: compare the kinds of [policy.continual].
+
+    Errors are by the noise of the mechanisms themselves. The best kind is compared with running means that cost nothing
+    more.
+    """
+    from hatcast.lab.days import open_days, policy_of_recordings
+    from hatcast.lab.plan.continual import inputs
+    from hatcast.lab.plan.continual.choose import choose
+    from hatcast.lab.plan.continual.report import report_of
+    from hatcast.lab.plan.counts import rows_of_file
+
+    sources = {"--data": data, "--counts": counts, "--users-per-slot": given["users"]}
+    named = [option for option, value in sources.items() if value]
+    if len(named) > 1:
+        raise click.UsageError(f"name one of {' and '.join(named)}")
+    _check_source(data, more, feed_format, counts)
+    if min_users is not None and not (data or counts):
+        raise click.UsageError("--min-users needs --data or --counts")
+    if given["upper_bound"] is not None and config is not None:
+        raise click.UsageError("--upper-bound cannot be combined with --config, which has the value's range")
+    text = _target_text(target)
+    policy, paths = policy_of_recordings(config, "" if feed_format is None else feed_format.name), (*data, *more)
+    least, recorded = _least(min_users, config, policy), None
+    if counts is not None:
+        rows = inputs.rows_of_counts(rows_of_file(counts), policy)
+        recorded = inputs.Recorded(counts.name, rows, policy.hours[0], least)
+    elif feed_format is not None:
+        click.echo("reads raw data; what it prints follows from counts alone", err=True)
+        feed = checked_format(feed_format, policy, paths)
+        with progress_bars() as add_bar, open_days(paths, feed) as recordings:
+            recorded = inputs.recorded(recordings, policy, least, add_bar("reading", None))
+    found = inputs.inputs_of(inputs.Wanted(**given), policy, recorded, is_given=config is not None)
+    with progress_bars() as add_bar:
+        bar = add_bar("planning", found.stream.days)
+        plan = choose(found.stream, found.users, Criterion(criterion), found.observed, bar)
+    if target is not None and text is not None:
+        from hatcast.lab.plan.write import write_continual
+
+        write_continual(target, text, plan)
+    report_of(plan, found, policy.released_value.unit).write(as_json=as_json, plot_file=plot_file)
 
 
 def tracker_keys(recordings: Sequence[Path], feed: Format, policy: Policy, limit: float) -> dict[str, str | float]:
@@ -179,6 +328,6 @@ def tracker_keys(recordings: Sequence[Path], feed: Format, policy: Policy, limit
     if unworthy:
         click.echo(
             f"Not worth having: {', '.join(unworthy)}; a constant, which costs nothing, has {plans.constant:.1f}."
-            " `hatcast plan` shows other limits"
+            " `hatcast plan tracker` shows other limits"
         )
     return tracker.keys_json(plan.keys)

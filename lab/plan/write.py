@@ -1,4 +1,4 @@
-"""`hatcast plan --write`: set the keys of a plan in the text of a hatcast.toml, and change nothing else."""
+"""`hatcast plan tracker --write`: set the keys of a plan in the text of a hatcast.toml, and change nothing else."""
 
 import tomllib
 from collections.abc import Mapping, MutableMapping

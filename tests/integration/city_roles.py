@@ -52,7 +52,7 @@ class City:
         """Run a clustering of an hour, in one round after the first."""
         options = ("--epsilon", 1, "--clusters", 1, "--iterations", 1, "--round-seconds", 4, "--seed", 1)
         given = ("--date", DATE, "--slots", "12:00", *options, "--state", self.pipeline.folder / state, "--json")
-        return self.run(Role.CLUSTER, "cluster", "--live", *given, code=code)
+        return self.run(Role.CLUSTER, "cluster", "live", *given, code=code)
 
     def settings(self, role: Role) -> Settings:
         return load_settings(self.configs[role], {})

@@ -138,7 +138,7 @@ class City:
         out, err = folder / f"{state}.out", folder / f"{state}.err"
         out.unlink(missing_ok=True)
         err.unlink(missing_ok=True)
-        given = ["cluster", "--live", "--date", DATE, *OPTIONS, "--json", *options]
+        given = ["cluster", "live", "--date", DATE, *OPTIONS, "--json", *options]
         paths = ["--state", folder / state, "--config", self.pipeline.config]
         code = Forked([*map(str, given), *map(str, paths)], out, err, wrap).wait(110)
         return code, out.read_text(), err.read_text()

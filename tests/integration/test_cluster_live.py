@@ -1,4 +1,4 @@
-"""`hatcast cluster --live` with a fleet of devices, on a real Kafka and Redis."""
+"""`hatcast cluster live` with a fleet of devices, on a real Kafka and Redis."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`hatcast plan --continual` takes the kind with the least measured error, or one within 2 % of it.
+"""`hatcast plan sums` takes the kind with the least measured error, or one within 2 % of it.
 
 Measured through the real `advance`: its decode matrix, and noise of the scale that it asks for. The mean of N squares
 of Laplace noise has a relative standard deviation of at most sqrt(5 / N), so a ratio of two errors one of

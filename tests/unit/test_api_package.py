@@ -141,7 +141,7 @@ OF_COMMANDS = {
     "agents/batch/ledger_days.py": "`hatcast budget --ledger`, but for the lines that name a command",
     "agents/config/template.py": "`hatcast init`",
     "agents/kafka/topic_rules.py": "options of Kafka's own commands",
-    "lab/plan/write.py": "`hatcast plan --write`",
+    "lab/plan/write.py": "`hatcast plan tracker --write`",
     "stream/areas.py": "`hatcast cells`",
 }
 """Files whose texts the Python API does not show -> what shows them."""

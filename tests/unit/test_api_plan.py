@@ -25,7 +25,7 @@ COUNTS: list[dict[str, Any]] = [
 
 
 def printed(*arguments: object) -> dict[str, Any]:
-    done = CliRunner(catch_exceptions=False).invoke(command, [*map(str, arguments), "--json"])
+    done = CliRunner(catch_exceptions=False).invoke(command, ["tracker", *map(str, arguments), "--json"])
     assert done.exit_code == 0
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -1,4 +1,4 @@
-"""`hatcast.plan_continual`: the comparison that `hatcast plan --continual` prints."""
+"""`hatcast.plan_continual`: the comparison that `hatcast plan sums` prints."""
 
 from pathlib import Path
 from typing import Any

@@ -63,7 +63,7 @@ def test_every_file_of_a_command_is_listed() -> None:
         (["batch", "x", "--format", "gtfsrt"], "did you mean gtfs-rt?; see hatcast batch --help"),
         (["feed", "mqt"], "hatcast feed: no such command 'mqt', did you mean mqtt?; see hatcast feed --help"),
         (["tail", "--estimate"], "no such option: --estimate, did you mean --estimates?; see hatcast tail --help"),
-        (["cluster", "x", "--epsilon", "abc"], "'abc' is not a number; see hatcast cluster --help"),
+        (["cluster", "offline", "x", "--epsilon", "abc"], "'abc' is not a number; see hatcast cluster offline --help"),
         (["tail", "--max", "abc"], "'abc' is not an integer; see hatcast tail --help"),
         (["query", "x", "--threshold", "nan"], "write a finite number; see hatcast query --help"),
         (["doctor", "surplus"], "hatcast doctor: got unexpected extra argument"),

@@ -15,6 +15,7 @@ from hatcast.agents.cluster.release import select_local
 from hatcast.agents.cluster.vectors import select_slots
 from hatcast.agents.config.settings import load_settings
 from hatcast.lab.cli.cluster import command
+from hatcast.lab.cli.evaluate import command as evaluate
 from hatcast.lab.evaluate.clusters import CONTENDERS
 from hatcast.stream.errors import HatcastError
 from tests import batching
@@ -23,8 +24,8 @@ from tests.services.data import ROOT
 
 CONFIG = batching.CONFIG.replace("[0, 24]", "[12, 15]")
 RELEASE = ("--format", "jsonl", "--epsilon", 8)
-LIVE = ("--live", "--date", "2022-01-02", "--epsilon", 4, "--state", "x.db")
-SIMULATION = ("--evaluate", "--users", 200, "--runs", 2, "--iterations", 2, "--local", 0.5)
+LIVE = ("live", "--date", "2022-01-02", "--epsilon", 4, "--state", "x.db")
+SIMULATION = ("--users", 200, "--runs", 2, "--iterations", 2, "--local", 0.5)
 
 
 @pytest.fixture
@@ -45,7 +46,8 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 def run(*arguments: object) -> Result:
     """The command in this process; a refusal is raised."""
-    return CliRunner(catch_exceptions=False).invoke(command, [str(argument) for argument in arguments])
+    words = [str(argument) for argument in arguments]
+    return CliRunner(catch_exceptions=False).invoke(command, words if words[:1] == ["live"] else ["offline", *words])
 
 
 def released(files: tuple[Path, Path], *arguments: object) -> dict[str, Any]:
@@ -145,7 +147,6 @@ def test_what_cannot_be_released_is_refused_in_one_line(files: tuple[Path, Path]
     few.write_bytes(b"\n".join(record(vehicle=f"bus-{bus}") for bus in range(2)))
     for arguments, line in (
         ((files[0], "--config", files[1], *RELEASE, "--slots", "12:30"), "12:30: the policy's are 12:00, 13:00, 14:00"),
-        ((files[0], "--config", files[1], *RELEASE, "--epsilon", "nan"), "epsilon: is not from 0.01"),
         ((few, "--config", files[1], *RELEASE), "min_users"),
         ((files[0], "--config", files[1], *RELEASE, "--blend", "lm_only"), "min_users"),
     ):
@@ -187,31 +188,21 @@ def test_a_policy_under_which_nobody_may_know_how_many_there_are_is_refused(
         ("FILE",),
         ("FILE", "--format", "jsonl"),
         ("FILE", *RELEASE, "--epsilon", 0),
+        ("FILE", *RELEASE, "--epsilon", "nan"),
         ("FILE", *RELEASE, "--epsilon", 10.5),
         ("FILE", *RELEASE, "--iterations", 0),
         ("FILE", *RELEASE, "--iterations", 101),
         ("FILE", *RELEASE, "--clusters", 0),
         ("FILE", *RELEASE, "--local", 1.1),
         ("FILE", *RELEASE, "--plot", "no.nonsense"),
-        ("FILE", *RELEASE, "--users", 3),
-        ("FILE", "--evaluate"),
-        ("--evaluate", "--slots", "12:00"),
-        ("--evaluate", "--local", 0),
-        ("--evaluate", "--local", 1),
-        ("--evaluate", "--config", "hatcast.toml"),
-        ("--evaluate", "--live"),
-        ("--live",),
+        ("live",),
         (*LIVE[:3], "--state", "x.db"),
         (*LIVE, "--date", "yesterday"),
-        (*LIVE, "--local", 0.5),
         (*LIVE, "--round-seconds", 0.5),
-        (*LIVE, "--users", 3),
         (*LIVE, "FILE"),
         (*LIVE, "FILE", "--format", "jsonl"),
         (*LIVE, "--ledger", "ledger.db"),
         (*LIVE, "FILE", "--format", "jsonl", "--ledger", "ledger.db", "--blend", "lm_only"),
-        ("FILE", *RELEASE, "--date", "2022-01-02"),
-        ("FILE", *RELEASE, "--state", "x.db"),
     ],
 )
 def test_wrong_usage_is_told_as_such(arguments: tuple[object, ...]) -> None:
@@ -221,21 +212,30 @@ def test_wrong_usage_is_told_as_such(arguments: tuple[object, ...]) -> None:
 # The simulation
 
 
+def simulate(*arguments: object) -> Result:
+    return CliRunner(catch_exceptions=False).invoke(evaluate, ["clusters", *map(str, arguments)])
+
+
 def test_a_simulation_compares_all_with_the_result_without_noise_and_is_the_same_again(tmp_path: Path) -> None:
     out = tmp_path / "out.svg"
-    done = run(*SIMULATION, "--json", "--plot", out)
+    done = simulate(*SIMULATION, "--json", "--plot", out)
     assert "nothing that it prints is private" in done.stderr
     found = json.loads(done.stdout)
     assert list(found["wcss"]) == list(CONTENDERS) == found["settings"]["contenders"]
     for row in found["wcss"].values():
         assert list(row) == ["1", "2"]
         assert 0 < row["2"]["mean"] < 2, "within the unit square"
-    assert json.loads(run(*SIMULATION, "--json").stdout) == found
-    assert json.loads(run(*SIMULATION, "--json", "--seed", 2).stdout) != found
+    assert json.loads(simulate(*SIMULATION, "--json").stdout) == found
+    assert json.loads(simulate(*SIMULATION, "--json", "--seed", 2).stdout) != found
     assert "pwh:printed" in out.read_text()
 
 
 def test_a_simulation_is_shown_as_a_table() -> None:
-    lines = run(*SIMULATION).stdout
+    lines = simulate(*SIMULATION).stdout
     assert all(name in lines for name in CONTENDERS)
     assert "epsilon 7" in lines
+
+
+@pytest.mark.parametrize("share", [0, 1])
+def test_a_simulation_needs_both_groups(share: int) -> None:
+    assert simulate("--local", share).exit_code == 2

@@ -81,8 +81,8 @@ def test_batch_counts_the_same_by_named_columns_as_by_fixed_ones(folder: Path, n
     "arguments",
     [
         ("survey", "{file}", "--hours", "0,24", "--timezone", "America/Chicago"),
-        ("evaluate", "--data", "{file}", "--runs", "2"),
-        ("plan", "--data", "{file}", "--min-users", "1", "--daily-limit", "5"),
+        ("evaluate", "means", "--data", "{file}", "--runs", "2"),
+        ("plan", "tracker", "--data", "{file}", "--min-users", "1", "--daily-limit", "5"),
     ],
     ids=lambda each: each[0],
 )
@@ -171,7 +171,7 @@ def test_options_of_columns_need_a_format_that_has_columns(folder: Path) -> None
     found = refusal("batch", folder / "day.csv", "--format", "capmetro", *COLUMNS, *config)
     assert found == "columns: capmetro records have fixed columns; remove it, or use csv, parquet, jsonl"
     assert "columns: kafka records have" in refusal("batch", folder / "day.csv", "--format", "kafka", *COLUMNS, *config)
-    done = run("evaluate", "--counts", folder / "no.json", "--unit", "m/s")
+    done = run("evaluate", "means", "--counts", folder / "no.json", "--unit", "m/s")
     assert done.exit_code == 2
     assert "--columns and the other options of a format need --format" in " ".join(done.stderr.split())
 

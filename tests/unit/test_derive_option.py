@@ -25,7 +25,18 @@ from tests.batching import CONFIG, batch, config
 __all__ = ["config"]
 NOON = 1_641_124_800_000  # 2022-01-02T12:00Z
 WITH_OPTION = [
-    *("batch", "survey", "evaluate", "plan", "cluster", "demo", "init", "feed replay", "feed mqtt", "feed gtfs-rt"),
+    *(
+        "batch",
+        "survey",
+        "evaluate means",
+        "plan tracker",
+        "cluster offline",
+        "demo",
+        "init",
+        "feed replay",
+        "feed mqtt",
+        "feed gtfs-rt",
+    ),
     *("feed siri", "feed amqp"),
 ]
 
@@ -125,7 +136,7 @@ def test_csv_of_any_columns_needs_none_of_speeds(tmp_path: Path, config: Path) -
     "arguments",
     [
         ["batch", "file", "--format", "kafka", "--derive-speed"],
-        ["evaluate", "--counts", "file", "--derive-speed"],
+        ["evaluate", "means", "--counts", "file", "--derive-speed"],
         ["init", "--yes", "--timezone", "UTC", "--derive-speed"],
     ],
 )

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hatcast.lab.plan.continual.kinds import Criterion, Errors, Stream, errors_of, mechanisms_of
+from hatcast.lab.plan.continual import Criterion
+from hatcast.lab.plan.continual.kinds import Errors, Stream, errors_of, mechanisms_of
 from hatcast.lab.plan.continual.report import number
 from hatcast.lab.plan.continual.users import Participation, equal_users, run_of
 from hatcast.stream.policy.hybrid_keys import NoiseKind

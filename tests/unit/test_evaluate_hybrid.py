@@ -1,8 +1,9 @@
-"""`hatcast evaluate --hybrid`: simulated points lie on the lemmas' lines. Fixed seeds."""
+"""`hatcast evaluate hybrid`: simulated points lie on the lemmas' lines. Fixed seeds."""
 
 import json
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree as ET
@@ -21,8 +22,9 @@ from hatcast.stream.hybrid import HYBRID_ESTIMATORS
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.readings.formats import FORMATS
-from tests.unit.test_evaluate_command import evaluate
+from tests.unit import test_evaluate_command
 
+evaluate = partial(test_evaluate_command.evaluate, what="hybrid")
 PLAIN = Case(10_000, 0.05, 1.0, 0.289, 0.289)
 DIFFERING = replace(PLAIN, sigma=0.1, sigma_local=0.3, gap=0.02)
 
@@ -73,7 +75,7 @@ def test_the_sum_of_noises_is_that_of_single_ones() -> None:
 
 def test_json_has_what_the_lemmas_say_and_what_was_simulated(tmp_path: Path) -> None:
     out = tmp_path / "out.svg"
-    done = evaluate("--hybrid", "--json", "--runs", 200, "--sigma", "0.289", "--estimators", "kvh,pwh", "--plot", out)
+    done = evaluate("--json", "--runs", 200, "--sigma", "0.289", "--estimators", "kvh,pwh", "--plot", out)
     assert done.stderr.strip() == "a simulation: nothing that it prints is private"
     found = json.loads(done.stdout)
     assert set(found) == {"settings", "improvement", "heatmap", "amplification"}
@@ -118,7 +120,7 @@ def test_lines_have_the_improvement_over_the_worse_baseline() -> None:
 
 
 def test_the_table_has_both_ratios() -> None:
-    done = evaluate("--hybrid", "--runs", 20, "--sigma", "0.289", "--estimators", "kvh")
+    done = evaluate("--runs", 20, "--sigma", "0.289", "--estimators", "kvh")
     rows = [line for line in done.stdout.splitlines() if "kvh, 0.289" in line]
     assert ["r of kvh" in line for line in rows] == [False, True] * len(AXES)
     assert "2.247" in rows[1], "at 10,000 users"
@@ -130,7 +132,7 @@ def test_the_same_seed_simulates_the_same() -> None:
 
 
 def test_the_table_says_how_far_simulation_and_lemmas_are_apart() -> None:
-    done = evaluate("--hybrid", "--runs", 50, "--users", 500, "--share", 0.1, "--eps", 0.5, "--sigma", "0.2")
+    done = evaluate("--runs", 50, "--users", 500, "--share", 0.1, "--eps", 0.5, "--sigma", "0.2")
     assert "hybrid model: 500 users, 0.1 of them central, eps 0.5" in " ".join(done.stdout.split())
     assert "of their standard errors away" in " ".join(done.stdout.split())
     assert "kvh, 0.2" in done.stdout
@@ -145,7 +147,7 @@ def test_the_table_says_how_far_simulation_and_lemmas_are_apart() -> None:
     ],
 )
 def test_the_ends_of_what_may_be_asked_for_are_shown(arguments: list[object], tmp_path: Path) -> None:
-    done = evaluate("--hybrid", "--runs", 20, "--plot", tmp_path / "out.svg", *arguments)
+    done = evaluate("--runs", 20, "--plot", tmp_path / "out.svg", *arguments)
     assert done.exit_code == 0
     assert " ".join(done.stdout.split()).count("relative improvement R") == len(AXES)
 
@@ -158,27 +160,25 @@ def test_the_ends_of_what_may_be_asked_for_are_shown(arguments: list[object], tm
         (["--sigma", "wide"], "--sigma"),
         (["--sigma", "0.4", "--gap", "0.3"], "would leave"),
         (["--users", "10", "--share", "0.01"], "without users"),
-        (["--eps", "0"], "--eps"),
     ],
 )
 def test_settings_that_are_none_are_refused(arguments: list[str], words: str) -> None:
     with pytest.raises(HatcastError, match=words) as refused:
-        evaluate("--hybrid", *arguments)
+        evaluate(*arguments)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--hybrid", "--counts", "x"],
-        ["--hybrid", "--dimensions", 2],
-        ["--hybrid", "--eps", "0.5,1"],
-        ["--hybrid", "--runs", 1_000_001],
-        ["--users", 10],
-        ["--sigma-local", 0.1],
+        ["--eps", "0.5,1"],
+        ["--eps", 0],
+        ["--share", 0],
+        ["--share", "nan"],
+        ["--runs", 1_000_001],
     ],
 )
-def test_options_of_the_other_comparison_are_wrong_usage(arguments: list[object]) -> None:
+def test_numbers_out_of_range_are_wrong_usage(arguments: list[object]) -> None:
     assert evaluate(*arguments).exit_code == 2
 
 
@@ -189,7 +189,7 @@ def test_the_simulations_grid_and_noise_are_fit_for_the_mechanism_that_ships() -
 
 def at_80_columns(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> str:
     monkeypatch.setenv("COLUMNS", "80")
-    return evaluate("--hybrid", "--runs", 20, *arguments).stdout
+    return evaluate("--runs", 20, *arguments).stdout
 
 
 def test_80_columns_have_the_estimators_names_also_where_ratios_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +239,7 @@ AUSTIN: Final = ("--data", ROOT / "tests/data/capmetro/2017-03-21.csv.gz", "--fo
 
 
 def test_an_own_recording_gives_sigma_and_the_ratios_of_every_estimator(tmp_path: Path) -> None:
-    done = evaluate("--hybrid", *AUSTIN, "--share", 0.2, "--runs", 20, "--json")
+    done = evaluate(*AUSTIN, "--share", 0.2, "--runs", 20, "--json")
     assert done.stderr.splitlines()[0] == "reads raw data; nothing that it prints is private"
     found = json.loads(done.stdout)["recording"]
     policy = policy_of_recordings(None, "capmetro")
@@ -260,11 +260,11 @@ def test_an_own_recording_gives_sigma_and_the_ratios_of_every_estimator(tmp_path
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([*AUSTIN, "--sigma", "0.2"], "--sigma cannot be combined with --hybrid --data, which measures it"),
-        ([*AUSTIN, "--users", 100], "--users cannot be combined with --hybrid --data, which measures it"),
+        ([*AUSTIN, "--sigma", "0.2"], "--sigma cannot be combined with --data, which measures it"),
+        ([*AUSTIN, "--users", 100], "--users cannot be combined with --data, which measures it"),
         (["--hat", "a/b/c"], "--format, --config and --hat are for --data"),
     ],
 )
 def test_what_a_recording_measures_cannot_be_given(arguments: list[object], words: str) -> None:
-    done = evaluate("--hybrid", *arguments)
+    done = evaluate(*arguments)
     assert (done.exit_code, words in " ".join(done.stderr.split())) == (2, True)

@@ -1,4 +1,4 @@
-"""`hatcast evaluate --worst-case`: against `worst_case_error`, the papers' formula and their figures."""
+"""`hatcast evaluate worst-case`: against `worst_case_error`, the papers' formula and their figures."""
 
 import json
 import math
@@ -23,7 +23,7 @@ ITMS = as_counts(ITMS_LIKE)
 
 
 def evaluate(*arguments: object) -> Result:
-    rows = ("--counts", COUNTS, "--worst-case", *arguments)
+    rows = ("worst-case", "--counts", COUNTS, *arguments)
     return CliRunner(catch_exceptions=False).invoke(command, [str(each) for each in rows])
 
 
@@ -110,10 +110,3 @@ def test_worst_cases_of_vectors_are_those_of_their_form() -> None:
     baseline = found["baseline"]["1"]
     assert baseline["noise"] == pytest.approx(3 * 130 * 417 / 17_166, abs=1e-4)
     assert found["opt_array_averaging"]["1"]["bias"] == 0.225
-
-
-@pytest.mark.parametrize("other", ["--hybrid", "--daily-limit=1"])
-def test_worst_cases_are_of_one_hat(other: str) -> None:
-    done = CliRunner().invoke(command, ["--worst-case", other])
-    assert done.exit_code == 2
-    assert "--worst-case cannot be combined with" in done.stderr

@@ -119,9 +119,9 @@ def test_a_recording_chooses_the_keys_that_plan_finds(tmp_path: Path) -> None:
     assert load_settings(path, {}).retention_ms is None  # or Kafka would delete it when it is replayed
     written = load_settings(path, {}).policy.tracker
     assert written is not None
-    # The same as `hatcast plan` for this policy.
+    # The same as `hatcast plan tracker` for this policy.
     arguments = ["--data", str(few), "--format", "capmetro", "--config", str(path), "--daily-limit", "2", "--json"]
-    found = json.loads(CliRunner().invoke(plan, arguments).stdout)
+    found = json.loads(CliRunner().invoke(plan, ["tracker", *arguments]).stdout)
     planned = found["plans"]["2"]
     assert (written.share, written.price) == (planned["keys"]["share"], planned["keys"]["price"])
     # What has a star there is said not to be worth having here.

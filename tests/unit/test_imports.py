@@ -137,7 +137,7 @@ def test_only_the_list_of_commands_loads_the_laboratory_and_only_init_asks_it_to
 
 
 def test_only_the_commands_that_evaluate_import_the_simulation() -> None:
-    commands = ("evaluate.py:", "evaluate_days.py:", "evaluate_usage.py:", "evaluate_worst.py:", "cluster.py:")
+    commands = ("evaluate.py:", "evaluate_models.py:")
     own = ("lab/evaluate/", *(f"lab/cli/{command}" for command in commands))
     assert users_of("hatcast.lab.evaluate", lambda each: each.startswith(own)) == []
 

@@ -24,7 +24,7 @@ def test_a_limit_that_is_no_speed_is_wrong_usage(limit: str) -> None:
 
 @pytest.mark.parametrize("number", ["nan", "inf"])
 def test_a_number_that_is_not_finite_is_wrong_usage_before_anything_is_charged(number: str, tmp_path: Path) -> None:
-    live = ["--live", "--date", "2022-01-02", "--epsilon", "4", "--state", str(tmp_path / "x.db")]
+    live = ["live", "--date", "2022-01-02", "--epsilon", "4", "--state", str(tmp_path / "x.db")]
     done = CliRunner().invoke(cluster.command, [*live, "--round-seconds", number])
     assert (done.exit_code, "--round-seconds" in done.output) == (2, True)
     done = CliRunner().invoke(device.command, ["-", "--cluster-epsilon", number])

@@ -114,7 +114,7 @@ def test_a_file_and_json_on_standard_output_exclude_each_other(released: list[ob
         released,
         ["tail"],
         ["budget"],
-        ["evaluate", "--counts", COUNTS],
+        ["evaluate", "means", "--counts", COUNTS],
         ["survey", DAYS[0], "--format", "capmetro"],
     ):
         done = run(*command, "--json", "-o", path)
@@ -123,12 +123,12 @@ def test_a_file_and_json_on_standard_output_exclude_each_other(released: list[ob
     assert not path.exists()
 
 
-@pytest.mark.parametrize("command", ["batch", "tail", "budget", "evaluate", "survey"])
+@pytest.mark.parametrize("command", ["batch", "tail", "budget", "evaluate means", "survey"])
 def test_the_help_names_the_formats(command: str) -> None:
-    shown = " ".join(run(command, "--help").stdout.split())
+    shown = " ".join(run(*command.split(), "--help").stdout.split())
     assert "-o, --output FILE" in shown
     assert ".jsonl, .csv" in shown
-    assert (".geojson" in shown) == (command not in ("budget", "evaluate"))
+    assert (".geojson" in shown) == (command not in ("budget", "evaluate means"))
 
 
 def test_budget_writes_its_days_and_has_no_map(released: list[object], tmp_path: Path) -> None:
@@ -152,6 +152,7 @@ def test_budget_writes_its_days_and_has_no_map(released: list[object], tmp_path:
 def test_evaluate_writes_a_row_for_each_estimator_and_epsilon(tmp_path: Path) -> None:
     compared = (
         "evaluate",
+        "means",
         "--counts",
         COUNTS,
         "--runs",
@@ -176,7 +177,7 @@ def test_evaluate_writes_a_row_for_each_estimator_and_epsilon(tmp_path: Path) ->
 
 
 def test_evaluate_writes_worst_cases_and_the_hybrid_model_without_loss(tmp_path: Path) -> None:
-    worst = ("evaluate", "--counts", COUNTS, "--worst-case", "--eps", "0.5,1")
+    worst = ("evaluate", "worst-case", "--counts", COUNTS, "--eps", "0.5,1")
     printed = json.loads(run(*worst, "--json").stdout)
     run(*worst, "-o", tmp_path / "worst.jsonl")
     rows = [row for row in rows_of(tmp_path / "worst.jsonl") if row["table"] == "worst_case"]
@@ -185,7 +186,7 @@ def test_evaluate_writes_worst_cases_and_the_hybrid_model_without_loss(tmp_path:
     for row in rows:
         each = expected[row["estimator"], f"{row['epsilon']:g}"]
         assert {key: row[key] for key in each} == each
-    hybrid = ("evaluate", "--hybrid", "--runs", 20)
+    hybrid = ("evaluate", "hybrid", "--runs", 20)
     printed = json.loads(run(*hybrid, "--json").stdout)
     run(*hybrid, "-o", tmp_path / "hybrid.csv")
     tables = [row["table"] for row in rows_of(tmp_path / "hybrid.csv")]
@@ -198,7 +199,7 @@ def test_evaluate_writes_worst_cases_and_the_hybrid_model_without_loss(tmp_path:
 
 
 def test_evaluate_writes_a_row_for_each_design_limit_and_time(tmp_path: Path) -> None:
-    days = ("evaluate", "--data", DAYS[0], "--format", "capmetro", "--daily-limit", "5", "--runs", 1)
+    days = ("evaluate", "days", "--data", DAYS[0], "--format", "capmetro", "--daily-limit", "5", "--runs", 1)
     done = run(*days, "-o", tmp_path / "days.csv")
     assert (done.stdout, done.stderr.splitlines()[0]) == ("", "reads raw data; nothing that it prints is private")
     rows = rows_of(tmp_path / "days.csv")

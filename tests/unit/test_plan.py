@@ -51,7 +51,7 @@ def timetable(path: Path, days: int = 2) -> Path:
 
 
 def plan(*arguments: object) -> Result:
-    return CliRunner(catch_exceptions=False).invoke(command, [str(argument) for argument in arguments])
+    return CliRunner(catch_exceptions=False).invoke(command, ["tracker", *map(str, arguments)])
 
 
 # The recursion

@@ -1,4 +1,4 @@
-"""`hatcast plan --continual`: kinds compared by their own noise, participation in data, free running means."""
+"""`hatcast plan sums`: kinds compared by their own noise, participation in data, free running means."""
 
 import json
 import tomllib
@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.config.template import Answers, render_template
 from hatcast.lab.cli.plan import command
-from hatcast.lab.plan.continual.kinds import Criterion, Stream, compare
+from hatcast.lab.plan.continual import Criterion
+from hatcast.lab.plan.continual.kinds import Stream, compare
 from hatcast.lab.plan.continual.users import Participation, Users, equal_users, kept_by, memory_of, presence_of, run_of
 from hatcast.lab.plan.counts import Row
 from hatcast.stream.continual import KINDS
@@ -32,7 +33,7 @@ TWO_DAYS: list[Row] = [
 
 
 def plan(*arguments: object) -> Result:
-    return CliRunner(catch_exceptions=False).invoke(command, ["--continual", *map(str, arguments)])
+    return CliRunner(catch_exceptions=False).invoke(command, ["sums", *map(str, arguments)])
 
 
 def planned(*arguments: object) -> dict[str, Any]:
@@ -254,9 +255,6 @@ def test_a_written_policy_runs_the_setting_that_was_compared(tmp_path: Path, cri
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--daily-limit", "5"], "--daily-limit is for a tracker"),
-        (["--objective", "cells"], "--objective is for a tracker"),
-        (["--write-limit", 5], "--write-limit is for a tracker"),
         (["--counts", "a", "--users-per-slot", 3], "name one of --counts and --users-per-slot"),
         (["--counts", "a", "--data", "b", "--format", "jsonl"], "name one of --data and --counts"),
         (["--min-users", 3], "--min-users needs --data or --counts"),
@@ -268,14 +266,6 @@ def test_options_that_do_not_go_together_are_wrong_usage(arguments: list[object]
     done = plan(*arguments)
     assert done.exit_code == 2
     assert line in done.stderr
-
-
-@pytest.mark.parametrize("option", ["--slots", "--horizon-days", "--max-slots", "--epsilon", "--by"])
-def test_options_of_running_means_need_the_switch(option: str) -> None:
-    value = "mean-max" if option == "--by" else "3"
-    done = CliRunner(catch_exceptions=False).invoke(command, [option, value, "--counts", "a"])
-    assert done.exit_code == 2
-    assert f"{option} needs --continual" in done.stderr
 
 
 @pytest.mark.parametrize(

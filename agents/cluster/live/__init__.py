@@ -1,4 +1,4 @@
-"""`hatcast cluster --live`: K-means in rounds, with devices and trusted users.
+"""`hatcast cluster live`: K-means in rounds, with devices and trusted users.
 
 The proof: docs/proofs.md, "Clusterings with devices".
 

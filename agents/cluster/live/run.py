@@ -81,7 +81,7 @@ def check_live(policy: Policy, chosen: Chosen) -> None:
     if not policy.takes_reports:
         raise HatcastError(
             f"policy {policy.name!r} takes no reports of devices: its estimator is {policy.estimator}; choose a hybrid"
-            " one that reads them, such as pwh (docs/hybrid.md), or leave out --live"
+            " one that reads them, such as pwh (docs/hybrid.md); `hatcast cluster offline` needs none"
         )
     calendar = Calendar(policy)
     for name in chosen.slots:

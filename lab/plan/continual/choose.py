@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
+from hatcast.lab.plan.continual import Criterion
 from hatcast.lab.plan.continual.kinds import (
     INDEPENDENT,
     Candidate,
-    Criterion,
     Errors,
     Spread,
     Stream,

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hatcast.lab.plan.continual import Criterion
 from hatcast.lab.plan.continual.users import Participation, Run, Users, equal_users, memory_of, run_of
 from hatcast.stream.continual import KINDS, Mechanism, Setting
 from hatcast.stream.continual.toeplitz import MAX_SLOTS
@@ -21,15 +21,6 @@ INDEPENDENT: Final = (ContinualKind.LAPLACE, ContinualKind.GAUSSIAN)
 """kinds that add noise to each slot alone"""
 _BRANCHINGS: Final = (3, 5, 7, 9, 11, 13, 17, 21)
 _MILLI: Final = 1000
-
-
-class Criterion(StrEnum):
-    """Error that the best kind has least: root mean square or maximum, of the running mean or sum."""
-
-    MEAN_RMS = "mean-rms"
-    MEAN_MAX = "mean-max"
-    SUM_RMS = "sum-rms"
-    SUM_MAX = "sum-max"
 
 
 @dataclass(frozen=True, slots=True)

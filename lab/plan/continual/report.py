@@ -1,7 +1,6 @@
 """Plans of running sums and means as tables, sentences, JSON and a plot."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from textwrap import fill
@@ -11,8 +10,10 @@ import numpy as np
 from rich.table import Column, Table
 
 from hatcast.agents.cli.report import Report, open_axes, table
+from hatcast.lab.plan.continual import Criterion
 from hatcast.lab.plan.continual.choose import ContinualPlan, Observed
-from hatcast.lab.plan.continual.kinds import Candidate, Criterion, Spread, Stream, mean_errors
+from hatcast.lab.plan.continual.inputs import Inputs
+from hatcast.lab.plan.continual.kinds import Candidate, Spread, Stream, mean_errors
 from hatcast.lab.plan.continual.users import run_of
 from hatcast.lab.plan.tracker import LOOK
 from hatcast.lab.survey.figures import Histogram, dropped_share, quantile, summarize
@@ -35,9 +36,15 @@ _LARGE: Final = 100_000
 _EQUAL: Final = 0.005
 
 
-def report_of(plan: ContinualPlan, title: str, settings: Mapping[str, Any], unit: str) -> Report:
+def report_of(plan: ContinualPlan, inputs: Inputs, unit: str) -> Report:
     """Return {"kinds": errors and memory by kind, "best", "free", "constant", "participation"}. unit: of the value."""
-    free, observed = plan.free, plan.observed
+    free, observed, stream, limits = plan.free, plan.observed, plan.stream, plan.stream.participation
+    users = inputs.source if inputs.users_per_slot is None else f"{inputs.users_per_slot:g} users a slot"
+    title = (
+        f"{stream.slots} slots, {users}; a user in at most {limits.max_slots} of a cell, {limits.min_separation} apart,"
+        f" and in {limits.max_cells} cell{'s' * (limits.max_cells != 1)}; epsilon {stream.epsilon:g}"
+        f"{f', delta {stream.delta:g}' if stream.delta else ''}; range of the value {stream.bound:g} {unit}"
+    )
     found: dict[str, Any] = {
         "kinds": {each.kind.value: _kind_json(each) for each in plan.candidates},
         "best": {
@@ -68,7 +75,19 @@ def report_of(plan: ContinualPlan, title: str, settings: Mapping[str, Any], unit
             *verdict(plan, unit),
         ],
         figures=found,
-        settings=settings,
+        settings={
+            "source": inputs.source,
+            "users_per_slot": inputs.users_per_slot,
+            "slots": stream.slots,
+            "slots_of_a_day": stream.day_slots,
+            "max_slots": limits.max_slots,
+            "min_separation": limits.min_separation,
+            "max_cells": limits.max_cells,
+            "epsilon": stream.epsilon,
+            "delta": stream.delta,
+            "upper_bound": stream.bound,
+            "unit": unit,
+        },
         plot=lambda path: _plot(plan, title, unit, path),
     )
 
