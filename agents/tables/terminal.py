@@ -155,7 +155,7 @@ def estimates_table(records: Iterable[Shown], dates: Collection[str]) -> Table:
     table.caption_justify = "left"
     table.caption = "mean: of all readings of the hour; road: without the chance of which buses came"
     if others:
-        table.caption += f"\n{others:,} hours without readings that count are predicted only: --json --estimates"
+        table.caption += f"\n{others:,} hours without readings that count are predicted only, and not listed"
     return table
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import h3.api.basic_int as h3
+from redis.exceptions import RedisError
 
 from hatcast.agents.batch.estimates import estimates
 from hatcast.agents.config.settings import Settings
@@ -132,7 +133,7 @@ def has_open_date(settings: Settings) -> bool:
 
     try:
         return _run(settings, has)
-    except HatcastError:
+    except (HatcastError, RedisError):  # a cluster amid a restart answers that it is down
         return False
 
 
