@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 
 from hatcast.agents.errors.extras import require
 from hatcast.agents.recordings.containers import head_of, plain, readable, recoded, unreadable
-from hatcast.agents.recordings.parquet import DIGEST_BYTES, parquet_records
+from hatcast.agents.recordings.parquet import DIGEST_BYTES, parquet_digest, parquet_records
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import FORMAT_NAMES, Format, Recorded
 from hatcast.stream.readings.magic import container_of
@@ -98,9 +98,11 @@ def _records(name: str, reopen: Callable[[], BinaryIO], feed: Format) -> Iterato
 
 
 def _digest(name: str, reopen: Callable[[], BinaryIO]) -> bytes | None:
-    """Return the digest of a file's content, decompressed; None if it is empty."""
+    """Return the digest of a file's content, decompressed, of Parquet that of its rows; None if it is empty."""
     digest, size = hashlib.blake2b(digest_size=DIGEST_BYTES), 0
     with readable(name), reopen() as file:
+        if container_of(head_of(file)) == "Parquet":
+            return parquet_digest(file, name)
         content = plain(file, name)
         while part := content.read(_DIGESTED_BYTES):
             digest.update(part)

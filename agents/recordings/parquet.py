@@ -67,11 +67,26 @@ def table_records(table: "pa.Table", name: str, feed: Format) -> Iterator[Record
 
 def table_digest(table: "pa.Table") -> bytes | None:
     """Return the digest of a table's rows in any order, whatever library made it; None if it is empty."""
-    table, total = table.select(sorted(range(table.num_columns), key=lambda at: str(table.column_names[at]))), 0
-    for rows in _encoded_rows(table.column_names, table.to_batches(_BATCH_ROWS), "json", _values):
+    return _rows_digest(table.column_names, table.to_batches(_BATCH_ROWS))
+
+
+def parquet_digest(file: BinaryIO, path: str) -> bytes | None:
+    """Return the digest of a file's rows: that of the same table in memory. Raises RecordingError."""
+    import pyarrow.parquet as pq
+
+    with _readable(path):
+        parquet = pq.ParquetFile(file, buffer_size=_READ_BYTES, pre_buffer=False)
+        return _rows_digest(parquet.schema_arrow.names, parquet.iter_batches(_BATCH_ROWS, use_threads=False))
+
+
+def _rows_digest(names: Sequence[str], batches: Iterable["pa.RecordBatch"]) -> bytes | None:
+    order, total, is_empty = sorted(range(len(names)), key=lambda at: names[at]), 0, True
+    selected = (batch.select(order) for batch in batches)
+    for rows in _encoded_rows([names[at] for at in order], selected, "json", _values):
         for row in rows.splitlines():
             total += int.from_bytes(hashlib.blake2b(row, digest_size=DIGEST_BYTES).digest(), "big")
-    return (total % (1 << 8 * DIGEST_BYTES)).to_bytes(DIGEST_BYTES, "big") if table.num_rows else None
+            is_empty = False
+    return None if is_empty else (total % (1 << 8 * DIGEST_BYTES)).to_bytes(DIGEST_BYTES, "big")
 
 
 def _records(reader: Format, chunks: Iterator[bytes], path: str) -> Iterator[Recorded]:

@@ -58,9 +58,32 @@ def test_a_file_whose_times_are_taken_for_another_zones_is_not_released_on_a_sec
     line = refusal(file, *CSV, "--times-in", "America/New_York", *shared)
     assert f"{ledger}: times_in is America/New_York, and earlier runs had UTC" in line
     assert PAID in line
-    assert dates(file, *CSV, "--times-in", "UTC", *shared) == ["2022-01-02"], "the policy's zone was meant before"
     other = rides(tmp_path / "other.csv")
     assert "times_in is" in refusal(other, *CSV, "--times-in", "Asia/Kolkata", *shared), "also of another file"
+    assert dates(other, *CSV, "--times-in", "UTC", *shared) == ["2022-01-02"], "the policy's zone was meant before"
+
+
+@pytest.mark.parametrize(
+    ("header", "given", "part"),
+    [
+        ("plate,timestamp_utc,lat,lon,speed_kmh", ("--times-in", "Asia/Kolkata"), "times_in Asia/Kolkata"),
+        ("plate,timestamp_utc,lat,lon,speed_mps", ("--unit", "km/h"), "unit km/h"),
+    ],
+)
+def test_a_zone_or_unit_that_the_header_names_is_not_replaced_by_an_option_later_nor_before(
+    tmp_path: Path, config: Path, header: str, given: tuple[str, ...], part: str
+) -> None:
+    """A named zone that is the policy's own is another one than the header's."""
+    config.write_text(CONFIG.replace('"UTC"', '"Asia/Kolkata"'))
+    file = tmp_path / "rides.csv"
+    file.write_text("\n".join([header, *(f"{user},2022-01-02 20:30:00,21.19,72.81,10" for user in USERS)]) + "\n")
+    for first, second in (((), given), (given, ())):
+        shared = ("--format", "csv", "--config", config, "--ledger", tmp_path / f"ledger{len(first)}")
+        assert dates(file, *first, *shared)
+        line = refusal(file, *second, *shared)
+        assert "an earlier run used readings of the same content as format csv" in line
+        assert part in line
+        assert dates(file, *first, *shared), "as before it goes on"
 
 
 def test_times_of_another_zone_are_those_of_its_data_when_their_date_was_released(
@@ -169,6 +192,13 @@ def test_a_frame_is_not_read_by_other_columns_in_whatever_order_and_library_it_c
         hatcast.batch(FRAMES[kind](backwards), policy(), columns=columns | {"vehicle": "trip"}, **shared)
     again = hatcast.batch(FRAMES[kind](backwards), policy(), columns=columns, **shared)
     assert sorted(again.values) == sorted(first.values)
+    for compression in ("zstd", "snappy"):  # the same table, whatever its bytes
+        file = tmp_path / f"{compression}.parquet"
+        pl.DataFrame(backwards).write_parquet(file, compression=compression)
+        with pytest.raises(
+            HatcastError, match="parquet: an earlier run used readings of the same content as format parq"
+        ):
+            hatcast.batch(file, policy(), columns=columns | {"vehicle": "trip"}, **shared)
 
 
 def test_a_hatcast_with_other_reading_rules_needs_a_policy_that_replaces_the_first(

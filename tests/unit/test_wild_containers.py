@@ -18,6 +18,7 @@ from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.readings.formats import Columns, FormatChoice
 from hatcast.stream.readings.formats._json_values import concatenated, split_json
 from hatcast.stream.readings.reading import Reading
+from tests.replayed import policy_of
 from tests.wild import HEADER, batch, config, outcomes, policy_in, rows, run
 
 RECORDS: list[dict[str, Any]] = [
@@ -127,6 +128,12 @@ def test_a_long_table_is_read_by_the_value_of_a_column(tmp_path: Path) -> None:
     assert refusal(tmp_path, file, "--format", "csv", "--unit", "km/h", "--where", "parameter=P2") == (
         "has no column parameter, named as `--where`; name one of those that `hatcast check` prints"
     )
+
+
+def test_where_of_a_file_without_a_header_takes_numbers_of_columns() -> None:
+    numbered = {"vehicle": "1", "time": "2", "lat": "3", "lon": "4", "value": "5"}
+    with pytest.raises(SettingError, match="has a number that no column has"):
+        policy_format(FormatChoice("csv", Columns(numbered, unit="km/h", where={"line": "5"})), policy_of())
 
 
 @pytest.mark.parametrize("sent", ["7", 7, 7.0])

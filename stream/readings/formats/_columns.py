@@ -115,7 +115,7 @@ class Columns:
 
     @property
     def options(self) -> list[str]:
-        """The options that decide what a record is, and whose: the unit and the zone of its time are not among them."""
+        """The options that decide vehicle, place, time and value of a record; a header may say what is not given."""
         names = Columns(dict(sorted(self.names.items()))).text()
         parts = {
             "columns": names,
@@ -125,6 +125,8 @@ class Columns:
             "encoding": self.encoding,
             "decimal": None if self.decimal == "." else self.decimal,
             "skip": self.skip,
+            "times_in": self.times_in,
+            "unit": self.unit,
         }
         return [f"{name} {part}" for name, part in parts.items() if part]
 
@@ -159,7 +161,7 @@ class Columns:
                 f"has no {', '.join(missing)}",
                 f"add {_example(missing)}: a header is needed to find it by name",
             )
-        if not all(_NUMBER.fullmatch(column) for column in self.names.values()):
+        if not all(_NUMBER.fullmatch(column) for column in (*self.names.values(), *self.where)):
             raise SettingError("columns", "has a number that no column has", "count columns from 1, to 9999 at most")
 
     def completed(
