@@ -57,35 +57,40 @@ _TOO_FAR: Final = (
 )
 
 
-def hints(outcomes: Mapping[str, int], policy: Policy, problems: Mapping[str, int] = _NONE) -> Iterator[str]:
+def hints(
+    outcomes: Mapping[str, int], policy: Policy, problems: Mapping[str, int] = _NONE, *, derives: bool = False
+) -> Iterator[str]:
     """Yield a line if no record was accepted, or if one unusual outcome has more than half of the records.
 
     outcomes   as of `FoldResult`: outcome -> records; those of devices' reports have the prefix `reports.`
     problems   as of `FoldResult`: why records are undecodable
+    derives    speeds are derived from positions
     """
     for prefix, kind in (("", "records"), ("reports.", "reports")):
         counts: dict[Outcome, int] = {each: outcomes.get(f"{prefix}{each}", 0) for each in Outcome}
         del counts[Outcome.HEARTBEAT]
         if prefix and not any(counts.values()):
             continue
-        yield from _hint(counts, kind, policy, _NONE if prefix else problems)
+        yield from _hint(counts, kind, policy, _NONE if prefix else problems, derives=derives and not prefix)
 
 
-def account(outcomes: Mapping[str, int], problems: Mapping[str, int]) -> str | None:
+def account(outcomes: Mapping[str, int], problems: Mapping[str, int], *, derives: bool) -> str | None:
     """Return how many records of a recording are undecodable, and why, however few; None: none, or it is not known."""
     undecodable = outcomes.get(Outcome.UNDECODABLE, 0)
-    reasons = _reasons(problems, undecodable)
+    reasons = _reasons(problems, undecodable, derives=derives)
     if reasons is None:
         return None
     return f"hint: {undecodable:,} of {sum(outcomes.values()):,} records are undecodable: {reasons}"
 
 
-def _hint(counts: Mapping[Outcome, int], kind: str, policy: Policy, problems: Mapping[str, int]) -> Iterator[str]:
+def _hint(
+    counts: Mapping[Outcome, int], kind: str, policy: Policy, problems: Mapping[str, int], *, derives: bool
+) -> Iterator[str]:
     records, accepted = sum(counts.values()), counts[Outcome.ACCEPTED]
     if not records:
         yield f"hint: the files have no {kind}: are they the right ones, and complete?"
         return
-    reasons = _reasons(problems, counts[Outcome.UNDECODABLE])
+    reasons = _reasons(problems, counts[Outcome.UNDECODABLE], derives=derives)
     most = max((each for each in counts if each is not Outcome.ACCEPTED), key=lambda each: counts[each])
     if most not in _CAUSES or (accepted and (counts[most] <= _SHARE * records or most in _USUAL)):
         return
@@ -94,13 +99,14 @@ def _hint(counts: Mapping[Outcome, int], kind: str, policy: Policy, problems: Ma
     yield f"hint: {start} of {records:,} {kind} accepted; {counts[most]:,} are {most}: {cause}"
 
 
-def _reasons(problems: Mapping[str, int], undecodable: int) -> str | None:
+def _reasons(problems: Mapping[str, int], undecodable: int, *, derives: bool) -> str | None:
     """Return why records are undecodable, the most frequent reasons first; None: it is not known.
 
-    Those that the reader did not count have a position, and no speed follows from it.
+    Where speeds are derived, those that the reader did not count have a position, and no speed follows from it.
     """
-    far = undecodable - sum(problems.values())
-    counted = Counter(problems) + Counter({_TOO_FAR: far} if problems or far else {})
+    counted = Counter(problems)
+    counted[_TOO_FAR if derives else NOT_OF_FORMAT] += undecodable - counted.total()
+    counted = +counted
     if not counted or set(counted) == {NOT_OF_FORMAT}:
         return None
     found = counted.most_common(_REASONS)

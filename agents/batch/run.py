@@ -130,12 +130,13 @@ def fold_input(run: Run, retention: Retention, ledger: "LedgerFile | None" = Non
     folded = _fold(run, retention, ledger)
     is_public = ledger is None or policy.relation is Relation.REPLACE  # else counts are private
     shows_counts = is_public or run.is_private
-    found = list(hints(folded.outcomes, policy, folded.problems)) if shows_counts else []
+    derives = run.input.choice.derive is not None
+    found = list(hints(folded.outcomes, policy, folded.problems, derives=derives)) if shows_counts else []
     spans = folded.spans.hint() if shows_counts else None
     lines = [*found, *([] if spans is None else [f"hint: {spans}"])]
     for warning in (*folded.ahead, *(lines if is_public else [f"{line} (not private)" for line in lines])):
         run.warn(warning)
-    undecodable = account(folded.outcomes, folded.problems)
+    undecodable = account(folded.outcomes, folded.problems, derives=derives)
     if run.report is not None and shows_counts and not found and undecodable is not None:
         run.report(undecodable if is_public else f"{undecodable} (not private)")
     return folded

@@ -137,7 +137,7 @@ def test_running_means_are_those_that_the_command_prints(tmp_path: Path, release
         (b'{"vehicle": "a"}\n', "has no published records; name the file of releases, not that of readings"),
         (b"PAR1", "is not a complete Parquet file; it may be cut off: make it again"),
         (b"SQLite format 3\0", "is not a ledger of hatcast"),
-        (b"\x1f\x8bx", "is cut off: its gzip stream has no end; fetch it again"),
+        (b"\x1f\x8bx", "is cut off: its compressed stream has no end; fetch it again"),
     ],
 )
 def test_a_file_without_records_is_one_line(tmp_path: Path, content: bytes | None, line: str) -> None:

@@ -69,7 +69,15 @@ def test_survey_counts_the_users_and_hats_whose_readings_are_all_at_the_bound(re
 
 def test_evaluate_prints_the_share_of_a_recorded_hat(recording: Path) -> None:
     options = ("--runs", "20", "--estimators", "quantile")
-    arguments = ["--data", str(recording), "--format", "jsonl", "--config", str(recording.with_name("hatcast.toml"))]
+    arguments = [
+        "means",
+        "--data",
+        str(recording),
+        "--format",
+        "jsonl",
+        "--config",
+        str(recording.with_name("hatcast.toml")),
+    ]
     runner = CliRunner(catch_exceptions=False)
     shown = " ".join(runner.invoke(evaluate_command, [*arguments, *options]).stdout.split())
     assert "60.0% of the users' means are at the upper bound; quantile cannot tell these apart" in shown
