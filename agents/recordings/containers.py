@@ -46,7 +46,9 @@ def readable(name: str) -> Iterator[None]:
 
 def unreadable(name: str, error: OSError) -> RecordingError:
     """Return the error for a file that the system does not let us read."""
-    return RecordingError(name, f"cannot be read ({error.strerror or type(error).__name__})", "check the file and its permissions")
+    return RecordingError(
+        name, f"cannot be read ({error.strerror or type(error).__name__})", "check the file and its permissions"
+    )
 
 
 def plain(file: BinaryIO, name: str) -> BinaryIO:
