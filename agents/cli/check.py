@@ -14,7 +14,7 @@ from hatcast.agents.cli.recordings import format_options
 from hatcast.agents.recordings.containers import head_of, plain, readable
 from hatcast.agents.recordings.files import open_recording
 from hatcast.stream.errors import HatcastError, SettingError
-from hatcast.stream.readings.doubts import doubts
+from hatcast.stream.readings.doubts import place_doubts, speed_doubts
 from hatcast.stream.readings.formats import PARQUET, Columns, FormatChoice, header_of
 from hatcast.stream.readings.magic import container_of
 from hatcast.stream.readings.reading import MISSING, UNITS, Reading, ValueUnits, number, parse_time
@@ -116,7 +116,7 @@ def _show(recording: Recording, note: str) -> None:
         hours = round(median(longitudes) / _DEGREES_AN_HOUR)
         click.echo(f"places: the sun's time there is about UTC{hours:+d}")
     _show_speeds(readings, note)
-    for doubt in doubts(readings, "UTC"):
+    for doubt in (*place_doubts(readings, "UTC"), *speed_doubts(readings)):
         click.echo(f"hint: {doubt}")
 
 

@@ -18,7 +18,7 @@ from hatcast.agents.recordings.files import open_records
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy, Relation
-from hatcast.stream.readings.doubts import doubts
+from hatcast.stream.readings.doubts import place_doubts, speed_doubts
 from hatcast.stream.readings.formats import FORMAT_NAMES, Columns, DeriveSpeed, Format, FormatChoice, Recorded
 from hatcast.stream.readings.reading import Reading, ValuesReading
 from hatcast.stream.time_zones import time_zone
@@ -174,15 +174,19 @@ def checked_format(choice: FormatChoice, policy: Policy, files: Sequence[str | P
         readings = [record.reading for record in records if record.reading is not None]
         if choice.mapped:
             _show(records, readings, str(regular[0]), policy)
-        if _may_be_shown(policy):
-            for doubt in doubts(readings, policy.timezone):
-                click.echo(f"hint: {regular[0]}: {doubt}", err=True)
+        # Under replace places are public and speeds are not; what is not public is for a terminal, never for a log.
+        is_watched = _on_terminal()
+        shows_places = is_watched or policy.relation is Relation.REPLACE
+        for doubt in (
+            *(place_doubts(readings, policy.timezone) if shows_places else ()),
+            *(speed_doubts(readings) if is_watched else ()),
+        ):
+            click.echo(f"hint: {regular[0]}: {doubt}", err=True)
     return feed
 
 
-def _may_be_shown(policy: Policy) -> bool:
-    """Return whether hints from raw data may be printed: under add_remove only on a terminal, not to a log."""
-    return policy.relation is Relation.REPLACE or sys.stderr.isatty()
+def _on_terminal() -> bool:
+    return sys.stderr.isatty()
 
 
 def _show(records: Sequence[Recorded], decoded: Sequence[Reading], path: str, policy: Policy) -> None:

@@ -19,8 +19,8 @@ _SLOW: Final = 15_000  # milli-units of km/h
 _SHARE: Final = 0.95
 
 
-def doubts(readings: Sequence[Reading], timezone: str) -> Iterator[str]:
-    """Yield what is doubtful about most of these readings, without any of their data.
+def place_doubts(readings: Sequence[Reading], timezone: str) -> Iterator[str]:
+    """Yield what is doubtful about the places of most readings, which are public under `replace`.
 
     timezone   of the policy
     """
@@ -35,6 +35,10 @@ def doubts(readings: Sequence[Reading], timezone: str) -> Iterator[str]:
                 f"the places are far from the longitudes of {timezone}: {swapped}they are of another city, or"
                 " policy.timezone is"
             )
+
+
+def speed_doubts(readings: Sequence[Reading]) -> Iterator[str]:
+    """Yield what is doubtful about most speeds. They are private: one bus can decide whether this is printed."""
     speeds = [
         abs(speed * UNITS[each.unit])
         for each in readings

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import hatcast
+from hatcast.agents.cli import recordings
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.readings.formats import FORMATS, Columns, FormatChoice
@@ -175,10 +176,13 @@ def test_f26_swapped_places_get_a_hint_and_right_ones_none(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("speeds", "hint"), [([9.0] * 19 + [0.0, 16.0], True), ([9.0] * 18 + [16.0] * 2, False)])
-def test_f26_speeds_that_look_like_metres_a_second_get_a_hint(
-    tmp_path: Path, speeds: Sequence[float], *, hint: bool
+def test_f26_speeds_that_look_like_metres_a_second_get_a_hint_on_a_terminal_and_never_in_a_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speeds: Sequence[float], *, hint: bool
 ) -> None:
     path = rows(tmp_path, *(f"B{n},2024-05-06T10:00:00Z,21.2,72.8,{speed}" for n, speed in enumerate(speeds)))
+    in_a_log = batch(config(tmp_path, "Asia/Kolkata"), path, "--format", "csv")
+    assert "nearly all speeds" not in in_a_log.stderr, "speeds are private: one bus could decide what a log has"
+    monkeypatch.setattr(recordings, "_on_terminal", lambda: True)
     done = batch(config(tmp_path, "Asia/Kolkata"), path, "--format", "csv")
     assert ("nearly all speeds are below 15 km/h" in done.stderr) == hint
 
