@@ -203,8 +203,6 @@ def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Outp
     from hatcast.stream.release.spending import budget_record
 
     policy = run.settings.policy
-    estimates = Table()
-    as_estimates = policy.tracker is not None and not output.queries
     with open_released(run, path, days) as released:
         if output.as_json:
             for record in _published(released, policy, inferring=output.inferring):
@@ -212,33 +210,36 @@ def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Outp
             return
         if policy.relation is Relation.REPLACE:  # under add_remove the counts are private
             _show_outcomes(released.folded, as_json=False)
+        tables = list[Table]()
         if output.file is not None:
-            dates, releases, answers = (
-                _write(released, policy, output.file, inferring=output.inferring),
-                [],
-                [],
-            )
+            dates = _write(released, policy, output.file, inferring=output.inferring)
         else:
             decoded = [SHOWN.decode(record) for record in released.records]
-            releases = [release for release in decoded if not release.query_name]
-            answers = [release for release in decoded if release.query_name]
             dates = {date for release in decoded for date in _charged_dates(release)}
-            if as_estimates:
-                found = inferred(released.ledger.records, [ESTIMATES], policy)
-                estimates = estimates_table(map(SHOWN.decode, found), {each.date for each in releases})
+            tables = _tables(decoded, released, policy, queries=output.queries)
         ledger_days = [
             msgspec.json.decode(budget_record(policy, date, released.ledger.summary(date))) for date in sorted(dates)
         ]
     console = Console()
-    if output.file is None:
-        print_fitted(console, estimates if as_estimates else releases_table(releases, _OF_QUERIES))
-        if policy.queries:
-            tables = answers_tables(answers)
-            if not tables:
-                console.print("no answers to queries: no period of a query is over in these files")
-            for table in tables:
-                print_fitted(console, table)
+    for table in tables:
+        print_fitted(console, table)
+    if output.file is None and policy.queries and len(tables) == 1:
+        console.print("no answers to queries: no period of a query is over in these files")
     console.print(BudgetTable(ledger_days))
+
+
+def _tables(decoded: Sequence[Shown], released: Released, policy: Policy, *, queries: bool) -> list[Table]:
+    """Return the table of a run's releases, or of what a tracker's say of each HAT, and those of its answers.
+
+    queries   a tracker's single queries, in place of estimates
+    """
+    releases = [release for release in decoded if not release.query_name]
+    if policy.tracker is None or queries:
+        means = releases_table(releases, _OF_QUERIES)
+    else:
+        found = inferred(released.ledger.records, [ESTIMATES], policy)
+        means = estimates_table(map(SHOWN.decode, found), {each.date for each in releases})
+    return [means, *answers_tables(release for release in decoded if release.query_name)]
 
 
 def _charged_dates(record: Shown) -> list[str]:
