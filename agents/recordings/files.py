@@ -99,10 +99,10 @@ def _records(name: str, reopen: Callable[[], BinaryIO], feed: Format) -> Iterato
 
 def _digest(name: str, reopen: Callable[[], BinaryIO]) -> bytes | None:
     """Return the digest of a file's content, decompressed, of Parquet that of its rows; None if it is empty."""
-    digest, size = hashlib.blake2b(digest_size=DIGEST_BYTES), 0
     with readable(name), reopen() as file:
         if container_of(head_of(file)) == "Parquet":
             return parquet_digest(file, name)
+        digest, size = hashlib.blake2b(digest_size=DIGEST_BYTES), 0
         content = plain(file, name)
         while part := content.read(_DIGESTED_BYTES):
             digest.update(part)
