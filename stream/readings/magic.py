@@ -1,4 +1,4 @@
-"""Kinds of files by their first bytes: the containers that are unpacked, and what is not a recording."""
+"""File types by their first bytes: containers that are unpacked, and files that are no recordings."""
 
 from typing import Final
 
@@ -45,14 +45,14 @@ def container_of(head: bytes) -> str | None:
 
 
 def foreign(head: bytes) -> tuple[str, str] | None:
-    """Return what a file is that is no recording, by its first bytes, and the fix; None: it may be one."""
+    """Return the type of a file that cannot be a recording, by its first bytes, and the fix; else None."""
     if head[_TAR] == b"ustar":
         return "a tar archive", "unpack it"
     return next(((name, fix) for magic, name, fix in _FOREIGN if head.startswith(magic)), None)
 
 
 def other_text(line: bytes) -> tuple[str, str] | None:
-    """Return what a text is that is not CSV, by its first bytes, and the fix; None: it may be CSV."""
+    """Return the type of a text that cannot be CSV, by its first bytes, and the fix; else None."""
     for magics, name, fix in _TEXTS:
         if line.lstrip(b" \t\xef\xbb\xbf").startswith(magics):
             return name, fix

@@ -78,7 +78,7 @@ def vehicle_text(cell: object) -> str | None:
 
 
 def _shown(sent: str) -> str | None:
-    """Return what is seen of a text, in NFC; None if that is neither a letter nor a digit, or too long."""
+    """Return a text without invisible characters, in NFC; None if it has no letter and no digit, or is too long."""
     if not sent.isprintable():
         sent = "".join(each for each in sent if each.isspace() or unicodedata.category(each) not in _INVISIBLE)
     text = " ".join(sent.split())

@@ -54,7 +54,7 @@ class CsvTable:
 
 
 def shifted_problem(row: Sequence[str], width: int) -> str | None:
-    """Return what is wrong with a row of fewer or more fields than its header; None: nothing is.
+    """Return the problem of a row with fewer or more fields than its header, or None.
 
     A field that was left out, or a delimiter within one, shifts all that follow: they would be read as others. Empty
     fields at the end shift none.

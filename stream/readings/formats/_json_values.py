@@ -79,7 +79,7 @@ def split_inside(body: bytes, records: Sequence[str]) -> list[bytes]:
 
 
 def concatenated(text: bytes) -> list[bytes]:
-    """Return values that follow each other. What is none ends where the next object may begin: it damages no other."""
+    """Split a text into its JSON values. A damaged one ends where the next object may begin."""
     if _is_value(text):
         return [text.strip(WHITE_SPACE)]
     body = text.decode(errors="surrogateescape")
@@ -178,7 +178,7 @@ def _undecodable(document: bytes) -> bytes:
 
 
 def with_member(value: bytes, name: str, text: str) -> bytes:
-    """Return an object with one more member, which counts if it has one of this name; another value as it is."""
+    """Add a member to a JSON object, in place of one of the same name; return another value unchanged."""
     if not (value.startswith(b"{") and value.endswith(b"}")):
         return value
     rest = value[1:-1].rstrip(WHITE_SPACE)

@@ -52,7 +52,7 @@ def _position_decoder(field: str) -> Decode:
 
 
 def _problem(value: bytes, field: str) -> str | None:
-    """Return what an undecodable FeedEntity lacks, without any of its data; None if it is something else."""
+    """Return which field an undecodable FeedEntity lacks, or None; never any of its data."""
     vehicle = _poll().vehicle_of(value)
     if vehicle is None:
         return None
