@@ -214,7 +214,7 @@ def _estimate(policy: Policy, users: Users, noise: Noise) -> Drawn:
 
 
 def least_users(policy: Policy) -> int:
-    """Return the fewest users of a HAT that noise is drawn for: `min_users`, or what the estimator needs.
+    """Return how many users a HAT needs for a mean: `min_users`, or more if the estimator needs more.
 
     Under `replace` their number is public, so it may decide. Under `add_remove` it may not, and this is 0.
     """

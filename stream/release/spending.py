@@ -47,7 +47,7 @@ def fineness_of(policy: Policy) -> Fineness:
 
 
 def charge_split(policy: Policy, least: int) -> ChargeSplit | None:
-    """Return what the charge of a HAT's release pays for; None for a policy whose mechanisms are not known by parts.
+    """Return how the charge of a release is split over noise and selections; None if the estimator does not say.
 
     least   fineness of all noise, at least
     """
