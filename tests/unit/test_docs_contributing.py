@@ -51,6 +51,12 @@ def test_every_estimator_and_every_format_has_a_row_in_its_page() -> None:
     assert set(FORMATS) - rows("feeds.md") == set()
 
 
+def test_a_version_has_at_most_sixty_lines_in_the_changelog() -> None:
+    versions = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]
+    assert {version.split("\n")[0]: version.count("\n") for version in versions if version.count("\n") > 60} == {}
+    assert versions
+
+
 def test_package_changelog_and_compose_file_have_one_version() -> None:
     heading = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert heading is not None
