@@ -25,7 +25,7 @@ from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.losses import Losses
 from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.agents.recovery.unsent import Unsent
-from hatcast.agents.redis.guard import CommitGuard
+from hatcast.agents.redis.ledger_store import CommitGuard
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.adoption import OutputPartition, Position

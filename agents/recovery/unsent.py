@@ -7,7 +7,7 @@ import structlog
 
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.published_records import published_of
-from hatcast.agents.redis.unsent import UnsentStore
+from hatcast.agents.redis.recovery import UnsentStore
 from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.ledger.adoption import Published
 from hatcast.stream.ledger.recovery import Attempt, Nonces

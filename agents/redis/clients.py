@@ -1,21 +1,34 @@
-"""Redis clients, for a single server or for a Redis Cluster.
+"""Redis clients, for a single server or for a Redis Cluster, and the Lua scripts beside this file, by name."""
 
-All keys of one script share a hash tag, so they are on one node of a cluster: see agents/redis/keys.py. Only while that
-node gives their slot to another one, some are on either; then the cluster runs no command on them until all have moved.
-"""
-
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import resources
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import redis
 import redis.asyncio
 from redis.asyncio.cluster import ClusterPipeline
-from redis.exceptions import ClusterDownError, ClusterError, RedisClusterException, SlotNotCoveredError
+from redis.exceptions import (
+    ClusterDownError,
+    ClusterError,
+    NoScriptError,
+    RedisClusterException,
+    ResponseError,
+    SlotNotCoveredError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.redis.errors import SlotMoving
+from hatcast.agents.redis.stored_values import SCRIPT_ERRORS, Damaged, SlotMoving
+
+# Redis clients, for a single server or for a Redis Cluster.
+#
+# All keys of one script share a hash tag, so they are on one node of a cluster: see agents/redis/keys.py. Only while
+# that node gives their slot to another one, some are on either; then the cluster runs no command on them until all have
+# moved.
+
 
 SyncRedis: TypeAlias = redis.Redis | redis.RedisCluster
 AnyRedis: TypeAlias = redis.asyncio.Redis | redis.asyncio.RedisCluster
@@ -107,3 +120,69 @@ def primaries(client: SyncRedis) -> dict[str, redis.Redis]:
         return {"": client}
     nodes: Any = client.get_primaries()  # type: ignore[no-untyped-call] # redis-py leaves it open
     return {node.name: node.redis_connection for node in nodes}
+
+
+_INDEX: Final = frozenset({"checkpoint", "delete", "delete_retained", "list_retained", "load", "load_retained"})
+_PRELUDES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(  # shared part -> scripts that it precedes
+    {"staging": _INDEX | {"skip", "sweep"}, "index": _INDEX}
+)
+
+Argument = str | bytes | int
+Call = tuple[Sequence[str], Sequence[Argument]]
+"""Keys, all with one hash tag, and arguments of one run."""
+
+
+class Script:
+    """The script `NAME.lua`, sent by its hash; its text is loaded if a server does not have it yet.
+
+    redis-py's own Script queries each script before every pipeline, and does not run in a cluster pipeline. A lost
+    reply, or a pipeline whose servers do not all have the script, makes calls run twice: the second run changes
+    nothing. Raises Damaged or Overflow, which are ResponseErrors, if a stored value
+    stopped the script before it wrote anything.
+    """
+
+    def __init__(self, redis: AnyRedis, name: str) -> None:
+        self._redis = redis
+        before = (part for part, names in _PRELUDES.items() if name in names)
+        self._text = "".join(map(_text, (*before, name)))
+        self._hash = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()
+
+    async def __call__(self, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        """Run the script once."""
+        return (await self.run_each([(keys, args)]))[0]
+
+    async def run_each(self, calls: Sequence[Call]) -> list[Any]:
+        """Run the script for each call, in one round trip to each server; in order for keys on one server."""
+        try:
+            answers = await self._run_loaded(calls)
+        except ResponseError as error:
+            if "WRONGTYPE" not in str(error):
+                raise
+            # A read failed: each script writes after all of its reads, and only to keys that it has read.
+            raise Damaged(f"{calls[0][0][0]} or one beside it") from None
+        for answer in answers:
+            word = answer[0] if isinstance(answer, list) and answer else None
+            if isinstance(word, bytes) and (error_type := SCRIPT_ERRORS.get(word)) is not None:
+                raise error_type(answer[1].decode(errors="replace"))
+        return answers
+
+    async def _run_loaded(self, calls: Sequence[Call]) -> list[Any]:
+        try:
+            return await self._run(calls)
+        except NoScriptError:
+            await self._redis.script_load(self._text)  # in a cluster: on every node
+            return await self._run(calls)
+
+    async def _run(self, calls: Sequence[Call]) -> list[Any]:
+        if len(calls) == 1:
+            ((keys, args),) = calls
+            return [await self._redis.evalsha(self._hash, len(keys), *keys, *args)]
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for keys, args in calls:  # not `evalsha`, which a cluster pipeline does not have
+                pipe.execute_command("EVALSHA", self._hash, len(keys), *keys, *args)
+            answers: list[Any] = await pipe.execute()
+            return answers
+
+
+def _text(name: str) -> str:
+    return resources.files(__package__).joinpath(f"{name}.lua").read_text(encoding="utf-8")

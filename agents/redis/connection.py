@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+import hiredis
 import redis
 import redis.asyncio
-from redis.asyncio.connection import parse_url
+from redis.asyncio.connection import AbstractConnection, parse_url
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import (
@@ -36,8 +37,23 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.causes import ClearError, cause_of, connection_text, is_full
 from hatcast.agents.errors.waiting import Waiting
 from hatcast.agents.redis.clients import AnyRedis, AsyncCluster, Cluster, SyncRedis, is_cluster
-from hatcast.agents.redis.packing import packed_by_hiredis
 from hatcast.stream.errors import HatcastError, SettingError
+
+
+def packed_by_hiredis(connection: type[AbstractConnection]) -> type[AbstractConnection]:
+    """Return a class of connections that packs its commands with hiredis; it sends the same bytes."""
+    return type(f"Packed{connection.__name__}", (_PackedByHiredis, connection), {})
+
+
+class _PackedByHiredis(AbstractConnection):
+    def pack_command(self, *args: Any) -> list[bytes]:
+        name = args[0]
+        try:
+            words = (name.encode() if isinstance(name, str) else name).split()  # as redis-py: b"SCRIPT LOAD" is two
+            return [hiredis.pack_command((*words, *args[1:]))]
+        except (AttributeError, TypeError):  # memoryviews; and what redis-py refuses, in its own words
+            return super().pack_command(*args)
+
 
 Result = TypeVar("Result")
 

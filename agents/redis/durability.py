@@ -71,10 +71,7 @@ class Durability:
 
 
 def read_durability(redis: Redis) -> Durability:
-    """Read the durability settings from INFO, which hatcast's scripts need too, and from CONFIG GET only if necessary.
-
-    Errors of redis-py pass through.
-    """
+    """Read the durability settings from INFO, which the scripts need too, and from CONFIG GET only if necessary."""
     return Durability(_persistence(redis), info(redis, "memory").get("maxmemory_policy"))
 
 

@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.stored_values import without_checksum
+from hatcast.agents.redis.stored_values import Damaged, without_checksum
 from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.tracker.smoother_state import VERSION, SmootherState
@@ -46,7 +45,7 @@ _DECODER = msgspec.msgpack.Decoder(StoredSnapshot)
 
 
 class SnapshotStore:
-    """The snapshot of one policy. Errors of redis-py pass through."""
+    """The snapshot of one policy."""
 
     def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
         self._redis = redis

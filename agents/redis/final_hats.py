@@ -9,14 +9,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from hatcast.agents.redis.chunks import stored_chunks
-from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.errors import Damaged
-from hatcast.agents.redis.index import next_nonce
+from hatcast.agents.redis.clients import AnyRedis, Argument, Call, Script
 from hatcast.agents.redis.keys import PartitionKeys
-from hatcast.agents.redis.partition_values import chunks_of
-from hatcast.agents.redis.scripts import Argument, Call, Script
-from hatcast.agents.redis.stored_values import number_of, users_of
+from hatcast.agents.redis.partition_values import chunks_of, next_nonce, stored_chunks
+from hatcast.agents.redis.stored_values import Damaged, number_of, users_of
 from hatcast.stream.fold.open_slots import CHUNK_USERS
 from hatcast.stream.readings.pseudonyms import PSEUDONYM_BYTES
 
@@ -69,7 +65,7 @@ class _Indexed(NamedTuple):
 
 
 class FinalHats:
-    """Final HATs of all partitions of a policy. Errors of redis-py pass through."""
+    """Final HATs of all partitions of a policy."""
 
     def __init__(self, redis: AnyRedis, partitions: Sequence[PartitionKeys]) -> None:
         self._redis = redis

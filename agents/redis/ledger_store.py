@@ -1,27 +1,145 @@
 """The ledger in Redis: one domain's records, marks of publication, and day ledgers."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hatcast.agents.ledger.recent_rows import RecentRows
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.guard import CommitGuard
-from hatcast.agents.redis.horizons import HorizonStore
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.policy_state import ProgressStore
 from hatcast.agents.redis.row_store import RowStore, pause_if_stale
-from hatcast.agents.redis.slot_progress import ProgressStore
-from hatcast.agents.redis.stored_values import date_of, parsing, record_of, records_of
-from hatcast.agents.redis.tracker_state import TrackerStore
+from hatcast.agents.redis.stored_values import date_of, number_of, parsing, record_of, records_of
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger import date_rules, rows
 from hatcast.stream.ledger.book import whole_total
-from hatcast.stream.ledger.commits import AnyProposal, Rejection, commit, commit_rows
+from hatcast.stream.ledger.commits import AnyProposal, Guard, Rejection, commit, commit_rows
 from hatcast.stream.ledger.day import Total
 from hatcast.stream.ledger.proposals import Committed
+from hatcast.stream.ledger.recovery import RECOVERED_ROWS
 from hatcast.stream.ledger.summary import DaySummary, charging, summary_of, summary_rows
+from hatcast.stream.ledger.sums import StoredStates, drop_horizon, states_of, states_rows
+from hatcast.stream.ledger.tracked import state_of, store_state
 from hatcast.stream.ledger.transitions import NextPolicy
-from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, TooLarge, View, merged
+from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, TooLarge, View, Wanted, merged
 from hatcast.stream.policy.policy import Policy
+
+
+@dataclass(slots=True)
+class CommitGuard:
+    """The recovery token and the commit sequences that this worker knows.
+
+    token        of the finished recovery, which commits compare; "" while the ledger is not known to be recovered
+    written      release partition -> the commit sequence that this worker wrote last; only for partitions it took over
+    commits      the greatest number of the domain's commits that this worker knows, its own or others'
+    newest       generation and token of the newest recovery that this worker knows; kept by `reset`
+    """
+
+    token: str = ""
+    written: dict[int, int] = field(default_factory=dict)
+    commits: int = 0
+    newest: tuple[int, str] = (0, "")
+
+    @property
+    def known(self) -> Guard:
+        """What the next commit compares."""
+        return Guard(self.token, dict(self.written), self.commits)
+
+    def count(self, release_partition: int, new: bool) -> None:  # noqa: FBT001 - of one call
+        """Note that a commit of a release partition was applied, or found its record."""
+        if release_partition in self.written:
+            self.written[release_partition] += new
+
+    def own(self, sequences: Mapping[int, int]) -> None:
+        """Take over these release partitions, with their stored sequences."""
+        self.written.update(sequences)
+
+    def disown(self, release_partitions: Iterable[int]) -> None:
+        """Drop release partitions that moved to other workers, or whose sequence is uncertain."""
+        for release_partition in release_partitions:
+            self.written.pop(release_partition, None)
+
+    def reset(self, token: str = "") -> None:
+        """Drop all release partitions, and set the token of a recovery that was just read."""
+        self.token = token
+        self.written.clear()
+        self.commits = 0
+
+
+# Running sums in Redis: the states of cells in a horizon.    [docs/specification/release.md, Running sums]
+#
+# The apply that writes a record writes the state too: hatcast.stream.ledger.sums.
+
+
+class HorizonStore:
+    """The horizons of one policy."""
+
+    def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
+        self._redis = redis
+        self._rows = RowStore(redis, domain)
+        self._keys = DomainKeys(domain)
+        self._name = name
+
+    async def read(self, horizon: str, cells: Sequence[str]) -> StoredStates:
+        """Return the states of cells in a horizon."""
+        wanted = states_rows(self._name, horizon, cells)
+        return await self._rows.look(wanted, lambda view: states_of(view, self._name, horizon, cells))
+
+    async def settle(self, horizon: str, cells: Sequence[str]) -> None:
+        """Drop the states before the last releases of these cells, which are published now."""
+        if cells:
+            await self._redis.hdel(self._keys.states_before(self._name, horizon), *cells)
+
+    async def known(self) -> list[str]:
+        """Return the horizons with a stored state, oldest first."""
+        fields: Any = await self._redis.hkeys(self._keys.horizons(self._name))  # bytes, but the types allow text
+        with parsing(self._keys.horizons(self._name)):
+            names = [field.decode().partition(":") for field in fields]
+        return sorted({horizon for kind, _, horizon in names if kind in ("cells", "closed")})
+
+    async def cells(self, horizon: str) -> int:
+        """Return the number of cells with a running sum in a horizon."""
+        key = self._keys.horizons(self._name)
+        stored: Any = await self._redis.hget(key, f"cells:{horizon}")  # bytes, but the types allow text
+        return 0 if stored is None else number_of(key, stored)
+
+    async def drop(self, horizon: str) -> None:
+        """Delete the states of a horizon of which every day is sealed, or belongs to the next policy."""
+        await self._rows.decide({}, lambda view: drop_horizon(view, self._name, horizon))
+
+
+# State in Redis of a policy's tracker, before its next day.    [docs/specification/tracker.md, section 4]
+
+
+class TrackerStore:
+    """The state of one policy's tracker."""
+
+    def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
+        self._redis = redis
+        self._rows = RowStore(redis, domain)
+        self._name = name
+        self._key = DomainKeys(domain).tracker(name)
+
+    async def read(self) -> bytes | None:
+        """Return the state after the last day that was settled; None if there is none. Raises Damaged."""
+        return await self._rows.look(
+            {rows.tracker(self._name): {"date", "state"}}, lambda view: state_of(view, self._name)
+        )
+
+    async def settled(self) -> str:
+        """Return the local date through which days are settled; "" if there is none."""
+        stored: Any = await self._redis.hget(self._key, "date")  # bytes, but the types allow text
+        return "" if stored is None else date_of(self._key, stored)
+
+    async def store(self, date: str, state: bytes, token: str) -> None:
+        """Store the state after a local date, unless a later one is stored.
+
+        token   of the finished recovery
+        Raises Unrecovered if this Redis may have lost data.
+        """
+        wanted: Wanted = {rows.tracker(self._name): {"date"}, **RECOVERED_ROWS}
+        await self._rows.decide(wanted, lambda view: store_state(view, self._name, date, state, token))
+
 
 _READ: Final = 1_000  # records in one round trip
 _MANY_STALE: Final = 10  # stale answers in a row, after which a batch is halved: a smaller one is decided faster
@@ -33,7 +151,7 @@ class _ManyStale(Exception):
 
 
 class LedgerStore:
-    """The ledger of a domain, for one policy. Errors of redis-py pass through.
+    """The ledger of a domain, for one policy.
 
     progress   slot progress of the policy, under `add_remove`
     tracker    state of the policy's tracker, if it has one

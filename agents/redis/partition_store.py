@@ -5,16 +5,29 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from hatcast.agents.redis.chunks import load_chunks
-from hatcast.agents.redis.clients import AnyRedis, cluster_problem
-from hatcast.agents.redis.errors import Damaged, Reopened
+from hatcast.agents.redis.clients import AnyRedis, Script, cluster_problem
 from hatcast.agents.redis.final_hats import FinalHat, FinalHats
-from hatcast.agents.redis.index import Index, index_of, next_nonce, read_counted
+from hatcast.agents.redis.identity import StoredKey, user_key_mismatch
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
-from hatcast.agents.redis.partition_values import checkpoint_call, number_or_none, rules_of
-from hatcast.agents.redis.scripts import Script
-from hatcast.agents.redis.stored_values import cell_of, number_of, numbers_of_hash, users_of, without_checksum
-from hatcast.agents.redis.user_keys import StoredKey, user_key_mismatch
+from hatcast.agents.redis.partition_values import (
+    Index,
+    checkpoint_call,
+    index_of,
+    load_chunks,
+    next_nonce,
+    number_or_none,
+    read_counted,
+    rules_of,
+)
+from hatcast.agents.redis.stored_values import (
+    Damaged,
+    Reopened,
+    cell_of,
+    number_of,
+    numbers_of_hash,
+    users_of,
+    without_checksum,
+)
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import Changes, Stored
 

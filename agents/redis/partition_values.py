@@ -1,17 +1,143 @@
-"""Encode a checkpoint, and check the contributions that are read back from Redis."""
+"""Fold state of a partition as Redis stores it: its index, its chunks, and a checkpoint."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from hatcast.agents.redis.errors import Damaged
-from hatcast.agents.redis.index import next_nonce
+from hatcast.agents.redis.clients import AnyRedis, Argument, Call
 from hatcast.agents.redis.keys import PartitionKeys
-from hatcast.agents.redis.scripts import Argument, Call
-from hatcast.agents.redis.stored_values import date_of, number_of, parsing, without_checksum
+from hatcast.agents.redis.stored_values import Damaged, date_of, number_of, parsing, slot_of, users_of, without_checksum
 from hatcast.stream.fold.checkpoint import Changes
+from hatcast.stream.fold.open_slots import CHUNK_USERS
 from hatcast.stream.fold.packing import users_in
 from hatcast.stream.ledger.view import with_checksum
+from hatcast.stream.readings.reading import Outcome
+
+# The index of a partition: the fields of its state that count what is stored beside it.
+#
+# The keys of HATs and chunks follow from it. While a Redis Cluster moves a slot, keys that a script does not
+# declare look absent to it. So every script declares all of its keys, and learns or compares whether they still follow
+# from the index; if they do not, the caller reads the index again.
+
+
+@dataclass(slots=True)
+class Index:
+    """What a partition's state counts.
+
+    ends       `date/slot` -> end (ms UTC)
+    cells      `date/slot` -> number of cells with contributions
+    days       date -> users; of a horizon its first date
+    outcomes   outcome -> records
+    journal    number of blocks
+    """
+
+    ends: dict[str, int] = field(default_factory=dict)
+    cells: dict[str, int] = field(default_factory=dict)
+    days: dict[str, int] = field(default_factory=dict)
+    outcomes: dict[str, int] = field(default_factory=dict)
+    journal: int = 0
+
+
+def index_of(key: str, state: Mapping[bytes, bytes]) -> Index:
+    """Return the index of a state. Raises Damaged."""
+    index = Index()
+    for name, value in state.items():
+        match name.partition(b":"):
+            case b"slot", _, slot:
+                end, _, cells = value.partition(b" ")
+                index.ends[slot_of(key, slot)] = number_of(key, end)
+                index.cells[slot.decode()] = number_of(key, cells)
+            case b"day", _, date:
+                index.days[date_of(key, date)] = users_of(key, value)
+            case b"outcome", _, outcome:
+                with parsing(key):
+                    index.outcomes[Outcome(outcome.decode()).value] = number_of(key, value)
+            case b"journal", _, _:
+                index.journal = number_of(key, value)
+    return index
+
+
+def next_nonce() -> str:
+    """Return a nonce for the next state of a partition.
+
+    Random, not a counter: a Redis that went back in time would count to the same number again, with other rows.
+    """
+    return secrets.token_hex(16)
+
+
+async def read_counted(
+    redis: AnyRedis, partitions: Sequence[PartitionKeys], counted: str, key_of: Callable[[PartitionKeys], str]
+) -> list[dict[bytes, bytes]]:
+    """Return a hash of each partition. Raises Damaged if it has not as many entries as the state counts.
+
+    counted   field of the state whose last word is that number; without the field there are none
+    """
+    found: dict[int, dict[bytes, bytes]] = {}
+    while left := [keys for keys in partitions if keys.partition not in found]:
+        async with redis.pipeline(transaction=False) as pipe:
+            for keys in left:
+                pipe.hmget(keys.state, [counted, "nonce"])
+                pipe.hgetall(key_of(keys))
+                pipe.hget(keys.state, "nonce")
+            answers = await pipe.execute()
+        for keys, (entry, before), entries, after in zip(left, answers[::3], answers[1::3], answers[2::3], strict=True):
+            if len(entries) == number_of(keys.state, (entry or b"0").rpartition(b" ")[2]):
+                found[keys.partition] = entries
+            elif before == after:
+                raise Damaged(key_of(keys))
+    return [found[keys.partition] for keys in partitions]
+
+
+T = TypeVar("T")
+
+_BATCH: Final = 2_000  # chunks of one round trip: about 5 MB
+
+
+async def load_chunks(redis: AnyRedis, users: Mapping[T, int], key_of: Callable[[T, int], str]) -> dict[T, list[bytes]]:
+    """Return the chunks of each HAT or day in order, up to the first that is missing.
+
+    Users without a chunk are in the journal; otherwise the chunks or the index are damaged, and `restore` refuses them.
+    Raises Damaged if a chunk is damaged.
+    """
+    found: dict[T, list[bytes]] = {place: [] for place in users}
+    async for place, key, value in stored_chunks(redis, users, key_of):
+        found[place].append(without_checksum(key, value))
+    return found
+
+
+async def stored_chunks(
+    redis: AnyRedis, users: Mapping[T, int], key_of: Callable[[T, int], str]
+) -> AsyncIterator[tuple[T, str, bytes]]:
+    """Yield HAT or day, key and value of each chunk, up to the first of each that is missing.
+
+    users    number of users of each, by the index
+    key_of   returns the key of a chunk
+    """
+    ended: set[T] = set()
+    keys = _keys(users, key_of, ended)
+    while batch := list(islice(keys, _BATCH)):
+        values: Any = await redis.mget(
+            [key for _, key in batch]
+        )  # bytes, though the types allow for text; None also for another type
+        for (place, key), value in zip(batch, values, strict=True):
+            if value is None:
+                ended.add(place)
+            elif place not in ended:
+                yield place, key, value
+
+
+def _keys(users: Mapping[T, int], key_of: Callable[[T, int], str], ended: AbstractSet[T]) -> Iterator[tuple[T, str]]:
+    """Yield the keys of each one's chunks, until it has `ended`."""
+    for place, number in users.items():
+        for chunk in range(-(-number // CHUNK_USERS)):
+            if place in ended:
+                break
+            yield place, key_of(place, chunk)
 
 
 def chunks_of(keys: PartitionKeys, slot: str, cell: str, users: int, found: Iterable[object]) -> Iterator[bytes]:

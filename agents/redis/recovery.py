@@ -5,27 +5,157 @@ enough, is in hatcast.stream.ledger: recovery, adopt, unsent and sealing.
 """
 
 import secrets
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial, reduce
+from types import MappingProxyType
+from typing import Any, Final
 
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.row_store import RowStore
-from hatcast.agents.redis.sealing import SealStore
-from hatcast.agents.redis.stored_values import parsing
-from hatcast.agents.redis.unsent import UnsentStore
-from hatcast.stream.ledger import recovery, rows
+from hatcast.agents.redis.stored_values import date_of, parsing
+from hatcast.stream.ledger import recovery, rows, sealing
 from hatcast.stream.ledger.adopt import adopt, adopt_rows
 from hatcast.stream.ledger.adoption import AdoptionBatch, OutputPartition, Position, Published
-from hatcast.stream.ledger.recovery import Attempt, RecoveryCheck, RecoveryState
-from hatcast.stream.ledger.sealed_days import Sealed
+from hatcast.stream.ledger.recovery import Attempt, Nonces, RecoveryCheck, RecoveryState
+from hatcast.stream.ledger.sealed_days import Sealed, SealedDay, TopicStart
 from hatcast.stream.ledger.transitions import NextPolicy, restore_next_policies
-from hatcast.stream.ledger.unsent import record_rows, supersede
+from hatcast.stream.ledger.unsent import discard, record_rows, supersede, unreserve, unreserve_rows
 from hatcast.stream.ledger.view import Wanted, merged
+
+# Records in Redis that were never sent to an output topic: a ledger recovery discards them with their charges.
+#
+# During a recovery nothing is committed, all publishers are fenced, and every record on the output topics is adopted. A
+# record in Redis that is on no topic by then was never sent.    [decisions/0029]
+
+
+_BATCH: Final = 100  # days of one decision
+
+
+class UnsentStore:
+    """The unsent records of one domain."""
+
+    def __init__(self, redis: AnyRedis, domain: str) -> None:
+        self._redis = redis
+        self._rows = RowStore(redis, domain)
+        self._keys = DomainKeys(domain)
+
+    async def dates(self) -> list[str]:
+        """Return the local dates with a ledger, oldest first."""
+        dates: Any = await self._redis.smembers(self._keys.dates)  # bytes, but the types allow text
+        return sorted(date_of(self._keys.dates, date) for date in dates)
+
+    async def nonces(self, dates: Collection[str]) -> Nonces:
+        """Return the nonces of these dates and of the total."""
+        fields = {*dates, rows.TOTAL}
+        return await self._rows.look(
+            {rows.NONCES: fields}, lambda view: {each: view.get(rows.NONCES, each) for each in sorted(fields)}
+        )
+
+    async def records(self, name: str, date: str) -> Mapping[str, bytes]:
+        """Return release_id -> record for the records of a policy and date that are on no output topic."""
+        releases, published = self._keys.releases(date, name), self._keys.published(date, name)
+        async with self._redis.pipeline(transaction=False) as pipe:
+            pipe.hlen(releases)
+            pipe.scard(published)
+            number, sent = await pipe.execute()
+        if number == sent:
+            return {}
+        names: Any = await self._redis.hkeys(releases)
+        ids = set(names) - set(await self._redis.smembers(published))
+        ids -= set(await self._redis.smembers(self._keys.seen(date, name)))
+        wanted = sorted(ids)
+        records: Any = await self._redis.hmget(releases, wanted) if wanted else []
+        with parsing(releases):
+            return {each.decode(): record for each, record in zip(wanted, records, strict=True) if record is not None}
+
+    async def discard(self, attempt: Attempt, record: Published) -> None:
+        """Discard a record with its charge, unless it was sent. Raises RecoveryEnded if the attempt is over."""
+        wanted = record_rows(record, RecoveryCheck.in_progress(attempt.token))
+        if record.is_drawn:
+            cell, name = record.place.partition("/")[0], record.name
+            states = {key(name, record.horizon): {cell} for key in (rows.states, rows.states_before)}
+            wanted = merged(wanted, states)
+        await self._rows.decide(wanted, lambda view: discard(view, attempt.token, record))
+
+    async def unreserve(self, attempt: Attempt, days: Sequence[tuple[str, str]]) -> None:
+        """Remove reservations that no topic has reported.
+
+        days   (policy name, local date)
+        Raises RecoveryEnded as `discard`.
+        """
+        for at in range(0, len(days), _BATCH):
+            some = days[at : at + _BATCH]
+            await self._rows.decide(unreserve_rows(some), partial(unreserve, attempt=attempt.token, days=some))
+
+
+class SealStore:
+    """The seals of one domain."""
+
+    def __init__(self, redis: AnyRedis, domain: str) -> None:
+        self._redis = redis
+        self._rows = RowStore(redis, domain)
+        self._keys = DomainKeys(domain)
+
+    async def through(self, name: str) -> str:
+        """Return the local date through which a policy's days are sealed; "" for none."""
+        stored = await self._redis.hget(self._keys.sealed, name)
+        return stored.decode() if isinstance(stored, bytes) else ""
+
+    async def missing(self, sealed: Mapping[str, Sealed]) -> dict[str, Sealed]:
+        """Return those of these seals that Redis lacks."""
+        return {name: seal for name, seal in sealed.items() if await self.through(name) < seal.through}
+
+    async def seal(
+        self, name: str, through: str, token: str, adopted: Mapping[OutputPartition, Position] = MappingProxyType({})
+    ) -> bool:
+        """Seal a policy's days through a local date.
+
+        False, and nothing was written, if the ledger is not recovered under this token, or has not adopted the output
+        partitions up to `adopted`.
+        """
+        wanted: Wanted = {
+            rows.RECOVERY: {"token"},
+            rows.SEALED: {name},
+            rows.ADOPTED: [place.field for place in adopted],
+        }
+        return await self._rows.decide(wanted, lambda view: sealing.seal(view, name, through, token, adopted))
+
+    async def day(self, name: str, date: str) -> SealedDay | None:
+        """Return the summary of a policy's part of a day, or None."""
+        return await self._rows.look(sealing.day_rows(name, date), lambda view: sealing.day_of(view, name, date))
+
+    async def starts(self, unsealed_from: str, name: str) -> dict[str, TopicStart]:
+        """Return where reading the output topics starts once a policy's days before a date are sealed.
+
+        All earlier records are of sealed days, of this policy or of others.
+        """
+        wanted: Wanted = {rows.ADOPTED: None, rows.OLDEST: None}
+        return await self._rows.look(wanted, lambda view: sealing.starts_of(view, unsealed_from, name))
+
+    async def shrink(self, name: str, dates: Sequence[str]) -> None:
+        """Delete the records and costs of sealed days, and keep their summaries."""
+        wanted: Wanted = {rows.SEALED: {name}, rows.OLDEST: None}
+        for date in dates:
+            await self._rows.decide(wanted, partial(sealing.shrink, name=name, date=date))
+
+    async def restore(self, check: RecoveryCheck, sealed: Mapping[str, Sealed], days: Iterable[SealedDay]) -> None:
+        """Restore the seals and summaries that Redis lacks. Raises RecoveryEnded if that recovery is over."""
+        missing = await self.missing(sealed)
+        through = {name: seal.through for name, seal in missing.items()}
+        common: Wanted = {rows.RECOVERY: {check.field}, rows.SEALED: missing.keys()}
+        lacking = [day for day in days if day.policy in missing]
+        for at in range(0, len(lacking), _BATCH):
+            some = lacking[at : at + _BATCH]
+            wanted = reduce(merged, (sealing.day_rows(day.policy, day.date) for day in some), common)
+            await self._rows.decide(wanted, partial(sealing.restore_days, check=check, days=some, through=through))
+        if missing:
+            wanted = merged(common, {rows.progress(name): None for name in missing})
+            await self._rows.decide(wanted, partial(sealing.restore_seals, check=check, seals=list(missing.values())))
 
 
 class RecoveryStore:
-    """Recovery of one domain's ledger, for the workers of one policy. Errors of redis-py pass through.
+    """Recovery of one domain's ledger, for the workers of one policy.
 
     seals    the sealed days of the domain
     unsent   its records that were never sent

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.index import next_nonce, read_counted
+from hatcast.agents.redis.clients import AnyRedis, Call, Script
 from hatcast.agents.redis.keys import PartitionKeys
-from hatcast.agents.redis.scripts import Call, Script
+from hatcast.agents.redis.partition_values import next_nonce, read_counted
 from hatcast.agents.redis.stored_values import cell_of, number_of, parsing, slot_of, without_digest
 from hatcast.stream.fold.packing import check_stripped
 
@@ -44,7 +43,7 @@ class Retained:
 
 
 class RetainedStore:
-    """Retained contributions of all partitions of a policy. Slots are `date/slot`. Errors of redis-py pass through."""
+    """Retained contributions of all partitions of a policy. Slots are `date/slot`."""
 
     def __init__(self, redis: AnyRedis, name: str, partitions: int) -> None:
         self.partitions = partitions

@@ -9,10 +9,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from hatcast.agents.ledger.store import decide, with_nonces
-from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.errors import Damaged, Overflow
+from hatcast.agents.redis.clients import AnyRedis, Script
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.scripts import Script
+from hatcast.agents.redis.stored_values import Damaged, Overflow
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.view import Changes, DamagedRow, Decision, TooLarge, View, Wanted
 
@@ -26,7 +25,7 @@ _PAUSE_MS: Final = (5, 50)
 
 
 class RowStore:
-    """The rows of a domain. Errors of redis-py pass through.
+    """The rows of a domain.
 
     An apply whose reply is lost may be sent again: it has changed a value that it compares, or changes nothing the
     second time, so it is stale then and decided again from what it has written.

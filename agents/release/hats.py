@@ -9,7 +9,7 @@ from hatcast.agents.clock import monotonic_s
 from hatcast.agents.monitoring.declarations import CLOSING_SECONDS
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.final_hats import FinalHat
-from hatcast.agents.redis.open_dates import OpenDates
+from hatcast.agents.redis.hat_store import OpenDates
 from hatcast.agents.release.batches import MAX_BATCH
 from hatcast.agents.release.due import Due
 from hatcast.agents.release.kind import Kind, Part, ReleaseContext

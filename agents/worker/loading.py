@@ -14,8 +14,8 @@ from redis.exceptions import RedisError
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.kafka.batches import BatchConsumer
 from hatcast.agents.monitoring.failures import FailureLog, back_off_s
+from hatcast.agents.redis.identity import OtherUserKey
 from hatcast.agents.redis.partition_store import beyond_end_error
-from hatcast.agents.redis.user_keys import OtherUserKey
 from hatcast.agents.worker.early_record import EarlyRecord
 from hatcast.agents.worker.early_records import EarlyRecords
 from hatcast.agents.worker.partition import OwnedPartition

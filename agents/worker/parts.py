@@ -14,9 +14,8 @@ from hatcast.agents.recovery import Domain, LedgerRecovery
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import watch_reconnects
 from hatcast.agents.redis.estimates import SnapshotStore
-from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.agents.redis.recovery import RecoveryStore, SealStore
 from hatcast.agents.redis.retained import RetainedStore
-from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.release.estimates import EstimatePublisher
 from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.loop import ReleaseLoop

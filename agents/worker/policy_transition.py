@@ -21,7 +21,7 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.partition_store import PartitionStore
-from hatcast.agents.redis.policy_transition import PolicyTransitionStore
+from hatcast.agents.redis.policy_state import PolicyTransitionStore
 from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.errors import HatcastError

@@ -26,16 +26,19 @@ from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import with_retries
 from hatcast.agents.redis.identity import (
+    StoredKey,
     check_user_key,
     claim_policy,
     claim_user_key,
     policy_errors,
+    restore_made_key,
     restore_user_key,
+    stored_user_keys,
+    user_key_mismatch,
 )
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
-from hatcast.agents.redis.sealing import SealStore
-from hatcast.agents.redis.slot_progress import ProgressStore
-from hatcast.agents.redis.user_keys import StoredKey, restore_made_key, stored_user_keys, user_key_mismatch
+from hatcast.agents.redis.policy_state import ProgressStore
+from hatcast.agents.redis.recovery import SealStore
 from hatcast.stream.errors import UNREADABLE, HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.sealed_days import check_lost

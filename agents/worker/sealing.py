@@ -17,7 +17,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import LedgerStore
-from hatcast.agents.redis.sealing import SealStore
+from hatcast.agents.redis.recovery import SealStore
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.worker.resending import Resender
 from hatcast.stream.fold.hats import Calendar

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from hatcast.agents.monitoring.declarations import REPORTS
 from hatcast.agents.monitoring.kinds import Counter
+from hatcast.agents.redis.identity import StoredKey
 from hatcast.agents.redis.partition_store import PartitionStore
-from hatcast.agents.redis.user_keys import StoredKey
 from hatcast.agents.worker.drain_limits import Drain
 from hatcast.stream.fold.partition_fold import PartitionFold
 

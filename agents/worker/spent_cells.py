@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.redis.ledger_store import LedgerStore
-from hatcast.agents.redis.spent_cells import SpentStore
+from hatcast.agents.redis.policy_state import SpentStore
 from hatcast.agents.release.budget_records import announce_days
 
 log = structlog.get_logger()

@@ -11,12 +11,11 @@ from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.kafka.topics import TopicReport, topic_range
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async
-from hatcast.agents.redis.hat_store import HatStore
+from hatcast.agents.redis.hat_store import HatStore, OpenDates
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import LedgerStore
-from hatcast.agents.redis.open_dates import OpenDates
 from hatcast.agents.redis.partition_store import beyond_end_error, deleted_error
-from hatcast.agents.redis.policy_transition import PolicyTransitionStore
+from hatcast.agents.redis.policy_state import PolicyTransitionStore
 from hatcast.agents.worker.checks import Accepted, Check, State
 from hatcast.agents.worker.policy_transition import check_takeover
 from hatcast.agents.worker.registration import Registration

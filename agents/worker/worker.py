@@ -25,10 +25,9 @@ from hatcast.agents.monitoring.kinds import Process
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import OperatorServer
 from hatcast.agents.redis.connection import connect_redis_async, redis_error, with_retries
-from hatcast.agents.redis.hat_store import HatStore
+from hatcast.agents.redis.hat_store import HatStore, OpenDates
 from hatcast.agents.redis.ledger_store import LedgerStore
-from hatcast.agents.redis.open_dates import OpenDates
-from hatcast.agents.redis.spent_cells import SpentStore
+from hatcast.agents.redis.policy_state import SpentStore
 from hatcast.agents.worker.connections import Connections
 from hatcast.agents.worker.drain import Drainer
 from hatcast.agents.worker.drain_limits import Drain

@@ -16,8 +16,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from hatcast.agents.redis.estimates import SnapshotStore
 from hatcast.agents.redis.partition_store import PartitionStore
-from hatcast.agents.redis.recovery import RecoveryStore
-from hatcast.agents.redis.sealing import SealStore
+from hatcast.agents.redis.recovery import RecoveryStore, SealStore
 from hatcast.agents.release.estimates import EstimatePublisher
 from hatcast.agents.release.path import ReleasePath
 from hatcast.agents.worker import topic_watch

@@ -17,10 +17,10 @@ from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import published_of
+from hatcast.agents.redis.ledger_store import TrackerStore
 from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import Retained
-from hatcast.agents.redis.tracker_state import TrackerStore
 from hatcast.agents.release.hats import DueHat
 from hatcast.agents.release.path import ReleasePath
 from hatcast.agents.release.queries import Answers, DueAnswer

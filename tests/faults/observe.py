@@ -22,8 +22,8 @@ from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.partition_store import PartitionStore
+from hatcast.agents.redis.recovery import SealStore
 from hatcast.agents.redis.retained import RetainedStore
-from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.redis.stored_values import without_digest
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar

@@ -16,11 +16,10 @@ from redis.asyncio import Redis
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.unsent import Discarded, Unsent
-from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
+from hatcast.agents.redis.policy_state import ProgressStore
 from hatcast.agents.redis.recovery import RecoveryStore
-from hatcast.agents.redis.slot_progress import ProgressStore
 from hatcast.stream.ledger.adoption import Answered, Published
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.progress import Mark

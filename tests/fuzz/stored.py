@@ -19,7 +19,7 @@ from hatcast.agents.redis.estimates import SnapshotStore, StoredRunning, StoredS
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.identity import check_user_key, policy_errors
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.policy_transition import PolicyTransitionStore
+from hatcast.agents.redis.policy_state import PolicyTransitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import restore, take_changes

@@ -9,11 +9,9 @@ from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.recovery import Domain, LedgerRecovery
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.hat_store import HatStore
-from hatcast.agents.redis.ledger_store import LedgerStore
-from hatcast.agents.redis.recovery import RecoveryStore
-from hatcast.agents.redis.sealing import SealStore
+from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
+from hatcast.agents.redis.recovery import RecoveryStore, SealStore
 from hatcast.agents.worker.sealing import Change, Sealer
 from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, OutputPartition, Position, Published
 from hatcast.stream.ledger.recovery import RecoveryCheck

@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from hatcast.agents.cli.acls import redis_acl
 from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.redis.grants import redis_acl
 
 PASSWORD: Final = "s3cret"
 

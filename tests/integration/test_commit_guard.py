@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import pytest
 from redis.asyncio import Redis
 
-from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.ledger.adoption import OutputPartition, Position
 from hatcast.stream.ledger.proposals import Proposal

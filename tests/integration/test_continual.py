@@ -10,7 +10,7 @@ import pytest
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
-from hatcast.agents.redis.policy_transition import PolicyTransitionStore
+from hatcast.agents.redis.policy_state import PolicyTransitionStore
 from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.stream.ledger import adopt, commits, sums, unsent
 from hatcast.stream.ledger.sealed_days import Sealed

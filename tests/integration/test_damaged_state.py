@@ -9,13 +9,13 @@ import pytest
 from msgspec.structs import replace as replaced
 from redis.asyncio import Redis
 
-from hatcast.agents.redis.errors import Damaged, Reopened
 from hatcast.agents.redis.estimates import SnapshotStore, StoredRunning, StoredSnapshot
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.identity import check_user_key, claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
+from hatcast.agents.redis.stored_values import Damaged, Reopened
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import Stored, restore, take_changes
 from hatcast.stream.ledger.recovery import Attempt

@@ -15,16 +15,12 @@ from redis.exceptions import ResponseError
 
 from hatcast.agents.errors.causes import is_full
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.redis.clusterings import ClusteringStore
-from hatcast.agents.redis.guard import CommitGuard
-from hatcast.agents.redis.identity import claim_policy
+from hatcast.agents.redis.identity import StoredKey, claim_policy, restore_made_key
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
 from hatcast.agents.redis.partition_store import PartitionStore
-from hatcast.agents.redis.policy_transition import PolicyTransitionStore
+from hatcast.agents.redis.policy_state import ClusteringStore, PolicyTransitionStore, SpentStore
 from hatcast.agents.redis.recovery import RecoveryStore
-from hatcast.agents.redis.spent_cells import SpentStore
-from hatcast.agents.redis.user_keys import StoredKey, restore_made_key
 from hatcast.stream.fold.checkpoint import take_changes
 from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, Position, Published
 from hatcast.stream.ledger.day import Reserved

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from hatcast.agents.redis.errors import Damaged
+from hatcast.agents.redis.clients import Call, Script
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.agents.redis.retained import RetainedStore
-from hatcast.agents.redis.scripts import Call, Script
+from hatcast.agents.redis.stored_values import Damaged
 from hatcast.stream.fold.checkpoint import take_changes
 from tests.integration.readings import LATER_MS, NOON_MS, Sample, folds
 from tests.laws.script_stage import Stage, staged

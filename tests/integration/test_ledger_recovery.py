@@ -11,9 +11,8 @@ from redis.asyncio import Redis
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.outputs import OutputReader
-from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.rejections import Unrecovered

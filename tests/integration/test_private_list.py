@@ -10,7 +10,7 @@ import pytest
 
 from hatcast.agents.cli.budget import read_budget
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.redis.spent_cells import SpentStore
+from hatcast.agents.redis.policy_state import SpentStore
 from tests.integration.forked import Wrap, plain
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, PLACES, open_stores, ticks, traffic

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.redis.policy_transition import PolicyTransitionStore
+from hatcast.agents.redis.policy_state import PolicyTransitionStore
 from hatcast.agents.redis.stored_values import DIGEST_BYTES
 from hatcast.stream.fold.checkpoint import Changes
 from hatcast.stream.ledger.transitions import NextPolicy

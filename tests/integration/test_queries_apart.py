@@ -15,9 +15,9 @@ import hatcast.agents.redis.retained
 import hatcast.agents.release.batches
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.clients import Call
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.agents.redis.retained import RetainedStore
-from hatcast.agents.redis.scripts import Call
 from hatcast.agents.redis.stored_values import digest_of
 from hatcast.stream.fold.packing import Row, pack, strip
 from tests.integration.answering import answering, answers, assert_true, kept_keys

@@ -14,7 +14,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import Domain
 from hatcast.agents.recovery.adopter import Adopter
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.sealing import SealStore
+from hatcast.agents.redis.recovery import SealStore
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline

@@ -9,11 +9,11 @@ import pytest
 from redis.asyncio import RedisCluster
 
 from hatcast.agents.redis.clients import AsyncCluster, cluster_problem
-from hatcast.agents.redis.errors import SlotMoving
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
+from hatcast.agents.redis.stored_values import SlotMoving
 from hatcast.stream.fold.checkpoint import take_changes
 from tests.integration.readings import LATER_MS, NOON_MS, Sample, folds
 from tests.replayed import policy_of

@@ -19,7 +19,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.identity import claim_policy, policy_errors
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
-from hatcast.agents.redis.policy_transition import PolicyTransitionStore
+from hatcast.agents.redis.policy_state import PolicyTransitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.loop import ReleaseLoop

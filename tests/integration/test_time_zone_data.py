@@ -12,9 +12,8 @@ import pytest
 
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.redis.hat_store import HatStore
+from hatcast.agents.redis.hat_store import HatStore, OpenDates
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.open_dates import OpenDates
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.time_zones import TIME_ZONE_DATA

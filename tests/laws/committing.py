@@ -9,8 +9,7 @@ import sys
 
 from redis.asyncio import Redis
 
-from hatcast.agents.redis.guard import CommitGuard
-from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.ledger.proposals import Proposal
 from tests.laws.redis_scripts import DAY, NANO

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from hatcast.agents.redis import scripts
+from hatcast.agents.redis import clients
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.proposals import Proposal
 
@@ -46,10 +46,10 @@ def proposal(name: str, slot: str, place: str, charge: int = NANO) -> Proposal:
 def break_scripts(monkeypatch: pytest.MonkeyPatch, mutant: Mutant) -> None:
     """Run the mutant in place of the script's part for one test."""
     part, product, broken = mutant
-    text = scripts._text
+    text = clients._text
     assert text(part).count(product) == 1
 
     def mutated(name: str) -> str:
         return text(name).replace(product, broken) if name == part else text(name)
 
-    monkeypatch.setattr(scripts, "_text", mutated)
+    monkeypatch.setattr(clients, "_text", mutated)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from hatcast.agents.batch.ledger_file import open_ledger
-from hatcast.agents.redis.clusterings import ClusteringStore
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.redis.policy_state import ClusteringStore
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.ledger.day import DayLedger, Reserved, Total
 from hatcast.stream.ledger.rejections import DaySealed, Exhausted, Unrecovered

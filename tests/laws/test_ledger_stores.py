@@ -16,9 +16,9 @@ from hypothesis.stateful import run_state_machine_as_test
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from hatcast.agents.redis.errors import Damaged
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.row_store import RowStore
+from hatcast.agents.redis.stored_values import Damaged
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.rejections import Unrecovered
 from hatcast.stream.ledger.view import Changes, View, Wanted

@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 from redis.asyncio import Redis
 
+from hatcast.agents.redis.clients import Script
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.retained import RetainedStore
-from hatcast.agents.redis.scripts import Script
 from tests.laws.redis_scripts import DAY, break_scripts
 from tests.laws.script_stage import Act, Stage, staged
 from tests.services import RedisServer

@@ -9,8 +9,8 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from hatcast.agents.redis.errors import Damaged, Overflow
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.stored_values import Damaged, Overflow
 from hatcast.stream.ledger.rejections import AlreadyAdopted, RecoveryEnded, Unrecovered
 from tests.laws.redis_scripts import DAY, Contents, Mutant, break_scripts, contents
 from tests.laws.script_stage import staged

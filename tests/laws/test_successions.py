@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from hatcast.agents.recovery.published_records import published_of
-from hatcast.agents.redis.guard import CommitGuard
-from hatcast.agents.redis.ledger_store import LedgerStore
-from hatcast.agents.redis.policy_transition import PolicyTransitionStore
+from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
+from hatcast.agents.redis.policy_state import PolicyTransitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.ledger.adoption import Position, Published
 from hatcast.stream.ledger.proposals import Proposal

@@ -225,7 +225,7 @@ GROUPS: Final = {
     ),
     "live clusterings": Group(
         (*_tests("integration", "cluster_live"), *_tests("laws", "device_clusterings")),
-        ("agents/cluster", "agents/redis/clusterings.py", "agents/device/rounds.py", "stream/kmeans"),
+        ("agents/cluster", "agents/redis/policy_state.py", "agents/device/rounds.py", "stream/kmeans"),
     ),
     "audit and survey": Group(
         (*_tests("laws", "audit*", "survey"), *_tests("statistics", "survey_selection")),

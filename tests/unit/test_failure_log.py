@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from hatcast.agents.monitoring.declarations import FAILURES
 from hatcast.agents.monitoring.failures import FailureLog
-from hatcast.agents.redis.errors import Damaged, Overflow
+from hatcast.agents.redis.stored_values import Damaged, Overflow
 from tests.services.data import ROOT
 
 

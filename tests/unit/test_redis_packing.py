@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from redis.asyncio.connection import Connection
 from redis.exceptions import DataError
 
-from hatcast.agents.redis.packing import packed_by_hiredis
+from hatcast.agents.redis.connection import packed_by_hiredis
 
 
 def _view(data: bytes) -> memoryview:

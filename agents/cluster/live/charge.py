@@ -18,9 +18,9 @@ from hatcast.agents.kafka.client_settings import aiokafka_options
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.recordings.pinned import Read
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.clusterings import ClusteringStore
 from hatcast.agents.redis.connection import connect_redis_async, redis_error
 from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.redis.policy_state import ClusteringStore
 from hatcast.agents.release.budget_records import announce_days
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.ledger.rejections import DaySealed, Exhausted, Replaced, Unrecovered
