@@ -14,8 +14,7 @@ from hatcast.agents.cli.options import FiniteNumber, FiniteRange, config_option,
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import broker_name, wait_for_broker
-from hatcast.agents.kafka.registry import Facts, Registry
-from hatcast.agents.kafka.registry.requests import LimitRequest, read_request, request_key
+from hatcast.agents.kafka.registry import Facts, LimitRequest, Registry, read_request, request_key
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy

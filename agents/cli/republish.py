@@ -34,7 +34,7 @@ def command(date: datetime, ledger: Path | None, config: Path) -> None:
         return
     configure_logs("warning")
     # Imported after the configuration is read, so that its errors are reported at once.
-    from hatcast.agents.kafka.permissions import check_permissions
+    from hatcast.agents.kafka.grants import check_permissions
     from hatcast.agents.kafka.topics import ensure_topics
     from hatcast.agents.worker.republishing import republish
 

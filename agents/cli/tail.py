@@ -1,10 +1,10 @@
 """`hatcast tail`: follow the releases."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Final, TypedDict, Unpack
 
 import click
 from rich.console import Console
@@ -13,9 +13,59 @@ from hatcast.agents.cli.files import check_one_output, output_option, report_wri
 from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.cli.output import check_reader, write_output
 from hatcast.agents.cli.signals import stop_on_signals
-from hatcast.agents.config.settings import load_settings
-from hatcast.agents.kafka.tail import follow
+from hatcast.agents.clock import monotonic_s
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.kafka.client import kafka_python_options, translate_kafka_errors
+from hatcast.agents.kafka.cloud_events import is_from_other_domain
+from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.tables.terminal import answer_row, answers_header, read_shown, record_line
+
+POLL_SECONDS: Final = 0.5
+
+
+def follow(
+    settings: Settings,
+    topics: Sequence[str],
+    stopping: Callable[[], bool],
+    *,
+    from_beginning: bool,
+    seconds: float | None,
+) -> Iterator[bytes]:
+    """Yield the values of records, from the log start or the end, until `stopping` or for so many seconds.
+
+    Only committed records of this domain, in offset order within each partition. Waits for a broker that becomes
+    unreachable.
+    Raises HatcastError if the broker is unreachable at the start, or one of the topics does not exist.
+    """
+    from kafka import KafkaConsumer, TopicPartition
+
+    starts = {
+        TopicPartition(name, partition): first if from_beginning else end
+        for name in topics
+        for partition, (first, end) in enumerate(topic_range(settings, name))
+    }
+    deadline_s = None if seconds is None else monotonic_s() + seconds
+    with (
+        translate_kafka_errors(settings),
+        closing(
+            KafkaConsumer(
+                **kafka_python_options(settings),
+                group_id=None,
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                auto_offset_reset="earliest",  # compaction may have removed the next record
+            )
+        ) as consumer,
+    ):
+        consumer.assign([*starts])
+        for partition, start in starts.items():
+            consumer.seek(partition, start)
+        while not stopping() and (deadline_s is None or monotonic_s() < deadline_s):
+            wait_s = POLL_SECONDS if deadline_s is None else min(POLL_SECONDS, deadline_s - monotonic_s())
+            for records in consumer.poll(timeout_ms=max(1, int(wait_s * 1000))).values():
+                for record in records:
+                    if record.value is not None and not is_from_other_domain(record.headers, settings.topics.telemetry):
+                        yield record.value
 
 
 class _Options(TypedDict):

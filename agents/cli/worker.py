@@ -57,7 +57,7 @@ def command(**given: Unpack[_Options]) -> None:
         report_check(settings)  # its errors at once
     configure_logs(given["log_level"])
     # Imported after the configuration is read, so that its errors are reported at once.
-    from hatcast.agents.kafka.permissions import check_permissions
+    from hatcast.agents.kafka.grants import check_permissions
     from hatcast.agents.kafka.topics import ensure_topics
     from hatcast.agents.redis.durability import ensure_durable
     from hatcast.agents.worker.drain import check_not_grown, plan_drain

@@ -23,7 +23,7 @@ from hatcast.agents.device.store import Store, open_store
 from hatcast.agents.device.summary import Summary
 from hatcast.agents.errors.extras import require
 from hatcast.agents.kafka.client import confluent_options
-from hatcast.agents.kafka.permissions import check_permissions
+from hatcast.agents.kafka.grants import check_permissions
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.recordings.pinned import Read
 from hatcast.agents.sources.pacing import Pace

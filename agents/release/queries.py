@@ -12,8 +12,7 @@ from functools import partial
 from typing import ClassVar
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.kafka.registry import Facts, Registry
-from hatcast.agents.kafka.registry.requests import LimitRequest, read_request, request_key
+from hatcast.agents.kafka.registry import Facts, LimitRequest, Registry, read_request, request_key
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.retained import Gap, Retained, RetainedStore

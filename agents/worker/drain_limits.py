@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hatcast.agents.kafka.batches import RecordBatch
+from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.stream.errors import HatcastError
 
 

@@ -16,7 +16,8 @@ from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
-from hatcast.agents.kafka.batches import BatchConsumer, RecordBatch
+from hatcast.agents.kafka.batches.batch import RecordBatch
+from hatcast.agents.kafka.batches.consumer import BatchConsumer
 from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.monitoring.declarations import CHECKPOINT_SECONDS, CHECKPOINTS, ID_DAYS, READINGS, REBALANCES
 from hatcast.agents.monitoring.failures import FailureLog, back_off_s

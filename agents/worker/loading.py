@@ -12,7 +12,7 @@ from aiokafka.errors import ConsumerStoppedError, KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.kafka.batches import BatchConsumer
+from hatcast.agents.kafka.batches.consumer import BatchConsumer
 from hatcast.agents.monitoring.failures import FailureLog, back_off_s
 from hatcast.agents.redis.identity import OtherUserKey
 from hatcast.agents.redis.partition_store import beyond_end_error

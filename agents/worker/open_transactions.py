@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.kafka.batches import BatchConsumer
+from hatcast.agents.kafka.batches.consumer import BatchConsumer
 
 log = structlog.get_logger()
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hatcast.agents.kafka.batches import RecordBatch
+from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.agents.monitoring.kinds import Counter
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.worker.early_record import EarlyRecord

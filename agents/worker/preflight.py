@@ -13,7 +13,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import broker_name
 from hatcast.agents.kafka.registry import PolicyRecord, Registry
-from hatcast.agents.kafka.registry.checks import policies_beside_a_tracker, policies_without_room
+from hatcast.agents.kafka.registry_checks import policies_beside_a_tracker, policies_without_room
 from hatcast.agents.kafka.topics import TopicReport, check_topics
 from hatcast.agents.redis.clients import primaries
 from hatcast.agents.redis.connection import connect_redis, redis_error, redis_name

@@ -14,7 +14,7 @@ import structlog
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.registry import Facts, PolicyRecord, Registry, Topics, UserKey, policy_key
-from hatcast.agents.kafka.registry.checks import (
+from hatcast.agents.kafka.registry_checks import (
     check_facts,
     check_policy_name,
     check_policy_record,

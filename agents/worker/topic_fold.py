@@ -7,7 +7,8 @@ from typing import Any, cast
 import faust
 from aiokafka.errors import UnsupportedCodecError
 
-from hatcast.agents.kafka.batches import BatchSettings, RecordBatch, batch_app
+from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
+from hatcast.agents.kafka.batches.consumer import batch_app
 from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.kafka.groups import wait_for_group
 from hatcast.agents.kafka.topic_rules import readable_codecs

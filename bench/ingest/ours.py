@@ -7,7 +7,7 @@ import signal
 
 from bench.ingest.contender import Task
 from bench.stopwatch import Stopwatch
-from hatcast.agents.kafka.batches import RecordBatch
+from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.logs import configure_logs
 from hatcast.agents.redis.partition_store import PartitionStore

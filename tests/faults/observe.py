@@ -14,8 +14,7 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.batch.estimates import estimates
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.registry import read_registry
-from hatcast.agents.kafka.registry.requests import read_request, request_key
+from hatcast.agents.kafka.registry import read_registry, read_request, request_key
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async

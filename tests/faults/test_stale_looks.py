@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from hatcast.agents.kafka.batches import BatchConsumer
+from hatcast.agents.kafka.batches.consumer import BatchConsumer
 from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import open_pipeline
 from tests.integration.readings import traffic

@@ -9,8 +9,7 @@ import msgspec
 from aiokafka import ConsumerRecord
 from rich.console import Console
 
-from hatcast.agents.kafka.registry import Facts
-from hatcast.agents.kafka.registry.requests import read_request, request_key
+from hatcast.agents.kafka.registry import Facts, read_request, request_key
 from hatcast.agents.map.event_id import Position
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import Kind

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from hatcast.agents.cli.status import read_status
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.kafka.member_files import member_folder
+from hatcast.agents.worker.membership import member_folder
 from hatcast.stream.errors import HatcastError
 from tests.integration.forked import Forked, Wrap, plain
 from tests.integration.tables import DEFAULTS, merged, toml

@@ -11,7 +11,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from hatcast.agents.kafka.batches import BatchSettings, RecordBatch, batch_app
+from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
+from hatcast.agents.kafka.batches.consumer import batch_app
 from tests.services import KafkaServer
 
 Row = tuple[int, int, int, bytes | None]  # partition, offset, timestamp, value

@@ -6,7 +6,7 @@ pipeline.worker(wrap=slow_down)
 import asyncio
 from typing import Final
 
-from hatcast.agents.kafka.batches import RecordBatch
+from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.agents.kafka.batches.thread import ConsumerThread
 
 SECONDS: Final = 1.0

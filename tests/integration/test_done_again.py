@@ -10,7 +10,7 @@ import pytest
 import structlog
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from hatcast.agents.kafka.batches import BatchConsumer
+from hatcast.agents.kafka.batches.consumer import BatchConsumer
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.redis.partition_store import PartitionStore

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hatcast.agents.kafka.member_files import member_folder
+from hatcast.agents.worker.membership import member_folder
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.health import LISTEN, is_ready
 from tests.services import KafkaServer, RedisServer

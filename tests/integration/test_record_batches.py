@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from hatcast.agents.kafka.batches import BatchSettings, RecordBatch
+from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
 from tests.integration.record_batch_worker import (
     Row,
     Store,

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from hatcast.agents.kafka.registry import Registry
-from hatcast.agents.kafka.registry.requests import LimitRequest, request_key
+from hatcast.agents.kafka.registry import LimitRequest, Registry, request_key
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.stream.errors import HatcastError
 from tests.integration.answering import answering, answers, assert_charged_once, crash_at, kept_keys

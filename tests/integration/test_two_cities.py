@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from hatcast.agents.cli.tail import follow
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka import cloud_events
-from hatcast.agents.kafka.tail import follow
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.subscribers import Hub

@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from hatcast.agents.kafka.batches import RecordBatch
+from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.partition_store import PartitionStore

@@ -173,7 +173,6 @@ GROUPS: Final = {
             "agents/export",
             "agents/monitoring",
             "agents/kafka/dump.py",
-            "agents/kafka/tail.py",
             *_commands("display", "dump", "export", "tail"),
         ),
     ),
@@ -198,7 +197,7 @@ GROUPS: Final = {
     ),
     "input of workers": Group(
         _tests("integration", "clock", "ingest", "private_list", "registry", "time_zone_data", "user_key"),
-        ("agents/worker", "agents/kafka/registry", "agents/redis", "stream/fold", "stream/readings"),
+        ("agents/worker", "agents/kafka/registry*.py", "agents/redis", "stream/fold", "stream/readings"),
     ),
     "estimates": Group(
         _tests("integration", "estimates", "running_snapshot"),

@@ -10,7 +10,7 @@ from structlog.testing import CapturedCall, CapturingLogger
 
 import hatcast.agents.worker.early_record
 import hatcast.agents.worker.early_records
-from hatcast.agents.kafka.batches import RecordBatch
+from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.agents.worker.early_record import EarlyRecord
 from hatcast.agents.worker.early_records import CALM_S, EarlyRecords
 from hatcast.agents.worker.partition import OwnedPartition

@@ -1,4 +1,4 @@
-"""agents/kafka/batches and agents/kafka/backoff.py replace some functions of Faust and aiokafka, and rely on others.
+"""What agents/kafka replaces of Faust and aiokafka, and what it relies on.
 
 They must be those that we read. If one is red after an upgrade: read what changed, compare it with what we make of it,
 and run tests/integration/test_record_batches.py and tests/faults. Only then write the new hash here.

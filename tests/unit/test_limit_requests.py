@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from hatcast.agents.cli import device, query
-from hatcast.agents.kafka.registry.requests import LimitRequest, read_request
+from hatcast.agents.kafka.registry import LimitRequest, read_request
 from hatcast.lab.cli import cluster
 from hatcast.stream.errors import HatcastError
 

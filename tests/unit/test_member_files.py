@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hatcast.agents.kafka.member_files import (
+from hatcast.agents.worker.membership import (
     MemberFile,
     dead_members,
     delete_old_files,
@@ -23,7 +23,7 @@ PREFIX = group_prefix("kafka:9092", "hatcast-surat")
 _MEMBER = """
 import sys
 from pathlib import Path
-from hatcast.agents.kafka.member_files import MemberFile
+from hatcast.agents.worker.membership import MemberFile
 
 file = MemberFile.create(Path(sys.argv[1]), sys.argv[2])
 if sys.argv[3]:

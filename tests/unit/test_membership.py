@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from hatcast.agents.kafka.member_files import MemberFile, dead_members, group_prefix, member_folder
 from hatcast.agents.worker import membership
-from hatcast.agents.worker.membership import Membership
+from hatcast.agents.worker.membership import MemberFile, Membership, dead_members, group_prefix, member_folder
 from tests.services.lifecycle import free_ports
 
 GROUP = "hatcast-surat"

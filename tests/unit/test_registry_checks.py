@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hatcast.agents.kafka.registry import Facts, PolicyRecord, Topics, UserKey, policy_key
-from hatcast.agents.kafka.registry.checks import (
+from hatcast.agents.kafka.registry_checks import (
     check_facts,
     check_policy_name,
     check_policy_record,

@@ -14,7 +14,7 @@ from aiokafka.record.util import calc_crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.agents.kafka.batches.unpacked import Chunk, Unpacker
+from hatcast.agents.kafka.batches.fetched import Chunk, Unpacker
 
 Row = tuple[int, int, bytes | None]  # offset, timestamp, value
 

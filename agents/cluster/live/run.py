@@ -22,7 +22,7 @@ from hatcast.agents.cluster.live.trusted import recorded_vectors, telemetry_vect
 from hatcast.agents.cluster.release import Blend, ClusteringOptions, Released, check_relation
 from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.permissions import check_permissions
+from hatcast.agents.kafka.grants import check_permissions
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators.grouping import Integers

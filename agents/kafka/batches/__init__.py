@@ -6,9 +6,3 @@ a rebalance. Here a message carries a batch of up to 2,000 records. Offsets chai
     broker -> aiokafka -> ConsumerThread (chains) -> BatchConsumer (epochs, capacity) -> Faust's queue -> ingest agent
                                                                                              BatchHandler <-'
 """
-
-from hatcast.agents.kafka.batches.application import BatchApp, batch_app
-from hatcast.agents.kafka.batches.batch import BatchHandler, BatchSettings, RecordBatch
-from hatcast.agents.kafka.batches.consumer import BatchConsumer
-
-__all__ = ["BatchApp", "BatchConsumer", "BatchHandler", "BatchSettings", "RecordBatch", "batch_app"]

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hatcast.agents.kafka.registry.records import Facts, PolicyRecord, UserKey
+from hatcast.agents.kafka.registry import Facts, PolicyRecord, UserKey
 from hatcast.agents.redis.identity import partition_count_error
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.table import differing_keys
