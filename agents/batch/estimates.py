@@ -9,7 +9,7 @@ from hatcast.agents.recordings.dump_file import Dump
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.running.running import running_means_of
-from hatcast.stream.tracker.slots import read_release
+from hatcast.stream.tracker.observations import read_release
 from hatcast.stream.tracker.smoother import estimates_of
 
 

@@ -16,7 +16,7 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.stored_values import Damaged, without_checksum
 from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.ledger.view import with_checksum
-from hatcast.stream.tracker.smoother_state import VERSION, SmootherState
+from hatcast.stream.tracker.smoother import VERSION, SmootherState
 
 
 class StoredRunning(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.records import EstimateRecord, RunningRecord
 from hatcast.stream.running.running import RunningMeans
 from hatcast.stream.running.setting import RunningSetting
-from hatcast.stream.tracker.slots import ReleasedSlot, SlotKey, end_of
+from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey, end_of
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
 
 

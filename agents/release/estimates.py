@@ -23,7 +23,7 @@ from hatcast.agents.redis.estimates import SnapshotStore
 from hatcast.agents.release.estimate_progress import EstimateProgress
 from hatcast.agents.release.loop import PublicationProgress
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.tracker.slots import SlotKey
+from hatcast.stream.tracker.observations import SlotKey
 
 log = structlog.get_logger()
 

@@ -9,7 +9,7 @@ from hatcast.agents.kafka.cloud_events import is_from_other_domain
 from hatcast.agents.kafka.partition_reader import connection_errors, is_end, next_messages, open_consumer
 from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.stream.records import ReleaseRecord
-from hatcast.stream.tracker.slots import read_release
+from hatcast.stream.tracker.observations import read_release
 
 _BATCH: Final = 1_000
 _FILL_S: Final = 0.05  # how long to wait for a full batch

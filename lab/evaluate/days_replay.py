@@ -22,8 +22,8 @@ from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys, default_p
 from hatcast.stream.records import CountsRecord, EstimateRecord, NoiseRecord, ReleaseRecord
 from hatcast.stream.records.fields import release_id
 from hatcast.stream.release.counts import counts_fields
+from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey
 from hatcast.stream.tracker.query import Query
-from hatcast.stream.tracker.slots import ReleasedSlot, SlotKey
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
 from hatcast.stream.tracker.track import HatEstimate
 from hatcast.stream.tracker.tracker import Tracker

@@ -15,10 +15,8 @@ import numpy as np
 
 from hatcast.lab.plan.counts import Counts, SlotCounts
 from hatcast.stream.policy.tracker_keys import TrackerKeys
-from hatcast.stream.tracker.contributions import DayCounts, Floats, Hat
-from hatcast.stream.tracker.model import Covariance, Observation
+from hatcast.stream.tracker.model import Covariance, DayCounts, Floats, Hat, Observation, Variances
 from hatcast.stream.tracker.schedule import Schedule
-from hatcast.stream.tracker.setting import Variances
 
 MEAN_DEVIATION: Final = math.sqrt(2 / math.pi)
 """mean absolute deviation of a normal distribution, in standard deviations"""

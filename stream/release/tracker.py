@@ -27,8 +27,7 @@ from hatcast.stream.release.tracker_records import (
     settlement_release,
 )
 from hatcast.stream.tracker.query import Query
-from hatcast.stream.tracker.state import TrackerState
-from hatcast.stream.tracker.tracker import HatUsers, Tracker
+from hatcast.stream.tracker.tracker import HatUsers, Tracker, TrackerState
 
 _MILLI = 1000
 

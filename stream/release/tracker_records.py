@@ -21,6 +21,7 @@ from hatcast.stream.records import ResidualQueryRecord
 from hatcast.stream.records.fields import Status, release_id, settlement_id
 from hatcast.stream.release.hats import estimate_fields
 from hatcast.stream.release.proposals import Placed, exact_json
+from hatcast.stream.tracker.model import FEATURES
 from hatcast.stream.tracker.query import STEPS, Query
 from hatcast.stream.tracker.tracker import HatUsers
 
@@ -68,7 +69,7 @@ class MadeQuery:
             "charges": exact_json(int(design.charges.sum())),
             "limit": exact_json(self.limit),
             "hats": [[slot, weight, beta] for slot, weight, beta in hats],
-            "features": observation.row[25:].tolist(),
+            "features": observation.row[FEATURES].tolist(),
             "variance": observation.variance,
             "noise_variance": design.noise,
         }

@@ -12,8 +12,8 @@ from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.running_keys import RunningOf
 from hatcast.stream.records import ReleaseRecord
-from hatcast.stream.tracker.day_parts import DayParts
-from hatcast.stream.tracker.released import noise_variance
+from hatcast.stream.tracker.observations import noise_variance
+from hatcast.stream.tracker.smoother import DayParts
 
 Numbers = NDArray[np.float32]
 _LAPLACE_EXCESS: Final = 3.0  # excess kurtosis of the Laplace distribution

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hatcast.stream.running.inputs import Inputs
-from hatcast.stream.tracker.contributions import Floats, Integers
-from hatcast.stream.tracker.released import DEVIATIONS
+from hatcast.stream.tracker.model import Floats, Integers
+from hatcast.stream.tracker.observations import DEVIATIONS
 
 # Quantile of a sum by its excess kurtosis k: z + (z^3 - 3 z) k / 24 (Cornish-Fisher). The next term is negative. No sum
 # of Laplace noise has a larger quantile than the noise alone.

@@ -11,9 +11,8 @@ from hatcast.stream.running.records import RecordMaker, Stage
 from hatcast.stream.running.setting import RunningSetting
 from hatcast.stream.running.state import decode_date, encode_date
 from hatcast.stream.running.windows import later, window_at
-from hatcast.stream.tracker.day_parts import DayParts
-from hatcast.stream.tracker.slots import ReleasedSlot, end_of, slots_of, start_of
-from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
+from hatcast.stream.tracker.observations import ReleasedSlot, end_of, slots_of, start_of
+from hatcast.stream.tracker.smoother import DayParts, Smoother, SmootherSetting
 
 
 class RunningMeans:

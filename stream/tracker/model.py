@@ -16,21 +16,187 @@ beyond the shared parts.
 Covariances depend on public counts only (`Covariance`); means also on released numbers (`Means`).
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Final, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hatcast.stream.tracker.contributions import Floats, Hat, Integers
-from hatcast.stream.tracker.setting import Variances
+from hatcast.stream.policy.tracker_keys import REFERENCE_BOUND
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 HOURS: Final = 24
 """of the local clock"""
-SHARED: Final = 1 + HOURS + 2
-"""number of shared parts: the city, 24 hours, 2 coefficients of features"""
+CITY: Final = 0
+"""Number of the shared part of the city. The hours follow, `hour_part`, then the features' coefficients, `FEATURES`."""
+FEATURES: Final = slice(1 + HOURS, 1 + HOURS + 2)
+SHARED: Final = FEATURES.stop
+"""Number of shared parts: the city, 24 hours, 2 coefficients of features"""
+_HOUR_PARTS: Final = slice(1, 1 + HOURS)
 _HOUR_LAG: Final = 3.0  # hours after which the correlation of two hours of the day has fallen to 1/e
 _HOURS_MAX: Final = 24  # a longer pause does not make the model forget more
+_FEATURE_CENTRES: Final = (0.4, 2.0)  # of ln(readings / users) and ln(users): near their means in one city
+
+
+_CITY_ROW: Final = np.eye(SHARED)[CITY]
+
+
+def hour_part(hour: int) -> int:
+    """Return the number of an hour's shared part. hour: of the local clock, 0 to 23."""
+    return _HOUR_PARTS.start + hour
+
+
+# The constants were found on two days of one city (2016-11-24 and 25). Anything found later must come from released
+# numbers: a constant that follows from unreleased speeds would tell of them.
+@dataclass(frozen=True, slots=True)
+class Variances:
+    """Variances of the parts of a HAT's mean, in squared units of the policy's value (km/h).
+
+    city, hour, coefficient, cell   prior, of one part each
+    hat        of a HAT around the sum of its parts, without the sampling of its buses
+    bus        of a bus within a day
+    bus_hat    of a bus in one HAT around its day
+    reading    of one reading around its bus in the HAT
+    city_drift, cell_drift   added in an hour
+    future     of a HAT of the next day around city + cell: its hour, features and sampling
+    """
+
+    city: float = 144.0
+    hour: float = 2.0
+    coefficient: float = 4.0
+    cell: float = 32.0
+    hat: float = 2.0
+    bus: float = 14.0
+    bus_hat: float = 60.0
+    reading: float = 119.0
+    city_drift: float = 0.08
+    cell_drift: float = 0.002
+    future: float = 15.0
+
+    @classmethod
+    def of(cls, upper_bound: float) -> Self:
+        """Return the variances for values in [0, upper_bound]: they grow with its square."""
+        factor = (upper_bound / REFERENCE_BOUND) ** 2
+        default = cls()
+        return cls(*(factor * getattr(default, each.name) for each in fields(cls)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HatCounts:
+    """Public counts of one HAT.
+
+    cell       number of its cell, from 0
+    hour       hour of the local clock in which its slot starts, 0 to 23
+    buses      int64 [L], 1 or more  numbers of its buses on this date, from 0, each once
+    readings   int64 [L]  of each bus, 1 or more
+    """
+
+    cell: int
+    hour: int
+    buses: Integers
+    readings: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hat:
+    """One HAT of a day, as the model sees it.
+
+    features     float64 [2]  ln(readings / users) and ln(users), centred
+    variance     of the HAT's own deviation, which has the sampling of its buses, before any release
+    road_share   of `variance`, what is not sampling
+    users        number of its buses; its contributions are those from number `first` on
+    """
+
+    cell: int
+    hour: int
+    features: Floats
+    variance: float
+    road_share: float
+    users: int
+    first: int
+
+    @property
+    def end(self) -> int:
+        """Number after its last contribution."""
+        return self.first + self.users
+
+
+def features_of(users: float, readings: float) -> Floats:
+    """Return the model's features of a HAT, float64 [2]."""
+    return np.log((readings / users, users)) - _FEATURE_CENTRES
+
+
+class DayCounts:
+    """Public counts of one date. HATs are added hour by hour; a contribution is one bus in one HAT.
+
+    Under `replace` the users of a HAT and their numbers of readings are public. All that a tracker decides is a
+    function of these; only `query.noiseless_sum` reads the private means of buses. So no decision looks at a speed.
+
+    hats       in the order in which they were added
+    of_cell    numbers of each cell's HATs, ascending
+    hat        int64 [N]  number of each contribution's HAT
+    bus        int64 [N]  number of its bus
+    readings   float64 [N]
+    weight     float64 [N]  the bus's share of the HAT's readings
+    variance   float64 [N]  of the bus's mean around the HAT's
+    """
+
+    def __init__(self, variances: Variances) -> None:
+        self._variances = variances
+        self.hats: list[Hat] = []
+        self.of_cell: dict[int, list[int]] = {}
+        self.hat = np.empty(0, np.int64)
+        self.bus = np.empty(0, np.int64)
+        self.readings, self.weight, self.variance = np.empty((3, 0))
+
+    def add(self, counts: Sequence[HatCounts]) -> range:
+        """Add the HATs of an hour. Return their numbers."""
+        before, at = len(self.hats), len(self.hat)
+        columns: list[tuple[Integers, Integers, Floats, Floats, Floats]] = []
+        for each in counts:
+            hat, column = self._hat_of(each, at)
+            self.of_cell.setdefault(hat.cell, []).append(len(self.hats))
+            self.hats.append(hat)
+            columns.append(column)
+            at = hat.end
+        if columns:
+            hat_column, bus, readings, weight, variance = (np.concatenate(each) for each in zip(*columns, strict=True))
+            self.hat = np.concatenate((self.hat, hat_column))
+            self.bus = np.concatenate((self.bus, bus))
+            self.readings = np.concatenate((self.readings, readings))
+            self.weight = np.concatenate((self.weight, weight))
+            self.variance = np.concatenate((self.variance, variance))
+        return range(before, len(self.hats))
+
+    def _hat_of(self, counts: HatCounts, first: int) -> tuple[Hat, tuple[Integers, Integers, Floats, Floats, Floats]]:
+        users, variances = len(counts.buses), self._variances
+        readings = counts.readings.astype(np.float64)
+        total = float(readings.sum())
+        weight = readings / total
+        variance = variances.bus + variances.bus_hat + variances.reading / readings
+        own = variances.hat + float(weight @ (weight * variance))
+        hat = Hat(
+            counts.cell,
+            counts.hour,
+            features_of(users, total),
+            own,
+            variances.hat / own,
+            users,
+            first,
+        )
+        return hat, (np.full(users, len(self.hats)), counts.buses, readings, weight, variance)
+
+
+def shared_rows(hats: Sequence[Hat]) -> Floats:
+    """Return the weights of the shared parts in the mean of each HAT, without those of its cell, float64 [H, 27]."""
+    rows = np.zeros((len(hats), SHARED))
+    rows[:, CITY] = 1
+    rows[np.arange(len(hats)), np.array([hour_part(hat.hour) for hat in hats], np.int64)] = 1
+    rows[:, FEATURES] = np.array([hat.features for hat in hats]).reshape(len(hats), 2)
+    return rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,21 +295,30 @@ class Covariance:
         """Add the drift of a number of hours. Returns the change that the means have to follow."""
         hours = min(max(hours, 0.0), _HOURS_MAX)  # never back: variances would fall below what was learned
         added = self._variances.city_drift * hours
-        self.shared[0, 0] += added
+        self.shared[CITY, CITY] += added
         # P' = P + q e e'. Slopes on the old city become slopes on the new one: B' = B - q B_0 (P'^-1)_0.
-        row = added * np.linalg.solve(self.shared, np.eye(SHARED)[0])
-        drift = Drift(self.slopes[:, 0].copy(), row)
-        self.variance += drift.by_cell**2 * added * (1 - row[0]) + self._variances.cell_drift * hours
+        row = added * np.linalg.solve(self.shared, _CITY_ROW)
+        drift = Drift(self.slopes[:, CITY].copy(), row)
+        self.variance += drift.by_cell**2 * added * (1 - row[CITY]) + self._variances.cell_drift * hours
         self.slopes -= np.outer(drift.by_cell, row)
         return drift
 
     def row_of(self, cell: int, hour: int, features: Floats) -> Floats:
         """Return the weights of the shared parts in a HAT's mean, float64 [27], with those of its cell."""
-        row: Floats = self.slopes[cell].copy()
-        row[0] += 1
-        row[1 + hour] += 1
-        row[25:] += features
+        row = self.city_row(cell)
+        row[hour_part(hour)] += 1
+        row[FEATURES] += features
         return row
+
+    def city_row(self, cell: int) -> Floats:
+        """Return the weights of the shared parts in city + cell, float64 [27]."""
+        row: Floats = self.slopes[cell].copy()
+        row[CITY] += 1
+        return row
+
+    def city_rows(self) -> Floats:
+        """Return the weights of the shared parts in city + cell, of all cells, float64 [C, 27]."""
+        return np.asarray(self.slopes + _CITY_ROW)
 
     def observe(self, observation: Observation) -> Gain:
         """Update with an observation. Returns the gains."""
@@ -175,7 +350,7 @@ class Covariance:
 
     def of_cells(self) -> Floats:
         """Return the variance of city + cell, float64 [C]."""
-        rows = self.slopes + np.eye(SHARED)[0]
+        rows = self.city_rows()
         return np.asarray(np.einsum("ci,ij,cj->c", rows, self.shared, rows) + self.variance)
 
 
@@ -190,7 +365,7 @@ class Means:
     def __init__(self, centre: float) -> None:
         """centre: the prior mean of the city."""
         self.shared = np.zeros(SHARED)
-        self.shared[0] = centre
+        self.shared[CITY] = centre
         self.intercepts = np.empty(0)
         self.hats = np.empty(0)
 
@@ -223,8 +398,18 @@ class Means:
 def _prior(variances: Variances) -> Floats:
     """Return the prior covariance of the shared parts, float64 [27, 27]."""
     prior = np.zeros((SHARED, SHARED))
-    prior[0, 0] = variances.city
-    lag = np.abs(np.subtract.outer(np.arange(24), np.arange(24)))
-    prior[1:25, 1:25] = variances.hour * np.exp(-np.minimum(lag, 24 - lag) / _HOUR_LAG)
-    prior[25, 25] = prior[26, 26] = variances.coefficient
+    prior[CITY, CITY] = variances.city
+    lag = np.abs(np.subtract.outer(np.arange(HOURS), np.arange(HOURS)))
+    prior[_HOUR_PARTS, _HOUR_PARTS] = variances.hour * np.exp(-np.minimum(lag, HOURS - lag) / _HOUR_LAG)
+    prior[FEATURES, FEATURES] = variances.coefficient * np.eye(2)
     return prior
+
+
+def bytes_of(numbers: Floats) -> bytes:
+    """Return the bytes of an array in a stored state: little-endian, row by row."""
+    return numbers.astype("<f8").tobytes()
+
+
+def floats_of(stored: bytes, *shape: int) -> Floats:
+    """Return the array, float64 of this shape, that may be written to."""
+    return np.frombuffer(stored, "<f8").astype(np.float64).reshape(shape)

@@ -17,9 +17,18 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.stream.tracker.contributions import DayCounts, Floats, Integers
-from hatcast.stream.tracker.model import SHARED, Covariance, Gain, Means, Observation
-from hatcast.stream.tracker.setting import Variances
+from hatcast.stream.tracker.model import (
+    CITY,
+    Covariance,
+    DayCounts,
+    Floats,
+    Gain,
+    Integers,
+    Means,
+    Observation,
+    Variances,
+    shared_rows,
+)
 from hatcast.stream.units import NANO
 
 CLIPS: Final = np.array((2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 115, 130, 150, 175, 200, 250, 300))
@@ -75,13 +84,10 @@ def members_of(contributions: Integers, day: DayCounts, covariance: Covariance, 
     within = readings / total[of_bus]
     in_hats = np.asarray(np.bincount(of_bus, within**2), np.float64)
     own = variances.bus_hat * in_hats + variances.bus + variances.reading / total
-    rows = np.zeros((len(hats), SHARED))
-    rows[:, 0] = 1
-    rows[np.arange(len(hats)), [1 + day.hats[hat].hour for hat in hats]] = 1
-    rows[:, 25:] = [day.hats[hat].features for hat in hats]
+    rows = shared_rows([day.hats[hat] for hat in hats])
     slopes = covariance.slopes[cell]
     of_cell = float(slopes @ covariance.shared @ slopes) + float(covariance.variance[cell])
-    spread = np.sqrt(own + of_cell + variances.hat + float(covariance.shared[0, 0]))
+    spread = np.sqrt(own + of_cell + variances.hat + float(covariance.shared[CITY, CITY]))
     return Members(cell, contributions, buses, of_bus, within, own, spread, hats, starts, rows)
 
 
@@ -240,17 +246,3 @@ def _residuals(query: Query, values: Floats, means: Means) -> Floats:
     counts = np.diff(np.append(members.starts, len(members.contributions)))
     differences = values[members.contributions] - np.repeat(predicted, counts)
     return np.asarray(np.bincount(members.of_bus, members.within * differences), np.float64)
-
-
-def expected_of(query: Query, means: Means) -> float:
-    """Return the prediction of the query's HATs, by their weights, in the policy's unit."""
-    observation, gain = query.observation, query.gain
-    shared = float(gain.row @ means.shared) + float(means.intercepts[observation.cell])
-    return shared + float(observation.weights @ means.hats[observation.hats])
-
-
-def innovation_of(query: Query, released: int, means: Means) -> float:
-    """Return the innovation of a released Y: its difference from the prediction, in the policy's unit."""
-    observation = query.observation
-    shift = released / (STEPS * query.total * query.kept)
-    return shift - float((observation.betas - observation.weights) @ means.hats[observation.hats])

@@ -3,23 +3,238 @@
 All decisions are functions of public counts and the policy.    [docs/specification/tracker.md, section 3]
 """
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
-from hatcast.stream.policy.tracker_keys import TrackerKeys
-from hatcast.stream.tracker.appraisal import SMALLEST, Appraisal, Outlook
-from hatcast.stream.tracker.balances import Balances
-from hatcast.stream.tracker.contributions import DayCounts, Hat, HatCounts, Integers
-from hatcast.stream.tracker.model import SHARED, Covariance
-from hatcast.stream.tracker.query import Query, members_of
-from hatcast.stream.tracker.setting import Variances
-from hatcast.stream.tracker.settlement import Settlement, values_of
-from hatcast.stream.tracker.state import TrackerState, floats_of
+from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
+from hatcast.stream.tracker.model import Covariance, DayCounts, Floats, Hat, HatCounts, Integers, Variances, shared_rows
+from hatcast.stream.tracker.query import Members, Query, designs_of, members_of, query_of
+from hatcast.stream.units import NANO
 
+PAYMENTS: Final = np.array((0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0))  # epsilon, at most, of each bus
+SMALLEST: Final = 1_000_000  # 1e-9: a bus with less left takes no part
+_HORIZON: Final = 24.0  # hours after the day that count
+_FLOOR: Final = 1e-6  # of the variance that a HAT has before a query
 _PRICE: Final = 0.5  # at the close of a slot, of the policy's price: only a HAT's own hour can be shown live
 _WATCHED_HATS: Final = 4  # of a bus's day, for which its watch share is meant to last
+_ROUNDS: Final = (1.5, 0.75, 0.4, 0.15, 0.05, 0.01)  # of the price, at the end of the day
+_SMALL_LIMIT: Final = 7 * NANO  # below it a block has all hours of the day: each bus then pays once for a cell
+_BY_USERS: Final = {Objective.CELLS: 0.15, Objective.BUSES: 1.0, Objective.MIX: 0.5}  # part of the value of a HAT
+_USUAL_USERS: Final = 8.0
+_INITIAL: Final = 64
+
+
+class Balances:
+    """Individual accounting: balances of the buses of one date, in 1e-9 epsilon, beginning with the daily limit."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._spent = np.zeros(_INITIAL, np.int64)
+
+    def left(self, buses: Integers, reserve: int = 0) -> Integers:
+        """Return what each of these buses has left beyond a reserve, 0 or more."""
+        self._grow(buses)
+        return np.maximum(self.limit - reserve - self._spent[buses], 0)
+
+    def charge(self, buses: Integers, charges: Integers) -> None:
+        """Charge these buses, each once. Raises ValueError, and charges none, if one has less left."""
+        if bool(np.any(charges > self.left(buses))):
+            raise ValueError("a charge is larger than what the bus has left")
+        self._spent[buses] += charges
+
+    def spent(self, number: int) -> Integers:
+        """Return what each of the first `number` buses has spent."""
+        self._grow(np.array([max(number - 1, 0)]))
+        return self._spent[:number].copy()
+
+    def _grow(self, buses: Integers) -> None:
+        needed = int(buses.max(initial=-1)) + 1
+        if needed > len(self._spent):
+            grown = np.zeros(max(needed, 2 * len(self._spent)), np.int64)
+            grown[: len(self._spent)] = self._spent
+            self._spent = grown
+
+
+class Outlook:
+    """Value of information about the next 24 hours: each cell counts by the expected number of its HATs.
+
+    weights   float64 [C]  HATs expected, over twice their standard deviation: what one unit of variance is worth
+    """
+
+    def __init__(self, covariance: Covariance, variances: Variances, seen: Floats, hours: int) -> None:
+        """seen: float64 [C], the number of HATs of each cell in the first `hours` hours."""
+        self._covariance = covariance
+        expected = _HORIZON * (seen + 1) / (hours + 4)
+        self.weights = expected / (2 * np.sqrt(covariance.of_cells() + variances.future))
+        rows = covariance.city_rows()
+        self._matrix = (rows * self.weights[:, None]).T @ rows
+
+    def gain(self, cell: int, shared: Floats, variance: Floats) -> Floats:
+        """Return the gain of observations of a cell, float64 [P].
+
+        shared, variance   float64 [P, 27], [P]: as in `Designs`
+        """
+        row = self._covariance.city_row(cell)
+        alone = shared @ row
+        own = float(self._covariance.variance[cell])
+        all_cells = ((shared @ self._matrix) * shared).sum(axis=1)
+        return np.asarray((all_cells + self.weights[cell] * ((alone + own) ** 2 - alone**2)) / variance)
+
+    def before(self, cell: int) -> None:
+        """Take a cell out of the sum, before an observation changes its slopes."""
+        self._matrix -= self.weights[cell] * np.outer(self._covariance.city_row(cell), self._covariance.city_row(cell))
+
+    def after(self, cell: int) -> None:
+        """Take the cell in again."""
+        self._matrix += self.weights[cell] * np.outer(self._covariance.city_row(cell), self._covariance.city_row(cell))
+
+
+class Appraisal:
+    """Chooser of queries: makes those whose expected reduction of summed standard deviation exceeds their price.
+
+    values   float64 [H]  what one unit of standard deviation of each HAT of the day is worth
+    """
+
+    def __init__(
+        self, values: Floats, variances: Variances, day: DayCounts, covariance: Covariance, balances: Balances
+    ) -> None:
+        self._values = values
+        self._variances = variances
+        self._day = day
+        self._covariance = covariance
+        self._balances = balances
+
+    def query(
+        self, items: Iterable[Integers], hats: Integers, outlook: Outlook, price: float, reserve: int = 0
+    ) -> Query | None:
+        """Make the query of the best of these contributions, if it is worth its price.
+
+        hats      what the query is about, ascending
+        reserve   what each bus keeps of its balance, 1e-9
+        """
+        best: tuple[float, Members, Integers] | None = None
+        for contributions in items:
+            found = self._best_payment(contributions, hats, outlook, price, reserve)
+            if found is not None and (best is None or found[0] > best[0]):
+                best = found
+        if best is None:
+            return None
+        _, members, payments = best
+        return self.made(members, payments, outlook)
+
+    def made(self, members: Members, payments: Integers, outlook: Outlook) -> Query:
+        """Make a query. payments: int64 [L], of each bus, 1e-9."""
+        outlook.before(members.cell)
+        query = query_of(members, payments, self._day, self._covariance, self._variances)
+        outlook.after(members.cell)
+        return query
+
+    def _best_payment(
+        self, contributions: Integers, hats: Integers, outlook: Outlook, price: float, reserve: int
+    ) -> tuple[float, Members, Integers] | None:
+        """Return the net gain, the members and their payments (1e-9) of the best payment; None if none is worth it."""
+        solvent = self._balances.left(self._day.bus[contributions], reserve) >= SMALLEST
+        if not solvent.any():
+            return None
+        members = members_of(contributions[solvent], self._day, self._covariance, self._variances)
+        left = self._balances.left(members.buses, reserve)
+        levels = PAYMENTS[: np.searchsorted(PAYMENTS, left.max() / NANO) + 1]
+        payments = np.minimum((levels[:, None] * NANO).astype(np.int64), left)
+        costs = payments.sum(axis=1) / NANO
+        designs = designs_of(members, payments / NANO, self._day, self._covariance, self._variances)
+        gains = outlook.gain(members.cell, designs.shared, designs.variance)
+        gains += self._gain_today(members, designs.shared, designs.betas, designs.variance, hats)
+        net = gains - price * costs
+        best = int(net.argmax())
+        return (float(net[best]), members, payments[best]) if net[best] > 0 else None
+
+    def _gain_today(self, members: Members, shared: Floats, betas: Floats, variance: Floats, hats: Integers) -> Floats:
+        """Return the expected reduction of these HATs' summed standard deviation, float64 [P].
+
+        hats   ascending; some of them, and some of the members' HATs, may not be among the others
+        """
+        of_day = self._day.hats
+        rows = self._covariance.slopes[members.cell] + shared_rows([of_day[hat] for hat in hats])
+        own = self._covariance.hats[hats]
+        before = np.einsum("hi,ij,hj->h", rows, self._covariance.shared, rows)
+        before = before + float(self._covariance.variance[members.cell]) + own
+        common = shared @ rows.T + float(self._covariance.variance[members.cell])  # [P, H]
+        _, theirs, mine = np.intersect1d(hats, members.hats, assume_unique=True, return_indices=True)
+        common[:, theirs] += betas[:, mine] * own[theirs]
+        after = np.maximum(before - common**2 / variance[:, None], _FLOOR * before)
+        return np.asarray(((np.sqrt(before) - np.sqrt(after)) * self._values[hats]).sum(axis=1))
+
+
+class Settlement:
+    """Settlement of one day: queries that spend the rest of the buses' budgets, once all counts are known.
+
+    An item is one query: a cell's contributions of some hours that no bus has paid for yet (a *block*), or a single
+    HAT. It is made if the expected reduction of summed standard deviation, of the HATs of this day and of the next 24
+    hours, exceeds the price times what the buses pay. The price falls in a few rounds.
+    """
+
+    def __init__(
+        self, keys: TrackerKeys, variances: Variances, day: DayCounts, covariance: Covariance, balances: Balances
+    ) -> None:
+        self._keys = keys
+        self._variances = variances
+        self._day = day
+        self._covariance = covariance
+        users = np.array([hat.users for hat in day.hats], np.float64)
+        values = values_of(users, keys.objective)
+        self._appraisal = Appraisal(values, variances, day, covariance, balances)
+        self._of_cell = {cell: np.array(hats) for cell, hats in day.of_cell.items()}
+        self._by_users = [int(number) for number in np.argsort(users, kind="stable")]
+        self._cells = sorted(day.of_cell, key=lambda cell: (-users[self._of_cell[cell]].sum(), cell))
+
+    def queries(self, unpaid: Integers, seen: Floats, hours: int) -> Iterator[Query]:
+        """Make the queries, in order. The caller charges a query before it takes the next.
+
+        unpaid   int64, ascending: contributions that no bus has paid for yet
+        seen, hours   as in `Outlook`
+        """
+        blocks = self._blocks(unpaid)
+        for part in _ROUNDS:
+            price = self._keys.price * part
+            outlook = Outlook(self._covariance, self._variances, seen, hours)
+            for cell in self._cells:
+                yield from self._block_queries(cell, blocks, outlook, price)
+            for number in self._by_users:
+                hat = self._day.hats[number]
+                query = self._appraisal.query([np.arange(hat.first, hat.end)], np.array([number]), outlook, price)
+                if query is not None:
+                    yield query
+
+    def _blocks(self, unpaid: Integers) -> dict[int, list[Integers]]:
+        """Return each cell's unpaid contributions, by blocks of hours."""
+        hours = 24 if self._keys.daily_limit < _SMALL_LIMIT and self._keys.objective is Objective.CELLS else 12
+        found: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for contribution in unpaid:
+            hat = self._day.hats[self._day.hat[contribution]]
+            found[hat.cell][hat.hour // hours].append(int(contribution))
+        return {cell: [np.array(block) for block in blocks.values()] for cell, blocks in found.items()}
+
+    def _block_queries(
+        self, cell: int, blocks: dict[int, list[Integers]], outlook: Outlook, price: float
+    ) -> Iterator[Query]:
+        """Query a cell's blocks, best first, as long as one is worth its price."""
+        left = blocks.get(cell, [])
+        while left:
+            query = self._appraisal.query(left, self._of_cell[cell], outlook, price)
+            if query is None:
+                return
+            yield query
+            queried = query.members.hats[0]
+            left[:] = [block for block in left if queried not in self._day.hat[block]]
+
+
+def values_of(users: Floats, objective: Objective) -> Floats:
+    """Return the value of a unit of standard deviation in each HAT, from the numbers of users."""
+    by_users = _BY_USERS[objective]
+    return (1 - by_users) + by_users * users / _USUAL_USERS
 
 
 class Schedule:
@@ -30,21 +245,13 @@ class Schedule:
     seen, hours   as in `Outlook`
     """
 
-    def __init__(self, keys: TrackerKeys, variances: Variances, state: TrackerState | None = None) -> None:
-        """state: after the days before; None: there were none."""
+    def __init__(self, keys: TrackerKeys, variances: Variances) -> None:
         self._keys = keys
         self._variances = variances
         self.covariance = Covariance(variances)
         self._watched: set[int] = set()
         self.seen = np.empty(0)
         self.hours = 0
-        if state is not None:
-            cells = len(state.cells)
-            self.add_cells(state.cells)
-            self.covariance.shared = floats_of(state.covariance, SHARED, SHARED)
-            self.covariance.slopes = floats_of(state.slopes, cells, SHARED)
-            self.covariance.variance = floats_of(state.variance, cells)
-            self.seen, self.hours = floats_of(state.seen, cells), state.hours
         self.begin_day()
 
     def begin_day(self) -> None:

@@ -16,14 +16,29 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import EstimateRecord, NormalRecord, ReleaseRecord
 from hatcast.stream.records.fields import release_id
-from hatcast.stream.tracker.contributions import Hat
-from hatcast.stream.tracker.day_parts import DayParts, day_parts
-from hatcast.stream.tracker.model import Covariance
-from hatcast.stream.tracker.queried import QueryRecords
-from hatcast.stream.tracker.released import DEVIATIONS, HatKey, Measurement, PlainReleases, Records, hour_of
-from hatcast.stream.tracker.setting import Variances
-from hatcast.stream.tracker.slots import ReleasedSlot, SlotKey, slots_of
-from hatcast.stream.tracker.smoother_state import CityModel, SmootherState
+from hatcast.stream.tracker.model import (
+    SHARED,
+    Covariance,
+    Floats,
+    Hat,
+    Means,
+    Variances,
+    bytes_of,
+    floats_of,
+    shared_rows,
+)
+from hatcast.stream.tracker.observations import (
+    DEVIATIONS,
+    HatKey,
+    Measurement,
+    PlainReleases,
+    QueryRecords,
+    Records,
+    ReleasedSlot,
+    SlotKey,
+    hour_of,
+    slots_of,
+)
 from hatcast.stream.tracker.track import Normal, Track, hat_estimate
 from hatcast.stream.units import HOUR_MS
 
@@ -32,6 +47,108 @@ Stage = Literal["live", "settled", "predicted"]
 _MILLI = 1000
 _DIGITS: Final = 2  # so that bytes do not depend on the last bits of floats
 _LEVELS: Final = 1000  # least number of values that the digits tell apart
+VERSION: Final = 2
+"""of the model and of this format: another version's state is not read"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CityModel:
+    """Parts of a smoother that outlive a date.
+
+    cells      number of each cell, in order
+    """
+
+    covariance: Covariance
+    means: Means
+    cells: dict[str, int]
+
+
+class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
+    """State of a smoother at the beginning of a local date, exact to the last bit; C cells in the order of `cells`.
+
+    It is small, since it has no HATs. Whoever continues from it reads the records of its date and of later ones.
+
+    date         no slot of this date or later was taken; "" if none was
+    start_ms     start of the last slot that was taken, ms UTC
+    shared       [27, 27]; slopes [C, 27]; variance [C]: of `Covariance`
+    means        [27]; intercepts [C]: of `Means`
+    calibration  `means` of the calibration
+    """
+
+    version: int
+    policy_id: str
+    date: str
+    start_ms: int | None
+    cells: Sequence[str]
+    shared: bytes
+    slopes: bytes
+    variance: bytes
+    means: bytes
+    intercepts: bytes
+    calibration: tuple[float, ...]
+
+    @classmethod
+    def of(
+        cls, policy_id: str, date: str, start_ms: int | None, calibration: tuple[float, ...], model: CityModel
+    ) -> Self:
+        """Return the state of a model. calibration: its `means`."""
+        covariance = model.covariance
+        return cls(
+            version=VERSION,
+            policy_id=policy_id,
+            date=date,
+            start_ms=start_ms,
+            cells=list(model.cells),
+            shared=bytes_of(covariance.shared),
+            slopes=bytes_of(covariance.slopes),
+            variance=bytes_of(covariance.variance),
+            means=bytes_of(model.means.shared),
+            intercepts=bytes_of(model.means.intercepts),
+            calibration=calibration,
+        )
+
+    def restore(self, model: CityModel) -> None:
+        """Put the state into a new model."""
+        covariance, cells = model.covariance, len(self.cells)
+        model.cells.update((cell, number) for number, cell in enumerate(self.cells))
+        covariance.shared = floats_of(self.shared, SHARED, SHARED)
+        covariance.slopes = floats_of(self.slopes, cells, SHARED)
+        covariance.variance = floats_of(self.variance, cells)
+        model.means.shared = floats_of(self.means, SHARED)
+        model.means.intercepts = floats_of(self.intercepts, cells)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DayParts:
+    """Estimates of all HATs of the present day, in the order in which they were added, with two parts of each error.
+
+    The *common* part is the error of city, hour and cell: HATs of one cell share most of it. The *own* part is the
+    error of the HAT's own deviation, which a smoother takes as independent of all others.
+    docs/specification/running.md, section 3
+
+    records   of each HAT
+    means     float64 [H]  of all readings of the HAT, above the policy's lower bound, not clipped
+    common    float64 [H]  standard deviation of the common part of the error
+    own       float64 [H]  variance of its own part
+    """
+
+    records: Sequence[ReleaseRecord]
+    means: Floats
+    common: Floats
+    own: Floats
+
+
+def day_parts(records: Sequence[ReleaseRecord], hats: Sequence[Hat], track: Track, covariance: Covariance) -> DayParts:
+    """Return the estimates of a day's HATs: those that `Track.estimate` returns one by one.
+
+    records, hats   of each HAT of the day, in the order of their numbers
+    """
+    cells = np.array([hat.cell for hat in hats], np.int64)
+    rows = covariance.slopes[cells] + shared_rows(hats)
+    variance = np.einsum("hi,ij,hj->h", rows, covariance.shared, rows, optimize=True) + covariance.variance[cells]
+    means = rows @ track.means.shared + track.means.intercepts[cells] + track.means.hats
+    factor = track.calibration.factor
+    return DayParts(records, means, np.sqrt(factor * variance), factor * covariance.hats)
 
 
 @dataclass(slots=True)
@@ -210,7 +327,7 @@ class Smoother:
         return [self._estimate("settled", number) for number in range(len(self._day))]
 
     def day_parts(self) -> DayParts:
-        """Return the estimates of all HATs of the date so far, with the parts of their errors."""
+        """Return the estimates of all HATs of the date so far: with the parts of their errors."""
         records = [each.record for each in self._day]
         return day_parts(records, [each.hat for each in self._day], self._track, self._covariance)
 

@@ -7,23 +7,95 @@ numbers of before lead to the same state.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.policy.tracker_keys import TrackerKeys
-from hatcast.stream.tracker.calibration import Calibration
-from hatcast.stream.tracker.contributions import HatCounts, Integers
-from hatcast.stream.tracker.model import HOURS
+from hatcast.stream.tracker.model import HOURS, SHARED, HatCounts, Integers, Variances, bytes_of, floats_of
 from hatcast.stream.tracker.query import Query
 from hatcast.stream.tracker.schedule import Schedule
-from hatcast.stream.tracker.setting import Variances
-from hatcast.stream.tracker.state import TrackerState, bytes_of
-from hatcast.stream.tracker.track import HatEstimate, Track
+from hatcast.stream.tracker.track import Calibration, HatEstimate, Track
 from hatcast.stream.units import HOUR_MS
 
 _MILLI: Final = 1000
+_VERSION: Final = 1
+
+
+class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
+    """State of a tracker between two days: all later queries and estimates follow from it.
+
+    It has floats as they are, so a tracker that goes on from it does exactly what the one that stored it would have
+    done. It follows from public counts and released numbers.
+
+    policy_id     of its policy
+    date          local date through which days are settled
+    cells         names of cells, in the order of their numbers
+    seen, hours   as in `Outlook`; float64 [C]
+    newest_ms     start of the newest slot, ms UTC; None: there was none
+    covariance, slopes, variance   as in `Covariance`: float64 [27, 27], [C, 27], [C]
+    means, intercepts              as in `Means`: float64 [27], [C]
+    calibration   the two running means of `Calibration`
+    Arrays are little-endian bytes, row by row.
+    """
+
+    policy_id: str
+    date: str
+    cells: tuple[str, ...]
+    seen: bytes
+    hours: int
+    newest_ms: int | None
+    covariance: bytes
+    slopes: bytes
+    variance: bytes
+    means: bytes
+    intercepts: bytes
+    calibration: tuple[float, float]
+    version: int = _VERSION
+
+    def encoded(self) -> bytes:
+        """Return the bytes, as `decoded` reads them."""
+        return _ENCODER.encode(self)
+
+    @classmethod
+    def decoded(cls, stored: bytes | None, policy_id: str) -> Self | None:
+        """Return the state; None if they are missing, or of another version or policy."""
+        if stored is None:
+            return None
+        try:
+            state = msgspec.msgpack.decode(stored, type=cls)
+        except UNREADABLE:
+            return None
+        cells = len(state.cells)
+        sizes = (
+            (state.covariance, SHARED**2),
+            (state.slopes, cells * SHARED),
+            (state.variance, cells),
+            (state.means, SHARED),
+            (state.intercepts, cells),
+            (state.seen, cells),
+        )
+        fits = all(len(array) == 8 * numbers for array, numbers in sizes)
+        return state if fits and (state.version, state.policy_id) == (_VERSION, policy_id) else None
+
+    def restore(self, schedule: Schedule, tracks: Sequence[Track]) -> None:
+        """Put the state into a new schedule and new tracks."""
+        cells, covariance = len(self.cells), schedule.covariance
+        schedule.add_cells(self.cells)
+        covariance.shared = floats_of(self.covariance, SHARED, SHARED)
+        covariance.slopes = floats_of(self.slopes, cells, SHARED)
+        covariance.variance = floats_of(self.variance, cells)
+        schedule.seen, schedule.hours = floats_of(self.seen, cells), self.hours
+        for track in tracks:
+            track.means.shared = floats_of(self.means, SHARED)
+            track.means.intercepts = floats_of(self.intercepts, cells)
+            track.calibration = Calibration(self.calibration)
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,12 +129,16 @@ class Tracker:
         upper_bound: of the policy's value
         state: after the days before; None: there were none
         """
-        self.schedule = Schedule(keys, Variances.of(upper_bound), state)
-        self.tracks = [Track(upper_bound / 2, state) for _ in range(tracks)]
+        self.schedule = Schedule(keys, Variances.of(upper_bound))
+        self.tracks = [Track(upper_bound / 2, Calibration()) for _ in range(tracks)]
         self.values = np.empty(0)
-        self._cells = {} if state is None else {cell: number for number, cell in enumerate(state.cells)}
+        self._cells: dict[str, int] = {}
         self._buses: dict[int, int] = {}
-        self._newest_ms = None if state is None else state.newest_ms
+        self._newest_ms: int | None = None
+        if state is not None:
+            state.restore(self.schedule, self.tracks)
+            self._cells = {cell: number for number, cell in enumerate(state.cells)}
+            self._newest_ms = state.newest_ms
 
     def state(self, policy_id: str, date: str) -> TrackerState:
         """Return the state after a day that is settled, of the first track."""

@@ -26,7 +26,7 @@ from hatcast.stream.fold.checkpoint import restore, take_changes
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import stripped_columns
 from hatcast.stream.release.hats import HatChunks, releases_of
-from hatcast.stream.tracker.smoother_state import VERSION, SmootherState
+from hatcast.stream.tracker.smoother import VERSION, SmootherState
 from tests.fuzz.target import Finding, Target, check_message
 from tests.integration.readings import LATER_MS, NOON_MS, Sample, folds
 from tests.laws.redis_scripts import DAY, proposal

@@ -22,7 +22,7 @@ from hatcast.stream.ledger.recovery import Attempt
 from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.records.fields import Status
-from hatcast.stream.tracker.smoother_state import VERSION, SmootherState
+from hatcast.stream.tracker.smoother import VERSION, SmootherState
 from tests.integration.readings import LATER_MS, NOON_MS, Sample, folds
 from tests.laws.redis_scripts import DAY, NANO
 from tests.laws.script_stage import Stage, published, running_sum, staged

@@ -14,7 +14,7 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release.estimate_progress import EstimateProgress
 from hatcast.agents.release.means_reader import ReadRelease
 from hatcast.stream.policy.running_keys import Running, RunningOf, Window
-from hatcast.stream.tracker.slots import ReleasedSlot, SlotKey, slots_of
+from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey, slots_of
 from tests.contracts.goldens import SPEED
 from tests.running_releases import releases
 from tests.services import RedisServer

@@ -18,7 +18,7 @@ from hatcast.stream.running.inputs import Inputs
 from hatcast.stream.running.means import window_means
 from hatcast.stream.running.running import RunningMeans, running_means_of
 from hatcast.stream.running.setting import RunningSetting
-from hatcast.stream.tracker.slots import slots_of
+from hatcast.stream.tracker.observations import slots_of
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
 from tests.contracts.goldens import PRESENCE, SPEED
 from tests.laws import running_oracle

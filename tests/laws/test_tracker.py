@@ -13,11 +13,9 @@ from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
 from hatcast.stream.tracker import query as queries
 from hatcast.stream.tracker import track as tracks
-from hatcast.stream.tracker.balances import Balances
-from hatcast.stream.tracker.contributions import Floats, Integers
-from hatcast.stream.tracker.model import Means
+from hatcast.stream.tracker.model import Floats, Integers, Means
 from hatcast.stream.tracker.query import CLIPS, STEPS, Query, charges_of, noiseless_sum
-from hatcast.stream.tracker.schedule import Schedule
+from hatcast.stream.tracker.schedule import Balances, Schedule
 from hatcast.stream.tracker.track import HatEstimate, Track
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import NANO

@@ -21,7 +21,7 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import FORMATS
-from hatcast.stream.tracker.day_parts import DayParts, day_parts
+from hatcast.stream.tracker.smoother import DayParts, day_parts
 from hatcast.stream.tracker.track import HatEstimate
 from hatcast.stream.tracker.tracker import Tracker
 from tests.services.data import DATA

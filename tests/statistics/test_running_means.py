@@ -25,8 +25,8 @@ from hatcast.stream.policy.running_keys import Running, RunningOf, Window
 from hatcast.stream.records import CountsRecord, ReleaseRecord
 from hatcast.stream.running.running import RunningMeans
 from hatcast.stream.running.setting import RunningSetting
-from hatcast.stream.tracker.day_parts import DayParts
-from hatcast.stream.tracker.slots import ReleasedSlot, SlotKey
+from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey
+from hatcast.stream.tracker.smoother import DayParts
 from tests.statistics.five_days import POLICY, days, replayed
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "running.md"

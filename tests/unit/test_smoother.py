@@ -13,11 +13,9 @@ from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import CountsRecord, EstimateRecord, NoiseRecord, ReleaseRecord
 from hatcast.stream.release.counts import counts_fields
-from hatcast.stream.tracker.calibration import ReleaseCalibration
-from hatcast.stream.tracker.released import noise_variance
-from hatcast.stream.tracker.slots import read_release, slots_of
-from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, estimates_of
-from hatcast.stream.tracker.smoother_state import SmootherState
+from hatcast.stream.tracker.observations import noise_variance, read_release, slots_of
+from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, SmootherState, estimates_of
+from hatcast.stream.tracker.track import ReleaseCalibration
 from tests.contracts.goldens import PRESENCE, SPEED
 
 CELLS = [f"8760a000{n:x}ffffff" for n in range(6)]

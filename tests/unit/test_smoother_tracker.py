@@ -9,9 +9,8 @@ import pytest
 
 from hatcast.stream.records import EstimateRecord, ReleaseRecord
 from hatcast.stream.release.tracker import PolicyTracker
-from hatcast.stream.tracker.slots import slots_of
-from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, estimates_of
-from hatcast.stream.tracker.smoother_state import SmootherState
+from hatcast.stream.tracker.observations import slots_of
+from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, SmootherState, estimates_of
 from tests.unit.test_tracker_release import DATES, POLICY, Counting, Ledger, slots
 
 Key = tuple[str, str, str, str]

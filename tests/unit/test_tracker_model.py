@@ -5,9 +5,19 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from hatcast.stream.tracker.contributions import Floats, Hat
-from hatcast.stream.tracker.model import SHARED, Covariance, Means, Observation
-from hatcast.stream.tracker.setting import Variances
+from hatcast.stream.tracker.model import (
+    CITY,
+    FEATURES,
+    HOURS,
+    SHARED,
+    Covariance,
+    Floats,
+    Hat,
+    Means,
+    Observation,
+    Variances,
+    hour_part,
+)
 
 CELLS, HATS = 5, 4
 VARIANCES = Variances()
@@ -44,7 +54,7 @@ def made() -> tuple[Covariance, Means, Dense]:
 def observation_of(random: np.random.Generator) -> Observation:
     hats = np.sort(random.choice(HATS, 2, replace=False))
     row = np.zeros(SHARED)
-    row[0], row[1 + random.integers(24)], row[25:] = 1, 1, random.normal(size=2)
+    row[CITY], row[hour_part(int(random.integers(HOURS)))], row[FEATURES] = 1, 1, random.normal(size=2)
     return Observation(int(random.integers(CELLS)), row, hats, np.array([0.5, 0.5]), random.random(2), 3.0)
 
 

@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 
 from hatcast.stream.policy.tracker_keys import TrackerKeys
-from hatcast.stream.tracker.appraisal import Appraisal
-from hatcast.stream.tracker.balances import Balances
-from hatcast.stream.tracker.contributions import DayCounts, HatCounts
-from hatcast.stream.tracker.model import Covariance
+from hatcast.stream.tracker.model import Covariance, DayCounts, HatCounts, Variances
 from hatcast.stream.tracker.query import Members, designs_of, members_of, query_of
-from hatcast.stream.tracker.setting import Variances
+from hatcast.stream.tracker.schedule import Appraisal, Balances
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import NANO
 

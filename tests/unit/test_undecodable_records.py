@@ -26,7 +26,7 @@ from hatcast.agents.timetable.network import read_network
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import Columns
 from hatcast.stream.release.spending import fineness_of
-from hatcast.stream.tracker.slots import read_release as read_published
+from hatcast.stream.tracker.observations import read_release as read_published
 from tests.displaying import SETTINGS
 from tests.unit.test_ledger_file import AT, POLICY, drawn
 

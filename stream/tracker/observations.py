@@ -1,0 +1,241 @@
+"""Published records as observations of the model, in the order in which a smoother takes them.
+
+docs/specification/tracker.md, section 5
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import groupby
+from typing import Final, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from hatcast.stream.errors import UNREADABLE
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.records import RELEASE, ReleaseRecord, ResidualQueryRecord
+from hatcast.stream.records.fields import Status, is_settlement
+from hatcast.stream.tracker.model import CITY, FEATURES, SHARED, Hat, Observation, Variances, features_of, hour_part
+from hatcast.stream.tracker.track import Calibration, ReleaseCalibration
+
+DEVIATIONS: Final = 1.96  # of a normal distribution, on either side: 95 %
+_UNKNOWN: Final = (5, 7.5, 0.2)  # users, readings and squares of a HAT whose counts are not published
+_MODELLED = (Status.RELEASED, Status.DEFERRED)  # HATs that a tracker's own model has
+_MILLI = 1000
+
+
+class SlotKey(NamedTuple):
+    """Place of a group in the order in which a smoother takes them: the settlement of a date is its last.
+
+    start_ms   ms UTC; 0 for a settlement
+    """
+
+    date: str
+    is_settlement: bool
+    start_ms: int
+
+    @classmethod
+    def of(cls, record: ReleaseRecord) -> Self:
+        """Return the key of a record's group."""
+        settles = is_settlement(record.release_id)
+        return cls(record.date, settles, 0 if settles else start_of(record))
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedSlot:
+    """All records of one slot, or of the settlement of a date; in any order, and a record may be there twice."""
+
+    key: SlotKey
+    records: Sequence[ReleaseRecord]
+
+
+def read_release(value: bytes, policy: Policy) -> ReleaseRecord | None:
+    """Decode a record of `hats.means`; None if it is not of this policy, or is a running sum."""
+    try:
+        record = RELEASE.decode(value)
+    except UNREADABLE:
+        return None
+    is_ours = record.policy_id == policy.policy_id and record.release_id.startswith(f"{policy.name}/")
+    return record if is_ours and record.running is None else None
+
+
+def start_of(record: ReleaseRecord) -> int:
+    """Return the start of a record's slot, ms UTC."""
+    return round(datetime.fromisoformat(record.start).timestamp() * _MILLI)
+
+
+def end_of(record: ReleaseRecord) -> int:
+    """Return the end of a record's slot, ms UTC."""
+    return round(datetime.fromisoformat(record.end).timestamp() * _MILLI)
+
+
+def slots_of(records: Iterable[ReleaseRecord]) -> Iterator[ReleasedSlot]:
+    """Group records, in the order in which a smoother takes them."""
+    for key, group in groupby(sorted(records, key=SlotKey.of), SlotKey.of):
+        yield ReleasedSlot(key, list(group))
+
+
+HatKey = tuple[str, str]
+"""cell and slot of a HAT of the day"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measurement:
+    """A released number, as the model sees it.
+
+    value   above the policy's lower bound, in its unit: the number that was observed
+    noise   the part of the observation's variance that is noise
+    """
+
+    observation: Observation
+    value: float
+    noise: float
+
+
+class Records(Protocol):
+    """Converter of one kind of policy's records to HATs and observations of the model."""
+
+    @staticmethod
+    def calibration(means: Sequence[float]) -> Calibration | ReleaseCalibration:
+        """Return the calibration that goes with these records. means: of an earlier one; none at the beginning."""
+        ...
+
+    def hat(self, record: ReleaseRecord, cell: int) -> Hat | None:
+        """Return the HAT of a record; None if the model does not have it. cell: its number."""
+        ...
+
+    def measurements(
+        self, records: Sequence[ReleaseRecord], cells: Mapping[str, int], hats: Mapping[HatKey, int]
+    ) -> Iterator[Measurement]:
+        """Yield the released numbers of a slot or settlement, in the order in which the model takes them.
+
+        cells   numbers of cells
+        hats    numbers of the HATs of the day
+        """
+        ...
+
+
+class PlainReleases:
+    """Converter of plain releases: one observation for each HAT.
+
+    All of it follows from published records: `counts` are public under `replace`, and absent under `add_remove`. Counts
+    are those of the users that K admits, so they are not features of the HAT: estimates were worse with them.
+    """
+
+    def __init__(self, variances: Variances, lower: float = 0.0) -> None:
+        """lower: of the value, in its unit: the model is of distances from it."""
+        self._variances, self._lower = variances, lower
+
+    @staticmethod
+    def calibration(means: Sequence[float]) -> ReleaseCalibration:
+        """Return the calibration that goes with plain releases. means: one number; none at the beginning."""
+        return ReleaseCalibration(*means)
+
+    def hat(self, record: ReleaseRecord, cell: int) -> Hat | None:
+        """Return the HAT of a release; None for a record that is not released."""
+        return hat_of(record, cell, self._variances) if record.is_released else None
+
+    def measurements(
+        self, records: Sequence[ReleaseRecord], cells: Mapping[str, int], hats: Mapping[HatKey, int]
+    ) -> Iterator[Measurement]:
+        """Yield the noisy means of a slot's HATs, by cell."""
+        for record in sorted(records, key=lambda each: each.cell):
+            noise = noise_variance(record)
+            if record.is_released and noise is not None and record.raw is not None:
+                cell, number = cells[record.cell], hats[record.cell, record.slot]
+                observation = _release_observation(record, cell, number, noise, self._variances)
+                yield Measurement(observation, record.raw - self._lower, noise)
+
+
+def hour_of(slot: str) -> int:
+    """Return the hour of the local clock in which a slot starts. slot: its name."""
+    return int(slot[:2])
+
+
+def hat_of(release: ReleaseRecord, cell: int, variances: Variances) -> Hat:
+    """Return the HAT of a release. cell: its number."""
+    counts = release.counts
+    users, readings, squares = _UNKNOWN if counts is None else (counts.users, counts.readings, counts.squares)
+    sampling = (variances.bus + variances.bus_hat) * squares + variances.reading / readings
+    own = variances.hat + sampling
+    return Hat(cell, hour_of(release.slot), np.zeros(2), own, variances.hat / own, users, 0)
+
+
+def noise_variance(release: ReleaseRecord) -> float | None:
+    """Return the variance of a release's noise, in squared units.
+
+    None if the record has no noisy value of the HAT: it is not released, or it has no noise and depends on no reading.
+    """
+    noise = release.noise
+    if release.raw is None or release.interval95 is None or noise is None or noise.scale == 0:
+        return None
+    if noise.scale is not None:
+        return 2 * noise.scale**2
+    # The interval is clipped to [0, U], so the end that is farther from the unclipped value has the width.
+    return (max(abs(end - release.raw) for end in release.interval95) / DEVIATIONS) ** 2
+
+
+def _release_observation(
+    release: ReleaseRecord, cell: int, hat: int, noise: float, variances: Variances
+) -> Observation:
+    """Return the observation of a release: y = the HAT's mean + the estimator's other weights of buses + noise."""
+    shift = 0.0 if release.counts is None else release.counts.shift or 0.0
+    row = np.zeros(SHARED)
+    row[CITY] = row[hour_part(hour_of(release.slot))] = 1
+    rest = noise + (variances.bus + variances.bus_hat) * shift
+    return Observation(cell, row, np.array([hat]), np.ones(1), np.ones(1), rest)
+
+
+class QueryRecords:
+    """Converter of a tracker's records to HATs and observations of the model.
+
+    A record has all of a query that the tracker's own model has, so a model that is updated with records is that of the
+    tracker. The observation is of `raw`, which contains the tracker's prediction: so it is right also for a model that
+    has seen other records.
+    """
+
+    def __init__(self, variances: Variances, lower: float = 0.0) -> None:
+        """lower: of the value, in its unit: the model is of distances from it."""
+        self._variances, self._lower = variances, lower
+
+    @staticmethod
+    def calibration(means: Sequence[float]) -> Calibration:
+        """Return the calibration that goes with these records. means: of an earlier one; none at the beginning."""
+        return Calibration((means[0], means[1])) if means else Calibration()
+
+    def hat(self, record: ReleaseRecord, cell: int) -> Hat | None:
+        """Return the HAT of a record; None if the model does not have it. cell: its number."""
+        counts = record.counts
+        if counts is None or record.status not in _MODELLED:
+            return None
+        features = features_of(counts.users, counts.readings)
+        return replace(hat_of(record, cell, self._variances), features=features)
+
+    def measurements(
+        self, records: Sequence[ReleaseRecord], cells: Mapping[str, int], hats: Mapping[HatKey, int]
+    ) -> Iterator[Measurement]:
+        """Yield the released numbers of a slot or settlement, in the order in which the queries were made."""
+        queried = [(record.query, record) for record in records if record.query is not None]
+        for query, record in sorted(queried, key=lambda each: each[0].number):
+            # A query about a HAT whose record is not there cannot be understood: it is left out.
+            if record.raw is not None and all((record.cell, slot) in hats for slot, _, _ in query.hats):
+                observation = _query_observation(query, record.cell, cells, hats)
+                yield Measurement(observation, record.raw - self._lower, query.noise_variance)
+
+
+def _query_observation(
+    query: ResidualQueryRecord, cell: str, cells: Mapping[str, int], hats: Mapping[HatKey, int]
+) -> Observation:
+    row = np.zeros(SHARED)
+    for slot, weight, _ in query.hats:
+        row[CITY] += weight
+        row[hour_part(hour_of(slot))] += weight
+    row[FEATURES] = query.features
+    return Observation(
+        cells[cell],
+        row,
+        np.array([hats[cell, slot] for slot, _, _ in query.hats]),
+        np.array([weight for _, weight, _ in query.hats]),
+        np.array([beta for _, _, beta in query.hats]),
+        query.variance,
+    )
