@@ -1,7 +1,8 @@
-"""MkDocs hook for links to files outside docs/.
+"""MkDocs hook for links to files outside docs/, and for addresses of pages that were merged into others.
 
-In the repository such a link opens the file. The site has no source files, so it shows the link's text only.
-CONTRIBUTING.md and SECURITY.md are the exceptions: they become pages of the site.
+In the repository a link to a file outside docs/ opens it. The site has no source files, so it shows the link's text
+only. CONTRIBUTING.md and SECURITY.md are the exceptions: they become pages of the site. `extra.redirects` of mkdocs.yml
+has the old addresses: page -> page, or page#heading. A heading in the address that a reader follows is kept.
 """
 
 import re
@@ -10,19 +11,35 @@ from posixpath import dirname, join, normpath, relpath
 from typing import Final
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 # As seen from docs/ -> pages.
 PAGES: Final = {"../CONTRIBUTING.md": "contributing.md", "../SECURITY.md": "security.md"}
+_REDIRECT: Final = """<!doctype html>
+<meta charset="utf-8">
+<title>Moved</title>
+<script>location.replace("{url}" + (location.hash || "{heading}"))</script>
+<meta http-equiv="refresh" content="1; url={url}{heading}">
+<a href="{url}{heading}">Moved</a>
+"""
 _LINK: Final = re.compile(r"(?<!!)\[([^\]]+)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add CONTRIBUTING.md and SECURITY.md to the pages, with their links as seen from docs/."""
+    """Add CONTRIBUTING.md and SECURITY.md to the pages, with their links as seen from docs/, and the redirects."""
     for source, name in PAGES.items():
         text = (Path(config.docs_dir) / source).read_text(encoding="utf-8")
         files.append(File.generated(config, name, content=_LINK.sub(_as_in_docs, text)))
+    for old, new in config.extra["redirects"].items():
+        page, _, heading = new.partition("#")
+        target = files.get_file_from_path(page)
+        if target is None or files.get_file_from_path(old) is not None:
+            raise PluginError(f"extra.redirects of mkdocs.yml: {old}: {new}")
+        address = f"{old.removesuffix('.md')}/index.html"
+        url = relpath(target.dest_uri, dirname(address)).removesuffix("index.html") or "."
+        files.append(File.generated(config, address, content=_REDIRECT.format(url=url, heading=f"#{heading}")))
     return files
 
 

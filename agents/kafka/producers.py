@@ -1,4 +1,4 @@
-"""Transactional producers, one for each release partition that this worker owns.    [decisions/0002, 0027]
+"""Transactional producers, one for each release partition that this worker owns.    [decisions/0002, 0004]
 
 The `transactional.id` is `hatcast/<domain>/<policy>/<r>`: a worker that takes over r fences the previous owner, whose
 next send fails. `read_committed` consumers see all records of a transaction at once, or none.

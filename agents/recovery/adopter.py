@@ -131,7 +131,7 @@ class Adopter:
         return len(found.missing | found.different)
 
     async def _supersede(self, check: RecoveryCheck, sent: Published, *, is_committed: bool) -> None:
-        """Replace the record in Redis by the one that was sent.    [decisions/0010]
+        """Replace the record in Redis by the one that was sent.    [decisions/0004]
 
         The stored record was committed and not sent, then lost; another worker drew the release again and sent it; and
         now the old record is back, from a copy of Redis. The sent record counts.

@@ -1,4 +1,4 @@
-"""Prevent commits to a Redis that lost data, and restore the lost data from the output topics.    [decisions/0027]
+"""Prevent commits to a Redis that lost data, and restore the lost data from the output topics.    [decisions/0004]
 
 There are two ways, which both read incrementally. *Catching up* reads the records after the adopted positions in Redis:
 at every takeover of a release partition, after every reconnect, and when a stored telemetry offset went back. It does

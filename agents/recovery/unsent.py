@@ -1,4 +1,4 @@
-"""Discard records that were committed and never sent, so that the ledger equals the output topics. [decisions/0029]"""
+"""Discard records that were committed and never sent, so that the ledger equals the output topics. [decisions/0004]"""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

@@ -110,7 +110,10 @@ def cluster_problem(client: AnyRedis) -> str | None:
 
 
 def is_cluster(information: Any) -> bool:
-    """Return whether a server is a cluster node, from the `cluster` section of INFO."""
+    """Return whether a server is a cluster node, from the `cluster` section of INFO.
+
+    It is read and not a setting, because a wrong setting could only do harm.
+    """
     return bool(information.get("cluster_enabled"))
 
 

@@ -53,7 +53,7 @@ class Durability:
     @property
     def keeps_keys(self) -> bool:
         """Return False if it certainly deletes keys when its memory is full."""
-        return self.eviction in (NO_EVICTION, None)
+        return self.eviction in (NO_EVICTION, None)  # nor volatile-*: it finds no key of hatcast to evict today
 
     def weaknesses(self) -> Iterator[str]:
         """Yield each setting for which a worker does not start, with its fix."""

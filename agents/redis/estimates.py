@@ -1,6 +1,6 @@
 """Snapshot of the models behind `hats.estimates` and `hats.running`, with positions on `hats.means`.
 
-    [decisions/0032, decisions/0049]
+    [decisions/0032]
 
 It saves reading, nothing else: whoever reads `hats.means` from its beginning has the same model. So a snapshot that is
 lost, damaged, or older because Redis went back, is never wrong.

@@ -1,4 +1,4 @@
--- Open a partition: only the worker that opened it last may write it.    [decisions/0011]
+-- Open a partition: only the worker that opened it last may write it.    [decisions/0001]
 -- KEYS[1]  {name:p}:state
 -- ARGV     the log's start, the worker's owner token, the fingerprint of its user key ('' for any), the key itself if
 --          hatcast generated it, and the next nonce

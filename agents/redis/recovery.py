@@ -1,4 +1,4 @@
-"""Ledger recovery in Redis: adopt records from the output topics, and decide whether it is complete. [decisions/0027]
+"""Ledger recovery in Redis: adopt records from the output topics, and decide whether it is complete. [decisions/0004]
 
 Redis may go back in time: a lost fsync, a failover, a restored file, FLUSHALL. What each step compares, and why that is
 enough, is in hatcast.stream.ledger: recovery, adopt, unsent and sealing.
@@ -26,7 +26,7 @@ from hatcast.stream.ledger.view import Wanted, merged
 # Records in Redis that were never sent to an output topic: a ledger recovery discards them with their charges.
 #
 # During a recovery nothing is committed, all publishers are fenced, and every record on the output topics is adopted. A
-# record in Redis that is on no topic by then was never sent.    [decisions/0029]
+# record in Redis that is on no topic by then was never sent.    [decisions/0004]
 
 
 _BATCH: Final = 100  # days of one decision

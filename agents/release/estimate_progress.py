@@ -1,4 +1,4 @@
-"""Position of the publisher of estimates on `hats.means`, with its models.    [decisions/0032, decisions/0049]"""
+"""Position of the publisher of estimates on `hats.means`, with its models.    [decisions/0032]"""
 
 from collections import defaultdict
 from collections.abc import Mapping

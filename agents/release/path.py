@@ -30,7 +30,7 @@ A kind of release is a value, `Kind` (kind.py): what is due, how it is loaded, d
     chain      a tracker: one owner draws each slot from the numbers of those before it, which a session in its process
                knows. After any failure the session is dropped, and made anew from the stored state and records
 
-[docs/specification/release.md, Steps; decisions/0030]
+[docs/specification/release.md, Steps; decisions/0002]
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Drain: close the open slots of a policy, with the partitions of its first start, and end.    [decisions/0042]
+"""Drain: close the open slots of a policy, with the partitions of its first start, and end.    [decisions/0008]
 
 A telemetry topic that has grown sends vehicles to other partitions, so no worker of the policy starts any more. A drain
 reads only the partitions of the first start. Rule 10 of the fold lets each vehicle in through one of these, so what it

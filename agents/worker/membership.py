@@ -4,7 +4,7 @@ A killed worker cannot leave its consumer group. Until its session ends nobody r
 joins meanwhile, such as the one that a supervisor starts in its place, waits with the whole group for the dead one. So
 each worker locks a file with its member id (agents/worker/membership.py), and removes the members whose process is
 dead: before it joins, and twice a second. Only that time depends on it: the death of a worker without a file is noticed
-at the end of its session, and a living member that was removed would join again. [docs/decisions/0068]
+at the end of its session, and a living member that was removed would join again. [docs/decisions/0059]
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from hatcast.stream.units import DAY_MS
 #
 # The kernel releases a lock (`flock`) when its process ends, however it ends. So a process that can lock a member's
 # file knows that the member is dead: no clock and no timeout decides. A process that is stopped (SIGSTOP) or swapped
-# out keeps its lock. [docs/decisions/0068]
+# out keeps its lock. [docs/decisions/0059]
 
 
 _ID_BYTES: Final = 1_000  # of a member id: longer ones are not a member's

@@ -1,4 +1,4 @@
-"""Seal finished days: allow no more commits, and replace their records by a summary.    [decisions/0028]
+"""Seal finished days: allow no more commits, and replace their records by a summary.    [decisions/0013]
 
 A day of a policy is finished once every watermark is past its close, none of its HATs is open, and everything is
 published. The seal is written to Redis first, which ends commits, then to the registry topic, which outlives Redis;

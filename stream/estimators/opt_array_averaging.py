@@ -14,7 +14,8 @@ class OptArrayAveraging(ArrayAveraging):
     `worst_case` minimises the worst-case error E_M = bias + E|noise| of this very estimator, with the arrays that its
     grouping makes. `minimax` is the papers' rule. It minimises the same sum as if all arrays were full; as they are
     not, its true E_M is larger (docs/specification/estimators.md, section 3). `minimax_convex` minimises a convex
-    surrogate. The length depends on counts and epsilon, which are public.
+    surrogate. The length depends on counts and epsilon, which are public. On the ITMS-like counts at epsilon 1 the true
+    E_M of `minimax` is 2.686 km/h, above BASELINE's 1.579, which the estimator is meant to beat; of `worst_case` 1.660.
     """
 
     name = "opt_array_averaging"

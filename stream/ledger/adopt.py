@@ -3,7 +3,7 @@
 A store may go back in time: a lost fsync, a failover, a restored file. A release that is missing then may be on an
 output topic, and drawing it again would publish a second value. So one apply stores what a batch contains and the
 position up to which the ledger has every record; whatever removes a record moves that position back too, or replaces
-the token of the recovery.    [docs/proofs.md, "One ledger"; decisions/0027]
+the token of the recovery.    [docs/proofs.md, "One ledger"; decisions/0004]
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Ledger recovery: whether this server has every published record, and how a recovery begins and ends. [decisions/0027]
+"""Ledger recovery: whether this server has every published record, and how a recovery begins and ends. [decisions/0004]
 
 A token belongs to one server process with one replication history. No commit succeeds between the beginning of a
 recovery, which removes the token, and its end.

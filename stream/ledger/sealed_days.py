@@ -1,4 +1,4 @@
-"""Sealed days: one seal per policy, and one summary of at most 1 kB per day.    [decisions/0028]
+"""Sealed days: one seal per policy, and one summary of at most 1 kB per day.    [decisions/0013]
 
 Both are also records of the registry topic, from which a Redis that lost them is restored.
 """

@@ -1,6 +1,6 @@
 """Seal a policy's days: afterwards nothing of them is committed or adopted, and a summary replaces their records.
 
-[decisions/0028]
+[decisions/0013]
 """
 
 from collections.abc import Iterable, Mapping, Sequence

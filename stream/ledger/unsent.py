@@ -1,7 +1,7 @@
 """Unsent records of a ledger: a recovery replaces them by the sent ones, or discards them.
 
 During a recovery nothing is committed, all publishers are fenced, and every record on the output topics is adopted. A
-record that is on no topic by then was never sent.    [decisions/0010, 0029; docs/proofs.md, "One ledger"]
+record that is on no topic by then was never sent.    [decisions/0004; docs/proofs.md, "One ledger"]
 """
 
 from collections.abc import Sequence

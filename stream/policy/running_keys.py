@@ -37,7 +37,7 @@ _REACH: Final = {Window.TODAY: 1, Window.DAY: 3, Window.WEEK: 9}
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One `[[policy.running]]`. Not a part of the `policy_id`: it is post-processing.    [decisions/0049]
+    """One `[[policy.running]]`. Not a part of the `policy_id`: it is post-processing.    [decisions/0032]
 
     days   number of local dates up to the present one that can be in the window
     """

@@ -19,7 +19,7 @@ from hatcast.stream.readings.partitioner import Partitioner
 from hatcast.stream.readings.reading import Reading, parse_time
 from hatcast.stream.readings.vehicles import canonical_vehicle
 
-HEARTBEAT_MS: Final = 10_000
+HEARTBEAT_MS: Final = 10_000  # multiples of it, whatever `lateness` is
 _EARLIEST_MS: Final = 1  # librdkafka replaces timestamp 0 by the current time
 _CACHE_SIZE: Final = 100_000  # vehicles
 

@@ -1,4 +1,4 @@
-"""Which files of tests a run of all leaves out, so that it takes less time.    [docs/decisions/0022]
+"""Which files of tests a run of all leaves out, so that it takes less time.    [docs/decisions/0009]
 
 Every file runs each time, unless a group below has it. Such a group takes long and looks at one part of the product: it
 runs whole if that part, the group's own files or the locked libraries have changed since the base commit. Otherwise a

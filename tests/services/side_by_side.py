@@ -1,7 +1,7 @@
 """Several processes of tests on few cores, a file at a time: while some wait, others compute.    [scripts/test]
 
 Each process has a Kafka and a Redis of its own, which it starts with the first test that asks for one, so a test that
-breaks them meets only the tests of its own process, before it or after it.    [docs/decisions/0022]
+breaks them meets only the tests of its own process, before it or after it.    [docs/decisions/0009]
 """
 
 from pathlib import PurePosixPath

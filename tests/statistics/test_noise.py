@@ -132,7 +132,7 @@ def test_gaussian_noise_is_distributed_as_the_discrete_gaussian(value: int, dist
 
 @pytest.mark.parametrize(("distance", "epsilon"), [(3, 2.0), (3, 1.0), (6, 1.0)])
 def test_noise_whose_scale_is_a_simple_fraction_is_not_biased(distance: int, epsilon: float) -> None:
-    # OpenDP up to 0.14.1 divided fractions wrongly where they can be cancelled (its issue 2638): decision 61.
+    # OpenDP up to 0.14.1 divided fractions wrongly where they can be cancelled (its issue 2638): decision 58.
     drawn = SystemNoise().laplace_many(np.zeros(100_000, np.int64), distance, epsilon)
     assert drawn.scale == distance / epsilon
     assert chi_square_is_plausible(np.asarray(drawn.values), drawn.scale)

@@ -2,7 +2,7 @@
 
 Forms: `docs/PAGE.md`, `docs/PAGE.md#anchor`, `docs/PAGE.md, Heading`, `docs/PAGE.md, "Heading"`,
 `docs/specification/fold.md, rule 7`, `fold.md, rules 1, 2, 10 to 13`, `estimators.md, section 5`,
-`docs/specification/release.md, Invariants, I7`, `decisions/0027`, `decisions/0014, 0027`. A specification page may be
+`docs/specification/release.md, Invariants, I7`, `decisions/0026`, `decisions/0014, 0026`. A specification page may be
 cited without its folder. A citation may continue on the next line.
 """
 
@@ -209,9 +209,9 @@ def test_every_citation_resolves() -> None:
         "[docs/specification/release.md, State in Redis]",
         'docs/privacy.md, "Several\npolicies"',
         "docs/runbook.md#hatcastrecordahead",
-        "decisions/0027",
-        "[decisions/0014, 0027]",
-        "docs/decisions/0022",
+        "decisions/0026",
+        "[decisions/0014, 0026]",
+        "docs/decisions/0009",
         "docs/feeds.md, which explains the steps",
         "see docs/estimators.md, docs/hybrid.md",
         "the design is silent",
@@ -246,8 +246,8 @@ def test_right_citations_pass(text: str) -> None:
         ("docs/runbook.md#nowhere", 1),
         ("fold.md#nowhere", 1),
         ("decisions/9999", 1),
-        ("decisions/0027, 9999", 1),
-        ("docs/decisions/0027-another-name.md", 1),
+        ("decisions/0026, 9999", 1),
+        ("docs/decisions/0004-another-name.md", 1),
         ("x\n# [design 4, Ticks]", 2),
         ("[decisions/0008; design 4]", 1),
         ("refused (design, I6)", 1),

@@ -1,6 +1,7 @@
 """scripts/docs: the documentation as a site, also in an environment that was made without it."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -20,3 +21,7 @@ def test_the_documentation_is_built_by_the_command_that_the_readme_names(tmp_pat
     )
     assert done.returncode == 0, done.stderr
     assert "Private means from a file" in (folder / "batch" / "index.html").read_text()
+    moved = folder / "decisions" / "0022-tests-run-side-by-side" / "index.html"
+    target = re.search(r'href="(.+)#"', moved.read_text())
+    assert target is not None
+    assert (moved.parent / target[1] / "index.html").exists()
