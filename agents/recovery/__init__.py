@@ -4,8 +4,3 @@ The output topics are a second copy of the ledger. All publishing uses transacti
 transactional id is fenced, no older worker can append a byte: from then on the topics, including aborted sends, contain
 everything that was ever published.
 """
-
-from hatcast.agents.recovery.domain import Domain
-from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
-
-__all__ = ["Domain", "LedgerRecovery"]

@@ -7,10 +7,9 @@ from typing import TypeVar
 import structlog
 
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.recovery.contents import Contents, decode_contents
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
-from hatcast.agents.recovery.published_records import published_of
+from hatcast.agents.recovery.published_records import Contents, decode_contents, published_of
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.adoption import AdoptionBatch, OutputPartition, Position, Published

@@ -63,7 +63,7 @@ class Domain:
         ended = frozenset(
             record.replaces
             for record in facts.policies.values()
-            if record.replaces in sealed and _day_before(record.first_date) <= sealed[record.replaces].through
+            if record.replaces in sealed and day_before(record.first_date) <= sealed[record.replaces].through
         )
         topics = settings.topics
         used = [record.topics for name, record in facts.policies.items() if name not in ended]
@@ -86,7 +86,7 @@ class Domain:
         )
 
 
-def _day_before(first_date: str | None) -> str:
+def day_before(first_date: str | None) -> str:
     """Return the day before a policy's first day; a text after any date if that day is unknown."""
     if first_date is None:
         return "9999-99-99"

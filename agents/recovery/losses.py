@@ -1,25 +1,31 @@
-"""Releases that `hats.budget` counts and that neither Redis nor the output topics have.
-
-A budget record counts the charged commits of its policy and date, also those of other release partitions that had not
-been sent yet: after a crash some may be lacking, nobody has seen them, and they are drawn again. But if something shows
-that a topic lost records, these may be releases that were published, and a second value would be drawn. A recovery then
-refuses, before it adopts anything: so the next one finds what this one found.
-"""
+"""Losses of a ledger recovery: releases that only `hats.budget` counts, and unsent records, which it discards."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from hatcast.agents.monitoring.declarations import RELEASES_LACKING
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.recovery.contents import Contents
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
-from hatcast.agents.redis.recovery import RecoveryStore
-from hatcast.stream.errors import HatcastError
-from hatcast.stream.ledger.adoption import OutputPartition, Position
+from hatcast.agents.recovery.published_records import Contents, published_of
+from hatcast.agents.redis.recovery import RecoveryStore, UnsentStore
+from hatcast.stream.errors import UNREADABLE, HatcastError
+from hatcast.stream.ledger.adoption import OutputPartition, Position, Published
+from hatcast.stream.ledger.recovery import Attempt, Nonces
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.release.spending import Fineness, fineness_of
+
+# Releases that `hats.budget` counts and that neither Redis nor the output topics have.
+#
+# A budget record counts the charged commits of its policy and date, also those of other release partitions that had not
+# been sent yet: after a crash some may be lacking, nobody has seen them, and they are drawn again. But if something
+# shows that a topic lost records, these may be releases that were published, and a second value would be drawn. A
+# recovery then refuses, before it adopts anything: so the next one finds what this one found.
+
 
 log = structlog.get_logger()
 
@@ -123,3 +129,54 @@ def _shown(known: Iterable[Position], topic_id: str, start: int, end: int) -> st
 
 def _offset_of(position: Position | None, end: Position) -> int:
     return position.offset if position is not None and position.topic_id == end.topic_id else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """Unsent records that are discarded.
+
+    number   how many
+    nonces   of the dates and of the total, after the last one
+    """
+
+    number: int
+    nonces: Nonces
+
+
+class Unsent:
+    """Discards unsent records. Several workers may do it at the same time: the second one finds nothing."""
+
+    def __init__(self, policy: Policy, store: UnsentStore) -> None:
+        self._policy_id = policy.policy_id
+        self._fineness: Fineness = fineness_of(policy)
+        self._store = store
+
+    async def discard(self, domain: Domain, attempt: Attempt) -> Discarded:
+        """Discard all unsent records of the domain, after all sent ones are adopted.
+
+        Raises RecoveryEnded if the attempt is over.
+        """
+        number, unreadable = 0, set[tuple[str, str]]()
+        while True:
+            before, nonces = number, await self._store.nonces(dates := await self._store.dates())
+            days = [(name, date) for date in dates for name in domain.partitions]
+            for day in (day for day in days if not domain.is_sealed(*day)):
+                async for record in self._records(day, unreadable):
+                    await self._store.discard(attempt, record)
+                    number += 1
+            # Sealed days too: an answer to a query over days charges each day of its period.
+            await self._store.unreserve(attempt, days)
+            # Otherwise look again: as long as these nonces stay, nothing unsent is there.
+            if number == before and await self._store.nonces(dates) == nonces:
+                return Discarded(number, nonces)
+
+    async def _records(self, day: tuple[str, str], unreadable: set[tuple[str, str]]) -> AsyncIterator[Published]:
+        """Yield the unsent records of a policy and date; `unreadable` has the days that were logged."""
+        for record in (await self._store.records(*day)).values():
+            try:
+                yield published_of(record, self._policy_id, self._fineness)
+            except UNREADABLE:  # of another version of hatcast
+                if day not in unreadable:
+                    name, date = day
+                    log.warning("unreadable record in the ledger: it keeps its charge", policy=name, date=date)
+                unreadable.add(day)

@@ -6,10 +6,13 @@ compacted.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from typing import Final
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any, Final
 
+import msgspec
 import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
@@ -17,13 +20,208 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.clock import pause
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.config.topics_table import TopicsTable
+from hatcast.agents.kafka.cloud_events import cloud_event, is_from_other_domain
+from hatcast.agents.kafka.partition_reader import connection_errors, is_end, next_messages, open_consumer
 from hatcast.agents.kafka.producers import Message
 from hatcast.agents.monitoring.failures import FailureLog
-from hatcast.agents.redis.estimates import SnapshotStore
-from hatcast.agents.release.estimate_progress import EstimateProgress
+from hatcast.agents.recovery.outputs import OutputReader
+from hatcast.agents.redis.estimates import SnapshotStore, StoredRunning, StoredSnapshot
 from hatcast.agents.release.loop import PublicationProgress
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.tracker.observations import SlotKey
+from hatcast.stream.policy.running_keys import RunningOf
+from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.records import EstimateRecord, ReleaseRecord, RunningRecord
+from hatcast.stream.running.running import RunningMeans
+from hatcast.stream.running.setting import RunningSetting
+from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey, end_of, read_release
+from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
+
+_BATCH: Final = 1_000
+_FILL_S: Final = 0.05  # how long to wait for a full batch
+_FETCH_OPTIONS: Final = {"queued.max.messages.kbytes": 2_048, "max.partition.fetch.bytes": 1_048_576}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRelease:
+    """A record and its place."""
+
+    partition: int
+    offset: int
+    record: ReleaseRecord
+
+
+class MeansReader:
+    """Reader of the records of one policy and domain. Every method blocks. Raises KafkaConnectionError, of aiokafka.
+
+    positions   partition -> offset of the next record to read
+    """
+
+    def __init__(self, settings: Settings, positions: Mapping[int, int]) -> None:
+        self.positions = dict(positions)
+        self._settings = settings
+        self._policy = settings.policy
+        self._topic = settings.topics.means
+
+    def read(self) -> tuple[list[ReadRelease], bool]:
+        """Return the new records, in offset order within a partition, and whether they are all up to the present end.
+
+        They are not while a transaction before the end is open: it may hide committed records behind it.
+        """
+        from confluent_kafka import TopicPartition
+
+        places = OutputReader(self._settings).ends({self._topic: ""})
+        ends = {place.partition: position.offset for place, position in places.items()}
+        pending = {partition for partition, end in ends.items() if self.positions.get(partition, 0) < end}
+        found: list[ReadRelease] = []
+        with open_consumer(self._settings, "estimates", _FETCH_OPTIONS) as consumer, connection_errors():
+            consumer.assign([TopicPartition(self._topic, each, self.positions.get(each, 0)) for each in pending])
+            while pending:
+                for message in next_messages(consumer, _BATCH, _FILL_S):
+                    partition, offset = message.partition() or 0, message.offset() or 0
+                    if partition not in pending:
+                        continue
+                    at_end = is_end(message)
+                    if not at_end:
+                        found += self._release_of(message, partition, offset)
+                    self.positions[partition] = offset if at_end else offset + 1
+                    if at_end or offset + 1 >= ends[partition]:
+                        pending.remove(partition)
+        return found, all(self.positions.get(partition, 0) >= end for partition, end in ends.items())
+
+    def _release_of(self, message: Any, partition: int, offset: int) -> list[ReadRelease]:
+        """Return a message's release, or nothing if it is not one of this policy and domain."""
+        if is_from_other_domain(message.headers() or [], self._settings.topics.telemetry):
+            return []
+        record = read_release(message.value() or b"", self._policy)
+        return [] if record is None else [ReadRelease(partition, offset, record)]
+
+
+# Position of the publisher of estimates on `hats.means`, with its models.    [decisions/0032]
+
+
+class EstimateProgress:
+    """Position of the publisher on `hats.means`, with its models.
+
+    waiting        records of the slots and settlements that are not taken yet
+    stored_date    date of the last snapshot that is stored
+    """
+
+    def __init__(self, settings: Settings, stored: StoredSnapshot | None, dates: Mapping[str, bytes]) -> None:
+        """dates: inputs of running means, by local date.
+
+        Without the inputs that its running means need, it reads `hats.means` from the beginning, and sends nothing of
+        the dates that the snapshot says were sent.
+        """
+        self._settings = settings
+        self._running_setting = RunningSetting.of(settings.policy)
+        running = self._restored(stored, dates)
+        self._stored = set() if running is None else set(dates)
+        self._silent_before = stored.state.date if running is None and stored is not None else ""
+        used = None if running is None else stored
+        self._running = running or RunningMeans(self._running_setting)
+        self.reader = MeansReader(settings, {} if used is None else used.positions)
+        self._smoother = Smoother(SmootherSetting.of(settings.policy), None if used is None else used.state)
+        self.waiting: dict[SlotKey, list[ReadRelease]] = defaultdict(list)
+        self.stored_date = self._smoother.date
+        self.seen: PublicationProgress | None = None
+
+    def read(self) -> bool:
+        """Read new records. Return whether they are all up to the topic's present end. Blocks."""
+        records, complete = self.reader.read()
+        for each in records:
+            key = SlotKey.of(each.record)
+            # A slot that was taken is published again after a crash, and read again after a snapshot.
+            if key > self._smoother.taken:
+                self.waiting[key].append(each)
+        return complete
+
+    def complete(self, published: PublicationProgress) -> list[SlotKey]:
+        """Return the slots and settlements to take, in order: up to the first that is not published as a whole."""
+        ended = [key for key in self.waiting if not key.is_settlement and self._end_of(key) <= published.through_ms]
+        newest = max((key.date for key in ended), default="")
+
+        def is_complete(key: SlotKey) -> bool:
+            if key.is_settlement:  # a later date begins after it, also where Redis has lost that the date was settled
+                return key.date <= published.settled or key.date < newest
+            return key in ended
+
+        return list(takewhile(is_complete, sorted(self.waiting)))
+
+    def take(self, key: SlotKey, partitions: int) -> list[Message]:
+        """Add a slot or settlement to the model; return its messages. Takes seconds of computing for 10,000 cells.
+
+        partitions   of `hats.estimates` and of `hats.running`
+        """
+        self._positions = self._positions_now()
+        slot = ReleasedSlot(key, [each.record for each in self.waiting[key]])
+        estimates = self._smoother.add(slot)
+        of_estimates = RunningOf.ESTIMATES in self._running_setting.kinds
+        running = self._running.add(slot, self._smoother.day_parts() if of_estimates else None)
+        del self.waiting[key]
+        if key.date < self._silent_before:
+            return []
+        topics = self._settings.topics
+        messages = [estimate_message(topics, each, partitions) for each in estimates]
+        return messages + [running_message(topics, each, partitions) for each in running]
+
+    def snapshot(self) -> tuple[StoredSnapshot, Mapping[str, bytes]]:
+        """Return the state at the beginning of the date of the slot that was taken last, its first.
+
+        The second part are those inputs of running means, by local date, that were not stored yet.
+        """
+        dates, setting = self._running.dates, self._running_setting
+        new = {date: self._running.date_state(date) for date in dates if date not in self._stored}
+        self._stored |= new.keys()
+        running = StoredRunning(days=setting.days, dates=dates)
+        return StoredSnapshot(positions=self._positions, state=self._smoother.snapshot, running=running), new
+
+    def _restored(self, stored: StoredSnapshot | None, dates: Mapping[str, bytes]) -> RunningMeans | None:
+        """Return the running means at the beginning of the snapshot's date; None if a needed date is not stored."""
+        setting = self._running_setting
+        if stored is None or not setting.means:
+            return RunningMeans(setting)
+        running = stored.running
+        if running.days < setting.days or running.dates != [*dates]:
+            return None
+        try:
+            return RunningMeans(setting, [*dates.values()])
+        except ValueError:
+            return None
+
+    def _end_of(self, key: SlotKey) -> int:
+        return end_of(self.waiting[key][0].record)
+
+    def _positions_now(self) -> dict[int, int]:
+        """Return for each partition the offset of its first record that is not taken."""
+        positions = dict(self.reader.positions)
+        for records in self.waiting.values():
+            for each in records:
+                positions[each.partition] = min(positions[each.partition], each.offset)
+        return positions
+
+
+def estimate_message(topics: TopicsTable, estimate: EstimateRecord, partitions: int) -> Message:
+    """Return the message of an estimate: equal for equal estimates. partitions: of the topic."""
+    return Message(
+        topic=topics.estimates,
+        partition=by_murmur2(estimate.cell.encode(), partitions),
+        key=estimate.estimate_id.encode(),
+        value=msgspec.json.encode(estimate),
+        headers=cloud_event("estimate", f"{estimate.estimate_id}/{estimate.stage}", topics.telemetry),
+    )
+
+
+def running_message(topics: TopicsTable, running: RunningRecord, partitions: int) -> Message:
+    """Return the message of a running mean: equal for equal records. partitions: of the topic."""
+    return Message(
+        topic=topics.running,
+        partition=by_murmur2(running.cell.encode(), partitions),
+        key=f"{running.policy}/{running.name}/{running.cell}".encode(),
+        value=msgspec.json.encode(running),
+        headers=cloud_event("running", f"{running.running_id}/{running.stage}", topics.telemetry),
+    )
+
 
 log = structlog.get_logger()
 

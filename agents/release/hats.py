@@ -10,8 +10,7 @@ from hatcast.agents.monitoring.declarations import CLOSING_SECONDS
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.hat_store import OpenDates
-from hatcast.agents.release.batches import MAX_BATCH
-from hatcast.agents.release.due import Due
+from hatcast.agents.release.due import MAX_BATCH, Due
 from hatcast.agents.release.kind import Kind, Part, ReleaseContext
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import min_watermark

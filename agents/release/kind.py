@@ -11,7 +11,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.monitoring.failures import FailureLog
-from hatcast.agents.recovery import LedgerRecovery
+from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.release.due import Due, release_partition_of

@@ -22,8 +22,7 @@ from hatcast.agents.redis.identity import partition_count_error
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.queries import count_unanswered
-from hatcast.agents.worker.connections import Connections
-from hatcast.agents.worker.drain_limits import Drain
+from hatcast.agents.worker.source import Connections, Drain
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 

@@ -10,7 +10,8 @@ from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topic_ids import TopicIdCheck, TopicIds
 from hatcast.agents.monitoring.declarations import READINGS, REPORTS
-from hatcast.agents.recovery import Domain, LedgerRecovery
+from hatcast.agents.recovery.domain import Domain
+from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import watch_reconnects
 from hatcast.agents.redis.estimates import SnapshotStore
@@ -19,13 +20,11 @@ from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.estimates import EstimatePublisher
 from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.loop import ReleaseLoop
-from hatcast.agents.worker.connections import Connections
-from hatcast.agents.worker.drain_limits import Drain
 from hatcast.agents.worker.folds import fold_maker, report_check, report_fold_maker
 from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.agents.worker.registration import Registered
 from hatcast.agents.worker.sealing import Change, Sealer
-from hatcast.agents.worker.source import IngestOptions, Source
+from hatcast.agents.worker.source import Connections, Drain, IngestOptions, Source
 from hatcast.agents.worker.topic_fold import TopicFold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers

@@ -18,10 +18,9 @@ from hatcast.agents.kafka.topics import TopicReport, check_topics
 from hatcast.agents.redis.clients import primaries
 from hatcast.agents.redis.connection import connect_redis, redis_error, redis_name
 from hatcast.agents.redis.durability import ACCEPT_OPTION, NO_EVICTION, Durability, Persistence, info, read_durability
-from hatcast.agents.worker.checks import NOTHING_ACCEPTED, Accepted, Check, State
+from hatcast.agents.worker.checks import NOTHING_ACCEPTED, Accepted, Check, State, check_stored
 from hatcast.agents.worker.folds import report_check
 from hatcast.agents.worker.registration import configured_key, own_record
-from hatcast.agents.worker.stored_checks import check_stored
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid.report_keys import ReportKeys
 from hatcast.stream.ledger.day import horizon_cost

@@ -21,7 +21,7 @@ from hatcast.agents.redis.connection import connect_redis_async, redis_error
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.worker.parts import make_recovery
 from hatcast.agents.worker.registration import Registration
-from hatcast.agents.worker.resending import Resender
+from hatcast.agents.worker.sealing import Resender
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.ledger.rejections import Unrecovered
 

@@ -1,14 +1,66 @@
-"""A topic to fold, and what its ingest needs from the worker."""
+"""What the parts of a worker share: connections and stores, the topic to fold, the limits of a drain."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
+from aiokafka import AIOKafkaProducer
+
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.batches.batch import RecordBatch
+from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.monitoring.declarations import REPORTS
 from hatcast.agents.monitoring.kinds import Counter
+from hatcast.agents.redis.clients import AnyRedis
+from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.identity import StoredKey
+from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.partition_store import PartitionStore
-from hatcast.agents.worker.drain_limits import Drain
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.partition_fold import PartitionFold
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """Settings and connections that the parts of one worker share.
+
+    partitions   number of telemetry partitions
+    client       options of aiokafka
+    producer     sends dead letters, heartbeats and budget records
+    topic_ids    reads topic ids; None: they are not compared
+    """
+
+    settings: Settings
+    partitions: int
+    client: dict[str, Any]
+    redis: AnyRedis
+    producer: AIOKafkaProducer
+    topic_ids: TopicIds | None
+    store: HatStore
+    ledger: LedgerStore
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """The limits of a drain.
+
+    ends            partition -> its end at the start: only heartbeat records may follow
+    incomplete_ms   days that begin before this time (ms UTC) lack readings; None: none does
+    """
+
+    ends: Mapping[int, int] = field(default_factory=dict)
+    incomplete_ms: int | None = None
+
+    def check(self, batch: RecordBatch) -> None:
+        """Raise HatcastError if a reading was sent after the start: its vehicle's other readings may be elsewhere."""
+        end = self.ends.get(batch.partition)
+        if end is None or batch.next <= end:
+            return
+        if any(value for offset, value in zip(batch.offsets, batch.values, strict=True) if offset >= end):
+            raise HatcastError(
+                f"telemetry partition {batch.partition}: a reading arrived during the drain: stop all feeds, then drain"
+                " again; nothing is lost"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,18 +28,13 @@ from hatcast.agents.redis.connection import connect_redis_async, redis_error, wi
 from hatcast.agents.redis.hat_store import HatStore, OpenDates
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.policy_state import SpentStore
-from hatcast.agents.worker.connections import Connections
 from hatcast.agents.worker.drain import Drainer
-from hatcast.agents.worker.drain_limits import Drain
-from hatcast.agents.worker.gauges import Gauges, register_readiness
 from hatcast.agents.worker.parts import Parts, make_estimates, make_folds, make_recovery, make_releases
-from hatcast.agents.worker.policy_transition import PolicyTransition
-from hatcast.agents.worker.readiness import Readiness
+from hatcast.agents.worker.policy_transition import PolicyTransition, SpentCells
+from hatcast.agents.worker.readiness import Gauges, Readiness, TopicWatch, register_readiness
 from hatcast.agents.worker.registration import Registration
-from hatcast.agents.worker.source import IngestOptions
-from hatcast.agents.worker.spent_cells import SpentCells
+from hatcast.agents.worker.source import Connections, Drain, IngestOptions
 from hatcast.agents.worker.topic_fold import Loop
-from hatcast.agents.worker.topic_watch import TopicWatch
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.time_zones import TIME_ZONE_DATA

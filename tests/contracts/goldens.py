@@ -11,7 +11,7 @@ from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.agents.kafka.cloud_events import Headers, cloud_event, release_event
 from hatcast.agents.kafka.dead_letters import DeadLetter, Reason
 from hatcast.agents.release.budget_records import budget_message
-from hatcast.agents.release.estimate_progress import estimate_message, running_message
+from hatcast.agents.release.estimates import estimate_message, running_message
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack

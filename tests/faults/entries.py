@@ -18,7 +18,7 @@ from hatcast.agents.kafka.client import aiokafka_options, confluent_options
 from hatcast.agents.kafka.cloud_events import release_event
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.recovery import LedgerRecovery
+from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
 from hatcast.agents.release.budget_records import BUDGET_PARTITION, budget_message

@@ -19,7 +19,7 @@ from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.recovery import RecoveryStore, SealStore
 from hatcast.agents.release.estimates import EstimatePublisher
 from hatcast.agents.release.path import ReleasePath
-from hatcast.agents.worker import topic_watch
+from hatcast.agents.worker import readiness
 from tests.integration.crashing_worker import ANSWERING, METHODS, TRACKING, WITHIN, Step, watch
 
 # Of the release, of answers to queries, of a tracker, then of estimates, of ledger recovery and of seals, then of the
@@ -54,8 +54,8 @@ REACHED: Final = "fault reached"  # in the log, for who waits for it
 
 def storming(step: str, action: str, times: int) -> None:
     """Wrap a storm's worker: topics are compared every few seconds, not minutes; and `meet`, if there is a step."""
-    topic_watch.COMPARE_S = _COMPARED_S  # type: ignore[misc]  # it is final for the product
-    topic_watch.LOOK_S = _COMPARED_S  # type: ignore[misc]  # as above
+    readiness.COMPARE_S = _COMPARED_S  # type: ignore[misc]  # it is final for the product
+    readiness.LOOK_S = _COMPARED_S  # type: ignore[misc]  # as above
     if step:
         meet(step, action, times)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from hatcast.agents.kafka.producers import TransactionalProducers
-from hatcast.agents.recovery import LedgerRecovery
+from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.ledger_store import TrackerStore

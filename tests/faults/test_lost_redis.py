@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.recovery import LedgerRecovery
+from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.stream.fold.checkpoint import Changes

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.recovery import LedgerRecovery
+from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.ledger.rejections import Behind
 from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, forget, roll_back

@@ -15,7 +15,7 @@ import pytest
 from redis.asyncio import Redis
 
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.recovery.unsent import Discarded, Unsent
+from hatcast.agents.recovery.losses import Discarded, Unsent
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
 from hatcast.agents.redis.policy_state import ProgressStore

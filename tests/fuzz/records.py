@@ -16,9 +16,9 @@ from hatcast.agents.map.record import Kind
 from hatcast.agents.map.subscribers import Hub
 from hatcast.agents.map.topic_reader import Reader
 from hatcast.agents.map.topics import Topics
-from hatcast.agents.recovery.contents import decode_contents
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import Record
+from hatcast.agents.recovery.published_records import decode_contents
 from hatcast.agents.tables.arrow import table_of_rows
 from hatcast.agents.tables.records import CLUSTERINGS, TABLES
 from hatcast.agents.tables.terminal import answer_row, read_shown, record_line

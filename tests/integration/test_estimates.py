@@ -142,7 +142,7 @@ def test_estimates_that_fail_do_not_stop_releases(pipeline: Pipeline) -> None:
 
 def without_estimates() -> None:
     """Let every reading of the means fail, in a worker's process."""
-    from hatcast.agents.release.means_reader import MeansReader
+    from hatcast.agents.release.estimates import MeansReader
 
     def fail(self: MeansReader) -> Any:
         raise ValueError("a mistake")

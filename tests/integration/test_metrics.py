@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-import hatcast.agents.worker.gauges
+import hatcast.agents.worker.readiness
 from hatcast.agents.monitoring.kinds import Process
 from tests.exposed import figures, undeclared, unset
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
@@ -42,7 +42,7 @@ class Run:
 
 
 def look_often() -> None:
-    hatcast.agents.worker.gauges.ROUND_S = 0.1  # type: ignore[misc]  # a test need not wait for seconds
+    hatcast.agents.worker.readiness.ROUND_S = 0.1  # type: ignore[misc]  # a test need not wait for seconds
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import Message, ProducerGone, TransactionalProducers
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.recovery import LedgerRecovery
+from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.hats import DueHat

@@ -11,8 +11,7 @@ from redis.asyncio import Redis
 from hatcast.agents.config.settings import Settings, settings_of_policy
 from hatcast.agents.redis.estimates import SnapshotStore
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.release.estimate_progress import EstimateProgress
-from hatcast.agents.release.means_reader import ReadRelease
+from hatcast.agents.release.estimates import EstimateProgress, ReadRelease
 from hatcast.stream.policy.running_keys import Running, RunningOf, Window
 from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey, slots_of
 from tests.contracts.goldens import SPEED

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.worker import open_transactions
+from hatcast.agents.worker import ingest
 from tests.exposed import figures
 from tests.faults.proxy import proxy_of_redis
 from tests.integration.harness import Pipeline, open_pipeline
@@ -25,7 +25,7 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
 
 def impatient() -> None:
     """Take a transaction for hanging after two seconds, not after a minute."""
-    open_transactions.PATIENCE_S = 2.0  # type: ignore[misc]
+    ingest.PATIENCE_S = 2.0  # type: ignore[misc]
 
 
 def test_a_transaction_that_nobody_ends_is_named_with_its_partition_until_it_is_ended(pipeline: Pipeline) -> None:

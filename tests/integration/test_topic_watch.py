@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hatcast.agents.worker import topic_watch
+from hatcast.agents.worker import readiness
 from tests.exposed import figures
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.health import LISTEN, is_ready, missing, scraped
@@ -20,8 +20,8 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
 
 def often() -> None:
     """Compare every second, not every three minutes."""
-    topic_watch.COMPARE_S = 1.0  # type: ignore[misc]
-    topic_watch.LOOK_S = 1.0  # type: ignore[misc]
+    readiness.COMPARE_S = 1.0  # type: ignore[misc]
+    readiness.LOOK_S = 1.0  # type: ignore[misc]
 
 
 def ready_worker(pipeline: Pipeline) -> WorkerProcess:

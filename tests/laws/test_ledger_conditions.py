@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from hatcast.agents.ledger.recent_rows import RecentRows
-from hatcast.agents.ledger.store import at_once
+from hatcast.agents.ledger.store import RecentRows, at_once
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.commits import Guard, commit, commit_rows
 from hatcast.stream.ledger.proposals import StateChange

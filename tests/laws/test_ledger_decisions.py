@@ -20,8 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from hatcast.agents.ledger.recent_rows import RecentRows
-from hatcast.agents.ledger.store import at_once
+from hatcast.agents.ledger.store import RecentRows, at_once
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.checks import check_rows
 from hatcast.stream.ledger.commits import Guard, book_spent, commit, commit_rows, dates_rows

@@ -186,7 +186,7 @@ GROUPS: Final = {
             "agents/config",
             "agents/kafka/topics.py",
             "agents/kafka/topic_rules.py",
-            *(f"agents/worker/{name}.py" for name in ("connections", "drain", "readiness", "topic_watch")),
+            *(f"agents/worker/{name}.py" for name in ("source", "drain", "readiness")),
             *_commands("acls", "doctor", "status"),
             "tests/faults/outage.py",
         ),

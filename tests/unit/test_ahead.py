@@ -9,11 +9,10 @@ import structlog
 from structlog.testing import CapturedCall, CapturingLogger
 
 import hatcast.agents.worker.early_record
-import hatcast.agents.worker.early_records
+import hatcast.agents.worker.partition
 from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.agents.worker.early_record import EarlyRecord
-from hatcast.agents.worker.early_records import CALM_S, EarlyRecords
-from hatcast.agents.worker.partition import OwnedPartition
+from hatcast.agents.worker.partition import CALM_S, EarlyRecords, OwnedPartition
 from tests.folding import MINUTE, NOON, fold_of, record
 from tests.replayed import policy_of
 
@@ -33,15 +32,15 @@ class Clocks:
 def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     made = Clocks()
     monkeypatch.setattr(hatcast.agents.worker.early_record, "now_ms", lambda: made.now_ms)
-    monkeypatch.setattr(hatcast.agents.worker.early_records, "monotonic_s", lambda: made.monotonic_s)
-    monkeypatch.setattr(hatcast.agents.worker.early_records, "LOOK_S", 0.001)
+    monkeypatch.setattr(hatcast.agents.worker.partition, "monotonic_s", lambda: made.monotonic_s)
+    monkeypatch.setattr(hatcast.agents.worker.partition, "LOOK_S", 0.001)
     return made
 
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CapturedCall]]:
     logger = CapturingLogger()
-    monkeypatch.setattr(hatcast.agents.worker.early_records, "log", structlog.wrap_logger(logger, processors=[]))
+    monkeypatch.setattr(hatcast.agents.worker.partition, "log", structlog.wrap_logger(logger, processors=[]))
     yield logger.calls
 
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.agents.recovery.contents import Contents
-from hatcast.agents.recovery.published_records import published_of
+from hatcast.agents.recovery.published_records import Contents, published_of
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.ledger.proposals import numbered

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from hatcast.agents.release.batches import MAX_BATCH, groups_of, one_ahead, sends_of
-from hatcast.agents.release.due import Due
+from hatcast.agents.release.due import MAX_BATCH, Due, groups_of, one_ahead, sends_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What `hatcast budget --explain` says of a tracker policy: a bus can lose `daily_limit`, and no more."""
 
 from hatcast.agents.cli.budget_explained import explanation, figures
-from hatcast.agents.worker.gauges import reserved_up_front
+from hatcast.agents.worker.readiness import reserved_up_front
 from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.ledger.day import DayLedger, Reserved, Total, reservations
 from hatcast.stream.ledger.summary import DaySummary
