@@ -19,7 +19,7 @@ import h3
 from bench.figures import Figure, middle, say, show
 from bench.process import cpu_s, resident_mb
 from hatcast.agents.demo.embedded import Services
-from hatcast.agents.map.subscribers import MAX_VIEWERS
+from hatcast.agents.map.events import MAX_VIEWERS
 from tests.browser.day import TOPICS, Day
 from tests.displaying import CELLS, release
 

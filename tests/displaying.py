@@ -12,13 +12,11 @@ from aiohttp import ClientSession
 
 from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import parse_settings
-from hatcast.agents.map.access import Access
 from hatcast.agents.map.awaited import AwaitedReleases
-from hatcast.agents.map.event_id import Position
+from hatcast.agents.map.events import Hub, Position
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import HatRecord, read_budget, read_estimate, read_release, read_running
-from hatcast.agents.map.server import application
-from hatcast.agents.map.subscribers import Hub
+from hatcast.agents.map.server import Access, application
 from hatcast.agents.map.surroundings import Surroundings
 from hatcast.agents.monitoring.listener import Listener
 from tests.integration.tables import DEFAULTS, merged

@@ -14,9 +14,8 @@ from hatcast.agents.cli.options import FiniteRange, config_option, json_option, 
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.cli.signals import stop_on_signals
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.device.run import DeviceOptions, run_city, run_live, run_recording
+from hatcast.agents.device.run import DeviceOptions, Summary, run_city, run_live, run_recording
 from hatcast.agents.device.sources import FleetFilter, SingleVehicleFilter, read_lines, vehicles_in
-from hatcast.agents.device.summary import Summary
 from hatcast.agents.monitoring.logs import configure_logs
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.sources.replay import replay_pace

@@ -14,7 +14,7 @@ from hatcast.agents.errors.extras import require
 from hatcast.stream.errors import HatcastError
 
 if TYPE_CHECKING:
-    from hatcast.agents.device.day_keys import IsCertified
+    from hatcast.agents.device.stored import IsCertified
 
 _STATE: Final = click.Path(path_type=Path, dir_okay=False)
 _REQUEST: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9a-f]{64})")
@@ -115,8 +115,8 @@ def sign(file: Path, requests: IO[str]) -> None:
 @click.argument("certificates", type=_LINES, default="-")
 def install(state: Path, report_keys: IO[str] | None, certificates: IO[str]) -> None:
     """Store the device's own ones of CERTIFICATES (or of standard input) in its state file; others are ignored."""
-    from hatcast.agents.device.day_keys import Certificate
     from hatcast.agents.device.store import open_store
+    from hatcast.agents.device.stored import Certificate
 
     found = (
         Certificate(match[1], bytes.fromhex(match[2]), bytes.fromhex(match[3]))

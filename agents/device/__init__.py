@@ -2,8 +2,7 @@
 
 fold             readings -> the device's means, with the operator's fold
 perturbation     mean -> stored report; the only module that draws noise
-store            state file: daily ids, and reports as the bytes that are sent
-day_keys         keys of signed reports, in the state file
+store, stored    state file: daily ids, reports and answers as the bytes that are sent, day keys
 outbox           producer of stored reports: sends each until the broker has it
 live, recorded   real time and recorded time
 """

@@ -2,22 +2,178 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import structlog
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.device.answers import Answering, AnswerTally
 from hatcast.agents.device.fold import Rules
 from hatcast.agents.device.outbox import Outbox
-from hatcast.agents.device.rounds import RoundReader, open_rounds
 from hatcast.agents.device.store import Store
-from hatcast.agents.kafka.client import confluent_options
+from hatcast.agents.device.stored import Stored
+from hatcast.agents.kafka.client import broker_name, confluent_options
+from hatcast.agents.kafka.partition_reader import open_consumer
 from hatcast.agents.kafka.topics import topic_range
-from hatcast.stream.kmeans.messages import Round
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.kmeans.devices import noisy_vector, randomised_cluster
+from hatcast.stream.kmeans.hat_vectors import hat_vectors
+from hatcast.stream.kmeans.messages import Answer, Request, Round, accepted, decode_round, encode, speeds_of
+from hatcast.stream.kmeans.tally import nearest
 from hatcast.stream.mechanisms import Noise
-from hatcast.stream.units import nano_floor
+from hatcast.stream.units import nano_ceil, nano_floor
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
+
+_BATCH: Final = 500
+
+
+class RoundReader:
+    """Rounds on the topic, in order."""
+
+    def __init__(self, settings: Settings, consumer: "Consumer") -> None:
+        self._broker = broker_name(settings)
+        self._topic = settings.topics.clusters
+        self._consumer = consumer
+
+    def take(self, seconds: float = 0.0) -> Iterator[Round]:
+        """Yield the rounds that have arrived, waiting up to `seconds`. Raises HatcastError if the topic is denied."""
+        from confluent_kafka import KafkaError
+
+        for message in self._consumer.consume(_BATCH, seconds):
+            error = message.error()
+            if error is not None:
+                # Errors below 0 are librdkafka's own: the end of the partition, or brokers that it dials again.
+                if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                    raise HatcastError(f"{self._broker} does not show {self._topic} ({error.str()}): grant Read on it")
+                continue
+            round_ = decode_round(message.value() or b"")
+            if round_ is not None:
+                yield round_
+
+
+@contextmanager
+def open_rounds(settings: Settings) -> Iterator[RoundReader]:
+    """Open the reader at the beginning of the topic. Raises HatcastError if the topic does not exist."""
+    from confluent_kafka import TopicPartition
+
+    topic = settings.topics.clusters
+    bounds = topic_range(settings, topic)
+    with open_consumer(settings, "device", {}) as consumer:
+        consumer.assign([TopicPartition(topic, partition, start) for partition, (start, _) in enumerate(bounds)])
+        yield RoundReader(settings, consumer)
+
+
+# From rounds of a clustering to stored answers.    [docs/proofs.md, "Clusterings with devices"]
+
+
+_USER = np.zeros(1, np.uint64)  # one vehicle at a time needs no pseudonym
+
+
+@dataclass(slots=True)
+class AnswerTally:
+    """Number of rounds, one for each vehicle, by result.
+
+    answered   answer drawn and stored now
+    repeated   answered before: the stored bytes are sent again
+    rejected   other parameters than the policy's or the first round's, or no budget left
+    """
+
+    answered: int = 0
+    repeated: int = 0
+    rejected: int = 0
+
+
+class Answering:
+    """Answers rounds for one device, or for a fleet."""
+
+    def __init__(self, rules: Rules, store: Store, noise: Noise, epsilon_nano: int) -> None:
+        """Args: `epsilon_nano`, the most that all clusterings of one local date may cost a vehicle, in 1e-9."""
+        self.tally = AnswerTally()
+        self._rules = rules
+        self._store = store
+        self._noise = noise
+        self._epsilon_nano = epsilon_nano
+
+    def final_ms(self, round_: Round) -> int | None:
+        """Return the time (ms UTC) from which the operator rejects readings of the round's slots; None if unknown."""
+        calendar = self._rules.calendar
+        slots = [calendar.slot_named(round_.date, name) for name in round_.slots]
+        found = [self._rules.closes_ms(slot) for slot in slots if slot is not None]
+        return max(found, default=None)
+
+    def may_answer(self, round_: Round) -> bool:
+        """Return whether the policy allows a round; count it as rejected if not."""
+        allowed = accepted(round_, self._rules.policy) is not None and self.final_ms(round_) is not None
+        self.tally.rejected += not allowed
+        return allowed
+
+    def draw(self, round_: Round, at_ms: int) -> list[Stored]:
+        """Return the answers of all vehicles with readings on the round's date, stored and durable.
+
+        A round that a vehicle has answered gets the stored bytes, whatever it says now. at_ms: wall clock, ms UTC.
+        """
+        request = accepted(round_, self._rules.policy)
+        store = self._store.answers
+        if self._store.is_forgotten(round_.date):
+            return []
+        found = []
+        with self._store.transaction():
+            sums = store.sums(round_.date)
+            for vehicle, rows in sums.items():
+                stored = store.find(vehicle, round_.clustering, round_.round)
+                if stored is not None:
+                    self.tally.repeated += 1
+                else:
+                    stored = None if request is None else self._draw(vehicle, rows, request, at_ms)
+                if stored is None:
+                    self.tally.rejected += 1
+                else:
+                    found.append(stored)
+        return found
+
+    def _draw(self, vehicle: str, rows: list[tuple[str, int, int]], request: Request, at_ms: int) -> Stored | None:
+        round_, setting = request.round, request.setting
+        store, parameters = self._store.answers, round_.parameters
+        joined, first = store.joined(vehicle, round_.clustering), False
+        if joined is None:
+            cost = nano_ceil(round_.epsilon)
+            if not self._fits(vehicle, round_.date, cost):
+                return None
+            joined, first = store.join(vehicle, round_.clustering, round_.date, parameters, cost), True
+        if joined.parameters != parameters:
+            return None
+        _, vectors = hat_vectors(_contributions(rows), round_.slots, self._rules.policy)
+        true_cluster = int(nearest(vectors, request.centres)[0])
+        vector = noisy_vector(vectors[0].tolist(), setting, self._noise) if first else None
+        answer = Answer(
+            clustering=round_.clustering,
+            round=round_.round,
+            id=joined.id,
+            cluster=randomised_cluster(true_cluster, setting, self._noise),
+            vector=None if vector is None else speeds_of(vector, self._rules.policy),
+        )
+        self.tally.answered += 1
+        new = Stored(0, joined.id, encode(answer), at_ms, round_.closes)
+        return store.add((vehicle, round_.clustering, round_.round), round_.date, new)
+
+    def _fits(self, vehicle: str, date: str, cost_nano: int) -> bool:
+        """Return whether a clustering fits the device's own epsilon, and the day's limit beside its reports."""
+        _, spent = self._store.spent(vehicle, date)
+        clusterings = self._store.answers.spent(vehicle, date)
+        return clusterings + cost_nano <= self._epsilon_nano and spent + cost_nano <= self._rules.limit_nano
+
+
+def _contributions(
+    rows: list[tuple[str, int, int]],
+) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
+    for slot, count, total in rows:
+        yield slot, _USER, np.array([count], np.int64), np.array([total], np.int64)
+
 
 log = structlog.get_logger()
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.device.answers import AnswerTally
-from hatcast.agents.device.clusterings import Clusterings, open_clusterings
+from hatcast.agents.device.clusterings import AnswerTally, Clusterings, open_clusterings
 from hatcast.agents.device.fold import OwnMeans, Rules
 from hatcast.agents.device.live import Arrived, LiveRun
 from hatcast.agents.device.outbox import Outbox
@@ -20,20 +21,73 @@ from hatcast.agents.device.perturbation import Reporter, Sign
 from hatcast.agents.device.recorded import RecordedRun
 from hatcast.agents.device.sources import FleetFilter
 from hatcast.agents.device.store import Store, open_store
-from hatcast.agents.device.summary import Summary
 from hatcast.agents.errors.extras import require
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.kafka.grants import check_permissions
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.recordings.pinned import Read
 from hatcast.agents.sources.pacing import Pace
-from hatcast.agents.sources.progress import ProgressBar
+from hatcast.agents.sources.progress import ProgressBar, print_summary
 from hatcast.agents.sources.synthetic import CityOptions, default_start_ms, make_city
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import FormatChoice, Recorded
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Contents, Recording
 from hatcast.stream.replay.heartbeats import RecordingPass
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """Results of a device or a fleet: counts only, no places and no values.
+
+    readings         readings of its vehicles, by outcome
+    reported         HATs whose report was drawn and stored now
+    reported_before  HATs whose report was drawn before
+    over_cap         HATs without a report: the day's reports are used up
+    forgotten        HATs of days that are too old for the state file
+    uncertified      HATs without a report: no certified key of their date is left to sign with
+    sent             reports acknowledged by Kafka, also those of earlier starts
+    expired          reports that were too late to be sent
+    unsent           reports to send at the next start
+    ticks            heartbeat records sent
+    answered         rounds of clusterings answered now
+    rejected         rounds with parameters that the policy does not allow, or for which no budget was left
+    finished         False: stopped before its end
+    """
+
+    topic: str
+    partitions: int
+    readings: dict[str, int]
+    reported: int
+    reported_before: int
+    over_cap: int
+    forgotten: int
+    uncertified: int
+    sent: int
+    expired: int
+    unsent: int
+    ticks: int
+    answered: int
+    rejected: int
+    seconds: float
+    finished: bool
+
+    def show(self, *, as_json: bool) -> None:
+        """Print to standard output."""
+        print_summary(
+            self,
+            f"{'' if self.finished else 'stopped: '}read {sum(self.readings.values()):,} readings, sent {self.sent:,}"
+            f" reports to {self.topic} ({self.partitions} partitions) in {self.seconds:.1f} s",
+            (self.reported_before, "HATs were reported before and are not reported again"),
+            (self.over_cap, "HATs are not reported: the day's reports are used up"),
+            (self.forgotten, "HATs are too old for the state file and may have been reported"),
+            (self.uncertified, "HATs are not reported: the state file has no certified key of their date"),
+            (self.expired, "reports were too late to be sent"),
+            (self.unsent, "reports are stored and will be sent at the next start"),
+            (self.answered, "rounds of clusterings were answered"),
+            (self.rejected, "rounds of clusterings were rejected: other parameters, or no budget left"),
+            as_json=as_json,
+        )
+
 
 _FINISH_S: Final = 10.0  # what the broker does not acknowledge until then is sent at the next start
 _POLL_S: Final = 0.2

@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import Final
 
 from hatcast.agents import sqlite
-from hatcast.agents.device import answer_store, day_keys
-from hatcast.agents.device.answer_store import AnswerStore
-from hatcast.agents.device.day_keys import DayKeys
-from hatcast.agents.device.message_table import MessageTable
-from hatcast.agents.device.stored import Stored, VehicleHat
+from hatcast.agents.device.stored import (
+    CLUSTERINGS_SCHEMA,
+    DAY_KEYS_SCHEMA,
+    AnswerStore,
+    DayKeys,
+    MessageTable,
+    Stored,
+    VehicleHat,
+)
 from hatcast.agents.recordings import pinned
 from hatcast.agents.recordings.pinned import PinnedReadings
 from hatcast.stream.errors import HatcastError
@@ -44,8 +48,8 @@ CREATE INDEX unsent ON reports (number) WHERE state = 'unsent';
 CREATE TABLE forgotten (before TEXT NOT NULL);
 INSERT INTO forgotten VALUES ('');
 """
-    + answer_store.SCHEMA
-    + day_keys.SCHEMA
+    + CLUSTERINGS_SCHEMA
+    + DAY_KEYS_SCHEMA
     + pinned.SCHEMA
 )
 

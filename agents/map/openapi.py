@@ -9,8 +9,8 @@ import msgspec
 
 from hatcast.agents.map import openapi_types as types
 from hatcast.agents.map.awaited import Awaited
-from hatcast.agents.map.formats import ALL, MEDIA_TYPES, WITHOUT_PLACES, Format
 from hatcast.agents.map.record import Kind
+from hatcast.agents.map.rendering import ALL, MEDIA_TYPES, WITHOUT_PLACES, Format
 
 PATH: Final = "/api/v1/openapi.json"
 _VERSION: Final = "1"

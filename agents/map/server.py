@@ -1,6 +1,8 @@
 """HTTP server of the map: the page, the API and the health checks, at one public address."""
 
 import asyncio
+import html
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -8,23 +10,135 @@ import structlog
 from aiohttp import web
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.config.address import Address
+from hatcast.agents.config.address import ANY_ORIGIN, Address
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.map.access import Access
 from hatcast.agents.map.api import Api, error_response, send_keepalives
 from hatcast.agents.map.awaited import AwaitedReleases
+from hatcast.agents.map.events import MAX_VIEWERS, Hub
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.formats import JSON
 from hatcast.agents.map.parameters import RequestError
-from hatcast.agents.map.sending import Handler, send_in_pieces
-from hatcast.agents.map.static_files import StaticFiles
-from hatcast.agents.map.subscribers import MAX_VIEWERS, Hub
+from hatcast.agents.map.rendering import JSON
+from hatcast.agents.map.responses import Body, Handler, send_in_pieces
 from hatcast.agents.map.surroundings import Surroundings, read_surroundings, render_surroundings
-from hatcast.agents.map.topic_reader import Reader
-from hatcast.agents.map.topics import find_topics
+from hatcast.agents.map.topic_reader import Reader, find_topics
 from hatcast.agents.monitoring.listener import Listener, connection_limit
 from hatcast.agents.monitoring.server import READY, os_reason
 from hatcast.stream.errors import HatcastError
+
+# Headers of all responses, and which pages may read the API (CORS) or frame the map.    [Fetch, CSP 3, RFC 6797]
+
+
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "Server": "hatcast",
+}
+# Only where the viewer's connection has TLS, as its proxy says: browsers ignore it on others. Not for subdomains and
+# not for preloading: those are the operator's to decide.
+_ONLY_TLS: Final = "max-age=31536000"
+_API: Final = "/api/"
+_FRAMES: Final = "frame-ancestors 'none'"
+_EXPOSED: Final = "ETag, Retry-After"
+_PREFLIGHT: Final = {
+    "Access-Control-Allow-Methods": "GET, HEAD",
+    "Access-Control-Allow-Headers": "Cache-Control, If-None-Match, Last-Event-ID",
+    "Access-Control-Max-Age": "86400",
+}
+
+
+class Access:
+    """Access of pages of other origins. By default none may read the API from a script, or frame the map.
+
+    headers   of all responses
+    """
+
+    def __init__(self, origins: tuple[str, ...] = (), frames: tuple[str, ...] = ()) -> None:
+        """Args: those of `allow_origins` and `allow_framing`, parsed."""
+        self._origins = frozenset(origins)
+        self.headers = _with_frames(frames)
+
+    def add_to(self, app: web.Application) -> None:
+        """Add the headers to all responses, and answer preflight requests if an origin is allowed."""
+        app.on_response_prepare.append(self._prepare)
+        if self._origins:
+            app.router.add_route("OPTIONS", f"{_API}{{path:.*}}", self._preflight)
+
+    async def _prepare(self, request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(self.headers)
+        if request.secure or request.headers.get("X-Forwarded-Proto", "").lower() == "https":
+            response.headers["Strict-Transport-Security"] = _ONLY_TLS
+        if not self._origins or not request.path.startswith(_API):
+            return
+        if ANY_ORIGIN in self._origins:
+            response.headers["Access-Control-Allow-Origin"] = ANY_ORIGIN
+        else:
+            # Also without an Origin: a cache must not answer an allowed page with what it stored for another.
+            vary = response.headers.get("Vary")
+            response.headers["Vary"] = f"{vary}, Origin" if vary else "Origin"
+            origin = request.headers.get("Origin")
+            if origin not in self._origins or origin is None:
+                return
+            response.headers["Access-Control-Allow-Origin"] = origin
+        response.headers["Access-Control-Expose-Headers"] = _EXPOSED
+
+    async def _preflight(self, _: web.Request) -> web.Response:
+        """Answer a browser that asks whether a page may send a request with these headers."""
+        return web.Response(status=204, headers=_PREFLIGHT)
+
+
+def _with_frames(frames: tuple[str, ...]) -> dict[str, str]:
+    headers = dict(HEADERS)
+    if frames:
+        policy = headers["Content-Security-Policy"]
+        headers["Content-Security-Policy"] = policy.replace(_FRAMES, f"frame-ancestors {' '.join(frames)}")
+        del headers["X-Frame-Options"]  # it cannot name origins, and the policy has priority
+        headers["Cross-Origin-Resource-Policy"] = "cross-origin"  # else pages that isolate themselves block the frame
+    return headers
+
+
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_FOLDER: Final = Path(__file__).with_name("static")
+_TITLE: Final = "{{title}}"
+_IMMUTABLE: Final = "public, max-age=31536000, immutable"  # the folder of a library names its version
+
+
+class StaticFiles:
+    """The files in `static/`, by URL path."""
+
+    def __init__(self, title: str) -> None:
+        """Args: `title`, of the page."""
+        files = (path for path in _FOLDER.rglob("*") if path.suffix in _TYPES)
+        self._bodies = {f"/{path.relative_to(_FOLDER).as_posix()}": _body(path, title) for path in files}
+        self._bodies["/"] = self._bodies.pop("/index.html")
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Register the catch-all route: add it after the API."""
+        router.add_get("/{path:.*}", self._file)
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        body = self._bodies.get(request.path)
+        if body is None:
+            raise RequestError(404, "not found: the map is at /, the API at /api/v1/latest")
+        return body.respond(request)
+
+
+def _body(path: Path, title: str) -> Body:
+    content = path.read_bytes()
+    if path.suffix == ".html":
+        content = content.replace(_TITLE.encode(), html.escape(title).encode())
+    return Body(content, _TYPES[path.suffix], _IMMUTABLE if path.is_relative_to(_FOLDER / "vendor") else "no-cache")
+
 
 log = structlog.get_logger()
 

@@ -10,12 +10,10 @@ from aiokafka import ConsumerRecord
 from rich.console import Console
 
 from hatcast.agents.kafka.registry import Facts, read_request, request_key
-from hatcast.agents.map.event_id import Position
+from hatcast.agents.map.events import Hub, Position
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import Kind
-from hatcast.agents.map.subscribers import Hub
-from hatcast.agents.map.topic_reader import Reader
-from hatcast.agents.map.topics import Topics
+from hatcast.agents.map.topic_reader import Reader, Topics
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import Record
 from hatcast.agents.recovery.published_records import decode_contents

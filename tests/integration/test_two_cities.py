@@ -15,10 +15,9 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka import cloud_events
 from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.map.events import Hub
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.subscribers import Hub
-from hatcast.agents.map.topic_reader import Reader
-from hatcast.agents.map.topics import find_topics
+from hatcast.agents.map.topic_reader import Reader, find_topics
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
 from tests.integration.test_drain import grow

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hatcast.agents.device.answers import Answering
-from hatcast.agents.device.clusterings import Clusterings
+from hatcast.agents.device.clusterings import Answering, Clusterings
 from hatcast.agents.device.store import ReportTimes, open_store
 from hatcast.agents.device.stored import VehicleHat
 from hatcast.stream.estimators.grouping import Integers

@@ -224,7 +224,7 @@ GROUPS: Final = {
     ),
     "live clusterings": Group(
         (*_tests("integration", "cluster_live"), *_tests("laws", "device_clusterings")),
-        ("agents/cluster", "agents/redis/policy_state.py", "agents/device/rounds.py", "stream/kmeans"),
+        ("agents/cluster", "agents/redis/policy_state.py", "agents/device/clusterings.py", "stream/kmeans"),
     ),
     "audit and survey": Group(
         (*_tests("laws", "audit*", "survey"), *_tests("statistics", "survey_selection")),

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from hatcast.agents.config.address import parse_origins
-from hatcast.agents.map.access import HEADERS, Access
 from hatcast.agents.map.awaited import AwaitedReleases
-from hatcast.agents.map.server import application
+from hatcast.agents.map.server import HEADERS, Access, application
 from hatcast.stream.errors import SettingError
 from tests.displaying import SETTINGS, feed, release, served
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from hatcast.agents.map import answers as module
-from hatcast.agents.map.answers import Answers
+from hatcast.agents.map import newest as module
+from hatcast.agents.map.newest import Answers
 from hatcast.stream.records import QUERY
 from tests.asking import answer
 from tests.displaying import CELLS, answered, feed, publish, release

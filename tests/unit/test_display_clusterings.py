@@ -6,8 +6,8 @@ import json
 import msgspec
 import pytest
 
-from hatcast.agents.map.clusterings import MAX_POLICIES, MAX_RESULTS, Clusterings
 from hatcast.agents.map.feed import Feed
+from hatcast.agents.map.newest import MAX_POLICIES, MAX_RESULTS, Clusterings
 from tests.displaying import clustered, feed, publish, release, served
 from tests.viewing import listening
 

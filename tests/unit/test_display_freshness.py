@@ -6,7 +6,7 @@ import json
 import pytest
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.map.freshness import TIMEOUT_MS, Freshness
+from hatcast.agents.map.feed import TIMEOUT_MS, Freshness
 from tests.displaying import feed, release, served
 from tests.viewing import listening
 

@@ -13,10 +13,9 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from hatcast.agents.map.awaited import AwaitedReleases
-from hatcast.agents.map.basemap import Basemap
 from hatcast.agents.map.openapi import PATH, document
 from hatcast.agents.map.server import application
-from hatcast.agents.map.surroundings import render_surroundings
+from hatcast.agents.map.surroundings import Basemap, render_surroundings
 from hatcast.agents.timetable.network import Network, Route, Stop
 from tests.asking import answer
 from tests.displaying import CELLS, SETTINGS, budget, feed, publish, served

@@ -8,10 +8,10 @@ import h3
 import pytest
 from aiohttp import ClientSession
 
-from hatcast.agents.map import sending
-from hatcast.agents.map.access import HEADERS
+from hatcast.agents.map import responses
+from hatcast.agents.map.events import Hub
 from hatcast.agents.map.record import Kind
-from hatcast.agents.map.subscribers import Hub
+from hatcast.agents.map.server import HEADERS
 from tests.asking import RECORDS, answer, ask, latest
 from tests.displaying import CELLS, budget, estimate, feed, publish, release, running
 from tests.viewing import listening
@@ -110,7 +110,7 @@ def test_a_viewer_gets_a_snapshot_then_the_changes_and_after_a_break_what_it_mis
 
 
 def test_one_who_does_not_read_is_let_go_and_the_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "PIECE_S", 0.5)
+    monkeypatch.setattr(responses, "PIECE_S", 0.5)
     made = feed([release(0)])
 
     async def asking(url: str, client: ClientSession) -> None:

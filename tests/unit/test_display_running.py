@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from hatcast.agents.map import history as history_module
-from hatcast.agents.map import running_means as module
-from hatcast.agents.map.event_id import Position
+from hatcast.agents.map import newest as module
+from hatcast.agents.map.events import Position
 from hatcast.agents.map.feed import Feed
+from hatcast.agents.map.newest import RunningMeans
 from hatcast.agents.map.record import Kind
-from hatcast.agents.map.running_means import RunningMeans
 from hatcast.stream.records import RUNNING
 from tests.asking import answer
 from tests.displaying import CELLS, DAY_MS, budget, continual, estimate, feed, filed, publish, release, running

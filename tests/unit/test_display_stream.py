@@ -8,10 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hatcast.agents.map import feed as feed_module
-from hatcast.agents.map.event_id import Position, parse_position
-from hatcast.agents.map.event_stream import GZIP_HEADER, Batch, Chunk, event
+from hatcast.agents.map.events import GZIP_HEADER, MAX_QUEUED_CHUNKS, Batch, Chunk, Hub, Position, event, parse_position
 from hatcast.agents.map.record import Kind
-from hatcast.agents.map.subscribers import MAX_QUEUED_CHUNKS, Hub
 from tests.displaying import CELLS, budget, estimate, feed, publish, release, running
 from tests.viewing import Page
 

@@ -19,8 +19,7 @@ from hatcast.agents.config.display_table import DisplayTable, display_settings
 from hatcast.agents.demo.defaults import demo_settings
 from hatcast.agents.demo.embedded import Addresses
 from hatcast.agents.demo.run import DemoOptions
-from hatcast.agents.map.basemap import BadBasemap, read_basemap
-from hatcast.agents.map.surroundings import Surroundings, read_surroundings
+from hatcast.agents.map.surroundings import BadBasemap, Surroundings, read_basemap, read_surroundings
 from hatcast.stream.errors import HatcastError
 from tests.displaying import feed, release, served
 from tests.integration.tables import DEFAULTS, merged, toml
