@@ -20,22 +20,19 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from hatcast.agents.api.batching import batch
-    from hatcast.agents.api.estimating import estimates, running_means
-    from hatcast.agents.api.frames import Frame
-    from hatcast.agents.api.policy import Policy
-    from hatcast.agents.api.raw import RawMeans, raw_means
-    from hatcast.agents.api.reading import read
-    from hatcast.agents.api.records import (
+    from hatcast.agents.api.batching import HatcastWarning, RawMeans, batch, raw_means
+    from hatcast.agents.api.frames import (
         Answers,
         BatchReleases,
         BudgetDays,
         Estimates,
+        Frame,
         Records,
         Releases,
         RunningMeans,
     )
-    from hatcast.agents.api.warnings import HatcastWarning
+    from hatcast.agents.api.policy import Policy
+    from hatcast.agents.api.reading import estimates, read, running_means
     from hatcast.agents.config.settings import Settings, load_settings
     from hatcast.lab.api import PlannedKind, PlannedKinds, PlannedLimit, PlannedLimits, plan, plan_continual
     from hatcast.stream.errors import HatcastError
@@ -80,21 +77,17 @@ __all__ = [
 ]
 
 _NAMES: Final = {
-    "hatcast.agents.api.batching": ("batch",),
-    "hatcast.agents.api.estimating": ("estimates", "running_means"),
-    "hatcast.agents.api.frames": ("Frame",),
+    "hatcast.agents.api.batching": ("HatcastWarning", "RawMeans", "batch", "raw_means"),
     "hatcast.lab.api": (
         *("PlannedKind", "PlannedKinds", "PlannedLimit", "PlannedLimits"),
         *("plan", "plan_continual"),
     ),
     "hatcast.agents.api.policy": ("Policy",),
-    "hatcast.agents.api.raw": ("RawMeans", "raw_means"),
-    "hatcast.agents.api.reading": ("read",),
-    "hatcast.agents.api.records": (
-        *("Answers", "BatchReleases", "BudgetDays", "Estimates", "Records", "Releases"),
+    "hatcast.agents.api.reading": ("estimates", "read", "running_means"),
+    "hatcast.agents.api.frames": (
+        *("Answers", "BatchReleases", "BudgetDays", "Estimates", "Frame", "Records", "Releases"),
         "RunningMeans",
     ),
-    "hatcast.agents.api.warnings": ("HatcastWarning",),
     "hatcast.agents.config.settings": ("Settings", "load_settings"),
     "hatcast.stream.errors": ("HatcastError",),
     "hatcast.stream.estimators": ("ESTIMATORS",),

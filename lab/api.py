@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
+from hatcast.agents.api.batching import ArrowStream, Data, Reading, paths_of, table_of
 from hatcast.agents.api.frames import Frame
-from hatcast.agents.api.inputs import ArrowStream, Data, Reading, paths_of, table_of
 from hatcast.agents.api.keywords import ContinualKeywords, TrackerKeywords
 from hatcast.agents.api.policy import plain_policy, settings_of
 from hatcast.agents.config.settings import Settings

@@ -18,7 +18,7 @@ from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import HatRecord, read_budget, read_estimate, read_release, read_running
 from hatcast.agents.map.server import Access, application
 from hatcast.agents.map.surroundings import Surroundings
-from hatcast.agents.monitoring.listener import Listener
+from hatcast.agents.monitoring.server import Listener
 from tests.integration.tables import DEFAULTS, merged
 
 CELLS = ("87608b0d2ffffff", "87608b0d6ffffff", "87608b091ffffff", "87608b094ffffff")

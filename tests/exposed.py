@@ -4,8 +4,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from hatcast.agents.monitoring.declarations import METRICS, POLICY_INFO
-from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring.declarations import METRICS, POLICY_INFO, Process
 
 LIBRARY: Final = ("process_", "python_")  # of the Prometheus client itself
 

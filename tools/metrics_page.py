@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from hatcast.agents.monitoring.declarations import METRICS
-from hatcast.agents.monitoring.kinds import Metric, Process
+from hatcast.agents.monitoring.declarations import METRICS, Metric, Process
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "metrics.md"
 _TITLES: Final = {

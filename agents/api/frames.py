@@ -1,15 +1,36 @@
 """Frames: results for pyarrow, polars, pandas and DuckDB, through the Arrow PyCapsule interface."""
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
-from hatcast.agents.errors.extras import missing_extra
+import msgspec
+
+from hatcast.agents.errors.extras import missing_extra, require
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.records import (
+    BUDGET,
+    ESTIMATE,
+    QUERY,
+    RELEASE,
+    RUNNING,
+    BudgetRecord,
+    EstimateRecord,
+    QueryRecord,
+    ReleaseRecord,
+    RunningRecord,
+)
+from hatcast.stream.records.fields import is_settlement
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+
+    from hatcast.agents.tables.columns import Table
+
 
 _SHOWN: Final = 10  # rows of a frame's repr
 
@@ -86,3 +107,140 @@ def _text(value: Any) -> str:
 def _aligned(rows: list[list[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+R = TypeVar("R", ReleaseRecord, QueryRecord, EstimateRecord, RunningRecord, BudgetRecord)
+
+
+class Records(Frame, Generic[R]):
+    """Published records of one kind. Iteration yields them decoded; `values` are their bytes, as in Kafka.
+
+    The columns of its frames are those of `hatcast export` (docs/consume.md), the last one the record as JSON.
+    """
+
+    TOPIC: ClassVar[str]
+    """Key of the records' topic in `[topics]`"""
+    _DECODER: ClassVar[
+        msgspec.json.Decoder[ReleaseRecord | QueryRecord | EstimateRecord | RunningRecord | BudgetRecord]
+    ]
+
+    def __init__(self, values: Iterable[bytes]) -> None:
+        self.values: Final = tuple(values)
+
+    @classmethod
+    def of(cls, values: Iterable[bytes], policy: str | None = None) -> Self:
+        """Return those values that are records of this kind, each id once. policy: its name; None: all."""
+        table = cls._table()
+        found: dict[tuple[str, str], bytes] = {}
+        for value in values:
+            row = table.values(value)
+            if row is None or policy not in (None, row["policy"]):
+                continue
+            name = row["policy"], row[table.key]
+            if table.keeps_last or name not in found:
+                found[name] = value
+        return cls(found.values())
+
+    @classmethod
+    def _table(cls) -> "Table":
+        from hatcast.agents.tables.records import TABLES
+
+        return TABLES[cls.TOPIC]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[R]:
+        return (self._DECODER.decode(value) for value in self.values)  # type: ignore[misc]  # R is the decoder's type
+
+    def to_arrow(self) -> "pa.Table":
+        """Return the records as a table of pyarrow, in their order."""
+        require("pyarrow", "to_arrow()")
+        return self._arrow
+
+    @cached_property
+    def _arrow(self) -> "pa.Table":
+        from hatcast.agents.tables.arrow import table_of_records
+
+        return table_of_records(self._table(), self.values)
+
+    def write(self, path: str | Path) -> None:
+        """Write the records to a new file: .jsonl, .csv with the published digits, .parquet or .geojson.
+
+        Raises HatcastError: the file exists already, has another extension, or cannot be written.
+        """
+        from hatcast.agents.tables.files import open_file
+
+        with open_file(Path(path), self._table(), "write") as file:
+            for value in self.values:
+                file.write(value)
+
+
+class Answers(Records[QueryRecord]):
+    """Answers to queries over days."""
+
+    TOPIC = "queries"
+    SHOWN = ("query", "first_date", "last_date", "slot", "cell", "status", "mean", "low", "high", "unit")
+    _DECODER = QUERY  # type: ignore[assignment]  # a decoder of one of the types
+
+
+class Estimates(Records[EstimateRecord]):
+    """Estimates of all cells and slots, which follow from releases."""
+
+    TOPIC = "estimates"
+    SHOWN = ("date", "slot", "cell", "stage", "road", "road_low", "road_high", "mean", "unit")
+    _DECODER = ESTIMATE  # type: ignore[assignment]  # as above
+
+
+class RunningMeans(Records[RunningRecord]):
+    """Running means of all cells, which follow from releases."""
+
+    TOPIC = "running"
+    SHOWN = ("name", "date", "slot", "cell", "slots", "mean", "mean_low", "mean_high", "unit")
+    _DECODER = RUNNING  # type: ignore[assignment]  # as above
+
+
+class BudgetDays(Records[BudgetRecord]):
+    """Privacy loss booked for each local date so far, the same for every vehicle: docs/privacy.md."""
+
+    TOPIC = "budget"
+    SHOWN = ("policy", "date", "releases", "epsilon_user_day", "limit")
+    _DECODER = BUDGET  # type: ignore[assignment]  # as above
+
+
+class Releases(Records[ReleaseRecord]):
+    """Private means of HATs. A HAT that is suppressed or exceeds the budget has a status and no mean."""
+
+    TOPIC = "means"
+    SHOWN = ("date", "slot", "cell", "status", "mean", "low", "high", "unit")
+    _DECODER = RELEASE  # type: ignore[assignment]  # as above
+
+    def _column(self, table: "pa.Table", name: str) -> list[Any]:
+        values = super()._column(table, name)
+        if name != "slot":
+            return values
+        return [  # of a settlement all slots that it is about, as in `hatcast tail`
+            f"{slot}-{record.end[11:16]}" if is_settlement(record.release_id) else slot
+            for slot, record in zip(values, self, strict=False)
+        ]
+
+
+class BatchReleases(Releases):
+    """Releases of one call of `hatcast.batch`, in the order in which they were made.
+
+    answers    answers to the policy's queries over days, for periods that are over
+    budget     what the dates of the releases and of the answers' periods have cost in the ledger
+    outcomes   number of readings by outcome, such as `accepted`; None under `add_remove`, where counts are private
+    """
+
+    def __init__(
+        self,
+        values: Iterable[bytes],
+        answers: Answers,
+        budget: BudgetDays,
+        outcomes: Mapping[str, int] | None,
+    ) -> None:
+        super().__init__(values)
+        self.answers: Final = answers
+        self.budget: Final = budget
+        self.outcomes: Final = outcomes

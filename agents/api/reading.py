@@ -1,14 +1,101 @@
-"""`hatcast.read`: published records, from files or from Kafka."""
+"""`hatcast.read`: published records, from files or from Kafka; `estimates` and `running_means` follow at no cost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Literal, overload
 
-from hatcast.agents.api.record_files import values_of
-from hatcast.agents.api.records import Answers, BudgetDays, Estimates, Releases, RunningMeans
+import msgspec
+
+from hatcast.agents import sqlite
+from hatcast.agents.api.frames import Answers, BudgetDays, Estimates, Releases, RunningMeans
+from hatcast.agents.api.policy import settings_of
+from hatcast.agents.batch.ledger_days import estimates as estimate_values
+from hatcast.agents.batch.ledger_days import running_means as running_values
 from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.errors.extras import require
+from hatcast.agents.kafka.dump import Head
+from hatcast.agents.recordings.dump_file import DUMP, Dump
+from hatcast.agents.recordings.files import open_recording
+from hatcast.agents.tables.columns import RECORD
 from hatcast.stream.errors import UNREADABLE, HatcastError, RecordingError, name_fix
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.magic import PARQUET_MAGIC
 from hatcast.stream.records.projections import PUBLISHED
+
+_FIX: Final = "name a file of `hatcast tail --json`, `batch --json` or `export`, a dump, or a ledger"
+
+_read_head: Final = msgspec.json.Decoder(Head).decode
+
+
+def values_of(path: Path, table: str) -> Iterator[bytes]:
+    """Yield the records in a file, also those of other kinds.
+
+    table   the table's folder, if the path is the folder of an export
+    Raises RecordingError: the file is missing, damaged, or has no records.
+    """
+    if path.is_dir():
+        files = sorted((path / table).glob("*.parquet"))
+        if not files:
+            raise RecordingError(str(path), f"is a folder without {table}/*.parquet", _FIX)
+        for file in files:
+            yield from _of_parquet(file)
+        return
+    magic = _magic(path)
+    if magic.startswith(PARQUET_MAGIC):
+        yield from _of_parquet(path)
+    elif magic == sqlite.MAGIC:
+        from hatcast.agents.batch.ledger_days import ledger_records
+
+        yield from ledger_records(path)
+    else:
+        yield from _of_lines(path)
+
+
+def _magic(path: Path) -> bytes:
+    try:
+        return sqlite.read_magic(path)
+    except FileNotFoundError:
+        raise RecordingError(str(path), "is missing", "check the path") from None
+    except OSError as error:
+        raise RecordingError(str(path), f"cannot be read ({error.strerror})", "check its permissions") from None
+
+
+def _of_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, plain or gzip, or the values of a dump."""
+    with open_recording([path], DUMP) as recording:
+        lines = (recorded.raw for _, recorded in recording)
+        first = next(lines, None)
+        if first is None:
+            return
+        if _is_head(first):
+            yield from (line.value for line in Dump(recording, str(path)) if line.value is not None)
+            return
+        yield first.rstrip()
+        yield from (line.rstrip() for line in lines)
+
+
+def _is_head(line: bytes) -> bool:
+    try:
+        _read_head(line)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def _of_parquet(path: Path) -> Iterator[bytes]:
+    require("pyarrow", str(path))
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            if RECORD not in file.schema_arrow.names:
+                raise RecordingError(str(path), f"has no column {RECORD!r}", _FIX)
+            for batch in file.iter_batches(columns=[RECORD], use_threads=False):
+                yield from (record.encode() for record in batch.column(0).to_pylist() if record is not None)
+    except (pa.ArrowException, OSError, ValueError, OverflowError):
+        raise RecordingError(str(path), "is not a complete Parquet file", "it may be cut off: make it again") from None
+
 
 Source = str | Path | Settings
 AnyRecords = Releases | Answers | Estimates | RunningMeans | BudgetDays
@@ -85,9 +172,48 @@ def _is_published(value: bytes) -> bool:
 
 
 def _topic_values(settings: Settings, key: str) -> Iterator[bytes]:
-    from hatcast.agents.export.topics import new_records
+    from hatcast.agents.export.run import new_records
     from hatcast.agents.kafka.client import translate_kafka_errors
 
     with translate_kafka_errors(settings):
         for batch in new_records(settings, getattr(settings.topics, key), None).batches(settings):
             yield from batch.values
+
+
+def estimates(releases: Releases | Source, policy: str | Path | Policy | Settings) -> Estimates:
+    """Return the estimates of all cells and slots that follow from a policy's releases: those of `hats.estimates`.
+
+    They cost no budget, since they are a function of what is published (docs/specification/tracker.md). Give the
+    releases of all days together: a day's estimates use the days before.
+
+    Args:
+        releases: of `batch` or `read`; or a source of `read`, such as the ledger with all runs.
+        policy: the policy that made them; records of other policies are left out.
+
+    Raises:
+        HatcastError: as `read`.
+    """
+    return Estimates.of(estimate_values(_values(releases), settings_of(policy).policy))
+
+
+def running_means(releases: Releases | Source, policy: str | Path | Policy | Settings) -> RunningMeans:
+    """Return the running means of all cells and slots that follow from a policy's releases: those of `hats.running`.
+
+    They cost no budget, since they are a function of what is published (docs/running.md). Give the releases of all days
+    together: a window can begin days before.
+
+    Args:
+        releases: of `batch` or `read`; or a source of `read`, such as the ledger with all runs.
+        policy: the policy that made them, with its `running`; records of other policies are left out.
+
+    Raises:
+        HatcastError: the policy has no running means; or as `read`.
+    """
+    checked = settings_of(policy).policy
+    if not checked.running:
+        raise HatcastError('policy: has no running means; give it running=[{"name": "today", "window": "today"}]')
+    return RunningMeans.of(running_values(_values(releases), checked))
+
+
+def _values(releases: Releases | Source) -> Iterable[bytes]:
+    return releases.values if isinstance(releases, Releases) else stored_values(releases, "releases", Releases.TOPIC)

@@ -1,20 +1,29 @@
-"""Days of a ledger file: what each has cost so far, also for `hatcast budget`, which only reads the file."""
+"""Days of a ledger file: what each has cost so far, also for `hatcast budget`, which only reads the file; and
+estimates and running means from a ledger file or a dump.
+"""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import msgspec
+
 from hatcast.agents.batch.ledger_database import check_contents, check_readable, damaged_error, unusable_error
+from hatcast.agents.config.settings import Settings
 from hatcast.agents.ledger.sqlite import SqliteStore
 from hatcast.agents.ledger.store import at_once, decide
-from hatcast.stream.errors import HatcastError
+from hatcast.agents.recordings.dump_file import Dump
+from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.summary import DaySummary, summary_of, summary_rows
 from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.ledger.view import Changes, Decision
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys
+from hatcast.stream.running.running import running_means_of
+from hatcast.stream.tracker.observations import read_release
+from hatcast.stream.tracker.smoother import estimates_of
 
 
 class LedgerDays:
@@ -105,3 +114,30 @@ def _check_policy(database: sqlite3.Connection, path: Path, policy: Policy) -> N
     if bytes(rows[policy.name]) != policy.canonical:
         changed = differing_keys(rows[policy.name], policy.canonical)
         raise HatcastError(f"{path}: has policy {policy.name!r} with another {changed}: name its file with --config")
+
+
+def estimates(values: Iterable[bytes], policy: Policy) -> Iterator[bytes]:
+    """Yield the estimate records of a policy, in the order in which a worker publishes them.
+
+    values   of records, in any order; those that are not releases of the policy are left out
+    """
+    found = (record for value in values if (record := read_release(value, policy)) is not None)
+    return (msgspec.json.encode(estimate) for estimate in estimates_of(policy, found))
+
+
+def running_means(values: Iterable[bytes], policy: Policy) -> Iterator[bytes]:
+    """Yield the running means of a policy, in the order in which a worker publishes them.
+
+    values   of records, in any order; those that are not releases of the policy are left out
+    """
+    found = (record for value in values if (record := read_release(value, policy)) is not None)
+    return (msgspec.json.encode(running) for running in running_means_of(policy, found))
+
+
+def dumped_values(dump: Dump, settings: Settings, name: str) -> Iterator[bytes]:
+    """Yield the values of a dump of `hats.means`. name: of its files. Raises RecordingError for another topic."""
+    if dump.head.topic != settings.topics.means:
+        raise RecordingError(
+            name, f"is a dump of {dump.head.topic}, not of {settings.topics.means}", "give `hatcast dump means`"
+        )
+    return (line.value for line in dump if line.value is not None)

@@ -1,21 +1,224 @@
-"""Final HATs and answers of files, in the order of release; agents/batch/files.py releases them."""
+"""Final HATs and answers of files, in the order of release; `FilesPath` releases them."""
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
-from typing import Final
+from functools import partial
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Final, TypeVar
 
-from hatcast.agents.batch.files import FilesPath
 from hatcast.agents.batch.fold import FoldResult
 from hatcast.agents.batch.ledger_file import LedgerFile
 from hatcast.agents.batch.retention import RetainChunks, RetainedHat
+from hatcast.agents.clock import now_ms
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.hats import Calendar, Slot, next_date
 from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.ledger.day import reservations
+from hatcast.stream.ledger.summary import fits
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
-from hatcast.stream.release.queries import QueryPeriod, query_periods, query_periods_of
+from hatcast.stream.queries import is_queried
+from hatcast.stream.records.fields import Status, release_id
+from hatcast.stream.records.projections import HEAD
+from hatcast.stream.release.continual import RunningSums
+from hatcast.stream.release.hats import releases_of
+from hatcast.stream.release.proposals import AnyRelease, Placed
+from hatcast.stream.release.queries import (
+    QueryPeriod,
+    QueryRelease,
+    RetainedPeriod,
+    answers_of,
+    query_periods,
+    query_periods_of,
+)
 from hatcast.stream.release.schedule import first_slot_ms, listed_cells, slots_between, slots_due
+from hatcast.stream.release.tracker import PolicyTracker, closed_by, hat_users
 from hatcast.stream.units import DAY_MS
+
+# The release path over files, in one process. [docs/specification/release.md, Release protocol]
+#
+# What a kind draws and proposes is its function in stream/release, as in a worker; the ledger decides the same. The
+# steps have the worker's names (agents/release/path.py):
+#
+#     loaded     the retained chunks of final HATs without a record
+#     drawn      the noisy estimates, not visible outside the process yet
+#     committed  record, charge and users of the HAT, in one durable transaction
+#     printed    the record's bytes from the file; the next run prints the same bytes
+#     deleted    what no query over days of this run reads is dropped from memory
+
+
+T = TypeVar("T")
+
+MAX_BATCH: Final = 500  # releases committed together, which waits for the disk once
+
+
+@dataclass(frozen=True, slots=True)
+class FilesPath:
+    """The path of all kinds of release of one run. Each method yields records after they are durable in the ledger."""
+
+    folded: FoldResult
+    retained: RetainChunks
+    ledger: LedgerFile
+    noise: Noise
+
+    @property
+    def policy(self) -> Policy:
+        """Policy of the ledger."""
+        return self.ledger.policy
+
+    @property
+    def calendar(self) -> Calendar:
+        """Calendar of the policy."""
+        return self.ledger.calendar
+
+    def hats(self, hats: Iterable[RetainedHat]) -> Iterator[bytes]:
+        """Yield the one record of each HAT. hats: in the order of release."""
+        hidden = self.policy.relation is Relation.ADD_REMOVE
+        for _, together in groupby(hats, attrgetter("slot" if hidden else "date")):
+            yield from self._hats([*together])
+
+    def _hats(self, hats: Sequence[RetainedHat]) -> Iterator[bytes]:
+        """Yield the records of HATs of one date, under `add_remove` of one slot."""
+        closed = self._closed_by(hats)
+
+        def draw(missing: Sequence[RetainedHat]) -> Sequence[AnyRelease]:
+            given = [(hat.slot, hat.cell, self.retained.chunks(hat)) for hat in missing]
+            return releases_of(self.policy, self.calendar, given, self.noise, closed)
+
+        yield from self._released(hats, draw)
+
+    def sums(self, hats: Iterable[RetainedHat]) -> Iterator[bytes]:
+        """Yield the record of each HAT of a policy with running sums, slot after slot."""
+        sums = RunningSums(self.policy)
+
+        def draw(missing: Sequence[RetainedHat]) -> Sequence[AnyRelease]:
+            slot = sums.slot(missing[0].slot)
+            horizon = sums.horizon(slot.date).first
+            stored = self.ledger.states(horizon, [hat.cell for hat in missing])
+            given = [(hat.cell, self.retained.chunks(hat)) for hat in missing]
+            return sums.draw(slot, given, stored, self.noise, lost=self.has_lost(horizon))
+
+        for _, of_slot in groupby(hats, attrgetter("slot")):
+            yield from self._released([*of_slot], draw)
+
+    def tracked(self, hats: Iterable[RetainedHat]) -> Iterator[bytes]:
+        """Yield the records of a tracker's HATs, slot after slot, each date followed by those of its settlement."""
+        tracker = PolicyTracker(self.policy, self.ledger.tracker_state())
+        for day, of_date in groupby(hats, attrgetter("date")):
+            is_late, stored = day <= tracker.settled, self.ledger.records_of(day)
+            if not is_late:
+                tracker.begin_day(day, stored.items())
+            for key, of_slot in groupby(of_date, attrgetter("slot")):
+                in_slot = [*of_slot]
+                self._close_if_necessary(tracker, day)
+                users = [hat_users(hat.cell, self.retained.chunks(hat)) for hat in in_slot]
+                drawn = tracker.close_slot(self.calendar.stored_slot(key), users, self.noise)
+                if is_late:
+                    drawn.sort(key=lambda each: _number(stored.get(each.release_id)))
+                yield from self._committed(drawn)
+                self._close(in_slot)
+            if is_late:
+                yield from self.ledger.records_of(day, settlement=True).values()
+            elif self._is_over(day):
+                self._close_if_necessary(tracker, day)
+                yield from self._committed(tracker.settle(self.noise))
+                self.ledger.store_tracker_state(day, tracker.end_day())
+
+    def answers(
+        self, periods: Sequence[QueryPeriod], first_ms: int, cells: Sequence[str] | None = None
+    ) -> Iterator[bytes]:
+        """Yield the one record of each answer, by period and cell. Days that these files do not have are missing.
+
+        first_ms   slots that began earlier (ms UTC) are not the policy's
+        cells      None: those with data on some day of the period
+        """
+        for period in periods:
+            data = {slot.key: self.retained.stripped(slot.key) for slot in period.slots}
+            parts = {(cell, key): [chunk] for key, chunks in data.items() for cell, chunk in chunks.items()}
+            with_data = {key for key, chunks in data.items() if chunks}
+            retained = RetainedPeriod(with_data, parts, first_ms, lambda slot: self.has_lost(slot.date))
+            draw = partial(self._answers, period, retained)
+            some = sorted({cell for cell, _ in parts}) if cells is None else cells
+            yield from self._records(some, period.release_id, draw)
+
+    def _answers(self, period: QueryPeriod, retained: RetainedPeriod, cells: Sequence[str]) -> list[QueryRelease]:
+        return answers_of(period, self.calendar, cells, retained, self.noise)
+
+    def has_lost(self, date: str) -> bool:
+        """Return True if records of a local date, or of a later one, were deleted unread."""
+        complete_from = self.folded.complete_from
+        return complete_from is not None and self.calendar.day_start(date) < complete_from
+
+    def _closed_by(self, hats: Sequence[RetainedHat]) -> Status | None:
+        """Return the status of HATs that nothing is drawn for.
+
+        Under `add_remove` the budget has room for a slot as a whole, or not, as in agents/release/slots.py; else each
+        commit checks its own charge.
+        """
+        date = hats[0].date
+        if self.has_lost(date):
+            return Status.INCOMPLETE
+        if self.policy.relation is Relation.REPLACE:
+            return None
+        missing = sum(self.ledger.find(self._name(hat)) is None for hat in hats)
+        room = fits(self.ledger.summary(date), self.policy, missing, reservations(self.policy, date))
+        return None if room else Status.BUDGET_EXHAUSTED
+
+    def _released(
+        self, hats: Sequence[RetainedHat], draw: Callable[[Sequence[RetainedHat]], Sequence[AnyRelease]]
+    ) -> Iterator[bytes]:
+        yield from self._records(hats, self._name, draw)
+        self._close(hats)
+
+    def _records(
+        self, items: Sequence[T], name: Callable[[T], str], draw: Callable[[Sequence[T]], Sequence[AnyRelease]]
+    ) -> Iterator[bytes]:
+        """Yield the one record of each item, in order; draw and commit those that are missing."""
+        rest = iter(items)
+        while batch := [*islice(rest, MAX_BATCH)]:
+            records = {name(item): self.ledger.find(name(item)) for item in batch}
+            if missing := [item for item in batch if records[name(item)] is None]:
+                records |= self._commit(draw(missing))
+            yield from (record for record in records.values() if record is not None)
+
+    def _committed(self, drawn: Sequence[AnyRelease]) -> Iterator[bytes]:
+        for at in range(0, len(drawn), MAX_BATCH):
+            yield from self._commit(drawn[at : at + MAX_BATCH]).values()
+
+    def _commit(self, releases: Sequence[AnyRelease]) -> dict[str, bytes]:
+        """Commit releases with their charges, and of HATs the users; a stored record wins."""
+        key = self.ledger.users.pseudonyms.key
+        hats = [each for each in releases if isinstance(each, Placed) and each.is_hat]
+        entered = {
+            each.release_id: self.retained.entered(RetainedHat(each.slot.end_ms, each.slot.key, each.cell), key)
+            for each in hats
+        }
+        return self.ledger.commit(releases, now_ms(), entered)
+
+    def _close(self, hats: Sequence[RetainedHat]) -> None:
+        for hat in hats:
+            self.retained.close(hat, strips=is_queried(self.policy, hat.date))
+
+    def _name(self, hat: RetainedHat) -> str:
+        return release_id(self.policy.name, hat.slot, hat.cell)
+
+    def _close_if_necessary(self, tracker: PolicyTracker, date: str) -> None:
+        """Stop the queries of a date that lacks records, or room in the day's limit."""
+        if tracker.is_at(date):
+            tracker.close_day(closed_by(self.ledger.summary(date), lost=self.has_lost(date)))
+
+    def _is_over(self, date: str) -> bool:
+        return self.folded.is_final(self.calendar.previous_day_end(next_date(date)) + self.policy.lateness_ms)
+
+
+def _number(record: bytes | None) -> float:
+    """Return a record's commit number, by which a later run prints records in the same order; new records come last."""
+    number = None if record is None else HEAD.decode(record).seq
+    return math.inf if number is None else number
+
 
 _MAX_DAYS: Final = 366  # without --days: one record with a wrong time must not release decades
 

@@ -24,7 +24,7 @@ KINDS: Final = (ESTIMATES, RUNNING)
 def inferred(values: Callable[[], Iterable[bytes]], kinds: Sequence[str], policy: Policy) -> Iterator[bytes]:
     """Yield the records of these kinds that follow from a policy's releases. values: returns them, each time anew."""
     # Imported here: models take a second to import, and folding does not need them.
-    from hatcast.agents.batch.estimates import estimates, running_means
+    from hatcast.agents.batch.ledger_days import estimates, running_means
 
     made = {ESTIMATES: estimates, RUNNING: running_means}
     for kind in kinds:
@@ -40,7 +40,7 @@ def tables_of(kinds: Sequence[str]) -> "list[Table]":
 
 def infer_from_dump(files: Sequence[Path], kinds: Sequence[str], settings: Settings, output: Path | None) -> None:
     """Print the records of these kinds that follow from a dump of `hats.means`, or write them to a file."""
-    from hatcast.agents.batch.estimates import dumped_values
+    from hatcast.agents.batch.ledger_days import dumped_values
     from hatcast.agents.tables.columns import layout_of
 
     name = ", ".join(map(str, files))

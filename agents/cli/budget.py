@@ -132,7 +132,7 @@ def _show(policy: Policy, days: list[dict[str, Any]], next_policy: tuple[str, st
 
 
 def _back_up(given: _Options) -> None:
-    from hatcast.agents.batch.ledger_backup import back_up
+    from hatcast.agents.batch.ledger_database import back_up
 
     ledger, copy = given["ledger"], given["copy"]
     if ledger is None or copy is None:

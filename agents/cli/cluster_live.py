@@ -109,9 +109,9 @@ def live(  # noqa: PLR0913 - options by name
     The result is printed and sent to hats.clusters.
     """
     from hatcast.agents.cluster.live.charge import RecordedUsers
-    from hatcast.agents.cluster.live.plan import Chosen
     from hatcast.agents.cluster.live.run import LiveOptions, run_live
-    from hatcast.agents.cluster.vectors import select_slots
+    from hatcast.agents.cluster.live.state import Chosen
+    from hatcast.agents.cluster.release import select_slots
 
     if bool(files) != (ledger is not None) or bool(files) != (feed_format is not None):
         raise click.UsageError("trusted users are those of telemetry, or of FILEs with --format and --ledger")

@@ -41,7 +41,7 @@ def command(config: Path, host: str | None, port: int | None, metrics_listen: Ad
 async def _serve(settings: Settings, listen: Address, metrics_listen: Address | None) -> None:
     from hatcast.agents.kafka.grants import check_permissions
     from hatcast.agents.map.server import Display
-    from hatcast.agents.monitoring.kinds import Process
+    from hatcast.agents.monitoring.declarations import Process
     from hatcast.agents.monitoring.server import OperatorServer
 
     stopping = asyncio.Event()

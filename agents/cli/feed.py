@@ -137,9 +137,9 @@ def _operator_server(listen: Address | None) -> AbstractContextManager[None]:
     """Serve metrics and health checks during the feed."""
     if listen is None:
         return nullcontext()
-    from hatcast.agents.monitoring.kinds import Process
+    from hatcast.agents.monitoring.declarations import Process
     from hatcast.agents.monitoring.logs import configure_logs
-    from hatcast.agents.monitoring.threaded_server import serve_in_thread
+    from hatcast.agents.monitoring.server import serve_in_thread
 
     configure_logs()
     return serve_in_thread(listen, Process.BRIDGE, METRICS_LISTEN)

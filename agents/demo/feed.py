@@ -5,11 +5,12 @@ closes.
 """
 
 import os
+import secrets
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Collection
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,27 +30,78 @@ from hatcast.agents.demo.defaults import (
     demo_settings,
 )
 from hatcast.agents.demo.embedded import PARTITIONS
-from hatcast.agents.demo.fleet import Fleet, open_fleet, vehicles_with_devices
-from hatcast.agents.demo.messages import Began, Ended, Failed, FeedMessage, Job, Note
-from hatcast.agents.device.run import FAR_MS, as_records
-from hatcast.agents.device.sources import vehicles_in
+from hatcast.agents.demo.state import Began, Ended, Failed, FeedMessage, Job, Note
+from hatcast.agents.device.recorded import RecordedRun
+from hatcast.agents.device.run import FAR_MS, Device, DeviceOptions, as_records, open_device
+from hatcast.agents.device.sources import FleetFilter, vehicles_in
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.redis.clients import SyncRedis
 from hatcast.agents.redis.connection import connect_redis
-from hatcast.agents.sources.flow_control import FlowControl, stored_offsets
 from hatcast.agents.sources.pacing import Pace
-from hatcast.agents.sources.recorded_producer import RecordedProducer
+from hatcast.agents.sources.recorded_producer import FlowControl, RecordedProducer, stored_offsets
 from hatcast.agents.sources.replay import ProgressListener, replay_pace, send_recording
 from hatcast.agents.sources.synthetic import CityOptions, check_speeds_only, city_messages, make_city
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FormatChoice
+from hatcast.stream.readings.formats import FormatChoice, Recorded
 from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.recording import Recording
 from hatcast.stream.replay.heartbeats import Replay, Router, WholeDays
+
+# Vehicles that do not trust the operator, each with a device: the code of `hatcast device`, beside the telemetry.
+#
+#     all records -> Fleet.pass_on -> all records; the readings of vehicles with devices are then left out of telemetry
+#                      '-> own mean of each HAT + own noise -> topic `reports`
+#
+# Devices and telemetry share one pass and one pace, so the watermarks of both topics move together.
+
+
+_FINISH_S: Final = 10.0  # for the reports in flight at the end
+
+
+def vehicles_with_devices(vehicles: Iterable[str], share: float) -> frozenset[str]:
+    """Return the vehicles that do not trust the operator, chosen at random: all but `share` of them."""
+    ordered = sorted(vehicles)
+    devices = len(ordered) - round(share * len(ordered))
+    return frozenset(secrets.SystemRandom().sample(ordered, devices))
+
+
+class Fleet:
+    """Devices of some vehicles of a recording or a synthetic city."""
+
+    def __init__(self, device: Device, vehicles: frozenset[str], pace: Pace) -> None:
+        self._device = device
+        self._accepts = FleetFilter(vehicles)
+        self._run = RecordedRun(device.means, device.reporter, device.outbox, pace)
+
+    def pass_on(self, passed: Iterable[tuple[int, Recorded | None]]) -> Iterator[tuple[int, Recorded | None]]:
+        """Yield the records and heartbeats of a pass, each after the devices have taken it; end early if stopped."""
+        for timestamp, recorded in passed:
+            if not self._run.take(timestamp, recorded, self._accepts, heartbeats=True):
+                return
+            if recorded is None:
+                self._device.outbox.poll()
+            yield timestamp, recorded
+
+    def end(self, heartbeat_ms: int | None, note: Callable[[str], object]) -> bool:
+        """Report the last slot; return False if stopped before. See RecordedRun.end. Raises HatcastError."""
+        if not self._run.end(heartbeat_ms, note):
+            return False
+        if not self._device.outbox.finish(_FINISH_S):
+            raise HatcastError("the embedded Kafka does not take the devices' reports: start again")
+        return True
+
+
+@contextmanager
+def open_fleet(settings: Settings, vehicles: frozenset[str], pace: Pace, folder: Path) -> Iterator[Fleet]:
+    """Open the devices of these vehicles, with their state file in a folder. Raises HatcastError."""
+    options = DeviceOptions(state=folder / "fleet.db")
+    with open_device(settings, options, live=False, partitions=PARTITIONS) as device:
+        yield Fleet(device, vehicles, pace)
+
 
 _SHUTDOWN_S: Final = 2.0  # for a clean shutdown, before the process exits in any case
 

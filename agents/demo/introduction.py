@@ -5,8 +5,7 @@ from typing import Final
 
 from hatcast.agents.demo.defaults import VEHICLES
 from hatcast.agents.demo.embedded import PARTITIONS
-from hatcast.agents.demo.messages import Began
-from hatcast.agents.demo.state import State
+from hatcast.agents.demo.state import Began, State
 from hatcast.agents.demo.texts import days_text, running_name
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records.fields import Status

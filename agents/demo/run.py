@@ -23,10 +23,9 @@ from hatcast.agents.config.display_table import DisplayTable
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.demo.defaults import MAP, MAP_HOST, MAP_PORT, SHARE, demo_settings
 from hatcast.agents.demo.embedded import PARTITIONS, Addresses, Services, end_child, start_child
-from hatcast.agents.demo.messages import Began, Ended, Failed, FeedMessage, Job, Note
 from hatcast.agents.demo.observer import Ends, OutputConsumer, StoredState, source_ends
 from hatcast.agents.demo.rendering import View
-from hatcast.agents.demo.state import Origin, State
+from hatcast.agents.demo.state import Began, Ended, Failed, FeedMessage, Job, Note, Origin, State
 from hatcast.agents.errors.unexpected import brief
 from hatcast.agents.map.server import Display
 from hatcast.agents.monitoring.logs import configure_logs

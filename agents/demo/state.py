@@ -1,4 +1,4 @@
-"""State that the demo displays."""
+"""State that the demo displays, and the messages from its feed process: one JSON object per line."""
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,76 @@ from typing import Final
 
 import msgspec
 
-from hatcast.agents.demo.messages import Began
+from hatcast.agents.demo.embedded import Addresses
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord
 from hatcast.stream.records.fields import is_settlement
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """Job of the feed: source, speed-up and target services. Without `files`, the synthetic city.
+
+    config    path of a hatcast.toml whose [policy] is used; None: the demo's policy
+    speedup   None: chosen to fit the recording; 0: as fast as possible
+    hybrid    the policy has to take reports of devices
+    share     share of the vehicles that trust the operator, if the policy takes reports
+    """
+
+    addresses: Addresses
+    config: str | None = None
+    files: tuple[str, ...] = ()
+    format: FormatChoice | None = None
+    speedup: float | None = None
+    hybrid: bool = False
+    share: float = 1.0
+
+
+class Began(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The feed has opened its source and starts to send.
+
+    records             number of records; None: endless
+    first_ms, last_ms   ms UTC of the first and last arrival; None: unknown
+    trusting, devices   number of vehicles that send readings, and of those with devices; None: all send readings
+    """
+
+    records: int | None
+    first_ms: int
+    last_ms: int | None
+    speedup: float
+    trusting: int | None = None
+    devices: int | None = None
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A sentence for the user."""
+
+    text: str
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The feed has sent everything, and Kafka has acknowledged it.
+
+    sent                  records without heartbeats, with `undecodable` ones
+    arrived_in_future     records that were not sent: they arrive later than now
+    arrived_before_1970   records that were not sent
+    """
+
+    sent: int
+    undecodable: int
+    arrived_in_future: int
+    arrived_before_1970: int
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The feed has failed; `text` is the error line for the user."""
+
+    text: str
+
+
+FeedMessage = Began | Note | Ended | Failed
+
 
 _MAX_NAMES: Final = 3  # recordings that are named one by one
 _MAX_LATEST: Final = 200  # releases: more than any terminal has lines

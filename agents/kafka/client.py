@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.errors.waiting import Waiting
+from hatcast.agents.errors.causes import Waiting
 from hatcast.agents.kafka.client_settings import aiokafka_options, confluent_options, kafka_python_options, servers
 from hatcast.stream.errors import HatcastError
 

@@ -128,7 +128,7 @@ def event(name: str, data: bytes, position: str = "") -> bytes:
 # Viewers of the event stream. A slow viewer is disconnected, not waited for: its page reconnects by itself.
 #
 # A viewer costs a queue of up to `MAX_QUEUED_CHUNKS` shared chunks, and what its connection buffers: see
-# agents/monitoring/listener.py.
+# agents/monitoring/server.py.
 
 
 MAX_QUEUED_CHUNKS: Final = 32  # six seconds, at one chunk every 200 ms at most

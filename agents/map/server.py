@@ -21,8 +21,7 @@ from hatcast.agents.map.rendering import JSON
 from hatcast.agents.map.responses import Body, Handler, send_in_pieces
 from hatcast.agents.map.surroundings import Surroundings, read_surroundings, render_surroundings
 from hatcast.agents.map.topic_reader import Reader, find_topics
-from hatcast.agents.monitoring.listener import Listener, connection_limit
-from hatcast.agents.monitoring.server import READY, os_reason
+from hatcast.agents.monitoring.server import READY, Listener, connection_limit, os_reason
 from hatcast.stream.errors import HatcastError
 
 # Headers of all responses, and which pages may read the API (CORS) or frame the map.    [Fetch, CSP 3, RFC 6797]

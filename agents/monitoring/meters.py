@@ -16,8 +16,17 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.monitoring.declarations import BUILD_INFO, METRICS, POLICY
-from hatcast.agents.monitoring.kinds import Counter, Gauge, Histogram, Kind_co, Metric, Process
+from hatcast.agents.monitoring.declarations import (
+    BUILD_INFO,
+    METRICS,
+    POLICY,
+    Counter,
+    Gauge,
+    Histogram,
+    Kind_co,
+    Metric,
+    Process,
+)
 
 Samples = Mapping[tuple[str, ...], float]
 """Label values, in the order of the declaration -> value of the gauge; () for a gauge without labels."""

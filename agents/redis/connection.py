@@ -34,8 +34,7 @@ from redis.retry import Retry
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.errors.causes import ClearError, cause_of, connection_text, is_full
-from hatcast.agents.errors.waiting import Waiting
+from hatcast.agents.errors.causes import ClearError, Waiting, cause_of, connection_text, is_full
 from hatcast.agents.redis.clients import AnyRedis, AsyncCluster, Cluster, SyncRedis, is_cluster
 from hatcast.stream.errors import HatcastError, SettingError
 

@@ -1,28 +1,208 @@
 """Connection from a live source to Kafka: reconnects, forwards messages and reports health, for every protocol."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
 from secrets import randbelow  # jitter of the backoff, never noise
 from typing import Any, Final, Protocol
 
 import structlog
+from confluent_kafka import KafkaError
 
 from hatcast.agents.clock import cancel_all, monotonic_s, pause
+from hatcast.agents.kafka.queued_producer import QUEUE_FULL_WAIT_S, QUEUE_KIB, QueuedProducer, one_line
 from hatcast.agents.monitoring.declarations import (
     BRIDGE_DROPPED,
     BRIDGE_LAST_POLL,
     BRIDGE_LAST_READING,
+    BRIDGE_READINGS,
     BRIDGE_RECONNECTS,
     BRIDGE_UP,
 )
 from hatcast.agents.monitoring.failures import back_off_s
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import READY
-from hatcast.agents.sources.acknowledgements import AckTracker
 from hatcast.agents.sources.endpoint import SourceLost, SourceRejection
 from hatcast.agents.sources.filter import Filter
-from hatcast.agents.sources.live_producer import LiveProducer
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.replay.heartbeats import Message
+
+# Acknowledge messages to a source, in order, once Kafka has all of their readings.
+#
+# MQTT requires acknowledgements in order [MQTT 5.0, 4.6]. In AMQP one acknowledgement can cover all earlier messages.
+
+
+_POLL_S: Final = 0.01
+
+
+class PendingMessage:
+    """One message of a source that has not been acknowledged.
+
+    unconfirmed   its readings that Kafka has not confirmed, plus one until all of them have been produced
+    """
+
+    __slots__ = ("_tracker", "acknowledge", "unconfirmed")
+
+    def __init__(self, tracker: "AckTracker", acknowledge: Callable[[], object]) -> None:
+        self.unconfirmed = 1
+        self.acknowledge = acknowledge
+        self._tracker = tracker
+
+    def confirm(self) -> None:
+        """Count one reading as confirmed by Kafka, or the message as produced completely."""
+        self.unconfirmed -= 1
+        if not self.unconfirmed:
+            self._tracker.acknowledge_confirmed()
+
+
+class AckTracker:
+    """Unacknowledged messages of one connection, in order of receipt."""
+
+    def __init__(self) -> None:
+        self._pending: deque[PendingMessage] = deque()
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def add(self, acknowledge: Callable[[], object]) -> PendingMessage:
+        """Track a received message. Calls `acknowledge` when Kafka has it and all earlier messages."""
+        pending = PendingMessage(self, acknowledge)
+        self._pending.append(pending)
+        return pending
+
+    def acknowledge_confirmed(self) -> None:
+        """Acknowledge the confirmed messages up to the first unconfirmed one."""
+        while self._pending and not self._pending[0].unconfirmed:
+            self._pending.popleft().acknowledge()
+
+    async def wait_until_empty(self) -> None:
+        """Wait until Kafka has all messages, however long that takes."""
+        while self._pending:
+            await asyncio.sleep(_POLL_S)
+
+    def discard(self, pending: PendingMessage) -> None:
+        """Stop tracking a message that was not produced completely: the source sends it again."""
+        if pending in self._pending:
+            self._pending.remove(pending)
+
+    def clear(self) -> None:
+        """Drop all messages of a lost connection: the source sends them again on the next one."""
+        self._pending.clear()
+
+
+SILENCE_LIMIT_S: Final = 10.0  # without a delivery report, while messages are in flight
+_POLL_TIMEOUT_S: Final = 0.1
+_CLOCK_IS_AHEAD: Final = "correct this machine's clock, it is ahead of Kafka's by more than max_ahead"
+
+
+class LiveProducer(QueuedProducer[PendingMessage]):
+    """Producer for an event loop.
+
+    It retries for ever: while Kafka is unavailable, produced messages stay queued and `send` waits. So nothing is
+    lost, and memory is bounded by `limit` messages and 64 MiB.
+
+    in_flight   messages that Kafka has not confirmed
+    confirmed   readings that Kafka has confirmed
+    """
+
+    def __init__(
+        self, options: Mapping[str, Any], topic: str, limit: int, on_failure: Callable[[HatcastError], object]
+    ) -> None:
+        """Args:
+        options:     connection options (hatcast.agents.kafka.client.confluent_options)
+        limit:       messages in flight, at most
+        on_failure:  called in the loop when Kafka rejects a message permanently
+        """
+        super().__init__(
+            options,
+            topic,
+            {
+                "linger.ms": 5,
+                "queue.buffering.max.messages": limit + 100_000,  # heartbeats are not counted in `limit`
+                "queue.buffering.max.kbytes": QUEUE_KIB,
+                "message.timeout.ms": 0,  # retry for ever: sources are acknowledged only what Kafka has confirmed
+            },
+        )
+        self.limit = limit
+        self.confirmed = 0
+        self._last_report_s = monotonic_s()  # the last delivery report, or the first message in flight if later
+        self._on_failure = on_failure
+        self._loop = asyncio.get_running_loop()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._closed = threading.Event()
+        self._poller = threading.Thread(target=self._poll_reports, name="live-producer", daemon=True)
+        self._poller.start()
+
+    async def send(self, message: Message, pending: PendingMessage) -> None:
+        """Produce a reading, waiting while the buffer is full; confirm it to `pending` once Kafka has it."""
+        while self.in_flight >= self.limit:
+            self._has_room.clear()
+            await self._has_room.wait()
+        while not self._produce(message, pending):
+            await asyncio.sleep(QUEUE_FULL_WAIT_S)
+        pending.unconfirmed += 1
+
+    def send_heartbeat(self, message: Message) -> None:
+        """Produce a heartbeat record; skip it if the queue is full, since the next one replaces it."""
+        self._produce(message)
+
+    def _produce(self, message: Message, tag: PendingMessage | None = None) -> bool:
+        if not self.in_flight:
+            self._last_report_s = monotonic_s()
+        return super()._produce(message, tag)
+
+    def silence_s(self) -> float:
+        """Return the seconds since the last delivery report; 0 if no message is in flight."""
+        return monotonic_s() - self._last_report_s if self.in_flight else 0.0
+
+    def state(self) -> str:
+        """Return the readiness of Kafka for `/readyz`."""
+        silence_s = self.silence_s()
+        return READY if silence_s < SILENCE_LIMIT_S else f"no answer for {silence_s:.0f} s"
+
+    async def finish(self, seconds: float) -> int:
+        """Wait until Kafka has confirmed everything, at most `seconds`; return the number of unconfirmed messages."""
+        until_s = monotonic_s() + seconds
+        while self.in_flight and monotonic_s() < until_s:
+            self._producer.flush(0)  # ends the linger time
+            await asyncio.sleep(QUEUE_FULL_WAIT_S)
+        return self.in_flight
+
+    async def close(self) -> None:
+        """Stop, and drop queued messages."""
+        self._closed.set()
+        await asyncio.to_thread(self._poller.join)
+        self._purge()
+
+    def _poll_reports(self) -> None:
+        """Collect delivery reports in a thread, and pass them to the loop in batches."""
+        while not self._closed.is_set():
+            self._producer.poll(_POLL_TIMEOUT_S)
+            if self._reports:
+                self._loop.call_soon_threadsafe(self._handle_reports)
+
+    def _handle_reports(self) -> None:
+        """Handle the collected delivery reports, in the loop."""
+        self._last_report_s = monotonic_s()
+        before = self.confirmed
+        for pending, error in self._taken_reports():
+            if error is not None:
+                self._on_failure(self._rejection(error))
+            elif pending is not None:
+                self.confirmed += 1
+                pending.confirm()
+        if self.in_flight < self.limit:
+            self._has_room.set()
+        METERS.count(BRIDGE_READINGS, self.confirmed - before)
+
+    def _rejection(self, error: KafkaError, _: int | None = None) -> HatcastError:
+        fix = "fix that, and start again"
+        if error.code() == KafkaError.INVALID_TIMESTAMP:
+            fix = _CLOCK_IS_AHEAD
+        return HatcastError(f"Kafka rejects readings on topic {self.topic} ({one_line(error)}): {fix}")
+
 
 log = structlog.get_logger()
 

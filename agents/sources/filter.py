@@ -4,7 +4,7 @@ It applies docs/specification/fold.md, rules 1 to 3. Undecodable records are dro
 their content, is logged once a minute.
 """
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -17,14 +17,48 @@ from hatcast.agents.monitoring.declarations import (
     BRIDGE_UNDECODABLE,
     BRIDGE_WITHOUT_SPEED,
 )
-from hatcast.agents.monitoring.kinds import Counter as MetricCounter
+from hatcast.agents.monitoring.declarations import Counter as MetricCounter
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.sources.repetitions import Repetitions
 from hatcast.stream.readings.formats import Format, Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.positions import SpeedDeriver
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.replay.heartbeats import Message, Router
+
+KEPT_MS: Final = 3_600_000  # since the last poll that had the vehicle
+VEHICLES_MAX: Final = 300_000  # as many as the vehicles of the largest poll
+_PURGE_MS: Final = 60_000
+
+
+class Repetitions:
+    """The time of each vehicle's last reading.
+
+    Whether a reading is repeated depends on readings of its own vehicle alone, as presence requires that is hidden
+    (docs/proofs.md): a vehicle is dropped an hour after its own last poll, never because others need its room.
+    """
+
+    def __init__(self, vehicles_max: int = VEHICLES_MAX) -> None:
+        self._vehicles_max = vehicles_max
+        self._last: OrderedDict[bytes, tuple[str | int | float, int]] = OrderedDict()  # time, arrival
+        self._next_purge_ms = 0
+
+    def is_repeated(self, vehicle: bytes, time: str | int | float, arrived_ms: int) -> bool:
+        """Return whether the vehicle's last reading, at most an hour ago, has the same time; store this one."""
+        if arrived_ms >= self._next_purge_ms:
+            self._purge(arrived_ms)
+        last = self._last.get(vehicle)
+        if last is not None or len(self._last) < self._vehicles_max:
+            self._last[vehicle] = time, arrived_ms
+            self._last.move_to_end(vehicle)
+        return last is not None and last[0] == time and arrived_ms - last[1] <= KEPT_MS
+
+    def _purge(self, arrived_ms: int) -> None:
+        """Drop the vehicles whose next reading is none that is repeated, whatever it is."""
+        last = self._last
+        while last and arrived_ms - next(iter(last.values()))[1] > KEPT_MS:
+            last.popitem(last=False)
+        self._next_purge_ms = arrived_ms + _PURGE_MS
+
 
 log = structlog.get_logger()
 

@@ -10,24 +10,44 @@ from typing import Final
 
 import click
 import msgspec
+from aiokafka.errors import UnknownTopicOrPartitionError
 
 from hatcast.agents.clock import cancel_all, monotonic_s, now_ms, pause
 from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import confluent_options
-from hatcast.agents.monitoring.declarations import BRIDGE_BUFFER
-from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.kafka.registry import read_registry
+from hatcast.agents.monitoring.declarations import BRIDGE_BUFFER, Process
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import READY, OperatorServer
-from hatcast.agents.sources.connection import Source, SourceConnection
+from hatcast.agents.sources.connection import SILENCE_LIMIT_S, LiveProducer, Source, SourceConnection
 from hatcast.agents.sources.filter import Filter
-from hatcast.agents.sources.live_producer import SILENCE_LIMIT_S, LiveProducer
 from hatcast.agents.sources.target import live_router
-from hatcast.agents.sources.time_zone import check_registered_timezone
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Router, heartbeats
+
+# Time zone of derived speeds: that of the registered policies.    [docs/proofs.md, Derived speeds]
+
+
+def check_registered_timezone(settings: Settings) -> None:
+    """Check that the policies of this telemetry have the configuration's time zone. Blocks.
+
+    Else a speed around their midnight would depend on two of their days.
+    Raises HatcastError, and as `read_registry` does. Before the first start of a worker there is nothing to check.
+    """
+    try:
+        policies = read_registry(settings, settings.topics.registry).policies.values()
+    except UnknownTopicOrPartitionError:
+        return
+    for each in policies:
+        if each.timezone != settings.policy.timezone:
+            raise HatcastError(
+                f"policy.timezone is {settings.policy.timezone!r}, policy {each.policy!r} of the same telemetry was"
+                f" started with {each.timezone!r}, and speeds are derived within its days: use {each.timezone!r}"
+            )
+
 
 IN_FLIGHT: Final = 10_000
 LISTEN_OPTION: Final = "--metrics-listen"

@@ -18,8 +18,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from hatcast.agents.sources.acknowledgements import AckTracker
-from hatcast.agents.sources.connection import MESSAGE_BYTES_MAX, SourceConnection
+from hatcast.agents.sources.connection import MESSAGE_BYTES_MAX, AckTracker, SourceConnection
 from hatcast.agents.sources.endpoint import Endpoint, SourceLost, SourceRejection, source_error
 
 NAME: Final = "mqtt"

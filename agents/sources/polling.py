@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
 
 from hatcast.agents.clock import monotonic_s, pause
-from hatcast.agents.sources.acknowledgements import AckTracker
-from hatcast.agents.sources.connection import SourceConnection
+from hatcast.agents.sources.connection import AckTracker, SourceConnection
 from hatcast.agents.sources.endpoint import SourceLost, SourceRejection, source_error
 from hatcast.stream.readings.formats import FORMATS
 

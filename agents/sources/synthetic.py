@@ -9,8 +9,7 @@ from typing import Final
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import confluent_options
-from hatcast.agents.sources.pacing import Pace
-from hatcast.agents.sources.progress import ProgressBar, Summary
+from hatcast.agents.sources.pacing import Pace, ProgressBar, Summary
 from hatcast.agents.sources.recorded_producer import RecordedProducer
 from hatcast.agents.sources.target import Target, open_target, reject_if_late
 from hatcast.stream.errors import HatcastError

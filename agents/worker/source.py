@@ -9,8 +9,7 @@ from aiokafka import AIOKafkaProducer
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.agents.kafka.topic_ids import TopicIds
-from hatcast.agents.monitoring.declarations import REPORTS
-from hatcast.agents.monitoring.kinds import Counter
+from hatcast.agents.monitoring.declarations import REPORTS, Counter
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.identity import StoredKey

@@ -21,7 +21,7 @@ from hatcast.agents.kafka.client import aiokafka_options, broker_name
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.kafka.transactional import back_off_reconnects
-from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring.declarations import Process
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import OperatorServer
 from hatcast.agents.redis.connection import connect_redis_async, redis_error, with_retries

@@ -61,8 +61,14 @@ def offline(  # noqa: PLR0913 - options by name
 
     No ledger records the cost of --epsilon for each user, and every further run adds to it.
     """
-    from hatcast.agents.cluster.release import Blend, ClusteringOptions, check_relation, release
-    from hatcast.agents.cluster.vectors import read_vectors, select_slots
+    from hatcast.agents.cluster.release import (
+        Blend,
+        ClusteringOptions,
+        check_relation,
+        read_vectors,
+        release,
+        select_slots,
+    )
     from hatcast.lab.days import single_valued
     from hatcast.stream.kmeans.hat_vectors import top_of
     from hatcast.stream.kmeans.setting import Setting

@@ -6,9 +6,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from hatcast.agents.cluster.live.plan import Chosen, Plan
 from hatcast.agents.cluster.live.rounds import round_of
 from hatcast.agents.cluster.live.run import result_record
+from hatcast.agents.cluster.live.state import Chosen, Plan
 from hatcast.agents.cluster.release import Blend, ClusteringOptions, Released
 from hatcast.stream.kmeans.lloyd import Clusters
 from hatcast.stream.kmeans.messages import Answer, encode, speeds_of

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import h3.api.basic_int as h3
 from redis.exceptions import RedisError
 
-from hatcast.agents.batch.estimates import estimates
+from hatcast.agents.batch.ledger_days import estimates
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.registry import read_registry, read_request, request_key
 from hatcast.agents.kafka.topics import topic_range

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hatcast.agents.api.reading import _KINDS, read
-from hatcast.agents.batch.ledger_backup import back_up
+from hatcast.agents.batch.ledger_database import back_up
 from hatcast.agents.batch.ledger_days import ledger_records, read_ledger
 from hatcast.agents.batch.ledger_file import open_ledger
+from hatcast.agents.cli.cells import trip_lines
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.device.store import open_store
 from hatcast.agents.export.folder import STATE, open_folder
@@ -27,7 +28,6 @@ from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.tables.arrow import table_of_records
 from hatcast.agents.tables.records import RELEASES
-from hatcast.agents.timetable.lines import trip_lines
 from hatcast.agents.timetable.network import read_network
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.cells_file import read_cells_file

@@ -12,7 +12,7 @@ from aio_pika.abc import AbstractChannel
 from pamqp import encode
 from pamqp.commands import Basic
 
-from hatcast.agents.sources import amqp_messages
+from hatcast.agents.sources import amqp
 from hatcast.agents.sources.amqp import AmqpQueue, AmqpSource
 from hatcast.agents.sources.connection import MESSAGE_BYTES_MAX
 from hatcast.agents.sources.endpoint import Endpoint
@@ -99,7 +99,7 @@ def test_garbage_beside_a_body_and_bodies_that_are_too_large_do_not_hold_up_the_
 def test_more_bytes_than_the_bridge_takes_at_once_come_over_several_connections(
     pipeline: Pipeline, rabbitmq: RabbitMQ, breakable_kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(amqp_messages, "_QUEUED_BYTES_MAX", 3_000)
+    monkeypatch.setattr(amqp, "_QUEUED_BYTES_MAX", 3_000)
 
     async def run() -> None:
         async with queue_of(rabbitmq, pipeline) as channel:

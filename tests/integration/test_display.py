@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring.declarations import Process
 from tests.displaying import CELLS, answered, budget, continual, estimate, release, running
 from tests.exposed import undeclared, unset
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline

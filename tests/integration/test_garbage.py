@@ -12,7 +12,7 @@ from aiomqtt import Client
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.kafka.dead_letters import LETTERS_PER_SECOND
-from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring.declarations import Process
 from tests.exposed import figures, undeclared, unset
 from tests.integration.forked import Forked
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline

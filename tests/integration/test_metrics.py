@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 import hatcast.agents.worker.readiness
-from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring.declarations import Process
 from tests.exposed import figures, undeclared, unset
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.health import LISTEN, asked, is_ready, scraped

@@ -12,8 +12,7 @@ import hatcast.agents.release.due
 from hatcast.agents.cli.status import read_tracker
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
-from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES, Process
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys

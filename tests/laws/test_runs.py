@@ -92,7 +92,7 @@ class Ledger:
             return releases_of(policy, calendar, hats, *given)
 
         with open_ledger(self.path, policy, PSEUDONYMS.key) as ledger, pytest.MonkeyPatch.context() as patched:
-            patched.setattr("hatcast.agents.batch.files.releases_of", spied)
+            patched.setattr("hatcast.agents.batch.release.releases_of", spied)
             job = Job(policy, FoldUsers(PSEUDONYMS, ledger.users.vehicles), NOW, kept, lambda _: None)
             folded = fold_recording(Recording(lambda: records, "file"), job)
             self.changed = count_changed(folded, kept, ledger)

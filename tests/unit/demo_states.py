@@ -10,9 +10,8 @@ from rich.console import Console
 
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo.defaults import demo_policy
-from hatcast.agents.demo.messages import Began
-from hatcast.agents.demo.page import page
-from hatcast.agents.demo.state import Origin, State
+from hatcast.agents.demo.rendering import page
+from hatcast.agents.demo.state import Began, Origin, State
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.records import (

@@ -12,7 +12,7 @@ from typing import Any
 import h3.api.basic_str as h3
 import pytest
 
-import hatcast.agents.batch.files
+import hatcast.agents.batch.release
 from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
 from hatcast.agents.config.settings import load_settings
 from tests.batching import CONFIG, batch, releases
@@ -164,7 +164,7 @@ def test_a_run_killed_at_any_commit_is_completed_by_the_next_ones(
     tmp_path: Path, run: Runs, monkeypatch: pytest.MonkeyPatch, *, before: bool
 ) -> None:
     """Each run is killed once it has made one commit, or before its second one."""
-    monkeypatch.setattr(hatcast.agents.batch.files, "MAX_BATCH", 3)
+    monkeypatch.setattr(hatcast.agents.batch.release, "MAX_BATCH", 3)
     config = CONFIG.replace("= 105.0", "= 1000.0") + query(**MEAN | {"epsilon": 0.5}) + query(**FAST | {"epsilon": 0.5})
     path = recorded(tmp_path / "log", rides([0, 1]))
     commit, committed, durable, runs = LedgerFile.commit, 0, {}, 0

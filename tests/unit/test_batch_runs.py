@@ -11,7 +11,7 @@ import h3.api.basic_str as h3
 import pytest
 from click.testing import CliRunner
 
-import hatcast.agents.batch.files
+import hatcast.agents.batch.release
 from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
 from hatcast.agents.cli.republish import command as republish
 from hatcast.agents.config.settings import load_settings
@@ -127,7 +127,7 @@ def test_parts_of_a_dump_that_grows_keep_to_one_k(tmp_path: Path, config: Path) 
 def test_a_run_that_was_killed_has_counted_what_it_released(
     tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hatcast.agents.batch.files, "MAX_BATCH", 1)
+    monkeypatch.setattr(hatcast.agents.batch.release, "MAX_BATCH", 1)
     path = rides(tmp_path / "two", NOON, users=USERS[:6])
     path.write_bytes(path.read_bytes() + b"\n" + rides(tmp_path / "x", NOON + HOUR, users=USERS[6:]).read_bytes())
     commit = LedgerFile.commit

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.agents.sources.acknowledgements import AckTracker
+from hatcast.agents.sources.connection import AckTracker
 from hatcast.agents.sources.filter import VALUE_BYTES_MAX, Filter
 from hatcast.stream.readings.formats import FORMATS, jsonl
 from hatcast.stream.readings.partitioner import PARTITIONERS, by_murmur2

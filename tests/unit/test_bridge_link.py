@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from hatcast.agents.monitoring.declarations import BRIDGE_LAST_READING
-from hatcast.agents.monitoring.kinds import Gauge
+from hatcast.agents.monitoring.declarations import BRIDGE_LAST_READING, Gauge
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.sources import connection as link_module
 from hatcast.agents.sources import live

@@ -16,7 +16,7 @@ from hatcast.agents.cli import hatcast
 from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka.batches.batch import BatchSettings
-from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring.declarations import Process
 from hatcast.agents.monitoring.server import OperatorServer
 from hatcast.agents.worker.worker import _FINISH_S
 from tests.charts import (

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from hatcast.agents.cli import COMMANDS, hatcast, main
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.errors import waiting
+from hatcast.agents.errors import causes
 from hatcast.agents.kafka import client
 from hatcast.agents.kafka.client import wait_for_broker
 from hatcast.agents.redis.connection import connect_redis
@@ -194,7 +194,7 @@ def test_a_wait_for_a_service_is_said_once_and_to_terminals_only(
         f'{CONFIG}\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[redis]\nurl = "redis://:secret@127.0.0.1:1/0"\n'
     )
     settings = load_settings(tmp_path / "hatcast.toml")
-    monkeypatch.setattr(waiting, "NOTICE_S", 0.05)
+    monkeypatch.setattr(causes, "NOTICE_S", 0.05)
     monkeypatch.setattr(client, "ATTEMPT_SECONDS", 0.1)
     for stream in (Terminal(), Output()):
         with monkeypatch.context() as patched, pytest.raises(HatcastError, match=f"{name} cannot be reached"):

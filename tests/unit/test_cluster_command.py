@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from hatcast.agents.cluster.release import select_local
-from hatcast.agents.cluster.vectors import select_slots
+from hatcast.agents.cluster.release import select_local, select_slots
 from hatcast.agents.config.settings import load_settings
 from hatcast.lab.cli.cluster import command
 from hatcast.lab.cli.evaluate import command as evaluate

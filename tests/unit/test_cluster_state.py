@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hatcast.agents.cluster.live.plan import Chosen, Plan
-from hatcast.agents.cluster.live.state import open_state
+from hatcast.agents.cluster.live.state import Chosen, Plan, open_state
 from hatcast.stream.errors import HatcastError
 
 CHOSEN = Chosen(

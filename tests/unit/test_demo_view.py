@@ -9,8 +9,7 @@ from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo import texts
 from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.demo.introduction import introduction
-from hatcast.agents.demo.page import noise_strip
-from hatcast.agents.demo.rendering import Lines
+from hatcast.agents.demo.rendering import Lines, noise_strip
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records import ContinualRecord, NoiseRecord

@@ -7,7 +7,7 @@ import pytest
 
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo.defaults import hybrid_policy
-from hatcast.agents.demo.fleet import vehicles_with_devices
+from hatcast.agents.demo.feed import vehicles_with_devices
 from hatcast.agents.demo.introduction import introduction
 from hatcast.agents.demo.rendering import Lines
 from hatcast.stream.readings.formats import FORMATS

@@ -17,8 +17,8 @@ from hatcast.agents.config.address import Address
 from hatcast.agents.map import responses
 from hatcast.agents.map.events import Position
 from hatcast.agents.map.server import HEADERS
-from hatcast.agents.monitoring import listener
-from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring import server as listener
+from hatcast.agents.monitoring.declarations import Process
 from hatcast.agents.monitoring.server import OperatorServer
 from tests.displaying import feed, release, served
 from tests.viewing import listening

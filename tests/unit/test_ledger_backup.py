@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hatcast.agents.batch.ledger_backup import back_up
+from hatcast.agents.batch.ledger_database import back_up
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.cli import hatcast
 from hatcast.stream.errors import HatcastError

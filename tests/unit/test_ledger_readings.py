@@ -12,7 +12,7 @@ import pytest
 
 import hatcast
 from hatcast.agents.cluster.live.charge import RecordedUsers, charge_in_file
-from hatcast.agents.cluster.live.plan import Chosen, Plan
+from hatcast.agents.cluster.live.state import Chosen, Plan
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.recordings import pinned
 from hatcast.stream.errors import HatcastError

@@ -15,8 +15,17 @@ from structlog.testing import capture_logs
 
 from hatcast.agents.config.address import Address, parse_address
 from hatcast.agents.monitoring import declarations as declared
-from hatcast.agents.monitoring.declarations import BEHIND, METRICS, POLICY_INFO
-from hatcast.agents.monitoring.kinds import Label, Metric, Process, counter, gauge, histogram
+from hatcast.agents.monitoring.declarations import (
+    BEHIND,
+    METRICS,
+    POLICY_INFO,
+    Label,
+    Metric,
+    Process,
+    counter,
+    gauge,
+    histogram,
+)
 from hatcast.agents.monitoring.meters import Meters
 from hatcast.agents.monitoring.server import OperatorServer
 from hatcast.stream.errors import HatcastError

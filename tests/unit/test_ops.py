@@ -10,8 +10,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from hatcast.agents.monitoring.declarations import METRICS, POLICY
-from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring.declarations import METRICS, POLICY, Process
 from tests.promql import named
 from tests.services.absent import find_program
 from tests.services.data import ROOT

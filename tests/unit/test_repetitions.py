@@ -1,6 +1,6 @@
 """Readings that polls repeat, whatever other vehicles send."""
 
-from hatcast.agents.sources.repetitions import KEPT_MS, Repetitions
+from hatcast.agents.sources.filter import KEPT_MS, Repetitions
 
 
 def test_whether_a_reading_is_repeated_follows_from_its_own_vehicle() -> None:

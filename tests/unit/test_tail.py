@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hatcast.agents.api.records import Releases
+from hatcast.agents.api.frames import Releases
 from hatcast.agents.tables.terminal import (
     answer_row,
     answers_header,

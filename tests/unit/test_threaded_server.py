@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from hatcast.agents.config.address import Address
-from hatcast.agents.monitoring.kinds import Process
-from hatcast.agents.monitoring.threaded_server import serve_in_thread
+from hatcast.agents.monitoring.declarations import Process
+from hatcast.agents.monitoring.server import serve_in_thread
 from hatcast.stream.errors import HatcastError
 
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.agents.timetable import network as network_module
-from hatcast.agents.timetable.network import read_network
-from hatcast.agents.timetable.simplify import kept_points
+from hatcast.agents.timetable.network import kept_points, read_network
 from hatcast.agents.timetable.tables import BadTimetable, Points
 from tests.surroundings import CENTRE, HUB, ROUTES, at, write_timetable
 

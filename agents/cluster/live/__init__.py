@@ -2,11 +2,9 @@
 
 The proof: docs/proofs.md, "Clusterings with devices".
 
-plan       public parameters of a clustering
-state      state file: the plan, and of each round its bytes and its noisy numbers
+state      public parameters, and the state file: of the plan, and of each round its bytes and its noisy numbers
 exchange   rounds out, answers in
 charge     the ledger's charge of the trusted users
-trusted    the trusted users' vectors
 rounds     the iterations; the only module that draws noise
-run        all of it
+run        all of it, with the trusted users' vectors
 """

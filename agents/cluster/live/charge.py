@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.cluster.live.plan import Plan
+from hatcast.agents.cluster.live.state import Plan
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client_settings import aiokafka_options
 from hatcast.agents.recordings.files import open_recording

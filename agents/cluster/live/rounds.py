@@ -9,8 +9,7 @@ import numpy as np
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.cluster.live.exchange import Answers
-from hatcast.agents.cluster.live.plan import Plan
-from hatcast.agents.cluster.live.state import RoundNumbers, State
+from hatcast.agents.cluster.live.state import Plan, RoundNumbers, State
 from hatcast.agents.config.settings import Settings
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators.grouping import Integers

@@ -1,7 +1,8 @@
 """A live clustering, from its parameters to its published result."""
 
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,23 +14,44 @@ import msgspec
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.cluster.live.charge import RecordedUsers, charge_in_file, charge_in_redis
-from hatcast.agents.cluster.live.exchange import answer_ends, open_answers, publish
-from hatcast.agents.cluster.live.plan import Chosen, Plan, new_id
-from hatcast.agents.cluster.live.published import RESULT, check_published
+from hatcast.agents.cluster.live.exchange import RESULT, answer_ends, check_published, open_answers, publish
 from hatcast.agents.cluster.live.rounds import Exchange, LiveRounds, total_users
-from hatcast.agents.cluster.live.state import State, open_state
-from hatcast.agents.cluster.live.trusted import recorded_vectors, telemetry_vectors
-from hatcast.agents.cluster.release import Blend, ClusteringOptions, Released, check_relation
+from hatcast.agents.cluster.live.state import Chosen, Plan, State, new_id, open_state
+from hatcast.agents.cluster.release import Blend, ClusteringOptions, Released, check_relation, read_vectors
 from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.dump import open_dump
 from hatcast.agents.kafka.grants import check_permissions
 from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.recordings.dump_file import DUMP
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import Format
 from hatcast.stream.records import ClustersRecord
+
+
+def recorded_vectors(
+    files: Sequence[Path], feed: Format, settings: Settings, chosen: Chosen, progress: Callable[[int], None]
+) -> Integers:
+    """Return int64 [n, d], in steps: the vectors of all users of recordings on the date. Raises HatcastError."""
+    return read_vectors(files, feed, settings, chosen.slots, progress, chosen.date).steps
+
+
+def telemetry_vectors(settings: Settings, chosen: Chosen, progress: Callable[[int], None]) -> Integers:
+    """Return the same of the telemetry topic, folded as `hatcast batch` folds its dump.
+
+    The dump is in a folder that only its owner may read, and deleted. Raises HatcastError if Kafka does not have it.
+    """
+    with tempfile.TemporaryDirectory(prefix="hatcast-") as folder:
+        path = Path(folder) / "telemetry.jsonl"
+        with open_dump(settings, settings.topics.telemetry) as dump, path.open("wb") as file:
+            for lines, _ in dump.chunks():
+                file.write(lines)
+        return recorded_vectors([path], DUMP, settings, chosen, progress)
+
 
 _PAUSE_S: Final = 0.5
 
