@@ -145,7 +145,7 @@ class Bench:
 
     def _committed(self, checkout: Path, owners: int, batch: int) -> "_Committed":
         domain, releases = f"bench-{uuid.uuid4().hex[:8]}", _COMMITS // owners
-        command = [sys.executable, str(ROOT / "bench" / "committing.py"), self._redis.url, domain]
+        command = [sys.executable, str(checkout / "bench" / "committing.py"), self._redis.url, domain]
         environment, processes = {**os.environ, "PYTHONPATH": str(checkout)}, list["subprocess.Popen[str]"]()
         for owner in range(owners):
             numbers = map(str, (owner, owners, releases, batch))

@@ -13,7 +13,7 @@ from tests.displaying import values_of
 @pytest.fixture(scope="module")
 def hybrid_demo(browser: Browser) -> Iterator[Demo]:
     assert browser.is_connected()  # where there is no browser no demo is needed
-    with run_demo("--hybrid") as running:
+    with run_demo("--hybrid", "--speedup", "1200") as running:
         yield running
 
 

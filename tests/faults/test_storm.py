@@ -12,8 +12,17 @@ from tests.faults.report import Report
 from tests.faults.run import KINDS, Plan, run
 from tests.services import KafkaServer, RedisServer
 
-READINGS = 60_000
+READINGS = 45_000
 SEEDS = 2**32
+# Two of them are drawn for each run; `scripts/faults` meets all of them, as does the night.
+FAULTS: list[Fault] = [
+    chaos.redis_flush,
+    chaos.redis_failback,
+    intruders.other_configuration,
+    topic_settings.grow_outputs,
+    chaos.kafka_restart,
+    chaos.cut,
+]
 
 
 def storm(
@@ -35,21 +44,10 @@ def storm(
 def test_releases_have_one_value_and_one_charge_and_are_the_logs_whatever_breaks(
     breakable_kafka: KafkaServer, breakable_redis: RedisServer, tmp_path: Path
 ) -> None:
-    faults: list[Fault] = [
-        chaos.stop_between_commit_and_send,
-        chaos.kill,
-        chaos.redis_rollback,
-        chaos.redis_flush,
-        chaos.redis_failback,
-        intruders.other_configuration,
-        requests.request,
-        topic_settings.grow_outputs,
-        chaos.redis_failback,
-        chaos.kafka_restart,
-        chaos.cut,
-    ]
+    always = [chaos.stop_between_commit_and_send, chaos.kill, chaos.redis_rollback, requests.request]
+    faults: list[Fault] = [*always, *random.SystemRandom().sample(FAULTS, 2)]
     report = storm("released", faults, breakable_kafka, breakable_redis, tmp_path)
     assert report.releases > 200
     assert report.answers > 500
-    assert {"worker killed", "Redis rolled back", "Redis flushed", "Kafka restarted"} <= report.faults.keys()
-    assert "output topics grown" in report.faults
+    assert {"worker killed", "Redis rolled back"} <= report.faults.keys()
+    assert sum(report.faults.values()) >= len(faults)

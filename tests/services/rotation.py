@@ -64,6 +64,9 @@ _SELECTED: Final = "test_neighbours_select_and_publish_within_their_shares_of_ep
 _STEPS: Final = "tests/faults/test_tracker_steps.py"
 _SEEN: Final = "test_the_checker_sees_a_mutant_of_the_tracker_after_a_kill_in_the_middle_of_a_day"
 _FUZZED: Final = "test_no_target_breaks_its_property_on_its_seeds_and_some_inputs_made_of_them"
+_GOES_BACK: Final = (
+    "test_a_living_redis_that_goes_back_publishes_no_second_value"  # each time on the demo's Redis: .ci/run
+)
 _KILLED: Final = "test_after_a_kill_9_in_the_middle_the_contributions_equal_batch_hat_by_hat"
 
 # What they find is no promise of the product, or is found by a shorter test beside them, which runs each time.
@@ -78,8 +81,13 @@ GROUPS: Final = {
         ("lab/audit", "stream/continual", "stream/estimators", "stream/mechanisms"),
         (
             f"{_LAWS}/test_continual.py::test_no_user_moves_requests_by_more_than_the_claimed_distances",
+            f"{_LAWS}/test_estimators.py::test_a_million_users_take_under_400_bytes_each",
             f"{_LAWS}/test_private_selections.py::{_SELECTED}",
+            f"{_LAWS}/test_withhold_release.py::test_the_parts_of_epsilon_are_together_at_most_epsilon",
         ),
+    ),
+    "copies of a living Redis": Group(
+        (), ("agents/recovery", "agents/redis", "tests/faults"), (f"tests/faults/test_rollbacks.py::{_GOES_BACK}",)
     ),
     "fuzz of inputs": Group(
         (),
