@@ -135,7 +135,7 @@ def tau(
 ) -> float:
     """Return the width U sqrt(ln(2 K / gamma) / (2 m)) of LEVY's bins. It cuts to 3 tau.    [M (7)]
 
-    Delta_LEVY then is `sensitivity("levy", ..., interval=(x - 1.5 * tau, x + 1.5 * tau))`. Releases have gamma 0.2.
+    Delta_LEVY then is `sensitivity("levy", ..., interval=(x - 1.5 * tau, x + 1.5 * tau))`.
     """
     number = group(counts, array_length, grouping).number
     return upper_bound * _math.sqrt(_math.log(2 * number / gamma) / (2 * array_length))
@@ -153,7 +153,7 @@ def sensitivity(
     """Return the sensitivity of an estimator's mean to one user, in the unit of U.
 
     interval   that `levy` and `quantile` cut to; [0, U] without it
-    settings   keys of `[policy.estimator]`: `array_length`, `grouping`, `quantiles`; by default the estimator's
+    settings   keys of `[policy.estimator]`: `array_length`, `grouping`, `quantiles`, `gamma`; or the estimator's own
     """
     each, parameters = _parameters(estimator, upper_bound, epsilon, settings)
     if interval is not None:
@@ -274,7 +274,8 @@ def _parameters(
     """Return an estimator and its parameters, with its defaults. Raises HatcastError."""
     _known("estimator", estimator, ESTIMATORS)
     each = ESTIMATORS[estimator]
-    allowed = [*each.keys.defaults, *(["weight_threshold"] if each.keys.weight_threshold is not None else [])]
+    further = {"weight_threshold": each.keys.weight_threshold, "gamma": each.keys.gamma}
+    allowed = [*each.keys.defaults, *(key for key, default in further.items() if default is not None)]
     for key in settings:
         if key not in allowed:
             raise HatcastError(

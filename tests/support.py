@@ -158,11 +158,14 @@ def parameters_for(estimator: Estimator) -> st.SearchStrategy[Parameters]:
         rules=bool(keys.choices.get("array_length")),
         selecting=selects(estimator),
         weighs=keys.weight_threshold is not None,
+        gammas=keys.gamma is not None,
     )
 
 
 @cache
-def _parameters(used: frozenset[str], *, rules: bool, selecting: bool, weighs: bool) -> st.SearchStrategy[Parameters]:
+def _parameters(
+    used: frozenset[str], *, rules: bool, selecting: bool, weighs: bool, gammas: bool
+) -> st.SearchStrategy[Parameters]:
     places = st.integers(1, 600)
     by_rule = st.sampled_from(sorted(RULES)) if rules else st.nothing()
     return st.builds(
@@ -175,6 +178,7 @@ def _parameters(used: frozenset[str], *, rules: bool, selecting: bool, weighs: b
         quantiles=st.sampled_from(sorted(QUANTILES)) if "quantiles" in used else st.none(),
         interval=st.none() | intervals if selecting else st.none(),
         weight_threshold=st.sampled_from([0.5, 1.0, 20.0, 9.5e6]) if weighs else st.none(),
+        gamma=st.sampled_from([None, 1e-9, 0.01, 1.0]) if gammas else st.none(),
     )
 
 

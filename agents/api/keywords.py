@@ -30,6 +30,7 @@ class EstimatorKeywords(TypedDict, total=False):
     array_length: str | int
     quantiles: str
     weight_threshold: float
+    gamma: float
     noise: str
     sigma: float
     sigma_local: float

@@ -58,6 +58,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "policy.estimator.array_length": "by estimator",
     "policy.estimator.quantiles": '`"fixed"`',
     "policy.estimator.weight_threshold": "20 x `array_length` / `epsilon`",
+    "policy.estimator.gamma": "0.2",
     "policy.estimator.noise": '`"laplace"`',
     "policy.estimator.sigma": "required where used",
     "policy.estimator.sigma_local": "`sigma`",
@@ -204,9 +205,12 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "grouping": "or `wraparound`, if the estimator has arrays",
         "array_length": "`median`, `sensitivity`, `minimax`, `minimax_sqrt2`, `minimax_convex`, `worst_case` or a "
         "number of places. `capped_ratio`: a number, required",
-        "quantiles": "only `quantile`: the 1/10 and 9/10 quantiles, or `epsilon_dependent`",
+        "quantiles": "only `quantile`: the 1/10 and 9/10 quantiles, `epsilon_dependent`, or `smoothed` for means "
+        "that are often equal ([estimators.md](estimators.md#quantiles))",
         "weight_threshold": "only `capped_ratio`: with less noisy weight, in readings, a HAT is `suppressed` "
         "([estimators.md](estimators.md#when-presence-is-private))",
+        "gamma": "only `levy`: how likely a mean of independent readings may be outside of what is kept, 1e-9 to 1; a "
+        "smaller one keeps a wider interval, with more noise",
         "noise": "only hybrid estimators: or `gaussian`, whose guarantee is "
         "[(epsilon, delta)](proofs.md#gaussian-noise)",
         "sigma": "only `kvh` and `kvh_heterogeneous`, in the unit of readings: standard deviation of users' "

@@ -104,7 +104,7 @@ def report_of(errors: Errors, hat: Hat, title: str, settings: dict[str, Any]) ->
 def _at_bound(hat: Hat) -> Iterator[str]:
     """Yield the share of users' means at the bound of a recorded HAT, and what that does to `quantile`."""
     if hat.at_bound is not None:
-        advice = "; quantile cannot tell these apart: use a larger upper_bound" if hat.at_bound else ""
+        advice = "; quantile cannot tell these apart: use a larger upper_bound, or smoothed" if hat.at_bound else ""
         yield f"{hat.at_bound:.1%} of the users' means are at the upper bound{advice}"
 
 

@@ -36,6 +36,7 @@ PRINTED: Final = "printed"  # the papers' own constants for WRAPAROUND
 GRID: Final = Grid(Decimal("0.001"))
 _RULES: Final = {**RULES, **PRINTED_RULES}
 _LENGTH: Final = re.compile(r"[1-9][0-9]{0,8}")
+_GAMMA: Final = re.compile(r"gamma=(0?\.[0-9]{1,9}|1)")
 _DEFAULT_LENGTH: Final = "median"  # for estimators whose policy needs a number: as if that had been chosen well
 _HAS_ARRAYS: Final = ("array_averaging", "opt_array_averaging", "levy", "quantile")
 
@@ -49,6 +50,7 @@ class Contender:
     """One row of the comparison.
 
     name      as written: `estimator[:setting]..`
+    gamma     of `levy`; None: the default
     printed   use the papers' constants for WRAPAROUND: 2 U/K or 2 (b - a)/K, selections with s = 1. The selections
               then cost up to twice their share of epsilon: for reproduction only
     """
@@ -59,6 +61,7 @@ class Contender:
     array_length: str | int | None
     quantiles: str | None
     printed: bool = False
+    gamma: float | None = None
 
     def resolve(
         self, counts: Counts, upper_bound_milli: int, epsilon: float, dimensions: int = 1
@@ -71,7 +74,9 @@ class Contender:
         if isinstance(length, str):
             # VectorForm has the reason for the division.
             length = _RULES[length](counts, epsilon / dimensions, self.grouping)
-        parameters = Parameters(upper_bound_milli, GRID, epsilon, self.grouping, length, self.quantiles)
+        parameters = Parameters(
+            upper_bound_milli, GRID, epsilon, self.grouping, length, self.quantiles, gamma=self.gamma
+        )
         threshold = self.estimator.keys.weight_threshold
         if threshold is not None and isinstance(length, int):
             parameters = replace(parameters, weight_threshold=threshold(length, epsilon))
@@ -120,7 +125,7 @@ def default_estimators(dimensions: int) -> str:
 
 
 def parse_contender(text: str) -> Contender:
-    """Parse an estimator and its settings, in any order: `levy:wraparound`, `quantile:epsilon_dependent:20`.
+    """Parse an estimator and its settings, in any order: `levy:wraparound:gamma=0.05`, `quantile:epsilon_dependent:20`.
 
     Raises BadContender.
     """
@@ -130,8 +135,9 @@ def parse_contender(text: str) -> Contender:
     keys = ESTIMATORS[name].keys.defaults
     length = keys["array_length"] or _DEFAULT_LENGTH if "array_length" in keys else None
     parsed = Contender(text.strip(), ESTIMATORS[name], keys.get("grouping"), length, keys.get("quantiles"))
+    used = {*keys, *(["gamma"] if ESTIMATORS[name].keys.gamma is not None else [])}
     for setting in settings:
-        change = next((change for key, fits, change in _SETTINGS if key in keys and fits(setting)), None)
+        change = next((change for key, fits, change in _SETTINGS if key in used and fits(setting)), None)
         if change is None:
             raise BadContender(f"--estimators: {setting!r} is not a setting of {name}; see docs/estimators.md")
         parsed = change(parsed, setting)
@@ -150,4 +156,9 @@ _SETTINGS: Final[tuple[tuple[str, Callable[[str], bool], Callable[[Contender, st
         lambda contender, text: replace(contender, array_length=int(text)),
     ),
     ("quantiles", QUANTILES.__contains__, lambda contender, text: replace(contender, quantiles=text)),
+    (
+        "gamma",
+        lambda text: _GAMMA.fullmatch(text) is not None and float(text[6:]) > 0,
+        lambda contender, text: replace(contender, gamma=float(text[6:])),
+    ),
 )

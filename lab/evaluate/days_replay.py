@@ -198,6 +198,7 @@ class Replay:
             contender.grouping,
             contender.array_length,
             contender.quantiles,
+            gamma=contender.gamma,
         )
         drawn: list[dict[Key, tuple[Users, Estimate]]] = [{} for _ in range(self.runs)]
         for key, users in _admitted(capped, self._keys()).items():

@@ -8,7 +8,7 @@ from hatcast.lab.evaluate.contenders import GRID, ResolvedContender
 from hatcast.lab.evaluate.simulation import Draws, Floats, Integers
 from hatcast.stream.estimators.grouping import Arrays, Counts
 from hatcast.stream.estimators.levy import concentration
-from hatcast.stream.estimators.quantile import QUANTILES
+from hatcast.stream.estimators.quantile import QUANTILES, SMOOTHED, smoothed_costs
 
 _STEP = float(GRID.milli)
 
@@ -129,7 +129,7 @@ def levy_tau(resolved: ResolvedContender) -> float:
     """Return LEVY's tau in milli-units."""
     if resolved.arrays is None:
         raise ValueError("tau needs arrays")
-    return float(concentration(resolved.arrays, resolved.parameters.upper_bound_milli))
+    return float(concentration(resolved.arrays, resolved.parameters.upper_bound_milli, resolved.parameters.gamma))
 
 
 def levy_middles(tau: float, upper: int) -> Floats:
@@ -154,13 +154,26 @@ def levy_weights(means: Floats, resolved: ResolvedContender) -> Floats:
 
 
 def _between_quantiles(means: Floats, resolved: ResolvedContender, draws: Draws) -> tuple[Floats, Floats]:
+    ends, rows = [], np.arange(len(means))
+    smoothed = resolved.parameters.quantiles == SMOOTHED
     borders, widths = quantile_intervals(means, resolved)
-    ends = []
     for rank in quantile_ranks(resolved):
-        drawn = draws.choose(quantile_weights(widths, rank, resolved))
-        rows = np.arange(len(means))
-        ends.append((borders[rows, drawn] + 1 + draws.uniform(widths[rows, drawn])) * _STEP)
+        if smoothed:
+            borders, weights = smoothed_weights(means, rank, resolved)
+            widths = np.diff(borders, axis=1)
+        else:
+            weights = quantile_weights(widths, rank, resolved)
+        drawn = draws.choose(weights)
+        ends.append((borders[rows, drawn] + (not smoothed) + draws.uniform(widths[rows, drawn])) * _STEP)
     return np.minimum(*ends), np.maximum(*ends)
+
+
+def smoothed_weights(means: Floats, rank: int, resolved: ResolvedContender) -> tuple[Integers, Floats]:
+    """Return borders [runs, 2 K + 2] and [runs, 2 K + 1] width times exp(-eps cost / (8 s)), up to a factor a run."""
+    steps = quantile_intervals(means, resolved)[0]
+    found = [smoothed_costs(row[1:-1], int(row[-1]), rank) for row in steps]
+    borders, costs = (np.array(each, np.int64) for each in zip(*found, strict=True))
+    return borders, _weights(np.diff(borders, axis=1), costs, resolved)
 
 
 def quantile_intervals(means: Floats, resolved: ResolvedContender) -> tuple[Integers, Integers]:
@@ -184,7 +197,11 @@ def quantile_ranks(resolved: ResolvedContender) -> tuple[int, int]:
 
 def quantile_weights(widths: Integers, rank: int, resolved: ResolvedContender) -> Floats:
     """Return [runs, K + 1] width times exp(-eps |i - rank| / (8 s)), up to a factor for each run."""
-    costs = np.abs(np.arange(widths.shape[1]) - rank) * (resolved.parameters.epsilon / (8 * resolved.selection_split))
+    return _weights(widths, np.abs(np.arange(widths.shape[1]) - rank), resolved)
+
+
+def _weights(widths: Integers, steps: Integers, resolved: ResolvedContender) -> Floats:
+    costs = steps * (resolved.parameters.epsilon / (8 * resolved.selection_split))
     weights = widths * np.exp(-costs)
     if not np.all(weights.sum(axis=1) > 0):  # intervals far from the rank underflow
         nearest = np.where(widths > 0, costs, np.inf).min(axis=1, keepdims=True)

@@ -119,7 +119,7 @@ def _worst_case(hat: PublicHat, contender: Contender, epsilon: float) -> WorstCa
     arrays, parameters = resolved.arrays, resolved.parameters
     tau = None
     if arrays is not None and contender.estimator.name == "levy":
-        tau = min(float(concentration(arrays, hat.upper_bound_milli)), hat.upper_bound_milli) / _MILLI
+        tau = min(float(concentration(arrays, hat.upper_bound_milli, contender.gamma)), hat.upper_bound_milli) / _MILLI
     bias, noise = _bias_and_noise(hat, resolved)
     length = parameters.array_length
     return WorstCase(

@@ -25,6 +25,7 @@ from hatcast.stream.estimators.array_length import RULES
 from hatcast.stream.estimators.grouping import GROUPINGS, Counts, Integers, order_of
 from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, Noisy
 from hatcast.stream.mechanisms.grid import Grid, clip, quantile95
+from hatcast.stream.policy.estimator_keys import check_gamma
 from hatcast.stream.policy.policy import EstimatorKeys, Policy
 
 MAX_COUNT: Final = 2**31  # readings of one user in one HAT: products of two counts fit into 64 bits
@@ -59,6 +60,7 @@ class Parameters:
     quantiles          a name of QUANTILES; None except for `quantile`
     interval           the privately selected interval; None before or without selection, meaning all of [0, U]
     weight_threshold   readings; a HAT with a smaller noisy weight is suppressed. None except for a ratio of noisy sums
+    gamma              of `levy`; None: its default
     """
 
     upper_bound_milli: int
@@ -69,6 +71,7 @@ class Parameters:
     quantiles: str | None = None
     interval: Interval | None = None
     weight_threshold: float | None = None
+    gamma: float | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.upper_bound_milli < MAX_UPPER_BOUND:
@@ -86,6 +89,8 @@ class Parameters:
             raise SettingError(
                 "policy.privacy.epsilon", "needs noise too wide for 64 bits", "use a larger epsilon or a coarser grid"
             )
+        if self.gamma is not None:
+            check_gamma(self.gamma)
         if self.weight_threshold is not None:
             self._check_ratio(self.weight_threshold)
 
@@ -117,6 +122,7 @@ class Parameters:
             policy.array_length,
             policy.quantiles,
             weight_threshold=policy.weight_threshold,
+            gamma=policy.gamma,
         )
 
     def clipped_to(self, interval: Interval) -> Self:

@@ -14,7 +14,7 @@ from hatcast.stream.estimators.grouping import Arrays, Integers
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
-GAMMA: Final = 0.2  # probability of a mean farther than tau from its expectation, if readings are independent
+GAMMA: Final = 0.2  # the default: probability of a mean farther than tau from its expectation, of independent readings
 _PER_MILLI: Final = 1000  # tau is a whole number of 1e-6 km/h
 _SHARE: Final = Fraction(1, 2)
 
@@ -22,15 +22,16 @@ _SHARE: Final = Fraction(1, 2)
 class Levy(ClippedMeans):
     """(1/K) sum_k clip(A_k, a, b), [a, b] = [x - 3 tau/2, x + 3 tau/2] clipped to [0, U], x a private median.
 
-    tau = U sqrt(ln(2 K / 0.2) / (2 m)), m the array length; [0, U] is divided into J = ceil(U / tau) bins of width tau,
-    the last one ending at U. Each array mean is rounded to the nearest midpoint of a bin, mu_k, the lower one of two.
-    Midpoint x is drawn with probability proportional to exp(-eps c(x) / (4 s)), c(x) = max(#{mu_k < x}, #{mu_k > x}).
-    If tau >= U there is one bin: [a, b] = [0, U], and nothing is clipped.
+    tau = U sqrt(ln(2 K / gamma) / (2 m)), m the array length, gamma = 0.2 or the policy's; [0, U] is divided into J =
+    ceil(U / tau) bins of width tau, the last one ending at U. Each array mean is rounded to the nearest midpoint of a
+    bin, mu_k, the lower one of two. Midpoint x is drawn with probability proportional to exp(-eps c(x) / (4 s)), c(x) =
+    max(#{mu_k < x}, #{mu_k > x}). If tau >= U there is one bin: [a, b] = [0, U], and nothing is clipped.
 
-    Privacy (replace): eps/2 for [a, b] and eps/2 for the noise. tau and the bins depend on counts only. One user moves
-    at most s array means, so each of the two numbers, and c(x), changes by at most s; then each weight and their sum
-    change by a factor of at most exp(eps/4), and a probability by at most exp(eps/2). (The papers' constant is that of
-    s = 1.) Sensitivity: see ClippedMeans.
+    Privacy (replace): eps/2 for [a, b] and eps/2 for the noise. tau and the bins depend on counts and the policy only,
+    with any gamma; the sensitivity is that of the [a, b] that they give, up to 3 tau wide. One user moves at most s
+    array means, so each of the two numbers, and c(x), changes by at most s; then each weight and their sum change by a
+    factor of at most exp(eps/4), and a probability by at most exp(eps/2). (The papers' constant is that of s = 1.)
+    Sensitivity: see ClippedMeans.
     """
 
     name: Final = "levy"
@@ -38,13 +39,14 @@ class Levy(ClippedMeans):
         frozenset({Relation.REPLACE}),
         MappingProxyType({"grouping": "bestfit", "array_length": "sensitivity"}),
         ARRAY_CHOICES,
+        gamma=GAMMA,
     )
     shares: Final = MappingProxyType({"interval": _SHARE, "noise": NOISE_SHARE})
 
     def interval(self, means: ArrayMeans, arrays: Arrays, parameters: Parameters, noise: Noise) -> Interval:
         """See ClippedMeans."""
         upper = parameters.upper_bound_milli
-        tau = concentration(arrays, upper)
+        tau = concentration(arrays, upper, parameters.gamma)
         if tau >= upper:
             return Fraction(0), Fraction(upper)
         bins = -(-upper // tau)
@@ -59,9 +61,12 @@ class Levy(ClippedMeans):
         return max(Fraction(0), x - 3 * tau / 2), min(Fraction(upper), x + 3 * tau / 2)
 
 
-def concentration(arrays: Arrays, upper_bound_milli: int) -> Fraction:
-    """Return tau in milli-units, rounded up to 1e-6 km/h. Floats are safe: tau depends on public counts and U only."""
-    spread = math.sqrt(math.log(2 * arrays.number / GAMMA) / (2 * arrays.array_length))
+def concentration(arrays: Arrays, upper_bound_milli: int, gamma: float | None) -> Fraction:
+    """Return tau in milli-units, rounded up to 1e-6 km/h. Floats are safe: tau depends on counts and the policy only.
+
+    gamma   None: the default
+    """
+    spread = math.sqrt(math.log(2 * arrays.number / (GAMMA if gamma is None else gamma)) / (2 * arrays.array_length))
     return Fraction(math.ceil(upper_bound_milli * _PER_MILLI * spread), _PER_MILLI)
 
 

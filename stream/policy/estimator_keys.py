@@ -16,6 +16,7 @@ from hatcast.stream.policy.table import EstimatorTable, PrivacyTable
 
 _NAMED: Final = ("grouping", "array_length", "quantiles")  # keys of [policy.estimator] whose value is a name
 ARRAY_LENGTH_MAX: Final = 10**9
+GAMMA_MIN: Final = 1e-9
 _WHERE: Final = "policy.estimator"
 
 
@@ -34,6 +35,7 @@ class EstimatorKeys:
     choices            allowed names by key; `array_length` may also be an integer
     weight_threshold   (array_length, epsilon) -> default of that key; None: the estimator does not use the key
     hybrid             inputs of a hybrid estimator; None: the estimator does not use devices' reports
+    gamma              default of that key; None: the estimator does not use it
     several_values     whether it is proved for several values of a reading (hatcast.stream.estimators.values)
     """
 
@@ -43,17 +45,22 @@ class EstimatorKeys:
     weight_threshold: Callable[[int, float], float] | None = None
     hybrid: HybridUse | None = None
     several_values: bool = False
+    gamma: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenKeys:
-    """Keys of [policy.estimator] with the estimator's defaults filled in; None: not used."""
+    """Keys of [policy.estimator] with the estimator's defaults filled in; None: not used.
+
+    gamma is None if it is the default: policies from before it was a key keep their id.
+    """
 
     grouping: str | None = None
     array_length: str | int | None = None
     quantiles: str | None = None
     weight_threshold: float | None = None
     hybrid: HybridKeys | None = None
+    gamma: float | None = None
 
     def used(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the used keys of [policy.privacy] and those of [policy.estimator]."""
@@ -99,6 +106,7 @@ def chosen_keys(table: EstimatorTable, privacy: PrivacyTable, estimators: Mappin
         quantiles if isinstance(quantiles, str) else None,
         _threshold(table, keys, array_length, privacy.epsilon),
         hybrid_keys(table, privacy, keys.hybrid),
+        _gamma(table, keys),
     )
 
 
@@ -118,6 +126,22 @@ def _threshold(
             "use a number above 0, or leave it out",
         )
     return keys.weight_threshold(array_length, epsilon) if given is None else given
+
+
+def _gamma(table: EstimatorTable, keys: EstimatorKeys) -> float | None:
+    """Return `gamma`; None if it is the default, or not used."""
+    if table.gamma is None or table.gamma == keys.gamma:
+        return None
+    if keys.gamma is None:
+        raise SettingError(f"{_WHERE}.gamma", f"is not used by {table.name}", "remove it")
+    check_gamma(table.gamma)
+    return table.gamma
+
+
+def check_gamma(gamma: float) -> None:
+    """Raise SettingError unless LEVY's tau is above 0 and finite for every number of arrays."""
+    if not GAMMA_MIN <= gamma <= 1:
+        raise SettingError(f"{_WHERE}.gamma", f"{gamma:g} is out of range", f"use {GAMMA_MIN:g} to 1, such as 0.2")
 
 
 def _check(key: str, value: str | int, names: tuple[str, ...]) -> None:

@@ -80,8 +80,9 @@ class Policy:
     epsilon         of one HAT; the daily limit of a tracker, which has none
     epsilon_nano    charge of one HAT in 1e-9, rounded up
     min_users       a HAT with fewer users is suppressed; 0 under add_remove, where their number is private
-    grouping, array_length, quantiles, weight_threshold   keys of the estimator, None if it does not use them:
-                    array_length is the name of a rule or an integer, weight_threshold counts readings
+    grouping, array_length, quantiles, weight_threshold, gamma   keys of the estimator, None if it does not use them:
+                    array_length is the name of a rule or an integer, weight_threshold counts readings; gamma is also
+                    None if it is the default
     hybrid          keys for devices that do not trust the operator; None: no devices
     tracker         keys of the estimator `tracker`; None: another estimator
     continual       keys of running sums over a horizon, and `epsilon` is of one cell's horizon; None: another estimator
@@ -132,6 +133,7 @@ class Policy:
     value: Value | None = None
     continual: ContinualKeys | None = None
     running: tuple[Running, ...] = ()
+    gamma: float | None = None
 
     @property
     def released_value(self) -> Value:
@@ -268,6 +270,7 @@ def read_policy(
         value=value,
         continual=continual,
         running=read_running(given),
+        gamma=keys.gamma,
     )
 
 

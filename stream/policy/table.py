@@ -37,6 +37,7 @@ class EstimatorTable(msgspec.Struct, frozen=True, kw_only=True):
     array_length: Annotated[str | int | None, such_as("median")] = None
     quantiles: Annotated[str | None, such_as("epsilon_dependent")] = None
     weight_threshold: Annotated[float | None, such_as(10.0)] = None
+    gamma: Annotated[float | None, such_as(0.2)] = None
     noise: Annotated[str | None, such_as("laplace")] = None
     sigma: Annotated[float | None, such_as(8.0)] = None
     sigma_local: Annotated[float | None, such_as(8.0)] = None

@@ -15,10 +15,14 @@ GRID = Grid(Decimal("16.25"))  # four steps up to U
 SELECTING = [
     ("levy", None, 0.5),
     ("levy", None, 2.0),
+    ("levy", 0.01, 2.0),
+    ("levy", 1.0, 1.0),
     ("quantile", "fixed", 1.0),
     ("quantile", "epsilon_dependent", 1.0),
     ("quantile", "epsilon_dependent", 6.0),
+    ("quantile", "smoothed", 1.0),
 ]
+"""with the setting of quantiles, or gamma"""
 HATS = {"short": [3, 3, 3, 2, 2, 2], "long": [10, 6, 6, 6, 6, 6]}
 """With the first user's count as the array length WRAPAROUND splits users, and LEVY has two bins and three."""
 
@@ -29,17 +33,18 @@ def worst_losses(name: str, counts: list[int], parameters: Parameters) -> tuple[
     return found.selected, found.whole
 
 
-def parameters_of(counts: list[int], grouping: str, quantiles: str | None, epsilon: float) -> Parameters:
-    return Parameters(UPPER_BOUND, GRID, epsilon, grouping, counts[0], quantiles)
+def parameters_of(counts: list[int], grouping: str, setting: str | float | None, epsilon: float) -> Parameters:
+    quantiles, gamma = (setting, None) if isinstance(setting, str) else (None, setting)
+    return Parameters(UPPER_BOUND, GRID, epsilon, grouping, counts[0], quantiles, gamma=gamma)
 
 
 @pytest.mark.parametrize("counts", HATS.values(), ids=HATS)
 @pytest.mark.parametrize("grouping", GROUPINGS)
-@pytest.mark.parametrize(("name", "quantiles", "epsilon"), SELECTING)
+@pytest.mark.parametrize(("name", "setting", "epsilon"), SELECTING)
 def test_neighbours_select_and_publish_within_their_shares_of_epsilon(
-    name: str, quantiles: str | None, epsilon: float, grouping: str, counts: list[int]
+    name: str, setting: str | float | None, epsilon: float, grouping: str, counts: list[int]
 ) -> None:
-    selected, whole = worst_losses(name, counts, parameters_of(counts, grouping, quantiles, epsilon))
+    selected, whole = worst_losses(name, counts, parameters_of(counts, grouping, setting, epsilon))
     share = 1 - ESTIMATORS[name].shares["noise"]
     allowed = Decimal(epsilon) * share.numerator / share.denominator
     assert selected <= allowed + ROUNDING

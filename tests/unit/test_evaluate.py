@@ -30,6 +30,7 @@ from hatcast.lab.evaluate.estimates import (
     quantile_ranks,
     quantile_weights,
     raw,
+    smoothed_weights,
     value,
 )
 from hatcast.lab.evaluate.inputs import Hat
@@ -37,12 +38,22 @@ from hatcast.lab.evaluate.simulation import VALUES, Draws, Floats, Integers, Rea
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATORS, Users
 from hatcast.stream.estimators.array_length import minimax_convex_printed
+from hatcast.stream.estimators.quantile import SMOOTHED
 from hatcast.stream.estimators.vectors import VectorUsers, vector_form
 from hatcast.stream.mechanisms import Noisy
 from tests.support import ITMS_LIKE, UPPER_BOUND, ScalarNoise, Scripted, as_counts, as_users
 
 FALSE_ALARM = 1e-8  # of one test on draws; seeded, and fewer than ten in this file
-SELECTING = ("levy", "levy:wraparound", "quantile", "quantile:wraparound", "quantile:epsilon_dependent:7")
+SELECTING = (
+    "levy",
+    "levy:wraparound",
+    "levy:gamma=0.9",
+    "quantile",
+    "quantile:wraparound",
+    "quantile:epsilon_dependent:7",
+    "quantile:smoothed",
+    "quantile:smoothed:wraparound",
+)
 FIXED = [*(name for name in DEFAULT if name.split(":")[0] not in ("levy", "quantile")), "array_averaging:wraparound:3"]
 
 
@@ -203,6 +214,8 @@ def fast_chances(resolved: ResolvedContender, batch: RunBatch) -> list[NDArray[n
     means = batch.sorted_array_means(resolved.arrays)
     if resolved.contender.estimator.name == "levy":
         weights = [levy_weights(means, resolved)]
+    elif resolved.parameters.quantiles == SMOOTHED:
+        weights = [smoothed_weights(means, rank, resolved)[1] for rank in quantile_ranks(resolved)]
     else:
         _, widths = quantile_intervals(means, resolved)
         weights = [quantile_weights(widths, rank, resolved) for rank in quantile_ranks(resolved)]
@@ -329,7 +342,23 @@ def test_a_clipped_normal_reading_is_0_with_probability_q_and_not_1_less_q() -> 
     assert f"{q:.4f} for one" in " ".join(SPECIFIED.split())
 
 
-@pytest.mark.parametrize("name", ["", "mean", "levy:fast", "baseline:median", "levy:printed", "levy:0", "levy:²"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "mean",
+        "levy:fast",
+        "baseline:median",
+        "levy:printed",
+        "levy:0",
+        "levy:²",
+        "levy:gamma=0",
+        "levy:gamma=0.0",
+        "levy:gamma=2",
+        "levy:gamma=",
+        "quantile:gamma=0.1",
+    ],
+)
 def test_a_name_that_means_nothing_is_refused_in_one_line(name: str) -> None:
     with pytest.raises(HatcastError) as refused:
         parse_contender(name)

@@ -71,6 +71,20 @@ def test_levys_sensitivity_is_that_of_three_tau() -> None:
     assert math.group(SHUFFLED, 50).number == 164
 
 
+def test_a_smaller_gamma_is_a_wider_interval_in_estimates_too() -> None:
+    means, counts = np.full(400, 30.0), [200] * 400
+    widths = []
+    for gamma in (0.9, 1e-9):
+        found = math.estimate("levy", counts, means, upper_bound=65.0, epsilon=1.0, gamma=gamma)
+        assert found is not None
+        widths.append(found[1][1] - found[1][0])
+    assert widths[1] > 1.3 * widths[0]
+    with pytest.raises(HatcastError, match="gamma: 2 is out of range"):
+        math.estimate("levy", counts, means, upper_bound=65.0, epsilon=1.0, gamma=2)
+    with pytest.raises(HatcastError, match="gamma: quantile has no such setting"):
+        math.estimate("quantile", counts, means, upper_bound=65.0, epsilon=1.0, gamma=0.1)
+
+
 @given(counts_lists)
 @settings(max_examples=50)
 def test_the_median_has_at_least_half_of_the_best_gain_which_the_least_count_has(counts: list[int]) -> None:

@@ -13,6 +13,7 @@ from hatcast.lab.cli.survey import command as survey_command
 from tests.folding import HOUR, NOON, record
 
 ROOT = Path(__file__).parents[2]
+DRAWS = 600
 CONFIG = """
 [policy]
 name = "test"
@@ -31,12 +32,34 @@ name = "quantile"
 
 def test_with_all_means_at_the_bound_quantile_publishes_two_thirds_of_it_and_its_intervals_do_not_show_it() -> None:
     """Both ends are uniform on [0, U]: the larger one is 2/3 U on average, with a deviation of U sqrt(1/18)."""
-    draws = [math.estimate("quantile", [1] * 60, [50.0] * 60, upper_bound=50.0, epsilon=1.0) for _ in range(600)]
-    means = [each[0] for each in draws if each is not None]
-    assert abs(np.mean(means) - 100 / 3) < 5.5 * 12 / 600**0.5
-    holding = np.mean([low <= 50 <= high for _, (low, high) in (each for each in draws if each is not None)])
-    assert abs(holding - 0.09) < 5.5 * (0.09 / 600) ** 0.5, "of docs/estimators.md"
+    mean, holding = published(60, "fixed")
+    assert abs(mean - 100 / 3) < 5.5 * 12 / DRAWS**0.5
+    assert abs(holding - 0.09) < 5.5 * (0.09 / DRAWS) ** 0.5, "of docs/estimators.md"
     assert "33.3, and 9 % of its intervals hold 50" in (ROOT / "docs" / "estimators.md").read_text()
+
+
+def test_with_smoothing_the_means_at_the_bound_are_those_of_the_documentation() -> None:
+    page = (ROOT / "docs" / "estimators.md").read_text()
+    table = page[page.index("| buses | `fixed` | holds 50 |") :].split("\n\n", maxsplit=1)[0].splitlines()[2:]
+    rows = [[float(cell.strip(" %")) for cell in row.strip("|").split("|")] for row in table]
+    assert [int(row[0]) for row in rows] == [30, 60, 200, 600]
+    for number, _, _, expected, share in rows[1:3]:
+        mean, holding = published(int(number), "smoothed")
+        assert abs(mean - expected) < 5.5 * 9 / DRAWS**0.5 + 0.05, "an end far from the bound is within [0, U]"
+        assert abs(holding - share / 100) < 5.5 * (0.25 / DRAWS) ** 0.5 + 0.005
+        assert mean > 45, "without smoothing 33.3, with a deviation of 12"
+
+
+def published(number: int, quantiles: str) -> tuple[float, float]:
+    """Return the mean of what is published of this many buses at the bound, and how many intervals hold the bound."""
+    counts, means = [1] * number, [50.0] * number
+    draws = [
+        math.estimate("quantile", counts, means, upper_bound=50.0, epsilon=1.0, quantiles=quantiles)
+        for _ in range(DRAWS)
+    ]
+    found = [each for each in draws if each is not None]
+    assert len(found) == DRAWS
+    return float(np.mean([mean for mean, _ in found])), float(np.mean([low <= 50 <= high for _, (low, high) in found]))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hatcast.stream.errors import SettingError
-from hatcast.stream.estimators import ESTIMATOR_KEYS
+from hatcast.stream.estimators import ESTIMATOR_KEYS, Parameters
 from hatcast.stream.policy.policy import Policy, Relation, read_policy
 from hatcast.stream.units import nano_ceil
 
@@ -174,7 +174,11 @@ def test_defaults_of_estimators_are_those_of_the_design() -> None:
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        ({"name": "quantile", "quantiles": "tenths"}, "'tenths' is unknown; use one of fixed, epsilon_dependent"),
+        (
+            {"name": "quantile", "quantiles": "tenths"},
+            "'tenths' is unknown; use one of fixed, epsilon_dependent, smoothed",
+        ),
+        ({"name": "quantile", "gamma": 0.1}, "is not used by quantile; remove it"),
         ({"name": "levy", "quantiles": "fixed"}, "is not used by levy; remove it"),
         ({"name": "weighted_mean", "grouping": "bestfit"}, "is not used by weighted_mean; remove it"),
         ({"name": "opt_array_averaging", "array_length": "minimax_convex_printed"}, "is unknown"),
@@ -183,6 +187,21 @@ def test_defaults_of_estimators_are_those_of_the_design() -> None:
 def test_what_an_estimator_does_not_know_is_refused(estimator: dict[str, str], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         policy(estimator=estimator)
+
+
+@pytest.mark.parametrize("gamma", [0, 1e-10, 1.0001, -0.2, float("nan"), float("inf")])
+def test_a_gamma_of_which_no_width_follows_is_refused(gamma: float) -> None:
+    with pytest.raises(SettingError, match=r"^policy\.estimator\.gamma: .* use 1e-09 to 1, such as 0\.2"):
+        policy(estimator={"name": "levy", "gamma": gamma})
+
+
+def test_gamma_is_a_part_of_the_promise_and_its_default_is_that_of_policies_before_it() -> None:
+    plain = policy(estimator={"name": "levy"})
+    assert "gamma" not in json.loads(plain.canonical)["estimator"]
+    assert policy(estimator={"name": "levy", "gamma": 0.2}).policy_id == plain.policy_id
+    other = policy(estimator={"name": "levy", "gamma": 0.05})
+    assert other.policy_id != plain.policy_id
+    assert (Parameters.of(plain).gamma, Parameters.of(other).gamma) == (None, 0.05)
 
 
 def test_a_promise_made_before_there_were_more_estimators_keeps_its_policy_id() -> None:
