@@ -1,1 +1,1 @@
-"""Benchmarks on real services: `scripts/bench NAME [--json]`. docs/benchmarks.md explains each and its limits."""
+"""Benchmarks on real services: `scripts/bench NAME [--json]`. bench/README.md explains each and its limits."""

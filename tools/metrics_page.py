@@ -19,6 +19,8 @@ Each has the label `policy` too: the name of the one policy that the worker runs
 Prometheus: aggregate `by (policy)`."""
 _HEAD: Final = """# Metrics
 
+*For operators.*
+
 <!-- written by python -m tools.metrics_page from agents/monitoring/declarations.py -->
 
 Each process serves these at `/metrics`, beside `/livez` and `/readyz`, on an address of its own: `worker.listen` of

@@ -37,11 +37,11 @@ ELSEWHERE: Final = {
     "HatcastError": "python.md#errors",
     "Settings": "configuration.md",
     "load_settings": "configuration.md",
-    "ReleaseRecord": "contracts.md",
-    "QueryRecord": "contracts.md",
-    "EstimateRecord": "contracts.md",
-    "RunningRecord": "contracts.md",
-    "BudgetRecord": "contracts.md",
+    "ReleaseRecord": "consume.md#contracts",
+    "QueryRecord": "consume.md#contracts",
+    "EstimateRecord": "consume.md#contracts",
+    "RunningRecord": "consume.md#contracts",
+    "BudgetRecord": "consume.md#contracts",
 }
 """Public names that another page describes."""
 _REFERENCE: Final = re.compile(r"(<!-- reference, written by [^>]*-->\n)(.*?)(<!-- end -->)", re.DOTALL)

@@ -91,7 +91,7 @@ class ValueKeywords(TypedDict, total=False):
 
 
 class RunningKeywords(TypedDict, total=False):
-    """Keys of one `[[policy.running]]`: docs/running.md."""
+    """Keys of one `[[policy.running]]`: docs/continual.md."""
 
     name: Required[str]
     window: Required[Literal["today", "24h", "7d", "same_hour"]]

@@ -149,7 +149,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "([map.md](map.md#where-a-hexagon-is))",
         "basemap": "a PMTiles archive of vector tiles: the map draws it under the hexagons",
         "allow_origins": 'origins whose pages may read the API (CORS), such as `["https://city.example"]`; `["*"]`: '
-        "all. None by default ([api.md](api.md#from-other-pages))",
+        "all. None by default ([API](consume.md#from-other-pages))",
         "allow_framing": 'origins whose pages may show the map in a frame, such as `["https://city.example"]`; '
         '`["*"]`: all. None by default',
     },
@@ -173,7 +173,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "max_ahead": "a record dated further ahead of a worker's clock waits; feeds do not send it",
         "min_interval": "one reading per user, HAT and interval counts; at most 86,400 intervals per slot",
         "cells": 'or a file: first line `source = "public"`, `"survey"` or `"private"`, then one H3 index per line; '
-        "comment lines start with `#` ([survey.md](survey.md) writes such files; a private one also has its charge, "
+        "comment lines start with `#` ([`hatcast survey`](choosing.md#a-list-of-cells) writes such files; a private "
+        "one also has its charge, "
         '`epsilon = 1.0`, `days = "FIRST,LAST"` and their `timezone`). Under `add_remove` a file with '
         '`source = "public"` is required',
         "grid": "km/h; releases are multiples of it. Not with `[policy.value]`, which has its own",

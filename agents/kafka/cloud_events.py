@@ -1,4 +1,4 @@
-"""Record headers: CloudEvents 1.0, Kafka protocol binding, binary mode.    [docs/contracts.md]
+"""Record headers: CloudEvents 1.0, Kafka protocol binding, binary mode.    [docs/consume.md]
 
 All headers are derived from the record, so that a record that is sent again has the same headers
 (docs/specification/release.md, Invariants, I1). Two records with equal `ce_source` and `ce_id` are the same event.

@@ -1,4 +1,4 @@
-"""HTTP handlers of the JSON API and the event stream. See docs/api.md."""
+"""HTTP handlers of the JSON API and the event stream. See docs/consume.md."""
 
 import asyncio
 from collections.abc import Callable

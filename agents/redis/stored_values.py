@@ -64,7 +64,7 @@ SCRIPT_ERRORS: Final[Mapping[bytes, type[Damaged | Overflow]]] = {b"damaged": Da
 #
 # Packed contributions, users, journals and states end with a checksum of key and value, so a value that is cut off,
 # damaged, or under the key of another is refused. Records are whole and have the id of their field. Numbers and names
-# of hashes have a form, and no checksum: docs/redis.md.
+# of hashes have a form, and no checksum: docs/operations.md.
 
 
 DIGEST_BYTES: Final = 8

@@ -91,7 +91,7 @@ def newest_records(
 
 
 SAMPLE_RECORDS: Final = 10_000
-_PAGE: Final = "docs/bring-your-own-topic.md"
+_PAGE: Final = "docs/feeds.md#a-topic-that-exists"
 _REKEY: Final = f"workers would drop readings as wrong_partition: write the topic again under its vehicle ids ({_PAGE})"
 
 

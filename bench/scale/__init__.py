@@ -1,4 +1,4 @@
-"""Many workers, a rebalance, and much open state: what a larger installation needs (docs/scale.md)."""
+"""Many workers, a rebalance, and much open state: what a larger installation needs (docs/operations.md)."""
 
 import tempfile
 from pathlib import Path

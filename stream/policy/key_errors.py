@@ -13,7 +13,7 @@ import msgspec
 from hatcast.stream.errors import SettingError, similar_name
 
 _INDEX: Final = re.compile(r"\[([0-9]+)\]")
-_SYMBOLS: Final[Mapping[str, str]] = {"K": "max_hats_per_day", "U": "upper_bound"}  # docs/notation.md
+_SYMBOLS: Final[Mapping[str, str]] = {"K": "max_hats_per_day", "U": "upper_bound"}  # docs/concepts.md
 _EXPECTED: Final[Mapping[object, str]] = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
 _LISTS: Final[Mapping[object, str]] = {str: "a list of texts", int: "a list of integers"}
 _SHOWN_MAX: Final = 40  # characters of a wrong value

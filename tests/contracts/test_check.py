@@ -259,5 +259,5 @@ def test_a_schema_lets_a_reader_of_today_read_a_record_of_tomorrow() -> None:
 
 def test_a_wheel_has_the_schemas_where_the_documentation_says() -> None:
     built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert f"`{built['force-include']['schemas']}` in the wheel" in (ROOT / "docs" / "contracts.md").read_text()
+    assert f"`{built['force-include']['schemas']}` in the wheel" in (ROOT / "docs" / "consume.md").read_text()
     assert (ROOT / "schemas" / DOCUMENT).is_file()

@@ -1,7 +1,7 @@
 """Target: what a worker reads from Redis, after one value of a real state was damaged.
 
 Contributions, users, journals and states are refused or give the same release. Of everything else the readers return a
-value or refuse it in one line: numbers and names have no checksum (docs/redis.md).
+value or refuse it in one line: numbers and names have no checksum (docs/operations.md).
 """
 
 import asyncio

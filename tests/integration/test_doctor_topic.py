@@ -116,7 +116,7 @@ def test_vehicles_in_several_partitions_have_to_be_written_again_under_their_ids
     found = doctor(pipeline, topic, code=1)["partitions of vehicles"]
     assert found["state"] == "problem"
     assert found["found"].startswith("40 of 40 vehicles are in several partitions")
-    assert "docs/bring-your-own-topic.md" in found["mend"]
+    assert "docs/feeds.md" in found["mend"]
 
 
 def test_another_hash_is_a_problem_even_if_each_vehicle_has_one_partition(pipeline: Pipeline) -> None:
@@ -211,7 +211,7 @@ def test_a_format_without_a_topic_is_wrong_usage(pipeline: Pipeline) -> None:
 
 
 def test_the_program_of_the_page_makes_a_topic_that_workers_can_read(pipeline: Pipeline) -> None:
-    page = (ROOT / "docs" / "bring-your-own-topic.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "feeds.md").read_text(encoding="utf-8")
     program = pipeline.folder / "rekey.py"
     [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     program.write_text(code, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Write docs/mutants.md from the catalogue: python -m tests.mutants.page [--check]."""
+"""Write tests/mutants/README.md from the catalogue: python -m tests.mutants.page [--check]."""
 
 import sys
 from collections.abc import Iterator
@@ -6,17 +6,19 @@ from typing import Final
 
 from tests.mutants.catalogue import ROOT, Mutant, load_catalogue
 
-PAGE: Final = ROOT / "docs" / "mutants.md"
+PAGE: Final = ROOT / "tests" / "mutants" / "README.md"
 _HEAD: Final = """\
 # Mutants
+
+*For contributors.*
 
 A *mutant* is hatcast with one place of its code changed so that a promise is broken. Each has a name, and tests that
 must fail on it: a test that passes on broken code shows nothing. `scripts/mutants` applies each to a copy of the
 repository and runs its tests; it first runs them on the code as it is. The changes are in
-[tests/mutants](../tests/mutants/catalogue.py); `scripts/mutants NAME` runs one mutant or one part, such as `noise`.
+[this folder](catalogue.py); `scripts/mutants NAME` runs one mutant or one part, such as `noise`.
 
 There are {number}, and every one has to be caught. Other mutants are made within tests, beside the law that must see
-them, such as those of the [storms](reliability.md#tests-of-the-promise).
+them, such as those of the [storms](../../docs/reliability.md#tests-of-the-promise).
 """
 
 
@@ -40,7 +42,7 @@ def main() -> None:
     if "--check" not in sys.argv[1:]:
         PAGE.write_text(render_page())
     elif not PAGE.exists() or PAGE.read_text() != render_page():
-        sys.exit("docs/mutants.md and tests/mutants/*.toml differ: run python -m tests.mutants.page")
+        sys.exit("tests/mutants/README.md and tests/mutants/*.toml differ: run python -m tests.mutants.page")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Four of the days follow each other, the fifth is of another year: windows of 24 hours, 7 days and of the same hour have
 up to 23, 90 and 5 slots. Five days that a model is surprised by are few, so a coverage is one number for each window.
 
-An oracle for the table of docs/running.md. The noise is seeded (five_days.py), so there is no false alarm.
+An oracle for the table of docs/continual.md. The noise is seeded (five_days.py), so there is no false alarm.
 Seen are intervals that are a fifth too narrow, and what is further from the page than 8 % (half width), 10 % (error) or
 2.5 points (coverage).
 """
@@ -29,7 +29,7 @@ from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey
 from hatcast.stream.tracker.smoother import DayParts
 from tests.statistics.five_days import POLICY, days, replayed
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "running.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "continual.md"
 LIMIT: Final = 10
 RUNS: Final = 2
 COVERAGE: Final = (0.93, 1.0)

@@ -178,7 +178,7 @@ def test_a_drain_is_one_job_in_place_of_the_workers(tmp_path: Path) -> None:
 def test_an_upgrade_and_its_rebalance_are_no_reason_for_more_workers() -> None:
     (scaled,) = of_kind("strimzi", "ScaledObject")
     (trigger,) = scaled["spec"]["triggers"]
-    a_worker_folds = 190_000  # live readings a second: docs/scale.md
+    a_worker_folds = 190_000  # live readings a second: docs/operations.md
     assert int(trigger["metadata"]["lagThreshold"]) >= 10 * a_worker_folds
     behaviour = scaled["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
     up, down = behaviour["scaleUp"], behaviour["scaleDown"]

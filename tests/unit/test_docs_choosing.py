@@ -1,4 +1,4 @@
-"""The numbers of docs/choosing.md are hatcast's own, and docs/statement.md names figures that there are."""
+"""The numbers of docs/choosing.md are hatcast's own, and docs/limits.md names figures that there are."""
 
 import re
 from functools import cache
@@ -117,7 +117,7 @@ def test_the_rule_of_thumb_is_computed_right() -> None:
 
 def test_the_statement_names_figures_that_explain_has() -> None:
     found = figures(policy_of(1.0), 31, "not read")
-    paths = set(re.findall(r"`\.([a-z_.]+)`", (DOCS / "statement.md").read_text()))
+    paths = set(re.findall(r"`\.([a-z_.]+)`", (DOCS / "limits.md").read_text()))
     assert {"hat.epsilon", "day.bound", "over_days.bound"} <= paths
     for path in paths - {"day.delta"}:  # Gaussian noise has it
         inside: Any = found

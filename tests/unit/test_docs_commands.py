@@ -8,7 +8,14 @@ import pytest
 from tests.commands import problem_of, said_in
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "bench/README.md", "tests/mutants/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+READERS = (
+    *("everyone", "those who try it", "analysts", "operators", "developers of a consumer", "readers of a map"),
+    *("privacy officers", "contributors"),
+)
 _BLOCKS = re.compile(r"^( *)```[a-z]*\n(.*?)^\1```$|^((?:    .*\n)+)", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`((?:hatcast|scripts/demo)(?:\s[^`]+)?)`")
 _LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
@@ -39,3 +46,10 @@ def test_commands_are_found_and_wrong_ones_with_them() -> None:
 def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
     for target in _LINK.findall(re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent != ROOT and not page.name.startswith("00")])
+def test_a_page_says_in_its_first_line_whom_it_is_for(page: Path) -> None:
+    _, empty, first, *_ = page.read_text().split("\n")
+    assert empty == ""
+    assert re.match(rf"\*?For (?:{'|'.join(READERS)})\b", first), first

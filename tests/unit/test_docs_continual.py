@@ -60,7 +60,8 @@ def test_the_table_has_no_other_rows() -> None:
 def test_every_command_prints_what_the_page_shows(tmp_path: Path) -> None:
     shutil.copy(DATA / "capmetro" / "2016-11-24.csv.gz", tmp_path)
     printed, script, compared = "", "", 0
-    for file, kind, body in blocks(PAGE):
+    free = PAGE.index("## Free: "), PAGE.index("## Which kind")  # its commands need a Kafka
+    for file, kind, body in blocks(PAGE[: free[0]] + PAGE[free[1] :]):
         if kind == "sh":
             printed, script = run(body, tmp_path), body
         elif kind == "text":

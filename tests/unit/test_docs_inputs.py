@@ -1,4 +1,4 @@
-"""docs/inputs.md: each of its commands reads a file of the kind that its line names."""
+"""docs/feeds.md: each of its commands reads a file of the kind that its line names."""
 
 import gzip
 import json
@@ -14,7 +14,7 @@ from tests.commands import problem_of
 from tests.services.data import ROOT
 from tests.wild import HEADER, WILD, config, outcomes, run
 
-COMMANDS = re.findall(r"^\|.*\| `(hatcast batch .*)` \|$", (ROOT / "docs" / "inputs.md").read_text(), re.MULTILINE)
+COMMANDS = re.findall(r"^\|.*\| `(hatcast batch .*)` \|$", (ROOT / "docs" / "feeds.md").read_text(), re.MULTILINE)
 T = "2024-05-06T10:00:00Z"
 ROW = f"B1,{T},52.5,13.4,30\n"
 READING = {"vehicle": "B1", "time": T, "lat": 52.5, "lon": 13.4, "speed": 30}

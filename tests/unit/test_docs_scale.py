@@ -1,4 +1,4 @@
-"""docs/scale.md: its table of three sizes is computed here from the measured numbers on the same page."""
+"""docs/operations.md: its table of three sizes is computed here from the measured numbers on the same page."""
 
 import math
 import re
@@ -10,7 +10,7 @@ import yaml
 
 from hatcast.agents.map.history import MAX_RECORDS
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "scale.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "operations.md"
 INTERVAL_S: Final = 10
 RETENTION_S: Final = 72 * 3600
 UNSEALED_DAYS: Final = 2  # yesterday, until its last hour is closed, and today

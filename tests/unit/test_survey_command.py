@@ -59,7 +59,7 @@ def test_four_days_of_austin_come_to_the_figures_of_the_documentation() -> None:
     report = found["resolutions"]["7"]
     assert (report["cell_slots"], report["busy_share"]) == (1092, 0.2143)
     keys = ("mean", "deviation", "min", "p25", "median", "p75", "max")
-    page = (Path(__file__).parents[2] / "docs" / "survey.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "choosing.md").read_text()
     for slot, of in report["by_slot"].items():
         shown = f"{slot} {of['hats']} {of['users']:,} {of['readings']:,} {of['users_of_a_hat']:.1f}"
         assert shown in " ".join(page.split())
