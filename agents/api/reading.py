@@ -199,8 +199,8 @@ def estimates(releases: Releases | Source, policy: str | Path | Policy | Setting
 def running_means(releases: Releases | Source, policy: str | Path | Policy | Settings) -> RunningMeans:
     """Return the running means of all cells and slots that follow from a policy's releases: those of `hats.running`.
 
-    They cost no budget, since they are a function of what is published (docs/continual.md). Give the releases of all days
-    together: a window can begin days before.
+    They cost no budget, since they are a function of what is published (docs/continual.md). Give the releases of all
+    days together: a window can begin days before.
 
     Args:
         releases: of `batch` or `read`; or a source of `read`, such as the ledger with all runs.
