@@ -12,7 +12,7 @@ from bench.figures import Figure, middle, show
 from hatcast.stream.continual import KINDS, Entries, Mechanism, Setting, Step
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.continual_keys import ContinualKind
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 
 _USERS: Final = 10  # of a cell in a slot
 _BOUND: Final = 65_000

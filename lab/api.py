@@ -131,7 +131,7 @@ def plan(  # noqa: PLR0913 - options by name
     if not limits or not all(1e-3 <= limit <= 1e3 for limit in limits):
         raise HatcastError("daily_limits: give epsilons from 0.001 to 1000, such as (2, 5)")
     settings = default_settings(policy, format)
-    if settings.policy.values:
+    if len(settings.policy.released_values) > 1:
         raise HatcastError("the policy has policy.values, but a tracker is for one value: remove them in a copy")
     least = min_users or (_MIN_USERS if policy is None else settings.policy.min_users)
     found = (
@@ -307,7 +307,7 @@ def plan_continual(  # noqa: PLR0913 - options by name
     if sum(each is not None for each in (data, counts, users_per_slot)) > 1:
         raise HatcastError("plan_continual takes one of data, counts and users_per_slot")
     checked = plain_policy(default_settings(policy, format).policy)
-    if checked.values:
+    if len(checked.released_values) > 1:
         raise HatcastError("the policy has policy.values, but running sums are of one value: remove them in a copy")
     least = min_users or (inputs.MIN_USERS if policy is None else checked.min_users)
     wanted = inputs.Wanted(

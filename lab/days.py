@@ -93,7 +93,7 @@ def policy_of_recordings(config: Path | None, feed_format: str) -> Policy:
 
 def single_valued(policy: Policy, config: Path) -> Policy:
     """Return the policy. Raises HatcastError if it releases several values: these commands read one."""
-    if policy.values:
+    if len(policy.released_values) > 1:
         raise HatcastError(f"{config}: has policy.values, but this command reads one value only; remove them in a copy")
     return policy
 

@@ -12,7 +12,7 @@ from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.mechanisms import Distances, NoisyVector
 from hatcast.stream.mechanisms.gaussian import smallest_vector_scale
 from hatcast.stream.mechanisms.laplace import smallest_scale
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 
 IMPULSE = 2**30
 _MILLI = 1000

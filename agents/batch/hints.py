@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from hatcast.stream.policy.continual_keys import AtEnd
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import ContinualKeys, Policy
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.readings.recording import NOT_OF_FORMAT
 
@@ -114,13 +114,13 @@ def _reasons(problems: Mapping[str, int], undecodable: int, *, derives: bool) ->
 
 
 def _outside(policy: Policy) -> str:
-    continual = policy.continual
-    if continual is None:
+    keys = policy.method
+    if not isinstance(keys, ContinualKeys):
         return f"before policy.from ({policy.from_date})"
-    before = f"before policy.continual.from ({continual.first})"
-    if continual.at_end is not AtEnd.STOP:
+    before = f"before policy.continual.from ({keys.first})"
+    if keys.at_end is not AtEnd.STOP:
         return before
-    return f"{before}, or after its horizon of {continual.horizon_days} days"
+    return f"{before}, or after its horizon of {keys.horizon_days} days"
 
 
 def _bad_value(policy: Policy) -> str:

@@ -19,7 +19,7 @@ from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.ledger.day import reservations
 from hatcast.stream.ledger.summary import fits
 from hatcast.stream.mechanisms import Noise
-from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.policy.policy import ContinualKeys, Policy, Relation, TrackerKeys
 from hatcast.stream.queries import is_queried
 from hatcast.stream.records.fields import Status, release_id
 from hatcast.stream.records.projections import HEAD
@@ -247,12 +247,13 @@ def release_final(
         return
     is_due = _reached(folded, retained, policy)
     hats = [hat for hat in _with_data(folded, retained, policy) if until is None or hat.slot < until]
-    if policy.tracker is not None:
-        yield from path.tracked(hats)
-    elif policy.continual is not None:
-        yield from path.sums(hats)
-    else:
-        yield from path.hats(hats)
+    match policy.method:
+        case TrackerKeys():
+            yield from path.tracked(hats)
+        case ContinualKeys():
+            yield from path.sums(hats)
+        case _:
+            yield from path.hats(hats)
     periods = query_periods(policy, path.calendar, retained.stripped_slots())
     yield from path.answers([each for each in periods if _is_ours(each, until) and is_due(each.closing)], 0)
 

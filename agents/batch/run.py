@@ -160,7 +160,7 @@ def open_released(run: Run, path: Path, days: "Days | None" = None) -> Iterator[
         if policy.relation is Relation.REPLACE and (changed := count_changed(folded, chunks, ledger)):
             run.warn(_CHANGED.format(changed))
         # A HAT has one record but in a tracker's settlement; under add_remove most HATs have no readings.
-        known = policy.relation is Relation.REPLACE and policy.tracker is None
+        known = policy.relation is Relation.REPLACE and not policy.method.settles_days
         records = release_final(folded, chunks, ledger, SystemNoise(), days)
         yield Released(folded, ledger, _counted(run, records, len(chunks.hats()) if known else None))
 

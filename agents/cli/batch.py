@@ -234,7 +234,7 @@ def _tables(decoded: Sequence[Shown], released: Released, policy: Policy, *, que
     queries   a tracker's single queries, in place of estimates
     """
     releases = [release for release in decoded if not release.query_name]
-    if policy.tracker is None or queries:
+    if queries or not policy.method.settles_days:
         means = releases_table(releases, _OF_QUERIES)
     else:
         found = inferred(released.ledger.records, [ESTIMATES], policy)

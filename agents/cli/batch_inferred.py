@@ -55,7 +55,7 @@ def infer_from_dump(files: Sequence[Path], kinds: Sequence[str], settings: Setti
 
 def check_inferred(kinds: Sequence[str], policy: Policy) -> None:
     """Check that running means can be inferred under the policy. Raises UsageError if not."""
-    if RUNNING in kinds and policy.continual is not None:
+    if RUNNING in kinds and policy.method.has_horizons:
         raise click.UsageError(
             "--running is for other policies: the releases of [policy.continual] are running means already, so read"
             " them without it"

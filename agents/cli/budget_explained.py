@@ -12,7 +12,7 @@ from hatcast.agents.cli.budget_horizon import delta_over, horizon_figures, horiz
 from hatcast.agents.cli.budget_words import Paragraph, certainty, eps, factor, hidden_values
 from hatcast.stream.budget.per_user import DayLoss, day_loss
 from hatcast.stream.hybrid import delta_per_hat
-from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, Policy, Relation, TrackerKeys
 from hatcast.stream.records import BudgetRecord
 from hatcast.stream.units import NANO
 
@@ -28,13 +28,13 @@ def explanation(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | st
     """
     loss = day_loss(policy)
     first = (
-        [
+        horizon_paragraphs(policy, policy.method, loss, days)
+        if isinstance(policy.method, ContinualKeys)
+        else [
             _sums(policy, loss),
             Paragraph("What this means", _meaning(policy, loss)),
             Paragraph(f"Over {days} days" if days > 1 else "As (epsilon, delta)", _over(policy, loss, days)),
         ]
-        if policy.continual is None
-        else horizon_paragraphs(policy, policy.continual, loss, days)
     )
     return [
         *first,
@@ -92,9 +92,9 @@ def _hat(policy: Policy, loss: DayLoss) -> dict[str, Any]:
 
     A running sum has one for the whole horizon, none for a HAT.
     """
-    if policy.continual is not None:
+    if policy.method.has_horizons:
         return {}
-    costs = {} if policy.tracker is not None else {"epsilon": loss.epsilon / NANO}
+    costs = {"epsilon": loss.epsilon / NANO} if loss.epsilon else {}
     if _has_hats(policy):
         costs["with_queries"] = loss.per_hat / NANO
     return {"hat": costs | _with_delta(delta_per_hat, policy)} if costs else {}
@@ -102,7 +102,7 @@ def _hat(policy: Policy, loss: DayLoss) -> dict[str, Any]:
 
 def _has_hats(policy: Policy) -> bool:
     """Return whether HATs have a cost of their own."""
-    return policy.continual is None and (policy.tracker is None or bool(policy.queries))
+    return policy.epsilon_nano > 0 or bool(policy.queries)
 
 
 def _with_delta(delta: Callable[[Policy], float], policy: Policy) -> dict[str, float]:
@@ -111,8 +111,9 @@ def _with_delta(delta: Callable[[Policy], float], policy: Policy) -> dict[str, f
 
 
 def _sums(policy: Policy, loss: DayLoss) -> Paragraph:
-    if policy.tracker is not None:
-        rows = [("all queries of the tracker", "", eps(policy.tracker.daily_limit))]
+    keys = policy.method
+    if isinstance(keys, TrackerKeys):
+        rows = [("all queries of the tracker", "", eps(keys.daily_limit))]
     else:
         rows = [
             (
@@ -133,10 +134,10 @@ def _sums(policy: Policy, loss: DayLoss) -> Paragraph:
     rows.append(("allowed (daily_limit)", "", eps(loss.limit)))
     rows.append(("so one bus's day loses at most", "", eps(loss.bound)))
     text = "A HAT is one hexagon in one timeslot of one day."
-    if policy.tracker is not None:
+    if isinstance(keys, TrackerKeys):
         text += (
             " A bus pays for its own part in each query of the tracker. Once it has paid"
-            f" {eps(policy.tracker.daily_limit)} on one day, no query uses its readings, so this limit always holds."
+            f" {eps(keys.daily_limit)} on one day, no query uses its readings, so this limit always holds."
         )
     else:
         text += (
@@ -178,7 +179,7 @@ def _meaning(policy: Policy, loss: DayLoss) -> str:
         f"Compare two cities that differ only in {differ}. Every published result is at most e^epsilon times as likely"
         f" in one as in the other{exception}."
     )
-    if policy.tracker is None:
+    if loss.epsilon:
         text += (
             f" For one HAT, {sources}, that is e^{eps(loss.per_hat)}, a factor of"
             f" {factor(hat)}: an observer for whom a guess about the bus in that HAT was 50 % likely can become at most"
@@ -193,7 +194,7 @@ def _meaning(policy: Policy, loss: DayLoss) -> str:
             " but it is not strong protection."
         )
     text += ". A factor of that size excludes nothing: for the day as a whole this bound gives no protection by itself."
-    if hat > _WEAK or policy.tracker is not None:
+    if hat > _WEAK or not loss.epsilon:
         return f"{text} The bound for a single HAT is no better: this policy hides hardly anything."
     few = min(_EXAMPLE_HATS, loss.most_hats)
     return (
@@ -268,21 +269,21 @@ def _hidden(policy: Policy) -> str:
             also.append("that a reading was exactly 0")
         if policy.reject_above is not None:
             also.append(f"that one was broken or above {policy.reject_above / 1000:g} {policy.released_value.unit}")
-        if policy.values or policy.released_value.missing:
+        if len(policy.released_values) > 1 or policy.released_value.missing:
             also.append("which of its readings lack a value")
         text = (
             f"Hidden is {hidden_values(policy, 'a bus')}. Not hidden is {', '.join(also[:-1])}, and {also[-1]}:"
             " relation replace treats all of that as public. To hide it too, use add_remove."
         )
     text += " A bus means one id: a bus with several ids counts as several buses, and each of them can lose this much"
-    if policy.continual is not None:
+    if policy.method.has_horizons:
         return f"{text}; a bus has a new pseudonym in each horizon."
     return f"{text}." if policy.unit == "user" else f"{text}; a bus that drives past midnight counts as two days."
 
 
 def _in_both_groups(policy: Policy, loss: DayLoss) -> str:
     """Return the sentence on a bus that is central and local; an empty text if no mean has both groups."""
-    if policy.hybrid is None or not (policy.hybrid.use.central and policy.hybrid.use.local):
+    if not (isinstance(policy.method, HybridKeys) and policy.method.use.central and policy.method.use.local):
         return ""
     return (
         " That a bus sends either readings or reports is assumed and cannot be checked: one that sends both counts as"

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from hatcast.agents.cli.budget_words import Paragraph, certainty, eps, factor, hidden_values
 from hatcast.stream.budget.per_user import DayLoss
-from hatcast.stream.ledger.day import horizon_cost
 from hatcast.stream.policy.continual_keys import AtEnd, part_of_delta
 from hatcast.stream.policy.policy import ContinualKeys, Policy
 from hatcast.stream.queries import RUNNING_SUMS
@@ -26,17 +25,17 @@ def horizon_paragraphs(policy: Policy, keys: ContinualKeys, loss: DayLoss, days:
 
 def horizon_figures(policy: Policy) -> dict[str, Any]:
     """Return the figures of one horizon as JSON; empty for a policy without horizons."""
-    keys = policy.continual
-    if keys is None:
+    keys = policy.method
+    if not isinstance(keys, ContinualKeys):
         return {}
-    cost = horizon_cost(policy)
+    cost = keys.horizon_cost(policy.epsilon)
     return {
         "horizon": {
             "days": keys.horizon_days,
             "max_slots": keys.max_slots,
             "min_separation": keys.min_separation,
             "cells": cost.places,
-            "epsilon_cell": cost.epsilon / NANO,
+            "epsilon_cell": cost.epsilon_nano / NANO,
             "epsilon_user_horizon": cost.amount / NANO,
         }
         | ({} if policy.is_pure else {"delta_cell": part_of_delta(policy.delta, keys.max_cells), "delta": policy.delta})
@@ -45,7 +44,7 @@ def horizon_figures(policy: Policy) -> dict[str, Any]:
 
 def delta_over(policy: Policy, loss: DayLoss, days: int) -> float:
     """Return the delta at which the composed epsilon of `days` days holds: of Gaussian running sums, one a horizon."""
-    return policy.delta if policy.continual is None or policy.is_pure else loss.charged(days) * policy.delta
+    return policy.delta if policy.is_pure or not policy.method.has_horizons else loss.charged(days) * policy.delta
 
 
 def lost_over(policy: Policy, records: Sequence[BudgetRecord]) -> float:
@@ -56,8 +55,8 @@ def lost_over(policy: Policy, records: Sequence[BudgetRecord]) -> float:
         sums = next((each for each in record.queries if each.query == RUNNING_SUMS), None)
         reserved = 0.0 if sums is None else sums.places * sums.epsilon
         others += record.epsilon_user_day - reserved
-        if policy.continual is not None and sums is not None:
-            horizon = policy.continual.horizon_of(record.date)
+        if isinstance(policy.method, ContinualKeys) and sums is not None:
+            horizon = policy.method.horizon_of(record.date)
             horizons[horizon] = max(reserved, horizons.get(horizon, 0.0))
     return round(others + sum(horizons.values()), 9)
 
@@ -67,9 +66,9 @@ def _dates(keys: ContinualKeys) -> str:
 
 
 def _sums(policy: Policy, keys: ContinualKeys, loss: DayLoss) -> Paragraph:
-    cost = horizon_cost(policy)
+    cost = keys.horizon_cost(policy.epsilon)
     rows = (
-        (f"running sums of {cost.places} hexagons", f"{cost.places} x {eps(cost.epsilon)}", eps(cost.amount)),
+        (f"running sums of {cost.places} hexagons", f"{cost.places} x {eps(cost.epsilon_nano)}", eps(cost.amount)),
         ("allowed (daily_limit)", "", eps(loss.limit)),
         (f"so one bus's horizon of {_dates(keys)} loses at most", "", eps(loss.bound)),
     )
@@ -77,14 +76,15 @@ def _sums(policy: Policy, keys: ContinualKeys, loss: DayLoss) -> Paragraph:
     slots = "1 timeslot" if keys.max_slots == 1 else f"{keys.max_slots} timeslots"
     text = (
         f"Each hexagon has one running sum over the {_dates(keys)} of a horizon, and all that it publishes in this time"
-        f" costs {eps(cost.epsilon)}. In a horizon a bus is counted in at most {keys.max_cells} hexagons, in each of"
-        f" them in at most {slots}{apart}; further readings are left out, so this limit always holds. The whole cost is"
-        " booked on each day of the horizon, before its first record: a day's ledger has what all days together cost."
+        f" costs {eps(cost.epsilon_nano)}. In a horizon a bus is counted in at most {keys.max_cells} hexagons, in each"
+        f" of them in at most {slots}{apart}; further readings are left out, so this limit always holds. The whole"
+        " cost is booked on each day of the horizon, before its first record: a day's ledger has what all days"
+        " together cost."
         f" Other policies on the same telemetry add to it; all policies together stay within {eps(loss.limit)} a day."
     )
     if not policy.is_pure:
         text += (
-            f" The noise is Gaussian, so each hexagon's {eps(cost.epsilon)} has its own delta,"
+            f" The noise is Gaussian, so each hexagon's {eps(cost.epsilon_nano)} has its own delta,"
             f" {policy.delta / keys.max_cells:.3g}: the loss of a horizon holds with delta = {policy.delta:g}, and the"
             " deltas of other such policies add to it."
         )
@@ -93,7 +93,7 @@ def _sums(policy: Policy, keys: ContinualKeys, loss: DayLoss) -> Paragraph:
 
 def _meaning(policy: Policy, keys: ContinualKeys, loss: DayLoss) -> str:
     exception = "" if policy.is_pure else f", but for a probability of {policy.delta:g} (delta)"
-    cell, whole = horizon_cost(policy).epsilon, loss.bound
+    cell, whole = keys.horizon_cost(policy.epsilon).epsilon_nano, loss.bound
     return (
         f"Compare two cities that differ only in {hidden_values(policy, 'one bus')} in one horizon of {_dates(keys)}."
         " All published results together are at most e^epsilon times as likely in one as in the other"

@@ -13,7 +13,7 @@ from rich.text import Text
 from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.budget.report_table import ReportSettings, report_table
 from hatcast.stream.ledger.day import Reserved
-from hatcast.stream.policy.policy import Policy, Query
+from hatcast.stream.policy.policy import ContinualKeys, Policy, Query
 from hatcast.stream.policy.query import CELL_SELECTION, RUNNING_SUMS, TRACKER_QUERIES, Period
 from hatcast.stream.records import BudgetRecord, ReservedRecord
 from hatcast.stream.units import NANO
@@ -129,13 +129,10 @@ def today_line(policy: Policy, days: list[dict[str, Any]], today: str, next_poli
     prefix = f"today, {today} ({policy.timezone}): "
     if policy.from_date is not None and today < policy.from_date:
         return f"{prefix}nothing: policy {policy.name} begins on {policy.from_date}"
-    if policy.continual is not None and policy.continual.horizon_of(today) is None:
-        begins = policy.continual.first.isoformat()
-        when = (
-            f"begins on {begins}"
-            if today < begins
-            else f"has ended {policy.continual.horizon_days} days after {begins}"
-        )
+    keys = policy.method
+    if isinstance(keys, ContinualKeys) and keys.horizon_of(today) is None:
+        begins = keys.first.isoformat()
+        when = f"begins on {begins}" if today < begins else f"has ended {keys.horizon_days} days after {begins}"
         return f"{prefix}nothing: the horizon of policy {policy.name} {when}"
     if next_policy is not None and today >= next_policy[1]:
         return f"{prefix}nothing more for policy {policy.name}: {next_policy[0]} replaces it from {next_policy[1]} on"

@@ -33,7 +33,7 @@ def hidden_values(policy: Policy, bus: str) -> str:
     """Return the values that relation replace hides: the speed, and others of the policy by name."""
     if policy.value_name is not None:
         return f"the {policy.value_name} in each reading of {bus}"
-    others = [value.name for value in policy.values[1:]]
+    others = [value.name for value in policy.released_values[1:]]
     return f"how fast {bus} went" + "".join(f" and its {name}" for name in others)
 
 

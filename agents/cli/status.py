@@ -94,8 +94,9 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         progress = await ledger.progress.read()
         next_policy = await ledger.next_policy()
         retained = RetainedStore(redis, policy.name, partitions)
-        tracker = {} if policy.tracker is None else {"tracker": await read_tracker(store, ledger, policy)}
-        horizons = {} if policy.continual is None else {"horizons": await read_horizons(ledger, policy.continual)}
+        tracker = {"tracker": await read_tracker(store, ledger, policy)} if policy.method.settles_days else {}
+        keys = policy.method
+        horizons = {"horizons": await read_horizons(ledger, keys)} if isinstance(keys, ContinualKeys) else {}
         queries = {}
         if policy.queries:
             count = await count_unanswered(store, retained, ledger, policy)

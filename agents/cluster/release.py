@@ -164,7 +164,7 @@ class Released:
 
 def check_relation(policy: Policy) -> None:
     """Raise SettingError for a policy with horizons instead of days, and for one with private numbers of users."""
-    if policy.continual is not None:
+    if policy.method.has_horizons:
         raise SettingError(
             "policy.continual", "has horizons, and K-means is proved for a user's day", "name another configuration"
         )

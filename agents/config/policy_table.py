@@ -6,7 +6,7 @@ from typing import Any
 from hatcast.stream.estimators import ESTIMATOR_KEYS, Parameters
 from hatcast.stream.estimators.values import values_form
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, check
-from hatcast.stream.policy.policy import Policy, read_policy
+from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, Policy, ValuesKeys, read_policy
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.readings.formats import format_with
 
@@ -20,14 +20,15 @@ def policy_of_table(table: Mapping[str, Any], telemetry_format: str, read_cells:
     """
     policy = read_policy(table, {**ESTIMATOR_KEYS, **HYBRID_KEYS, **TRACKER_ESTIMATOR}, read_cells)
     Parameters.of(policy)
-    if policy.values:
-        values_form(policy)
     format_with(telemetry_format, policy.value_units)
-    if policy.hybrid is not None:
-        check(HYBRID_ESTIMATORS[policy.estimator], HybridParameters.of(policy))
-    if policy.continual is not None:
-        from hatcast.stream.continual import check as check_sums
-        from hatcast.stream.release.continual import setting_of
+    match policy.method:
+        case ValuesKeys():
+            values_form(policy)
+        case HybridKeys():
+            check(HYBRID_ESTIMATORS[policy.estimator], HybridParameters.of(policy))
+        case ContinualKeys(kind=kind):
+            from hatcast.stream.continual import check as check_sums
+            from hatcast.stream.release.continual import setting_of
 
-        check_sums(policy.continual.kind, setting_of(policy))
+            check_sums(kind, setting_of(policy))
     return policy

@@ -244,7 +244,7 @@ def _folder() -> Path:
 
 def _passage(policy: Policy) -> type[Replay]:
     """Return the kind of replay: a tracker settles a date that is closed, and a query is answered after its last."""
-    return Replay if policy.tracker is None and not policy.queries else WholeDays
+    return WholeDays if policy.method.settles_days or policy.queries else Replay
 
 
 def _speedup(span_ms: int) -> float:

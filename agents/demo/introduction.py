@@ -7,7 +7,7 @@ from hatcast.agents.demo.defaults import VEHICLES
 from hatcast.agents.demo.embedded import PARTITIONS
 from hatcast.agents.demo.state import Began, State
 from hatcast.agents.demo.texts import days_text, running_name
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, Policy, TrackerKeys
 from hatcast.stream.records.fields import Status
 
 _DEFERRED: Final = (
@@ -23,53 +23,58 @@ def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
         "the worker with its noise and budget, as in production; a Redis server; Kafka's protocol, from a mock broker"
         f" ({PARTITIONS} partitions, topics not checked). Only on this machine; all of it is deleted at the end"
     )
-    if policy.tracker is not None:
-        what = "speeds of the roads per hour and hexagon, from queries with noise that hides how fast any one bus went"
-        budget = (
-            "the most privacy that one bus's day has lost, in epsilon: a bus pays for its own part in each query;"
-            f" never more than {policy.daily_limit:g} a day"
-        )
-    elif policy.continual is not None:
-        what = (
-            f"mean speeds of buses in each hexagon since its horizon of {days_text(policy.continual.horizon_days)}"
-            " began, hour by hour, with noise that hides how fast any one bus went"
-        )
-        budget = (
-            "the privacy that one bus loses in a horizon, in epsilon: all of it is booked on each day of the horizon;"
-            f" {policy.epsilon:g} for each of at most {policy.continual.max_cells} hexagons"
-        )
-    else:
-        charge = policy.epsilon if policy.hybrid is None else policy.hybrid.charged(policy.epsilon)
-        each = "" if policy.hybrid is None else "each bus alike, "
-        what = f"mean speeds of buses per hour and hexagon, {each}with noise that hides how fast any one bus went"
-        budget = (
-            f"the most privacy that one bus's day has lost, in epsilon: {charge:g} for each mean that it is"
-            f" part of (at most {policy.max_hats_per_day}); never more than {policy.daily_limit:g} a day"
-        )
+    match policy.method:
+        case TrackerKeys():
+            what = (
+                "speeds of the roads per hour and hexagon, from queries with noise that hides how fast any one bus went"
+            )
+            budget = (
+                "the most privacy that one bus's day has lost, in epsilon: a bus pays for its own part in each query;"
+                f" never more than {policy.daily_limit:g} a day"
+            )
+        case ContinualKeys() as keys:
+            what = (
+                f"mean speeds of buses in each hexagon since its horizon of {days_text(keys.horizon_days)}"
+                " began, hour by hour, with noise that hides how fast any one bus went"
+            )
+            budget = (
+                "the privacy that one bus loses in a horizon, in epsilon: all of it is booked on each day of the"
+                f" horizon; {policy.epsilon:g} for each of at most {keys.max_cells} hexagons"
+            )
+        case keys:
+            each = "each bus alike, " if isinstance(keys, HybridKeys) else ""
+            what = f"mean speeds of buses per hour and hexagon, {each}with noise that hides how fast any one bus went"
+            budget = (
+                f"the most privacy that one bus's day has lost, in epsilon: {keys.charged(policy.epsilon):g} for each"
+                f" mean that it is part of (at most {policy.max_hats_per_day}); never more than {policy.daily_limit:g}"
+                " a day"
+            )
     yield "map", f"{state.map_url} in a browser"
     yield "what", what
     yield "real", real
     yield _source(state, began)
-    if policy.tracker is not None:
-        yield (
-            "41.3 ± 5.6",
-            "km/h: the road's speed is within ± 5.6 in 95 of 100 cases, by all that was released so far",
-        )
-        yield "predicted", "no query in this hour: it follows from other hours and hexagons"
-        yield Status.DEFERRED, _DEFERRED
-        yield Status.SUPPRESSED, f"fewer than {policy.min_users} buses were there, so there is no query about the hour"
-    elif policy.continual is not None:
-        yield (
-            "21.3 ± 1.6",
-            "km/h: the mean since the horizon began, with noise that is within ± 1.6 in 95 of 100 cases",
-        )
-        yield Status.SUPPRESSED, f"fewer than {policy.min_users} values so far, so no mean is published"
-    else:
-        yield (
-            "21.3 ± 1.6",
-            "km/h: the mean with its noise, which is within ± 1.6 in 95 of 100 cases; fewer buses, more noise",
-        )
-        yield Status.SUPPRESSED, f"fewer than {policy.min_users} buses were there, so no mean is published"
+    match policy.method:
+        case TrackerKeys():
+            yield (
+                "41.3 ± 5.6",
+                "km/h: the road's speed is within ± 5.6 in 95 of 100 cases, by all that was released so far",
+            )
+            yield "predicted", "no query in this hour: it follows from other hours and hexagons"
+            yield Status.DEFERRED, _DEFERRED
+            too_few = f"fewer than {policy.min_users} buses were there, so there is no query about the hour"
+        case ContinualKeys():
+            yield (
+                "21.3 ± 1.6",
+                "km/h: the mean since the horizon began, with noise that is within ± 1.6 in 95 of 100 cases",
+            )
+            too_few = f"fewer than {policy.min_users} values so far, so no mean is published"
+        case _:
+            yield (
+                "21.3 ± 1.6",
+                "km/h: the mean with its noise, which is within ± 1.6 in 95 of 100 cases; fewer buses, more noise",
+            )
+            too_few = f"fewer than {policy.min_users} buses were there, so no mean is published"
+    yield Status.SUPPRESSED, too_few
     if policy.running:
         names = ", ".join(running_name(policy, each.name) for each in policy.running)
         yield (
@@ -78,34 +83,33 @@ def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
         )
     yield "budget", budget
     if began.trusting is not None and began.devices is not None:
-        yield from _groups(policy, began.trusting, began.devices)
+        yield from _groups(policy, policy.keys_of(HybridKeys), began.trusting, began.devices)
     for query in policy.queries:
         yield query.name, f"a query over {days_text(query.days)}: its answers come after the last of them"
 
 
-def _groups(policy: Policy, trusting: int, devices: int) -> Iterator[tuple[str, str]]:
+def _groups(policy: Policy, keys: HybridKeys, trusting: int, devices: int) -> Iterator[tuple[str, str]]:
     """Yield rows about the two groups of a hybrid policy."""
-    local = policy.epsilon if policy.hybrid is None else policy.hybrid.local_epsilon
     share = f"{trusting / max(trusting + devices, 1):.0%}"
     trust = (
         f"{trusting:,} of {trusting + devices:,} buses, a share of {share}, trust the operator and send their readings;"
-        f" {_hidden(policy)}"
+        f" {_hidden(policy, keys)}"
     )
     others = (
         f"the other {devices:,} do not: each has a device (hatcast device), which adds its own noise to its own mean,"
-        f" epsilon {local:g}, and sends nothing else"
+        f" epsilon {keys.local_epsilon:g}, and sends nothing else"
     )
     yield "trust", trust
     yield "devices", others
     yield "weights", "of the mean of those who trust + of the mean of the devices' reports, in what is released"
 
 
-def _hidden(policy: Policy) -> str:
+def _hidden(policy: Policy, keys: HybridKeys) -> str:
     """Say how the means of those who trust the operator are hidden."""
-    if policy.hybrid is not None and not policy.hybrid.use.central:
+    if not keys.use.central:
         return f"{policy.estimator} uses none of them"
-    if policy.hybrid is not None and policy.hybrid.use.all_local:
-        return f"the operator adds the noise of a device to the mean of each, epsilon {policy.hybrid.local_epsilon:g}"
+    if keys.use.all_local:
+        return f"the operator adds the noise of a device to the mean of each, epsilon {keys.local_epsilon:g}"
     return f"the operator adds noise to their mean, epsilon {policy.epsilon:g}"
 
 

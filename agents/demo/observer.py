@@ -94,7 +94,7 @@ def _apply_estimate(estimate: EstimateRecord, state: State, listener: Listener) 
     is_first = estimate.stage == "settled" and estimate.date not in state.settled_dates
     if state.add_estimate(estimate):
         listener.estimate(estimate, state)
-    if is_first and state.policy.tracker is not None:
+    if is_first and state.policy.method.settles_days:
         listener.settled(estimate.date, state)
 
 
@@ -142,11 +142,11 @@ class StoredState:
             return False
         if await self._committed() != state.records:
             return False
-        if self._policy.tracker is not None:
+        if self._policy.method.settles_days:
             return state.settled >= state.settling
         charged = sum(budget.releases for budget in state.budgets.values())
         # The budget of a horizon counts no releases.
-        return self._policy.continual is not None or charged == state.counts[Status.RELEASED]
+        return self._policy.method.has_horizons or charged == state.counts[Status.RELEASED]
 
     async def _committed(self) -> int:
         """Return the number of committed releases and answers of all days, sealed days included."""

@@ -42,7 +42,7 @@ def page(state: State, width: int, height: int) -> RenderableType:
     if state.policy.queries:
         facts.add_row("queries", texts.queries_line(state))
     rows = max(_ROWS_MIN, min(_ROWS_MAX, height - _OTHER_LINES))
-    table = releases_table(state, rows) if state.policy.tracker is None else estimates_table(state, rows, width)
+    table = estimates_table(state, rows, width) if state.policy.method.settles_days else releases_table(state, rows)
     return Group(facts, Text(), table, _hours(state))
 
 
@@ -51,7 +51,7 @@ def releases_table(state: State, rows: int) -> Table:
     top = state.policy.upper_bound / 1000
     is_hybrid = state.policy.takes_reports
     width = _SHORT_STRIP if is_hybrid else _STRIP_WIDTH
-    table = _table("mean km/h" if state.policy.continual is None else "running mean km/h", top, width)
+    table = _table("running mean km/h" if state.policy.method.has_horizons else "mean km/h", top, width)
     if is_hybrid:
         table.padding = (0, 1)
         table.add_column("users", justify="right", no_wrap=True)
@@ -244,7 +244,7 @@ class Lines:
     def release(self, release: ReleaseRecord, record: bytes, state: State) -> None:
         """Print the release; those of a tracker are shown as estimates."""
         self._open_slots.add(f"{release.date}/{release.slot}")
-        if state.policy.tracker is None:
+        if not state.policy.method.settles_days:
             self._print_record(release)
 
     def answer(self, answer: QueryRecord, record: bytes, state: State) -> None:
@@ -253,7 +253,7 @@ class Lines:
 
     def estimate(self, estimate: EstimateRecord, state: State) -> None:
         """Print the estimate of a tracker."""
-        if state.policy.tracker is not None:
+        if state.policy.method.settles_days:
             self._print_record(estimate)
 
     def settled(self, date: str, state: State) -> None:

@@ -277,7 +277,7 @@ def summary(state: State, seconds: float) -> Iterator[str]:
     if state.policy.queries:
         yield f"queries {queries_line(state)}"
         yield from unanswered(state)
-    if state.settled_dates and state.policy.tracker is not None:
+    if state.settled_dates and state.policy.method.settles_days:
         yield f"settled {', '.join(sorted(state.settled_dates))}"
     yield f"readings {outcome_line(state.outcomes)}"
     if state.policy.takes_reports:

@@ -12,7 +12,7 @@ from hatcast.stream.fold.reading_fold import ReadingFold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.hybrid import HybridParameters
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import HybridKeys, Policy
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.units import nano_ceil
@@ -53,7 +53,8 @@ class Rules:
 
     def __init__(self, policy: Policy, most_hats: int | None) -> None:
         """Args: `most_hats`, the device's choice. Raises HatcastError if the policy does not take reports."""
-        if policy.hybrid is None or not policy.hybrid.use.local:
+        keys = policy.method
+        if not (isinstance(keys, HybridKeys) and keys.takes_reports):
             raise HatcastError(
                 f"policy {policy.name!r} takes no reports: its estimator is {policy.estimator}; choose a hybrid one"
                 " that reads reports, such as pwh (docs/hybrid.md)"
@@ -65,7 +66,7 @@ class Rules:
         self.policy = policy
         self.calendar = Calendar(policy)
         self.parameters = HybridParameters.of(policy)
-        self.cost_nano = nano_ceil(policy.hybrid.local_epsilon)
+        self.cost_nano = nano_ceil(keys.local_epsilon)
         self.limit_nano = policy.daily_limit_nano
         fits = self.limit_nano // self.cost_nano
         self.most_hats = min(policy.max_hats_per_day, fits, fits if most_hats is None else most_hats)

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 from hatcast.agents.clock import cancel_all
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.proposals import Committed
-from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.policy.policy import ContinualKeys, Policy, Relation, TrackerKeys
 from hatcast.stream.readings.partitioner import by_murmur2
 
 TRACKER_PARTITION: Final = 0  # the owner of this release partition makes a tracker's queries
@@ -53,9 +53,9 @@ def release_partition_of(policy: Policy, release_id: str, cell: str, partitions:
 
     Under `add_remove` the output partition, so that one producer sends its records, in the order of slots and cells.
     """
-    if policy.tracker is not None and release_id.count("/") == _OF_HAT:
+    if isinstance(policy.method, TrackerKeys) and release_id.count("/") == _OF_HAT:
         return TRACKER_PARTITION
-    by_cell = policy.relation is Relation.ADD_REMOVE or policy.continual is not None
+    by_cell = policy.relation is Relation.ADD_REMOVE or isinstance(policy.method, ContinualKeys)
     return _partition_of(cell if by_cell else release_id, partitions)
 
 

@@ -20,7 +20,7 @@ from hatcast.agents.release.queries import Answers
 from hatcast.agents.release.slots import Slots
 from hatcast.agents.release.tracker import TrackedHats
 from hatcast.stream.ledger.rejections import Behind, DaySealed, Replaced, Unclaimed, Unrecovered
-from hatcast.stream.policy.policy import Relation
+from hatcast.stream.policy.policy import ContinualKeys, Relation, TrackerKeys
 
 log = structlog.get_logger()
 
@@ -125,7 +125,7 @@ class ReleaseLoop:
             return None
         lateness_ms = self._context.policy.lateness_ms
         through_ms = min(watermark - lateness_ms, min(unpublished.values(), default=watermark) - 1)
-        if self._context.policy.tracker is None:
+        if not self._context.policy.method.settles_days:
             return PublicationProgress(through_ms)
         return PublicationProgress(
             through_ms, max(await self._context.ledger.tracker.settled(), self._recovery.sealed_through)
@@ -138,6 +138,10 @@ def _source_of_hats(
     """Return the HATs of a policy, by its kind of release."""
     if context.policy.relation is Relation.ADD_REMOVE:
         return Slots(context, hats, answers)
-    if context.policy.tracker is not None:
-        return TrackedHats(context, hats)
-    return hats if context.policy.continual is None else ContinualHats(context, hats)
+    match context.policy.method:
+        case TrackerKeys():
+            return TrackedHats(context, hats)
+        case ContinualKeys():
+            return ContinualHats(context, hats)
+        case _:
+            return hats

@@ -48,7 +48,7 @@ class CityOptions:
 
 def check_speeds_only(policy: Policy) -> None:
     """Raise HatcastError if the policy releases values that a synthetic city does not have."""
-    if policy.values:
+    if len(policy.released_values) > 1:
         raise HatcastError(
             "policy.values: a synthetic city has speeds only; remove them, or replay a recording that has these values"
         )

@@ -23,8 +23,7 @@ from hatcast.agents.worker.folds import report_check
 from hatcast.agents.worker.registration import configured_key, own_record
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid.report_keys import ReportKeys
-from hatcast.stream.ledger.day import horizon_cost
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import ContinualKeys, Policy, TrackerKeys
 from hatcast.stream.units import NANO
 
 if TYPE_CHECKING:
@@ -43,11 +42,14 @@ _RAISE_THE_LIMIT: Final = (
 
 
 def _summary(policy: Policy) -> str:
-    if policy.continual is not None:
-        keys, cost = policy.continual, horizon_cost(policy).amount / NANO
-        return f"running sums by {keys.kind.value}, epsilon {cost:g} per {keys.horizon_days} days"
-    costs = f"epsilon {policy.epsilon:g}" if policy.tracker is None else f"epsilon {policy.daily_limit:g} a day"
-    return f"{policy.estimator}, {costs}"
+    match policy.method:
+        case ContinualKeys() as keys:
+            cost = keys.horizon_cost(policy.epsilon).amount / NANO
+            return f"running sums by {keys.kind.value}, epsilon {cost:g} per {keys.horizon_days} days"
+        case TrackerKeys():
+            return f"{policy.estimator}, epsilon {policy.daily_limit:g} a day"
+        case _:
+            return f"{policy.estimator}, epsilon {policy.epsilon:g}"
 
 
 def examine(config: Path, accepted: Accepted = NOTHING_ACCEPTED) -> Iterator[Check]:

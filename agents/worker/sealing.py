@@ -209,7 +209,7 @@ class Sealer:
             starts=await self._seals.starts(today, self._policy.name),
             first_ms=first_ms,
             done_ms=done_ms,
-            has_horizons=self._policy.continual is not None,
+            has_horizons=self._policy.method.has_horizons,
         )
 
     def _change(self, sealed: Sealed, days: Mapping[str, SealedDay]) -> Change:

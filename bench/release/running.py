@@ -12,6 +12,7 @@ from hatcast.stream.fold.horizons import horizon_of
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.policy.policy import ContinualKeys
 from hatcast.stream.release.continual import CellHat, RunningSums
 from hatcast.stream.release.hats import HatChunks
 
@@ -21,10 +22,10 @@ _USERS: Final = 10  # each enters fewer slots than `max_slots`
 async def fill_states(redis: Redis, settings: Settings, hats: int) -> int:
     """Write the state of each cell after all slots of the horizon before `SLOT`; return its bytes."""
     policy, domain = settings.policy, settings.topics.telemetry
-    if policy.continual is None:
+    if not isinstance(policy.method, ContinualKeys):
         return 0
     sums, calendar, state = RunningSums(policy), Calendar(policy), None
-    horizon = horizon_of(policy.continual, SLOT.partition("/")[0])
+    horizon = horizon_of(policy.method, SLOT.partition("/")[0])
     slots = [slot for date in horizon.dates for slot in calendar.slots_of(date) if slot.key < SLOT]
     for number, slot in enumerate(slots):
         row = Row((number % _USERS).to_bytes(8, "big"), 2, 60_000, 30_000, 1)

@@ -69,7 +69,7 @@ async def fill(redis: Redis, settings: Settings, shape: Shape) -> None:
                 for chunk, rows in enumerate(_chunks(here)):
                     changes.chunks[SLOT, cell, chunk] = pack(rows)
             await _write(store, partition, changes)
-        if settings.policy.continual is None:
+        if not settings.policy.method.has_horizons:
             await _write(store, partition, _day(users[partition::PARTITIONS], shape))
 
 

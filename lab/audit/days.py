@@ -19,7 +19,7 @@ from hatcast.stream.fold.reading_fold import ReadingFold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
-from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.policy.policy import ContinualKeys, MeansKeys, Policy, Relation
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.release.continual import CellHat, RunningSums
@@ -55,19 +55,19 @@ class DayFamily:
 
     def __init__(self, policy: Policy, fold_policy: Policy | None = None) -> None:
         """Args: `fold_policy`, of the fold under audit; None: the same policy."""
-        keys = policy.continual
+        keys = policy.method if isinstance(policy.method, ContinualKeys) else None
         self.name = "day" if keys is None else "horizon"
         periods = policy.most_hats if keys is None else keys.max_cells
         epsilon = policy.epsilon if keys is not None else policy.epsilon_nano / 1e9
         self.claim = Claim(periods * epsilon, 0.0 if policy.is_pure else policy.delta)
         self.is_alone = keys is not None and keys.kind in ALONE
-        self._policy, self._fold_policy = policy, fold_policy or policy
+        self._keys, self._policy, self._fold_policy = keys, policy, fold_policy or policy
         self._calendar = Calendar(policy)
         self._sums = None if keys is None else RunningSums(policy)
         self._hats = self._reachable()
         self._users = max(least_users(policy) - 1, _BESIDE)
         # Under add_remove a bus counts by its readings, up to the array length.
-        length = policy.array_length
+        length = policy.method.array_length if isinstance(policy.method, MeansKeys) else None
         self._readings = length if isinstance(length, int) and policy.relation is Relation.ADD_REMOVE else 1
 
     def worst(self) -> list[Neighbours]:
@@ -159,7 +159,7 @@ class DayFamily:
 
     def _reachable(self) -> tuple[tuple[Slot, int], ...]:
         """Return more HATs than one user may enter, if there are so many: slot after slot."""
-        policy, keys = self._policy, self._policy.continual
+        policy, keys = self._policy, self._keys
         slots = [slot for slot in self._calendar.slots_of(_DATE) if slot.outside is None]
         number = policy.max_hats_per_day + _MORE
         if keys is not None:

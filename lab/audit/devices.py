@@ -19,7 +19,7 @@ from hatcast.stream.kmeans.hat_vectors import slots_of_day, top_of
 from hatcast.stream.kmeans.lloyd import cluster
 from hatcast.stream.kmeans.setting import Setting
 from hatcast.stream.mechanisms import Noise
-from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.policy.policy import HybridKeys, Policy, Relation
 from hatcast.stream.release.proposals import JSON
 
 _ENDS: Final = (Fraction(0), Fraction(1, 2), Fraction(1))
@@ -40,10 +40,8 @@ class ReportFamily:
 
     def __init__(self, policy: Policy) -> None:
         """Args: `policy`, with devices."""
-        if policy.hybrid is None:
-            raise ValueError(f"{policy.name} takes no reports")
         self._parameters = HybridParameters.of(policy)
-        self.claim = Claim.of_part(policy, policy.hybrid.local_epsilon, policy.most_hats)
+        self.claim = Claim.of_part(policy, policy.keys_of(HybridKeys).local_epsilon, policy.most_hats)
 
     def worst(self) -> list[Neighbours]:
         """See `Family`: the ends of the range, and means beyond them, which the device clips."""
@@ -176,6 +174,6 @@ class ClusteringFamily:
 
 def clusterings_of(policy: Policy) -> list[ClusteringFamily]:
     """Return the families of the clusterings that a policy allows: with relation `replace`, without horizons."""
-    if policy.relation is not Relation.REPLACE or policy.continual is not None:
+    if policy.relation is not Relation.REPLACE or policy.method.has_horizons:
         return []
     return [ClusteringFamily(policy, device=device) for device in (False, True)]

@@ -57,7 +57,7 @@ class MeanFamily:
         self._release = release
         self._calendar = Calendar(policy)
         self._slot = slot_of(self._calendar)
-        self._widths = [value.width for value in policy.values] or [policy.upper_bound]
+        self._widths = [value.width for value in policy.released_values]
         self._least = max(least_users(policy), 1)
 
     def worst(self) -> list[Neighbours]:
@@ -127,7 +127,7 @@ class MeanFamily:
             for count, of_user in zip(counts, shares, strict=True)
         ]
         users = [(at + 1, count, total[0]) for at, (count, total) in enumerate(zip(counts, sums, strict=True))]
-        others = [tuple(total[1:]) for total in sums] if self.policy.values else ()
+        others = [tuple(total[1:]) for total in sums] if len(self._widths) > 1 else ()
         reports = reports_of_devices(self.policy)
         chunks = HatChunks(chunks_of(users, others) if users else [], reports)
 

@@ -26,7 +26,7 @@ from hatcast.lab.survey.run import select_from
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATORS
 from hatcast.stream.mechanisms import Noise
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import ContinualKeys, Policy, TrackerKeys, ValuesKeys
 
 HEADINGS: Final = ("policy", "part", "claim", "loss of requests", "pairs", "bound", "margin", "verdict")
 FALSE_ALARM: Final = 1e-6
@@ -36,15 +36,17 @@ FALSE_ALARM: Final = 1e-6
 def families_of(policy: Policy) -> list[Family]:
     """Return a family for each part of the policy that publishes something about users."""
     found: list[Family] = []
-    if policy.continual is not None:
-        found.append(RunningSumFamily(policy))
-    elif policy.tracker is not None:
-        found.append(TrackerFamily(policy))
-    else:
-        found.append(MeanFamily(policy))
+    match policy.method:
+        case ContinualKeys():
+            found.append(RunningSumFamily(policy))
+        case TrackerKeys():
+            found.append(TrackerFamily(policy))
+        case _:
+            found.append(MeanFamily(policy))
     if policy.takes_reports:
         found.append(ReportFamily(policy))
-    if policy.tracker is None and policy.value is None and not policy.values and policy.fine is None:
+    is_folded_alone = not isinstance(policy.method, TrackerKeys | ValuesKeys)
+    if is_folded_alone and policy.value is None and policy.fine is None:
         found.append(DayFamily(policy))
     return found + [QueryFamily(policy, query) for query in policy.queries]
 

@@ -38,9 +38,7 @@ class RunningSumFamily:
 
     def __init__(self, policy: Policy) -> None:
         """Args: `policy`, with `[policy.continual]`."""
-        keys = policy.continual
-        if keys is None:
-            raise ValueError(f"{policy.name} has no running sums")
+        keys = policy.keys_of(ContinualKeys)
         self.claim = Claim.of_part(policy, policy.epsilon, keys.max_cells)
         self.is_alone = keys.kind in ALONE
         self._policy, self._keys, self._sums = policy, keys, RunningSums(policy)

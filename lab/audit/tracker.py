@@ -11,7 +11,7 @@ from hatcast.lab.audit.hats import CELL, NOW_MS
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.release.tracker import PolicyTracker
 from hatcast.stream.tracker.tracker import HatUsers
 from hatcast.stream.units import NANO
@@ -41,9 +41,7 @@ class TrackerFamily:
 
     def __init__(self, policy: Policy) -> None:
         """Args: `policy`, with a tracker."""
-        if policy.tracker is None:
-            raise ValueError(f"{policy.name} has no tracker")
-        self.claim = Claim(policy.tracker.daily_limit / NANO)
+        self.claim = Claim(policy.keys_of(TrackerKeys).daily_limit / NANO)
         self._policy = policy
         self._users = max(policy.min_users, 1)
         calendar = Calendar(policy)

@@ -17,7 +17,7 @@ from hatcast.agents.cli.recordings import (
 )
 from hatcast.lab.plan.continual import Criterion
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.policy.continual_table import SLOTS_MAX
+from hatcast.stream.policy.continual_keys import SLOTS_MAX
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import Format, FormatChoice

@@ -16,7 +16,7 @@ from hatcast.lab.processes import in_processes
 from hatcast.stream.errors import RecordingError, SettingError
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
-from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.policy.policy import MeansKeys, Policy, Relation
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.readings.formats import Format
 
@@ -162,7 +162,7 @@ def _result_of(task: _Task) -> Result:
 def _folded(job: Job, read: Progress) -> tuple[list[RecordedDay], list[RecordedDay]]:
     """Return the days as a tracker folds them, and with at most K HATs of each bus."""
     with open_days(job.paths, job.feed) as recordings:
-        everything = recordings.days(replace(job.policy, max_hats_per_day=TRACKER_CAP, continual=None), read)
+        everything = recordings.days(replace(job.policy, max_hats_per_day=TRACKER_CAP, method=MeansKeys()), read)
         days = with_users(everything, job.min_users)
         if not days:
             raise RecordingError(
@@ -173,7 +173,7 @@ def _folded(job: Job, read: Progress) -> tuple[list[RecordedDay], list[RecordedD
         if all(isinstance(each, str) for each in job.designs):
             return days, []
         # A HAT counts by all of its users, so min_users is not applied to those whom K leaves.
-        return days, recordings.days(replace(job.policy, max_hats_per_day=job.cap, continual=None), read)
+        return days, recordings.days(replace(job.policy, max_hats_per_day=job.cap, method=MeansKeys()), read)
 
 
 def report_of(comparison: Comparison, title: str, settings: Mapping[str, Any]) -> Report:

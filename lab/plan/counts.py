@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hatcast.stream.errors import RecordingError
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import MeansKeys, Policy
 from hatcast.stream.readings.formats import Format
 from hatcast.stream.tracker.model import HatCounts
 
@@ -72,7 +72,7 @@ def counts_of_opened(
     """Fold open recordings, as `counts_of_recordings` does."""
     from hatcast.lab.days import TRACKER_CAP, with_users
 
-    days = recordings.days(replace(policy, max_hats_per_day=TRACKER_CAP, continual=None), progress)
+    days = recordings.days(replace(policy, max_hats_per_day=TRACKER_CAP, method=MeansKeys()), progress)
     return counts_of_days(with_users(days, min_users))
 
 

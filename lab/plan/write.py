@@ -107,6 +107,7 @@ def write_continual(path: Path, text: str, plan: "ContinualPlan") -> None:
     from hatcast.agents.config.settings import parse_settings
     from hatcast.agents.config.template import write_template
     from hatcast.lab.plan.continual.report import keys_of
+    from hatcast.stream.policy.policy import ContinualKeys
 
     text = without_keys(text, "policy", "estimator", "tracker", "query", "values")
     text = without_keys(text, "policy.continual", "branching", "buffers")
@@ -114,11 +115,10 @@ def write_continual(path: Path, text: str, plan: "ContinualPlan") -> None:
     stream = plan.stream
     values = {"epsilon": stream.epsilon, **({"delta": stream.delta} if plan.best.setting.delta else {})}
     text = with_table_keys(with_table_keys(text, "policy.privacy", values), "policy.continual", keys_of(plan))
-    keys = parse_settings(tomllib.loads(text), path.parent, {}).policy.continual
-    if keys is None or keys.slots != stream.slots:
-        slots = 0 if keys is None else keys.slots
+    keys = parse_settings(tomllib.loads(text), path.parent, {}).policy.keys_of(ContinualKeys)
+    if keys.slots != stream.slots:
         raise HatcastError(
-            f"--write: the horizon has {stream.slots} slots, but {stream.days} days have {slots} by the hours and"
+            f"--write: the horizon has {stream.slots} slots, but {stream.days} days have {keys.slots} by the hours and"
             f" slot_length of {path}; plan with --config {path}"
         )
     write_template(text, path, force=True)

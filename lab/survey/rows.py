@@ -31,7 +31,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.open_slots import OpenSlot, Vehicle
 from hatcast.stream.fold.reading_fold import ReadingFold
 from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import MeansKeys, Policy
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.pseudonyms import Pseudonyms
 from hatcast.stream.readings.reading import Outcome, Reading, parse_time
@@ -89,7 +89,7 @@ class RowCollector(ReadingFold[Reading]):
         days:    first and last local date, both included; other readings are `outside_dates`. None: all dates
         now_ms:  start time of the survey: records beyond now_ms + max_ahead arrived in the future
         """
-        finest = replace(policy, h3_resolution=resolutions[-1], fine=None, from_date=None, continual=None)
+        finest = replace(policy, h3_resolution=resolutions[-1], fine=None, from_date=None, method=MeansKeys())
         super().__init__(finest, Calendar(finest), FoldUsers(pseudonyms), _identity, None)
         self.pending = 0
         self._resolutions = tuple(resolutions)

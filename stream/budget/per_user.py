@@ -7,11 +7,11 @@ from functools import partial
 
 from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.hybrid import gaussian_epsilon
-from hatcast.stream.ledger.day import Reserved, horizon_cost, reservations, user_charges
+from hatcast.stream.ledger.day import Reserved, own_reservation, reservations, user_charges
 from hatcast.stream.policy.continual_keys import ContinualKeys
-from hatcast.stream.policy.hybrid_keys import NoiseKind
-from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import RUNNING_SUMS, TRACKER_QUERIES
+from hatcast.stream.policy.method import NoiseKind
+from hatcast.stream.policy.policy import HybridKeys, Policy
+from hatcast.stream.queries import TRACKER_QUERIES
 from hatcast.stream.release.spending import charge_split, usual_fineness
 from hatcast.stream.units import NANO
 
@@ -113,17 +113,14 @@ class DayLoss:
 
 def day_loss(policy: Policy, date: str | None = None) -> DayLoss:
     """Return the loss of a local date with the queries that read it; None: of a day that every query reads."""
+    keys = policy.method
     every = {query.name: Reserved(policy.most_hats, query.epsilon_nano) for query in policy.queries}
-    if policy.tracker is not None:
-        every[TRACKER_QUERIES] = Reserved(1, policy.tracker.daily_limit)
-    if policy.continual is not None:
-        every[RUNNING_SUMS] = horizon_cost(policy)
     return DayLoss(
         most_hats=policy.most_hats,
         epsilon=policy.epsilon_nano,
-        queries=every if date is None else reservations(policy, date),
+        queries=every | own_reservation(policy) if date is None else reservations(policy, date),
         limit=policy.daily_limit_nano,
-        gaussian=None if policy.hybrid is None or policy.is_pure else partial(gaussian_epsilon, policy),
+        gaussian=partial(gaussian_epsilon, policy) if isinstance(keys, HybridKeys) and not keys.is_pure else None,
         split=charge_split(policy, usual_fineness(policy)),
-        horizon=policy.continual,
+        horizon=keys if isinstance(keys, ContinualKeys) else None,
     )

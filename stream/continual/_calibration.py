@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hatcast.stream.continual._interface import Setting
 from hatcast.stream.mechanisms import Distances, VectorNoise, gaussian, laplace
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 
 _QUANTILE95: Final = 1.96  # a little above the normal quantile
 _CORRECTION: Final = (_QUANTILE95**3 - 3 * _QUANTILE95) / 24  # Cornish-Fisher's, for each unit of excess kurtosis

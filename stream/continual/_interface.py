@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.stream.mechanisms import VectorNoise
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 
 
 class BadState(ValueError):

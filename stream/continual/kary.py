@@ -15,7 +15,7 @@ from typing import NamedTuple
 from hatcast.stream.continual._digits import Digits
 from hatcast.stream.continual._interface import Setting
 from hatcast.stream.continual._prefixes import PrefixNoise
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 
 
 def kary(setting: Setting) -> PrefixNoise:

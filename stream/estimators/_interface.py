@@ -26,7 +26,7 @@ from hatcast.stream.estimators.grouping import GROUPINGS, Counts, Integers, orde
 from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, Noisy
 from hatcast.stream.mechanisms.grid import Grid, clip, quantile95
 from hatcast.stream.policy.estimator_keys import check_gamma
-from hatcast.stream.policy.policy import EstimatorKeys, Policy
+from hatcast.stream.policy.policy import EstimatorKeys, MeansKeys, Policy
 
 MAX_COUNT: Final = 2**31  # readings of one user in one HAT: products of two counts fit into 64 bits
 MAX_READINGS: Final = 2**62  # readings of one HAT
@@ -114,15 +114,16 @@ class Parameters:
     @classmethod
     def of(cls, policy: Policy) -> Self:
         """Return the parameters of a policy."""
+        keys = policy.method if isinstance(policy.method, MeansKeys) else MeansKeys()
         return cls(
             policy.upper_bound,
             Grid(policy.grid, policy.lower),
             policy.epsilon,
-            policy.grouping,
-            policy.array_length,
-            policy.quantiles,
-            weight_threshold=policy.weight_threshold,
-            gamma=policy.gamma,
+            keys.grouping,
+            keys.array_length,
+            keys.quantiles,
+            weight_threshold=keys.weight_threshold,
+            gamma=keys.gamma,
         )
 
     def clipped_to(self, interval: Interval) -> Self:

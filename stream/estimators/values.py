@@ -134,13 +134,13 @@ def values_form(policy: Policy) -> ValuesForm:
 
 def noise_shares(policy: Policy) -> Sequence[Fraction]:
     """Return the shares of a release's epsilon, one for the noise of each value."""
-    return [Fraction(1, len(policy.values))] * len(policy.values)
+    return [Fraction(1, len(policy.released_values))] * len(policy.released_values)
 
 
 def _axes(policy: Policy) -> tuple[Axis, ...]:
-    epsilon = epsilon_share(policy.epsilon, Fraction(1, len(policy.values)))
+    epsilon = epsilon_share(policy.epsilon, Fraction(1, len(policy.released_values)))
     whole = Parameters.of(policy)
     return tuple(
         Axis(value.lower, replace(whole, upper_bound_milli=value.width, grid=Grid(value.grid), epsilon=epsilon))
-        for value in policy.values
+        for value in policy.released_values
     )

@@ -12,7 +12,6 @@ from operator import attrgetter
 from typing import Final
 
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.policy.continual_keys import AtEnd
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.time_zones import TIME_ZONE_DATA, time_zone
@@ -22,7 +21,6 @@ _HOUR: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)
 _SHIFT_MAX: Final = timedelta(hours=26)  # larger than any single change of a time zone's offset
 _BY: Final = " by "  # before the version of the data
-_NEVER: Final = "9999-99-99"  # after every date
 _SLOT_CACHE_SIZE: Final = 10_000  # more than a year of hours
 
 
@@ -60,7 +58,7 @@ class Calendar:
         self._zone = time_zone(policy.timezone)
         self._length = timedelta(milliseconds=policy.slot_length_ms)
         self._hours = policy.hours
-        self._first_date, self._end_date = _dates(policy)
+        self._first_date, self._end_date = policy.method.dates(policy.from_date)
         self._slots: dict[tuple[str, str], Slot] = {}
         self._day_ends: dict[str, int] = {}
         self._rules: dict[str, str] = {}
@@ -229,15 +227,6 @@ class Calendar:
 
     def _offset(self, instant: datetime) -> timedelta:
         return instant.astimezone(self._zone).utcoffset() or timedelta(0)
-
-
-def _dates(policy: Policy) -> tuple[str, str]:
-    """Return the first local date that counts, and the first date after the last."""
-    continual = policy.continual
-    if continual is None:
-        return policy.from_date or "", _NEVER
-    end = continual.first + timedelta(days=continual.horizon_days)
-    return continual.first.isoformat(), end.isoformat() if continual.at_end is AtEnd.STOP else _NEVER
 
 
 def _ms(instant: datetime) -> int:

@@ -29,12 +29,10 @@ class SlotIndex:
     """Number of each slot of a policy in its horizon, 0 to n - 1. Raises ValueError for a policy without horizons."""
 
     def __init__(self, policy: Policy) -> None:
-        if policy.continual is None:
-            raise ValueError(f"{policy.name} has no horizons")
-        self._keys = policy.continual
+        self._keys = policy.keys_of(ContinualKeys)
         self._minutes = policy.slot_length_ms // MINUTE_MS
         self._first = -(-policy.hours[0] * HOUR_MS // policy.slot_length_ms)  # of the slots of a whole day
-        self._slots_of_day = policy.continual.slots // policy.continual.horizon_days
+        self._slots_of_day = self._keys.slots // self._keys.horizon_days
 
     def of(self, day: str, name: str) -> int:
         """Return the number of the slot with this local date and start. Raises ValueError if it is not released."""

@@ -112,8 +112,8 @@ class HorizonLimit:
     A user's state is at most max_cells x max_slots numbers.
     """
 
-    def __init__(self, policy: Policy, keys: ContinualKeys, calendar: Calendar) -> None:
-        self._keys = keys
+    def __init__(self, policy: Policy, calendar: Calendar) -> None:
+        self._keys = policy.keys_of(ContinualKeys)
         self._calendar = calendar
         self._number = lru_cache(_SLOTS_CACHED)(SlotIndex(policy).of)
 
@@ -185,9 +185,7 @@ class HorizonLimit:
 
 def limit_of(policy: Policy, calendar: Calendar) -> UserLimit:
     """Return the limit that a policy puts on each user."""
-    return (
-        DailyLimit(policy, calendar) if policy.continual is None else HorizonLimit(policy, policy.continual, calendar)
-    )
+    return HorizonLimit(policy, calendar) if policy.method.has_horizons else DailyLimit(policy, calendar)
 
 
 def _of_horizon(user: UserOfDay) -> UserOfHorizon:

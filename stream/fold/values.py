@@ -12,7 +12,7 @@ from hatcast.stream.fold.open_slots import Contribution, OpenSlot, ValuesContrib
 from hatcast.stream.fold.partition_fold import CACHE_SIZE
 from hatcast.stream.fold.reading_fold import ReadingFold
 from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import Policy, ValuesKeys
 from hatcast.stream.policy.value_keys import Value
 from hatcast.stream.readings.caches import cache
 from hatcast.stream.readings.reading import Outcome, Reading, ValuesReading, in_milli, number
@@ -37,7 +37,7 @@ class ValuesFold(ReadingFold[V], Generic[V]):
         """Args: as of ReadingFold; `decode` returns a `ValuesReading` with each value of the policy but the speed."""
         super().__init__(policy, calendar, users, self._read, belongs)
         self._decode_values = decode
-        self._others = policy.values[1:]
+        self._others = policy.released_values[1:]
         self._clipped: list[dict[float | str, int]] = [{} for _ in self._others]
         self._milli: list[int] = []
 
@@ -84,7 +84,7 @@ def reading_fold(
     belongs: Callable[[bytes], bool] | None,
 ) -> ReadingFold[V]:
     """Return the empty fold of a policy's readings. Arguments as of ReadingFold and ValuesFold."""
-    kind = ValuesFold if policy.values else ReadingFold
+    kind = ValuesFold if isinstance(policy.method, ValuesKeys) else ReadingFold
     return kind(policy, calendar, users, decode, belongs)
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from hatcast.stream.hybrid._interface import HybridParameters
 from hatcast.stream.mechanisms.gaussian import composed_epsilon, deviation_for, discretization_loss
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import HybridKeys, Policy
 
 _ROUNDED: Final = 1 + 1e-12  # factor of ratios, above their floating-point error
 
@@ -17,8 +17,8 @@ def gaussian_epsilon(policy: Policy, releases: int, delta: float, min_scale: flo
     A scale is never below the deviation for sensitivity 1, times a distance of at least 1 step.
     Raises ValueError for a policy without Gaussian noise.
     """
-    keys, parameters = policy.hybrid, HybridParameters.of(policy)
-    if keys is None or parameters.delta is None:
+    keys, parameters = policy.keys_of(HybridKeys), HybridParameters.of(policy)
+    if parameters.delta is None:
         raise ValueError(f"{policy.name} has no Gaussian noise")
     if not releases:
         return 0.0

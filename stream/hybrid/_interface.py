@@ -18,7 +18,7 @@ from hatcast.stream.mechanisms import MAX_SCALE, Noise, Noisy
 from hatcast.stream.mechanisms.gaussian import MIN_DELTA, deviation_for, scale_bound, smallest_scale
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.continual_keys import part_of_delta
-from hatcast.stream.policy.policy import GroupMeans, NoiseKind, Policy
+from hatcast.stream.policy.policy import GroupMeans, HybridKeys, NoiseKind, Policy
 
 
 class Needs(StrEnum):
@@ -90,9 +90,7 @@ class HybridParameters:
     @classmethod
     def of(cls, policy: Policy) -> Self:
         """Return the parameters of a policy. Raises SettingError; ValueError if its estimator is not hybrid."""
-        keys = policy.hybrid
-        if keys is None:
-            raise ValueError(f"{policy.estimator} is not a hybrid estimator")
+        keys = policy.keys_of(HybridKeys)
         spread = None
         if keys.sigma_milli is not None and keys.sigma_local_milli is not None:
             spread = Spread(keys.sigma_milli, keys.sigma_local_milli, keys.mean_gap_milli)

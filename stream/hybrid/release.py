@@ -24,7 +24,7 @@ from hatcast.stream.hybrid import (
 from hatcast.stream.hybrid.report_fold import reports_of
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import HybridKeys, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +103,12 @@ def _groups_field(blend: Blend, groups: GroupEstimates, policy: Policy) -> dict[
 
 def device_fields(policy: Policy) -> dict[str, Any]:
     """Return the fields in every record of a hybrid policy, for any status; none for other policies."""
-    if policy.hybrid is None:
+    keys = policy.method
+    if not isinstance(keys, HybridKeys):
         return {}
     fields: dict[str, Any] = {"target": TARGET}
-    if policy.takes_reports:
-        fields["device_epsilon"] = policy.hybrid.local_epsilon
-    if not policy.is_pure:
+    if keys.takes_reports:
+        fields["device_epsilon"] = keys.local_epsilon
+    if not keys.is_pure:
         fields["delta"] = delta_per_hat(policy)
     return fields

@@ -18,8 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.policy.query import CELL_SELECTION, RUNNING_SUMS, TRACKER_QUERIES
-from hatcast.stream.units import nano_ceil
+from hatcast.stream.policy.query import CELL_SELECTION
 
 
 def largest_charges(levels: Mapping[int, int], cap: int | None) -> Counter[int]:
@@ -209,18 +208,10 @@ def reservations(policy: Policy, date: str) -> dict[str, Reserved]:
     }
     if policy.selection_cost is not None and policy.selection_cost.covers(date):
         by_name[CELL_SELECTION] = Reserved(1, policy.selection_cost.epsilon_nano, is_spent=True)
-    if policy.tracker is not None:
-        by_name[TRACKER_QUERIES] = Reserved(1, policy.tracker.daily_limit, is_required=True)
-    if policy.continual is not None and policy.continual.horizon_of(date) is not None:
-        by_name[RUNNING_SUMS] = horizon_cost(policy)
-    return by_name
+    return by_name | own_reservation(policy, date)
 
 
-def horizon_cost(policy: Policy) -> Reserved:
-    """Return what one horizon of running sums costs a user. Raises ValueError for a policy without horizons.
-
-    Each of its `max_cells` cells has its own sum. Without room for all of them, nothing of the date is released.
-    """
-    if policy.continual is None:
-        raise ValueError(f"{policy.name} has no horizons")
-    return Reserved(policy.continual.max_cells, nano_ceil(policy.epsilon), is_required=True)
+def own_reservation(policy: Policy, date: str | None = None) -> dict[str, Reserved]:
+    """Return what the policy's method reserves of a local date, by name. date: None for one with releases."""
+    own = policy.method.reserved(policy.epsilon, date)
+    return {} if own is None else {own.name: Reserved(own.places, own.epsilon_nano, is_required=True)}

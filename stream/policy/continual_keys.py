@@ -1,4 +1,4 @@
-"""Keys of a policy that releases running sums and means over a horizon, and its horizons.
+"""`[policy.continual]`: running sums and means over a horizon. Its keys, their checks, and its horizons.
 
 A horizon is `horizon_days` local dates. Each cell has one running sum, from the first slot of the horizon on, and its
 epsilon is for the whole horizon. So the sensitivity depends on the number of slots that one user enters in a cell, and
@@ -14,9 +14,16 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
+
+from hatcast.stream.errors import SettingError, name_fix
+from hatcast.stream.policy.checks import CONTINUAL_UNIT, day_slots
 from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation
-from hatcast.stream.policy.hybrid_keys import NoiseKind
-from hatcast.stream.policy.query import Period
+from hatcast.stream.policy.method import NEVER, Hashed, MethodKeys, NoiseKind, Reservation
+from hatcast.stream.policy.query import RUNNING_SUMS, Period
+from hatcast.stream.policy.table import ContinualTable, PolicyTable
+from hatcast.stream.policy.toml_tables import decode_table
+from hatcast.stream.units import NANO, nano_ceil, nano_floor
 
 CONTINUAL: Final = "continual"
 """name of the estimator of these policies, in records and in `Policy.estimator`"""
@@ -24,6 +31,17 @@ CONTINUAL_ESTIMATOR: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
     {CONTINUAL: EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}))}
 )
 FIRST_MONDAY: Final = date(1970, 1, 5)  # first date of a policy without one, so that weeks are Monday to Sunday
+DAYS_MAX: Final = 3660
+SLOTS_MAX: Final = 100_000  # of a horizon: eleven years of hours
+PLACES_MAX: Final = 65_535  # of a user: cells, and HATs of a day
+BRANCHING_MAX: Final = 4095
+BUFFERS_MAX: Final = 10
+_COST_MAX: Final = 10**6 * NANO  # of a horizon: its decimal digits are exact in a float
+_DELTA_MAX: Final = 1e-3
+_DELTA_MIN: Final = 1e-15  # of one cell
+_WHERE: Final = "policy.continual"
+_PRIVACY: Final = "policy.privacy"
+_MOVE: Final = "remove it, or move it to a policy of its own"
 
 
 class ContinualKind(StrEnum):
@@ -49,7 +67,7 @@ class AtEnd(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ContinualKeys:
+class ContinualKeys(MethodKeys):
     """Keys of `[policy.continual]` with defaults filled in.
 
     horizon_days    D, local dates of a horizon
@@ -74,6 +92,35 @@ class ContinualKeys:
     first: date
     slots: int
 
+    @property
+    def is_pure(self) -> bool:
+        """See `MethodKeys`."""
+        return self.noise is NoiseKind.LAPLACE
+
+    @property
+    def has_horizons(self) -> bool:
+        """See `MethodKeys`."""
+        return True
+
+    def charged(self, _epsilon: float) -> float:
+        """See `MethodKeys`: nothing, as a horizon is reserved in full."""
+        return 0.0
+
+    def reserved(self, epsilon: float, date: str | None = None) -> Reservation | None:
+        """See `MethodKeys`: a horizon's cost, on each of its dates. Each of a user's `max_cells` has its own sum."""
+        if date is not None and self.horizon_of(date) is None:
+            return None
+        return self.horizon_cost(epsilon)
+
+    def horizon_cost(self, epsilon: float) -> Reservation:
+        """Return what one horizon costs a user. Without room for all its cells nothing of a date is released."""
+        return Reservation(RUNNING_SUMS, self.max_cells, nano_ceil(epsilon))
+
+    def dates(self, _from_date: str | None) -> tuple[str, str]:
+        """See `MethodKeys`."""
+        end = self.first + timedelta(days=self.horizon_days)
+        return self.first.isoformat(), end.isoformat() if self.at_end is AtEnd.STOP else NEVER
+
     def horizon_of(self, day: str) -> Period | None:
         """Return the horizon that contains a local date.
 
@@ -88,10 +135,10 @@ class ContinualKeys:
         """Return the most horizons that this many consecutive days touch."""
         return 1 if self.at_end is AtEnd.STOP else 1 + -(-(days - 1) // self.horizon_days)
 
-    def canonical(self) -> dict[str, Any]:
-        """Return the keys that are hashed into policy_id."""
+    def hashed(self) -> Hashed:
+        """See `MethodKeys`."""
         own = {"branching": self.branching, "buffers": self.buffers}
-        return {
+        keys: dict[str, Any] = {
             "kind": self.kind.value,
             "noise": self.noise.value,
             "horizon_days": self.horizon_days,
@@ -102,6 +149,7 @@ class ContinualKeys:
             **({} if self.first == FIRST_MONDAY else {"from": self.first.isoformat()}),
             **{key: value for key, value in own.items() if value is not None},
         }
+        return Hashed(policy={CONTINUAL: keys})
 
 
 def part_of_delta(delta: float, parts: int) -> float:
@@ -110,3 +158,241 @@ def part_of_delta(delta: float, parts: int) -> float:
     while Fraction(part) * parts > Fraction(delta):
         part = math.nextafter(part, 0)
     return part
+
+
+_EXCLUDED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "estimator": f"remove it: {_WHERE}.kind is the mechanism",
+        "tracker": _MOVE,
+        "query": _MOVE,
+        "values": "remove it: one value is released, the speed or that of [policy.value]",
+        "value": "write [policy.value], with one bracket: one value is released",
+    }
+)
+_EXCLUDED_PRIVACY: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "max_hats_per_day": "remove it: max_cells, max_slots and min_separation limit a vehicle",
+        "total_limit": f'remove it: unit "{CONTINUAL_UNIT}" has no limit over horizons',
+        "local_epsilon": "remove it: devices' reports are not used",
+        "max_coalition": "remove it: devices' reports are not used",
+    }
+)
+BUFFERS: Final = 3
+"""default of kind `blt`"""
+NOISES: Final[Mapping[ContinualKind, tuple[NoiseKind, ...]]] = MappingProxyType(
+    {
+        ContinualKind.LAPLACE: (NoiseKind.LAPLACE,),
+        ContinualKind.GAUSSIAN: (NoiseKind.GAUSSIAN,),
+        ContinualKind.TREE: (NoiseKind.LAPLACE, NoiseKind.GAUSSIAN),
+        ContinualKind.KARY: (NoiseKind.LAPLACE,),
+        ContinualKind.TOEPLITZ: (NoiseKind.GAUSSIAN, NoiseKind.LAPLACE),
+        ContinualKind.BLT: (NoiseKind.GAUSSIAN, NoiseKind.LAPLACE),
+        ContinualKind.WITHHOLD_RELEASE: (NoiseKind.LAPLACE,),
+    }
+)
+"""Distributions of the noise of each kind, the default first"""
+
+
+def with_continual_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the [policy] table, with the defaults that `[policy.continual]` requires.
+
+    `daily_limit` and `max_hats_per_day` are set by `continual_keys`. Raises SettingError for tables and keys that such
+    a policy does not have.
+    """
+    continual, privacy = table.get(CONTINUAL), table.get("privacy")
+    if not isinstance(continual, Mapping) or not isinstance(privacy, Mapping):
+        return table
+    for key, fix in _EXCLUDED.items():
+        if table.get(key) and not (key == "value" and isinstance(table[key], Mapping)):
+            raise SettingError(f"policy.{key}", f"is not used with [{_WHERE}]", fix)
+    for key, fix in _EXCLUDED_PRIVACY.items():
+        if key in privacy:
+            raise SettingError(f"{_PRIVACY}.{key}", f"is not used with [{_WHERE}]", fix)
+    filled = {"unit": CONTINUAL_UNIT, "max_hats_per_day": 1, **privacy}
+    epsilon = privacy.get("epsilon")
+    filled.setdefault("daily_limit", epsilon if isinstance(epsilon, int | float) else 1.0)
+    return {**table, "privacy": filled, "estimator": {"name": CONTINUAL}}
+
+
+def continual_keys(given: PolicyTable, slot_length_ms: int, limit: object) -> tuple[PolicyTable, ContinualKeys | None]:
+    """Return the [policy] table with its derived limits, and the keys of `[policy.continual]`; None without it.
+
+    given    with the defaults of `with_continual_defaults`; its other keys are already checked
+    limit    `daily_limit` as written; None: not written
+    Raises SettingError.
+    """
+    if given.continual is None:
+        return given, None
+    table = decode_table(given.continual, ContinualTable, _WHERE)
+    kind, slots_of_day = _kind(table.kind), day_slots(given, slot_length_ms)
+    noise = _noise(kind, table.noise)
+    _check_participation(table, slots_of_day)
+    _check_privacy(given, table, noise)
+    slots = table.horizon_days * slots_of_day
+    keys = ContinualKeys(
+        kind=kind,
+        noise=noise,
+        horizon_days=table.horizon_days,
+        max_slots=table.max_slots,
+        min_separation=table.min_separation,
+        max_cells=table.max_cells,
+        branching=_branching(kind, table.branching),
+        buffers=_buffers(kind, table.buffers),
+        at_end=_at_end(table.at_end),
+        first=_first(given, table),
+        slots=slots,
+    )
+    cost = table.max_cells * nano_ceil(given.privacy.epsilon)
+    if cost > _COST_MAX:
+        raise SettingError(
+            f"{_PRIVACY}.epsilon",
+            f"{given.privacy.epsilon:g} in each of {table.max_cells} cells is more than the ledger can count",
+            f"use at most {_COST_MAX // table.max_cells / NANO:g}",
+        )
+    if limit is not None and nano_floor(given.privacy.daily_limit) < cost:
+        raise SettingError(
+            f"{_PRIVACY}.daily_limit",
+            f"{given.privacy.daily_limit:g} is below what a horizon costs a vehicle: {table.max_cells} cells at "
+            f"epsilon {given.privacy.epsilon:g}",
+            f"leave it out, write {cost / NANO:g} or more, or lower epsilon or max_cells",
+        )
+    privacy = msgspec.structs.replace(
+        given.privacy,
+        max_hats_per_day=table.max_cells * _most_slots(table, slots_of_day),
+        daily_limit=cost / NANO if limit is None else given.privacy.daily_limit,
+    )
+    return msgspec.structs.replace(given, privacy=privacy), keys
+
+
+def _most_slots(table: ContinualTable, slots_of_day: int) -> int:
+    """Return the most slots of one day that a user enters in one cell."""
+    return min(table.max_slots, -(-slots_of_day // table.min_separation))
+
+
+def _kind(text: str) -> ContinualKind:
+    if text not in set(ContinualKind):
+        raise SettingError(f"{_WHERE}.kind", f"{text!r} is not a kind", name_fix(text, ContinualKind))
+    return ContinualKind(text)
+
+
+def _noise(kind: ContinualKind, text: str | None) -> NoiseKind:
+    """Return the distribution of the noise, or its default."""
+    noises = NOISES[kind]
+    if text is None:
+        return noises[0]
+    if text not in set(NoiseKind):
+        raise SettingError(f"{_WHERE}.noise", f"{text!r} is not a noise distribution", name_fix(text, NoiseKind))
+    if text not in noises:
+        raise SettingError(f"{_WHERE}.noise", f"kind {kind.value!r} has {noises[0].value} noise", "remove it")
+    return NoiseKind(text)
+
+
+def _check_participation(table: ContinualTable, slots_of_day: int) -> None:
+    """Check the horizon and the declared participation, each by itself and together."""
+    if not 1 <= table.horizon_days <= DAYS_MAX:
+        raise SettingError(
+            f"{_WHERE}.horizon_days", f"{table.horizon_days} is not a valid number of days", f"use 1 to {DAYS_MAX}"
+        )
+    slots = table.horizon_days * slots_of_day
+    if not slots:
+        raise SettingError("policy.hours", "no slot starts within them", "use longer hours, or a shorter slot_length")
+    if slots > SLOTS_MAX:
+        raise SettingError(
+            f"{_WHERE}.horizon_days",
+            f"{table.horizon_days} days have {slots:,} slots",
+            f"use at most {SLOTS_MAX // slots_of_day}, or longer slots",
+        )
+    _check_number("max_slots", table.max_slots, slots)
+    _check_number("min_separation", table.min_separation, slots)
+    _check_number("max_cells", table.max_cells, PLACES_MAX // _most_slots(table, slots_of_day))
+    if (table.max_slots - 1) * table.min_separation + 1 > slots:
+        fit = (slots - 1) // table.min_separation + 1
+        raise SettingError(
+            f"{_WHERE}.max_slots",
+            f"{table.max_slots} slots that are {table.min_separation} apart do not fit into the {slots} of a horizon",
+            f"use at most {fit}, or a smaller min_separation",
+        )
+
+
+def _check_number(key: str, value: int, most: int) -> None:
+    if not 1 <= value <= most:
+        raise SettingError(f"{_WHERE}.{key}", f"{value} is out of range", f"use 1 to {most}")
+
+
+def _check_privacy(given: PolicyTable, table: ContinualTable, noise: NoiseKind) -> None:
+    """Check relation, unit and delta."""
+    privacy = given.privacy
+    if privacy.relation != Relation.REPLACE:
+        raise SettingError(
+            f"{_PRIVACY}.relation", f"{privacy.relation!r} is not proved for [{_WHERE}]", 'use relation = "replace"'
+        )
+    if noise is NoiseKind.LAPLACE:
+        return
+    if privacy.delta > _DELTA_MAX:
+        raise SettingError(
+            f"{_PRIVACY}.delta",
+            f"{privacy.delta:g} is part of the guarantee with Gaussian noise, and too large",
+            f"use at most {_DELTA_MAX:g}, such as 1e-6",
+        )
+    if privacy.delta < _DELTA_MIN * table.max_cells:
+        raise SettingError(
+            f"{_PRIVACY}.delta",
+            f"{privacy.delta:g} leaves less than {_DELTA_MIN:g} for each of {table.max_cells} cells",
+            f'use at least {_DELTA_MIN * table.max_cells:g}, or noise = "laplace"',
+        )
+
+
+def _branching(kind: ContinualKind, given: int | None) -> int | None:
+    """Return the given branching factor of kind `kary`. None: the mechanism has the one of the least maximum error."""
+    if kind is not ContinualKind.KARY:
+        if given is not None:
+            raise SettingError(f"{_WHERE}.branching", f"is not used by kind {kind.value!r}", "remove it")
+        return None
+    if given is None:
+        return None
+    if not 3 <= given <= BRANCHING_MAX or given % 2 == 0:
+        raise SettingError(
+            f"{_WHERE}.branching", f"{given} is not an odd number from 3 to {BRANCHING_MAX}", "use one, such as 5"
+        )
+    return given
+
+
+def _buffers(kind: ContinualKind, given: int | None) -> int | None:
+    """Return the number of buffers of kind `blt`, or its default."""
+    if kind is not ContinualKind.BLT:
+        if given is not None:
+            raise SettingError(f"{_WHERE}.buffers", f"is not used by kind {kind.value!r}", "remove it")
+        return None
+    if given is not None and not 1 <= given <= BUFFERS_MAX:
+        raise SettingError(f"{_WHERE}.buffers", f"{given} is out of range", f"use 1 to {BUFFERS_MAX}")
+    return BUFFERS if given is None else given
+
+
+def _at_end(text: str) -> AtEnd:
+    if text not in set(AtEnd):
+        raise SettingError(f"{_WHERE}.at_end", f"{text!r} is unknown", name_fix(text, AtEnd))
+    return AtEnd(text)
+
+
+def _first(given: PolicyTable, table: ContinualTable) -> date:
+    """Return the first date of the first horizon: `from`, or by default that of the policy."""
+    text = given.from_date if table.from_date is None else table.from_date
+    if text is None:
+        if table.at_end == AtEnd.STOP:
+            raise SettingError(
+                f"{_WHERE}.from",
+                'is missing, and at_end = "stop" requires it',
+                'write the first local date of the horizon, such as "2022-02-01"',
+            )
+        return FIRST_MONDAY
+    try:
+        first = date.fromisoformat(text)
+    except ValueError:
+        first = date.min
+    if first.isoformat() != text:
+        raise SettingError(f"{_WHERE}.from", f"{text!r} is not a date", 'use a local date such as "2022-02-01"')
+    if first < FIRST_MONDAY:
+        raise SettingError(f"{_WHERE}.from", f"{text!r} is too early", f"use {FIRST_MONDAY} or later")
+    if given.from_date is not None and text < given.from_date:
+        raise SettingError(f"{_WHERE}.from", f"{text!r} is before policy.from", f"use {given.from_date} or later")
+    return first

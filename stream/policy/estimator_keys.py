@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.policy.hybrid_keys import HybridKeys, HybridUse, hybrid_keys
+from hatcast.stream.policy.method import Hashed, MethodKeys
 from hatcast.stream.policy.table import EstimatorTable, PrivacyTable
 
+_OWN: Final = ("grouping", "array_length", "quantiles", "weight_threshold", "gamma")
 _NAMED: Final = ("grouping", "array_length", "quantiles")  # keys of [policy.estimator] whose value is a name
 ARRAY_LENGTH_MAX: Final = 10**9
 GAMMA_MIN: Final = 1e-9
@@ -49,24 +51,22 @@ class EstimatorKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenKeys:
-    """Keys of [policy.estimator] with the estimator's defaults filled in; None: not used.
+class MeansKeys(MethodKeys):
+    """Keys of an estimator that publishes a mean of each HAT, with its defaults filled in; None: not used.
 
-    gamma is None if it is the default: policies from before it was a key keep their id.
+    array_length is the name of a rule or a number of places, weight_threshold counts readings. gamma is None if it is
+    the default: policies from before it was a key keep their id.
     """
 
     grouping: str | None = None
     array_length: str | int | None = None
     quantiles: str | None = None
     weight_threshold: float | None = None
-    hybrid: HybridKeys | None = None
     gamma: float | None = None
 
-    def used(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the used keys of [policy.privacy] and those of [policy.estimator]."""
-        if self.hybrid is not None:
-            return self.hybrid.canonical()
-        return {}, {key: value for key in self.__slots__ if (value := getattr(self, key)) is not None}
+    def hashed(self) -> Hashed:
+        """See `MethodKeys`."""
+        return Hashed(estimator={key: value for key in _OWN if (value := getattr(self, key)) is not None})
 
 
 def check_name(policy: Mapping[str, Any], estimators: Mapping[str, EstimatorKeys]) -> None:
@@ -80,7 +80,9 @@ def check_name(policy: Mapping[str, Any], estimators: Mapping[str, EstimatorKeys
         raise SettingError(f"{_WHERE}.name", f"{name!r} is not an estimator", name_fix(name, estimators))
 
 
-def chosen_keys(table: EstimatorTable, privacy: PrivacyTable, estimators: Mapping[str, EstimatorKeys]) -> ChosenKeys:
+def chosen_keys(
+    table: EstimatorTable, privacy: PrivacyTable, estimators: Mapping[str, EstimatorKeys]
+) -> MeansKeys | HybridKeys:
     """Return the keys of the configured estimator; its name and `privacy` are already checked. Raises SettingError."""
     keys = estimators[table.name]
     if privacy.relation not in keys.relations:
@@ -100,14 +102,14 @@ def chosen_keys(table: EstimatorTable, privacy: PrivacyTable, estimators: Mappin
         if missing is None:
             raise SettingError(f"{_WHERE}.{key}", f"is missing, and {table.name} has no default", f"write {key} = 20")
     grouping, array_length, quantiles = map(chosen.get, _NAMED)
-    return ChosenKeys(
+    means = MeansKeys(
         grouping if isinstance(grouping, str) else None,
         array_length,
         quantiles if isinstance(quantiles, str) else None,
         _threshold(table, keys, array_length, privacy.epsilon),
-        hybrid_keys(table, privacy, keys.hybrid),
         _gamma(table, keys),
     )
+    return hybrid_keys(table, privacy, keys.hybrid) or means
 
 
 def _threshold(

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from hatcast.stream.errors import SettingError, name_fix
+from hatcast.stream.policy.method import Hashed, MethodKeys, NoiseKind
 from hatcast.stream.policy.table import WEAK_EPSILON, EstimatorTable, PrivacyTable, epsilon_problem
 from hatcast.stream.readings.reading import to_milli
 from hatcast.stream.units import nano_ceil
@@ -17,13 +18,6 @@ from hatcast.stream.units import nano_ceil
 _ESTIMATOR: Final = "policy.estimator"
 _PRIVACY: Final = "policy.privacy"
 _SPREAD: Final = ("sigma", "sigma_local", "mean_gap")
-
-
-class NoiseKind(StrEnum):
-    """Distribution of the operator's and of the devices' noise."""
-
-    LAPLACE = "laplace"
-    GAUSSIAN = "gaussian"
 
 
 class GroupMeans(StrEnum):
@@ -49,8 +43,8 @@ class HybridUse:
 
 
 @dataclass(frozen=True, slots=True)
-class HybridKeys:
-    """Keys of a hybrid estimator with defaults filled in.
+class HybridKeys(MethodKeys):
+    """Keys of a hybrid estimator, which publishes means of telemetry and devices' reports.
 
     local_epsilon       epsilon of a device's noise on each of its reports
     max_coalition       number of local users that may share their noise values; None: no amplification is claimed
@@ -67,23 +61,30 @@ class HybridKeys:
     mean_gap_milli: int
     groups: GroupMeans = GroupMeans.TOGETHER
 
+    @property
+    def is_pure(self) -> bool:
+        """See `MethodKeys`."""
+        return self.noise is NoiseKind.LAPLACE
+
+    @property
+    def takes_reports(self) -> bool:
+        """See `MethodKeys`."""
+        return self.use.local
+
     def charged(self, epsilon: float) -> float:
         """Return the larger of the two groups' epsilons for one release. Devices charge themselves when they send."""
         central = self.local_epsilon if self.use.all_local else epsilon if self.use.central else 0.0
         return max(central, self.local_epsilon if self.use.local else 0.0)
 
-    def canonical(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the hybrid keys of [policy.privacy] and of [policy.estimator] that are hashed into policy_id.
-
-        `groups` is left out at its default, so that a policy made before the key existed keeps its id.
-        """
+    def hashed(self) -> Hashed:
+        """See `MethodKeys`."""
         privacy: dict[str, Any] = {"local_epsilon": self.local_epsilon}
         if self.max_coalition is not None:
             privacy["max_coalition"] = self.max_coalition
         numbers = zip(_SPREAD, (self.sigma_milli, self.sigma_local_milli, self.mean_gap_milli), strict=True)
         spread = {key: value for key, value in numbers if key in self.use.spread}
         groups = {} if self.groups is GroupMeans.TOGETHER else {"groups": self.groups.value}
-        return privacy, {"noise": self.noise.value} | spread | groups
+        return Hashed(privacy, {"noise": self.noise.value} | spread | groups)
 
 
 def hybrid_keys(table: EstimatorTable, privacy: PrivacyTable, use: HybridUse | None) -> HybridKeys | None:

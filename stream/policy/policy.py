@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import rfc8785
 
@@ -26,15 +26,19 @@ from hatcast.stream.policy.checks import (
     most_hats_of,
     reject_above_of,
 )
-from hatcast.stream.policy.continual_keys import CONTINUAL_ESTIMATOR, ContinualKeys
-from hatcast.stream.policy.continual_table import continual_keys, with_continual_defaults
-from hatcast.stream.policy.estimator_keys import ChosenKeys, EstimatorKeys, Relation, check_name, chosen_keys
-from hatcast.stream.policy.hybrid_keys import GroupMeans, HybridKeys, HybridUse, NoiseKind
+from hatcast.stream.policy.continual_keys import (
+    CONTINUAL_ESTIMATOR,
+    ContinualKeys,
+    continual_keys,
+    with_continual_defaults,
+)
+from hatcast.stream.policy.estimator_keys import EstimatorKeys, MeansKeys, Relation, check_name, chosen_keys
+from hatcast.stream.policy.hybrid_keys import GroupMeans, HybridKeys, HybridUse
+from hatcast.stream.policy.method import MethodKeys, NoiseKind
 from hatcast.stream.policy.query import Query
 from hatcast.stream.policy.query_keys import check_queries, read_queries
 from hatcast.stream.policy.resolutions import FineCells, fine_cells_of, with_coarse_resolution
 from hatcast.stream.policy.running_keys import Running, read_running
-from hatcast.stream.policy.single_value import canonical_single, with_single_value, without_replaced
 from hatcast.stream.policy.table import PolicyTable, canonical, min_users_of
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
 from hatcast.stream.policy.tracker_keys import (
@@ -44,7 +48,16 @@ from hatcast.stream.policy.tracker_keys import (
     tracker_keys,
     with_tracker_defaults,
 )
-from hatcast.stream.policy.value_keys import SPEED, SPEED_UNIT, Value, canonical_values, read_values
+from hatcast.stream.policy.value_keys import (
+    SPEED,
+    SPEED_UNIT,
+    Value,
+    ValuesKeys,
+    read_values,
+    with_canonical_value,
+    with_single_value,
+    with_values,
+)
 from hatcast.stream.readings.reading import ValueUnits, to_milli
 from hatcast.stream.units import nano_ceil, nano_floor
 
@@ -54,13 +67,21 @@ __all__ = [
     "GroupMeans",
     "HybridKeys",
     "HybridUse",
+    "MeansKeys",
+    "Method",
     "NoiseKind",
     "Policy",
     "Query",
     "Relation",
+    "TrackerKeys",
     "Value",
+    "ValuesKeys",
     "read_policy",
 ]
+
+
+Method = MeansKeys | ValuesKeys | HybridKeys | TrackerKeys | ContinualKeys
+K = TypeVar("K", bound=MethodKeys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +101,10 @@ class Policy:
     epsilon         of one HAT; the daily limit of a tracker, which has none
     epsilon_nano    charge of one HAT in 1e-9, rounded up
     min_users       a HAT with fewer users is suppressed; 0 under add_remove, where their number is private
-    grouping, array_length, quantiles, weight_threshold, gamma   keys of the estimator, None if it does not use them:
-                    array_length is the name of a rule or an integer, weight_threshold counts readings; gamma is also
-                    None if it is the default
-    hybrid          keys for devices that do not trust the operator; None: no devices
-    tracker         keys of the estimator `tracker`; None: another estimator
-    continual       keys of running sums over a horizon, and `epsilon` is of one cell's horizon; None: another estimator
+    method          what is published, and how: the keys of the estimator; of running sums `epsilon` is of one cell's
+                    horizon
     queries         over several days, each answered for every cell and slot
     most_hats       most HATs that one user's day can enter: K, or cells x slots if fewer are listed
-    values          of a reading that are released together, speed first; empty: one value alone
     value           the one value of a reading that is released; None: its speed, in km/h from 0 to U
     running         running means: post-processing of what is published, so not a part of `policy_id`
     """
@@ -121,19 +137,11 @@ class Policy:
     delta: float
     min_users: int
     estimator: str
-    grouping: str | None
-    array_length: str | int | None
-    quantiles: str | None
-    weight_threshold: float | None
-    hybrid: HybridKeys | None
-    tracker: TrackerKeys | None
+    method: Method
     queries: tuple[Query, ...]
     most_hats: int
-    values: tuple[Value, ...] = ()
     value: Value | None = None
-    continual: ContinualKeys | None = None
     running: tuple[Running, ...] = ()
-    gamma: float | None = None
 
     @property
     def released_value(self) -> Value:
@@ -156,20 +164,23 @@ class Policy:
 
         A tracker's releases are charged to its reservation of the day, running sums to that of the horizon.
         """
-        if self.tracker is not None or self.continual is not None:
-            return 0
-        return nano_ceil(self.epsilon if self.hybrid is None else self.hybrid.charged(self.epsilon))
+        return nano_ceil(self.method.charged(self.epsilon))
 
     @property
     def takes_reports(self) -> bool:
         """Whether releases use devices' reports."""
-        return self.hybrid is not None and self.hybrid.use.local
+        return self.method.takes_reports
+
+    @property
+    def released_values(self) -> tuple[Value, ...]:
+        """The values of a reading whose means are published together; one, or several with the speed first."""
+        return self.method.values if isinstance(self.method, ValuesKeys) else (self.released_value,)
 
     @property
     def value_units(self) -> ValueUnits:
         """Names and units of the values that readings carry for this policy, other than the speed in any unit."""
         single = None if self.value_name is None else (self.value_name, self.released_value.unit)
-        return ValueUnits({value.name: value.unit for value in self.values[1:]}, single)
+        return ValueUnits({value.name: value.unit for value in self.released_values[1:]}, single)
 
     @property
     def daily_limit_nano(self) -> int:
@@ -184,8 +195,13 @@ class Policy:
     @property
     def is_pure(self) -> bool:
         """Whether charges are pure epsilon. If not, the charges of a day hold together with `delta`."""
-        noisy = self.hybrid or self.continual
-        return noisy is None or noisy.noise is NoiseKind.LAPLACE
+        return self.method.is_pure
+
+    def keys_of(self, kind: type[K]) -> K:
+        """Return the keys of the policy's method. Raises ValueError if it is not of this kind."""
+        if not isinstance(self.method, kind):
+            raise ValueError(f"{self.name} has no {kind.__name__}")  # noqa: TRY004 - the value is wrong, not its type
+        return self.method
 
 
 _DURATIONS: Final = ("slot_length", "lateness", "max_ahead", "min_interval")
@@ -210,29 +226,25 @@ def read_policy(
     durations = _check_single_keys(given, value)
     given, continual = continual_keys(given, durations["slot_length"], table["privacy"].get("daily_limit"))
     known = estimators if continual is None else CONTINUAL_ESTIMATOR
-    keys = chosen_keys(given.estimator, given.privacy, known)
-    charged = given.privacy.epsilon if keys.hybrid is None else keys.hybrid.charged(given.privacy.epsilon)
-    check_sums(given, nano_ceil(charged), durations["slot_length"], cells)
+    chosen = chosen_keys(given.estimator, given.privacy, known)
+    check_sums(given, nano_ceil(chosen.charged(given.privacy.epsilon)), durations["slot_length"], cells)
     relation = Relation(given.privacy.relation)
     if relation is Relation.ADD_REMOVE:
         check_add_remove(given, durations["slot_length"], cells, cells_content)
     values = read_values(given, relation, estimators)
     queries = read_queries(given, relation, value)
-    _check_without_reports(queries, keys)
+    _check_without_reports(queries, chosen)
     most_hats = most_hats_of(given, durations["slot_length"], cells)
-    tracker, tracker_canonical = tracker_keys(given, queries, most_hats, read_cells)
+    tracker = tracker_keys(given, queries, most_hats, read_cells)
     if tracker is None:
         check_queries(given, queries, most_hats)
-    queried = [query.canonical for query in queries]
-    keys_hashed = canonical(given, durations, cells_content, keys.used(), queried, tracker_canonical)
-    if value is not None:
-        keys_hashed = without_replaced(keys_hashed) | canonical_single(value)
-    own = {} if continual is None else {"continual": continual.canonical()}
-    hashed = rfc8785.dumps(keys_hashed | own | fine_content | canonical_values(values))
+    method: Method = continual or tracker or with_values(chosen, values)
+    hashed = canonical(given, durations, cells_content, method.hashed(), [query.canonical for query in queries])
+    content = rfc8785.dumps({**with_canonical_value(hashed, value), **fine_content})
     return Policy(
         name=given.name,
-        policy_id="b2:" + hashlib.blake2b(hashed, digest_size=16).hexdigest(),
-        canonical=hashed,
+        policy_id="b2:" + hashlib.blake2b(content, digest_size=16).hexdigest(),
+        canonical=content,
         replaces=given.replaces,
         from_date=given.from_date,
         upper_bound=to_milli(given.upper_bound, "km/h"),
@@ -258,19 +270,11 @@ def read_policy(
         delta=given.privacy.delta,
         min_users=min_users_of(given.privacy),
         estimator=given.estimator.name,
-        grouping=keys.grouping,
-        array_length=keys.array_length,
-        quantiles=keys.quantiles,
-        weight_threshold=keys.weight_threshold,
-        hybrid=keys.hybrid,
-        tracker=tracker,
+        method=method,
         queries=queries,
         most_hats=most_hats,
-        values=values,
         value=value,
-        continual=continual,
         running=read_running(given),
-        gamma=keys.gamma,
     )
 
 
@@ -289,8 +293,8 @@ def _check_single_keys(given: PolicyTable, value: Value | None) -> dict[str, int
     return durations
 
 
-def _check_without_reports(queries: tuple[Query, ...], keys: ChosenKeys) -> None:
-    if queries and keys.hybrid is not None:
+def _check_without_reports(queries: tuple[Query, ...], method: Method) -> None:
+    if queries and isinstance(method, HybridKeys):
         raise SettingError(
             "policy.query",
             "reads only central users, but this estimator also uses devices' reports",

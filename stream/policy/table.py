@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from hatcast.stream.policy.key_errors import such_as
+from hatcast.stream.policy.method import Hashed
 from hatcast.stream.readings.reading import to_milli
 
 MIN_USERS: Final = 10  # default
@@ -140,14 +141,12 @@ def canonical(
     given: PolicyTable,
     durations: Mapping[str, int],
     cells: object,
-    keys: tuple[Mapping[str, Any], Mapping[str, Any]],
+    method: Hashed,
     queries: Sequence[Mapping[str, str | int | float]],
-    tracker: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the canonical policy, whose hash is the `policy_id`: every key but the name and `running`.
 
-    keys      the keys of [policy.privacy] and of [policy.estimator] that this estimator uses and not all do
-    tracker   the keys of [policy.tracker]; None unless it is the estimator: then there is no epsilon of a HAT
+    method   keys of this method that not all have; a tracker has no epsilon of a HAT
     Durations are in ms, speeds in milli-units, `cells` is the file's content: "300s" and "5m" give the same policy.
     `query` is left out if empty, so that a policy made before queries existed keeps its id.
     """
@@ -168,17 +167,17 @@ def canonical(
         "privacy": {
             "unit": given.privacy.unit,
             "relation": given.privacy.relation,
-            **({"epsilon": given.privacy.epsilon} if tracker is None else {}),
+            **({"epsilon": given.privacy.epsilon} if "tracker" not in method.policy else {}),
             "max_hats_per_day": given.privacy.max_hats_per_day,
             "daily_limit": given.privacy.daily_limit,
             **({} if given.privacy.total_limit is None else {"total_limit": given.privacy.total_limit}),
             "delta": given.privacy.delta,
             **({} if given.privacy.relation == "add_remove" else {"min_users": min_users_of(given.privacy)}),
             "acknowledge_weak_privacy": given.privacy.acknowledge_weak_privacy,
-            **keys[0],
+            **method.privacy,
         },
-        "estimator": {"name": given.estimator.name, **keys[1]},
-        **({} if tracker is None else {"tracker": tracker}),
+        "estimator": {"name": given.estimator.name, **method.estimator},
+        **method.policy,
         **({"query": list(queries)} if queries else {}),
     }
 

@@ -6,7 +6,7 @@ has no `epsilon`, and the caps are not needed for privacy.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,6 +17,7 @@ import numpy as np
 from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.policy.cells_file import CellsFile, read_cells_file
 from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation
+from hatcast.stream.policy.method import Hashed, MethodKeys, Reservation
 from hatcast.stream.policy.query import TRACKER_QUERIES, Query
 from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable, TrackerTable
 from hatcast.stream.policy.toml_tables import decode_table
@@ -44,8 +45,8 @@ class Objective(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TrackerKeys:
-    """Keys of a tracker policy.
+class TrackerKeys(MethodKeys):
+    """Keys of a tracker, which publishes what few queries of a day say about every HAT.
 
     daily_limit   epsilon that a bus can lose on one day to the tracker, in 1e-9
     price         summed standard deviation, in the policy's unit, that one unit of a bus's epsilon must save in the
@@ -54,6 +55,7 @@ class TrackerKeys:
     objective     of the settlement
     watch         cells that are queried first
     watch_share   of a bus's limit, for queries of watched cells
+    watched       content of the watch file; empty without one
     """
 
     daily_limit: int
@@ -62,11 +64,26 @@ class TrackerKeys:
     objective: Objective = Objective.CELLS
     watch: frozenset[str] = frozenset()
     watch_share: float = 0.0
+    watched: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def canonical(self, watched: CellsFile | None) -> dict[str, Any]:
-        """Return the keys of [policy.tracker] that are hashed into policy_id, with the content of the watch file."""
+    @property
+    def settles_days(self) -> bool:
+        """See `MethodKeys`."""
+        return True
+
+    def charged(self, _epsilon: float) -> float:
+        """See `MethodKeys`: nothing, as all queries of a day are reserved together."""
+        return 0.0
+
+    def reserved(self, _epsilon: float, _date: str | None = None) -> Reservation:
+        """See `MethodKeys`: the day's limit. Without it no query is made."""
+        return Reservation(TRACKER_QUERIES, 1, self.daily_limit)
+
+    def hashed(self) -> Hashed:
+        """See `MethodKeys`."""
         keys = {"share": self.share, "objective": self.objective.value, "price": self.price}
-        return keys if watched is None else keys | {"watch": watched.canonical, "watch_share": self.watch_share}
+        watch = {"watch": self.watched, "watch_share": self.watch_share} if self.watched else {}
+        return Hashed(policy={TRACKER: keys | watch})
 
 
 REFERENCE_BOUND: Final = 65.0  # km/h: the upper bound for which constants of the tracker hold
@@ -108,8 +125,8 @@ def with_tracker_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def tracker_keys(
     given: PolicyTable, queries: tuple[Query, ...], most_hats: int, read_cells: Callable[[str], str]
-) -> tuple[TrackerKeys | None, dict[str, Any] | None]:
-    """Return the keys of a tracker policy, and their canonical form; None for any other estimator.
+) -> TrackerKeys | None:
+    """Return the keys of a tracker policy; None for any other estimator.
 
     queries     over days, which are reserved out of the daily limit first
     most_hats   most HATs of a user's day: each may answer each query
@@ -118,7 +135,7 @@ def tracker_keys(
     if given.estimator.name != TRACKER:
         if given.tracker is not None:
             raise SettingError(_WHERE, f"is not used by {given.estimator.name}", 'remove it, or use name = "tracker"')
-        return None, None
+        return None
     table = decode_table(given.tracker or {}, TrackerTable, _WHERE)
     _check_values(table)
     limit = nano_floor(given.privacy.daily_limit) - most_hats * sum(query.epsilon_nano for query in queries)
@@ -133,15 +150,15 @@ def tracker_keys(
     objective = Objective(table.objective)
     default = rounded_price(default_price(limit / NANO, given.upper_bound, objective))
     price = default if table.price is None else table.price
-    keys = TrackerKeys(
+    return TrackerKeys(
         daily_limit=limit,
         price=price,
         share=table.share,
         objective=objective,
         watch=frozenset() if watched is None else frozenset(h3.int_to_str(cell) for cell in watched.cells),
         watch_share=0.0 if watched is None else _WATCH_SHARE if table.watch_share is None else table.watch_share,
+        watched={} if watched is None else watched.canonical,
     )
-    return keys, keys.canonical(watched)
 
 
 def check_tracker(given: PolicyTable) -> None:

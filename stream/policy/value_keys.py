@@ -1,18 +1,24 @@
-"""`[policy] values`: values of a reading, released together.    [docs/specification/estimators.md, section 4]
+"""Values of a reading: `[policy] values`, released together, or `[policy.value]`, one value in place of the speed.
 
 Each value is a number of a reading, such as its speed or its delay, with a public range. `speed` is defined by
-`upper_bound` and `grid`; every other value by a table `[[policy.value]]`.
+`upper_bound` and `grid`; every other of several values by a table `[[policy.value]]`.
+[docs/specification/estimators.md, section 4]
+
+One value is computed as its distance from `lower`, so `upper` - `lower` takes the place of `upper_bound` in every
+estimator and sensitivity; published numbers have `lower` added (docs/proofs.md, "A value other than the speed").
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
 from hatcast.stream.errors import SettingError
-from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation
+from hatcast.stream.policy.estimator_keys import EstimatorKeys, MeansKeys, Relation
+from hatcast.stream.policy.hybrid_keys import HybridKeys
+from hatcast.stream.policy.method import Hashed
 from hatcast.stream.policy.table import PolicyTable, ValueTable
 from hatcast.stream.policy.toml_tables import decode_table
 from hatcast.stream.readings.reading import in_milli, to_milli
@@ -27,6 +33,8 @@ NAME_FIX: Final = "use lower-case letters, digits and '_', a letter first"
 _UNIT: Final = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,14}[^\s\x00-\x1f\x7f])?")
 _VALUES: Final = "policy.values"
 VALUE: Final = "policy.value"
+_REPLACED: Final = {"upper_bound": "upper", "grid": "grid"}  # keys of [policy], by what replaces each
+_DEFAULTS: Final[Mapping[str, Any]] = {"reject_above": "none", "drop_zero": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +66,26 @@ class Value:
         return keys | ({"missing": missing} if missing else {})
 
 
+@dataclass(frozen=True, slots=True)
+class ValuesKeys(MeansKeys):
+    """Keys of an estimator that publishes means of several values of a reading; the values, speed first."""
+
+    values: tuple[Value, ...] = ()
+
+    def hashed(self) -> Hashed:
+        """See `MethodKeys`."""
+        named = [{"name": SPEED} if value.name == SPEED else value.canonical for value in self.values]
+        return Hashed(estimator=MeansKeys.hashed(self).estimator, policy={"values": named})
+
+
 def read_values(given: PolicyTable, relation: Relation, estimators: Mapping[str, EstimatorKeys]) -> tuple[Value, ...]:
-    """Return the values of a policy, speed first; () for a policy of speeds alone. Raises SettingError.
+    """Return the values of a policy, speed first; () for a policy of one value. Raises SettingError.
 
     The other keys of the policy, except queries, are already checked.
     """
     tables = given.value
     names = given.values
-    if isinstance(tables, Mapping):  # hatcast.stream.policy.single_value
+    if isinstance(tables, Mapping):  # `with_single_value`
         return ()
     if not names:
         if tables:
@@ -93,10 +113,37 @@ def read_values(given: PolicyTable, relation: Relation, estimators: Mapping[str,
     return (speed, *(defined[name] for name in others))
 
 
-def canonical_values(values: Sequence[Value]) -> dict[str, Any]:
-    """Return the part of the canonical policy that defines the values; empty for a policy of speeds alone."""
-    named = [{"name": SPEED} if value.name == SPEED else value.canonical for value in values]
-    return {"values": named} if values else {}
+def with_single_value(table: Mapping[str, Any]) -> tuple[Mapping[str, Any], Value | None]:
+    """Return the [policy] table with the keys that `[policy.value]` sets, and its value.
+
+    `upper_bound` becomes the width of the value's range. `reject_above` and `drop_zero` are off unless they are
+    written. A table without `[policy.value]` is returned as it is, with None. Raises SettingError.
+    """
+    given = table.get("value")
+    if not isinstance(given, Mapping):
+        return table, None
+    if table.get("values"):
+        raise SettingError(VALUE, "is one table", f"write [[{VALUE}]], with two brackets, for each value but speed")
+    for key, own in _REPLACED.items():
+        if key in table:
+            raise SettingError(f"policy.{key}", "is not used with [policy.value]", f"remove it: write {VALUE}.{own}")
+    value = value_of(decode_table(given, ValueTable, VALUE), VALUE)
+    _check_single(value, given)
+    return {**_DEFAULTS, **table, "upper_bound": value.width / 1000, "grid": float(value.grid)}, value
+
+
+def with_canonical_value(canonical: Mapping[str, Any], value: Value | None) -> Mapping[str, Any]:
+    """Return a canonical policy, with its single value, if it has one, in place of the keys that the value sets."""
+    if value is None:
+        return canonical
+    return {key: each for key, each in canonical.items() if key not in _REPLACED} | {"value": value.canonical}
+
+
+def with_values(chosen: MeansKeys | HybridKeys, values: tuple[Value, ...]) -> MeansKeys | HybridKeys:
+    """Return the keys of an estimator, for these values if there are any: then it publishes means (`read_values`)."""
+    if not values or isinstance(chosen, HybridKeys):
+        return chosen
+    return ValuesKeys(**asdict(chosen), values=values)
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -173,3 +220,26 @@ def _missing(table: ValueTable, lower: int, upper: int, where: str) -> tuple[int
                 key, f"{sent:g} is a value from lower to upper", "list numbers outside that range, such as -999"
             )
     return tuple(sorted({in_milli(sent) for sent in table.missing}))
+
+
+def _check_single(value: Value, given: Mapping[str, Any]) -> None:
+    """Check the requirements of a single value besides those of each of several values."""
+    if not NAME.fullmatch(value.name):
+        raise SettingError(f"{VALUE}.name", f"{value.name!r} is not a name", NAME_FIX)
+    if value.name == SPEED and value.unit != SPEED_UNIT:
+        raise SettingError(
+            f"{VALUE}.unit", f"{value.unit!r} is not the unit of {SPEED}", f'write "{SPEED_UNIT}", or use another name'
+        )
+    for key, milli in (("lower", value.lower), ("upper", value.upper)):
+        if Fraction(repr(given[key])) * 1000 != milli:
+            raise SettingError(
+                f"{VALUE}.{key}",
+                f"{given[key]:g} is not a multiple of 0.001",
+                "use a unit in which a thousandth is fine enough",
+            )
+    if Fraction(value.lower) / (Fraction(Decimal(value.grid)) * 1000) % 1:
+        raise SettingError(
+            f"{VALUE}.lower",
+            f"{given['lower']:g} is not a multiple of grid {value.grid}",
+            "use a multiple of it, or another grid",
+        )

@@ -105,12 +105,10 @@ class ContinualRelease(Placed):
 
     def fields(self) -> Mapping[str, Any]:
         """Return the record's fields from the mean on."""
-        if self.policy.continual is None:
-            raise ValueError(f"{self.policy.name} has no running sums")
         is_released = self.running is not None and self.status is Status.RELEASED
         return {
             **(_mean_fields(self.running, self.policy) if self.running is not None and is_released else {}),
-            "running": self._running_fields(self.policy.continual),
+            "running": self._running_fields(self.policy.keys_of(ContinualKeys)),
             "estimator": CONTINUAL,
             "epsilon": self.policy.epsilon,
         }
@@ -153,10 +151,8 @@ class RunningSums:
     """The running sums of one policy. Raises ValueError for a policy without `[policy.continual]`."""
 
     def __init__(self, policy: Policy) -> None:
-        if policy.continual is None:
-            raise ValueError(f"{policy.name} has no running sums")
         self._policy = policy
-        self._keys = policy.continual
+        self._keys = policy.keys_of(ContinualKeys)
         self._calendar = Calendar(policy)
         self._indexes = SlotIndex(policy)
 
@@ -250,9 +246,7 @@ class RunningSums:
 
 def setting_of(policy: Policy) -> Setting:
     """Return the public parameters of a policy's running sums. Raises ValueError for a policy without them."""
-    keys = policy.continual
-    if keys is None:
-        raise ValueError(f"{policy.name} has no running sums")
+    keys = policy.keys_of(ContinualKeys)
     return Setting(
         slots=keys.slots,
         max_slots=keys.max_slots,

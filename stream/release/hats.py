@@ -25,7 +25,7 @@ from hatcast.stream.fold.packing import joined_columns
 from hatcast.stream.hybrid.release import Blend, blend_fields, blend_of, device_fields
 from hatcast.stream.mechanisms import Noise, Noisy, VectorNoise
 from hatcast.stream.mechanisms.grid import Grid
-from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.policy.policy import HybridKeys, MeansKeys, Policy, Relation, ValuesKeys
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.counts import counts_fields, counts_fields_of
 from hatcast.stream.release.proposals import Placed
@@ -132,7 +132,7 @@ def releases_of(
 
 def _one_draw(policy: Policy) -> OneDraw | None:
     """Return the estimator of a policy whose HATs get one draw each; None if a HAT gets several, or devices' noise."""
-    if policy.values or policy.hybrid is not None:
+    if isinstance(policy.method, ValuesKeys | HybridKeys):
         return None
     estimator = ESTIMATORS[policy.estimator]
     return estimator if isinstance(estimator, OneDraw) else None
@@ -159,12 +159,14 @@ def draw_together(numbers: Sequence[BeforeNoise], noise: VectorNoise) -> list[No
 
 def release_of(policy: Policy, calendar: Calendar, slot: str, cell: str, chunks: HatChunks, noise: Noise) -> Release:
     """Estimate a final HAT, including its noise. `slot` is `date/name`."""
-    if policy.values:
-        drawn: Drawn = estimate_values(policy, chunks.readings, noise)
-    elif policy.hybrid is not None:
-        drawn = blend_of(policy, users_of(chunks.readings), chunks.reports, noise), None
-    else:
-        drawn = _estimate(policy, users_of(chunks.readings), noise)
+    drawn: Drawn
+    match policy.method:
+        case ValuesKeys():
+            drawn = estimate_values(policy, chunks.readings, noise)
+        case HybridKeys():
+            drawn = blend_of(policy, users_of(chunks.readings), chunks.reports, noise), None
+        case _:
+            drawn = _estimate(policy, users_of(chunks.readings), noise)
     return _drawn_release(policy, calendar, slot, cell, drawn)
 
 
@@ -218,10 +220,14 @@ def least_users(policy: Policy) -> int:
 
     Under `replace` their number is public, so it may decide. Under `add_remove` it may not, and this is 0.
     """
-    if policy.values:
-        return max(policy.min_users, values_form(policy).least_users)
-    estimator = ESTIMATORS.get(policy.estimator)
-    return max(policy.min_users, 1 if estimator is None else estimator.least_users(Parameters.of(policy)))
+    match policy.method:
+        case ValuesKeys():
+            least = values_form(policy).least_users
+        case MeansKeys():
+            least = ESTIMATORS[policy.estimator].least_users(Parameters.of(policy))
+        case _:
+            least = 1
+    return max(policy.min_users, least)
 
 
 def estimate_fields(estimate: Estimate, grid: Grid, unit: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from hatcast.stream.hybrid import gaussian_epsilon
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms.grid import Grid, fineness
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import MeansKeys, Policy, ValuesKeys
 from hatcast.stream.release.proposals import JSON, exact_json
 from hatcast.stream.units import NANO
 
@@ -31,19 +31,17 @@ def fineness_of(policy: Policy) -> Fineness:
     The scale is in the value's unit, None without one; with several values there is one of each, in the policy's order.
     A ratio publishes no scale; its fineness is a function of the policy alone.
     """
-    grid, ratio_fineness = Grid(policy.grid), 0
-    if policy.values:
-        grids = [Grid(value.grid) for value in policy.values]
-        return lambda scales: min(
-            (each.fineness(scale) for each, scale in zip(grids, scales, strict=False) if scale is not None), default=0
-        )
-    if policy.tracker is not None or policy.continual is not None:
-        return lambda _: 0  # its releases charge nothing but its reservation
-    if policy.hybrid is not None:
-        return lambda _: 0  # two groups, two scales: the record does not determine either fineness
+    if not isinstance(policy.method, MeansKeys):
+        # A tracker and running sums charge nothing but their reservation. Two groups have two scales, and the record
+        # determines neither fineness.
+        return lambda _: 0
+    grids, otherwise = [Grid(value.grid) for value in policy.released_values], 0
     if policy.estimator == capped_ratio.ESTIMATOR.name:
-        ratio_fineness = fineness(capped_ratio.min_scale(Parameters.of(policy)))
-    return lambda scales: ratio_fineness if scales[0] is None else grid.fineness(scales[0])
+        otherwise = fineness(capped_ratio.min_scale(Parameters.of(policy)))
+    return lambda scales: min(
+        (each.fineness(scale) for each, scale in zip(grids, scales, strict=False) if scale is not None),
+        default=otherwise,
+    )
 
 
 def charge_split(policy: Policy, least: int) -> ChargeSplit | None:
@@ -51,11 +49,11 @@ def charge_split(policy: Policy, least: int) -> ChargeSplit | None:
 
     least   fineness of all noise, at least
     """
-    estimator = ESTIMATORS.get(policy.estimator)
-    if estimator is None:  # of devices, of a tracker, of running sums
+    if not isinstance(policy.method, MeansKeys):
         return None
+    estimator = ESTIMATORS[policy.estimator]
     noises = tuple(share for name, share in estimator.shares.items() if name in NOISES)
-    if policy.values:
+    if isinstance(policy.method, ValuesKeys):
         noises = tuple(noise_shares(policy))
     selections = tuple(share for name, share in estimator.shares.items() if name not in NOISES)
     return ChargeSplit(noises, selections, least)
@@ -69,8 +67,8 @@ def usual_fineness(policy: Policy) -> int:
     """
     if policy.estimator == capped_ratio.ESTIMATOR.name:
         return fineness_of(policy)([None])
-    ranges = [(value.width, value.grid) for value in policy.values] or [(policy.upper_bound, policy.grid)]
-    return min(_USUAL_FINENESS, *(fineness(int(width / _USUAL_ARRAYS / Grid(step).milli)) for width, step in ranges))
+    steps = (int(value.width / _USUAL_ARRAYS / Grid(value.grid).milli) for value in policy.released_values)
+    return min(_USUAL_FINENESS, *map(fineness, steps))
 
 
 def day_epsilon(policy: Policy, summary: DaySummary) -> float:
@@ -93,7 +91,7 @@ def day_epsilon(policy: Policy, summary: DaySummary) -> float:
 
 def _gaussian_day_epsilon(policy: Policy, summary: DaySummary) -> float:
     """Return the epsilon of the composed Gaussian releases, plus all other charges."""
-    if policy.continual is not None:  # each cell's delta is used up: the plain sum holds at their sum
+    if policy.method.has_horizons:  # each cell's delta is used up: the plain sum holds at their sum
         return summary.epsilon_user_day / NANO
     policy_cost = sum(level * count for level, count in summary.policy_levels.items())
     least = 0 if summary.least_fineness is None else summary.least_fineness

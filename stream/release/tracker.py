@@ -14,7 +14,7 @@ from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import LaplaceNoise
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.queries import TRACKER_QUERIES
 from hatcast.stream.records.fields import Status, release_id
 from hatcast.stream.release.hats import HatChunks
@@ -50,10 +50,8 @@ class PolicyTracker:
 
     def __init__(self, policy: Policy, stored: bytes | None) -> None:
         """stored: what `end_day` returned last; None: nothing. A state that cannot be used counts as none."""
-        if policy.tracker is None:
-            raise ValueError("the policy has no tracker")
         self._policy = policy
-        self._keys = policy.tracker
+        self._keys = policy.keys_of(TrackerKeys)
         self._calendar = Calendar(policy)
         self._state = TrackerState.decoded(stored, policy.policy_id)
         self._tracker = self._new_tracker()

@@ -41,7 +41,7 @@ def estimate_values(
     policy: Policy, chunks: Iterable[bytes], noise: Noise
 ) -> tuple[ValueEstimates | None, dict[str, Any] | None]:
     """Return the estimates and the record's field `counts`; None if suppressed, as the public counts decide."""
-    users = value_users_of(chunks, len(policy.values))
+    users = value_users_of(chunks, len(policy.released_values))
     form = values_form(policy)
     estimates = None if len(users.counts) < policy.min_users else form.estimate(users, noise)
     if estimates is None:
@@ -54,16 +54,16 @@ def values_fields(found: ValueEstimates, policy: Policy) -> dict[str, Any]:
     """Return the record fields of the estimates."""
     listed = [
         {"name": value.name, **_fields(estimate, value)}
-        for value, estimate in zip(policy.values, found.estimates, strict=True)
+        for value, estimate in zip(policy.released_values, found.estimates, strict=True)
     ]
-    return {**_fields(found.estimates[0], policy.values[0]), _OF_ALL: "noise", "values": listed}
+    return {**_fields(found.estimates[0], policy.released_values[0]), _OF_ALL: "noise", "values": listed}
 
 
 def published_scales(found: ValueEstimates, policy: Policy) -> list[float]:
     """Return the noise scale of each value as the record has it, in the value's unit."""
     return [
         float(Grid(value.grid).scale_text(each.scale))
-        for value, each in zip(policy.values, found.estimates, strict=True)
+        for value, each in zip(policy.released_values, found.estimates, strict=True)
     ]
 
 

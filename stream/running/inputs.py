@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.stream.policy.estimator_keys import Relation
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import HybridKeys, Policy
 from hatcast.stream.policy.running_keys import RunningOf
 from hatcast.stream.records import ReleaseRecord
 from hatcast.stream.tracker.observations import noise_variance
@@ -31,7 +31,7 @@ class Weights(StrEnum):
         """Return the weights under a policy: readings or, of blends, users; slots if counts are private."""
         if policy.relation is Relation.ADD_REMOVE:
             return cls.SLOTS
-        return cls.READINGS if policy.hybrid is None else cls.USERS
+        return cls.USERS if isinstance(policy.method, HybridKeys) else cls.READINGS
 
     def weight(self, record: ReleaseRecord) -> int | None:
         """Return the weight of a HAT; None if its record does not have it."""

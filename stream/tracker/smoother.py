@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.records import EstimateRecord, NormalRecord, ReleaseRecord
 from hatcast.stream.records.fields import release_id
 from hatcast.stream.tracker.model import (
@@ -192,9 +192,7 @@ class SmootherSetting:
     @classmethod
     def of(cls, policy: Policy) -> Self:
         """Return the setting of a policy."""
-        calendar = Calendar(policy)
-
-        is_tracker = policy.tracker is not None
+        calendar, is_tracker = Calendar(policy), isinstance(policy.method, TrackerKeys)
 
         def last_slot(date: str) -> str | None:
             if is_tracker:

@@ -57,7 +57,7 @@ def _is_met(stage: Stage, step: str) -> bool:
     policy = stage.pipeline.settings.policy
     if step in OF_ANSWERS:
         return bool(policy.queries)
-    return step not in (OF_TRACKER if policy.tracker is None else NOT_OF_TRACKER)
+    return step not in (NOT_OF_TRACKER if policy.method.settles_days else OF_TRACKER)
 
 
 def fill(stage: Stage, least: int = 1) -> None:

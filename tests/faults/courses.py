@@ -26,7 +26,7 @@ from hatcast.agents.worker.folds import fold_maker
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.fold.watermark import closes_at
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.records.fields import SETTLEMENT, date_of
 from hatcast.stream.release.proposals import exact_json
@@ -112,11 +112,11 @@ class _Course:
     """
 
     def __init__(self, policy: Policy, date: str, state: TrackerState | None, sums: Mapping[int, int]) -> None:
-        assert policy.tracker is not None
-        self.tracker = Tracker(policy.tracker, policy.upper_bound / 1000, state=state)
+        self._keys = policy.keys_of(TrackerKeys)
+        self.tracker = Tracker(self._keys, policy.upper_bound / 1000, state=state)
         self.tracker.begin_day()
         self.asked: list[Asked] = []
-        self._policy, self._keys, self._calendar, self._date = policy, policy.tracker, Calendar(policy), date
+        self._policy, self._calendar, self._date = policy, Calendar(policy), date
         self._sums = sums
         self._hats: list[tuple[str, str]] = []
         self._spent: dict[int, int] = {}

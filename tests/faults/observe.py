@@ -28,8 +28,7 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import stripped_columns
 from hatcast.stream.fold.watermark import closes_at, min_watermark
-from hatcast.stream.ledger.day import horizon_cost
-from hatcast.stream.queries import RUNNING_SUMS, TRACKER_QUERIES
+from hatcast.stream.policy.policy import ContinualKeys, ValuesKeys
 from hatcast.stream.records.fields import release_id
 from hatcast.stream.release.queries import query_periods_of
 from tests.faults.compaction import dump_telemetry, joined
@@ -46,11 +45,8 @@ _SECONDS: Final = 600.0  # for a command over a million records on a busy machin
 def promise_of(settings: Settings, *, exact: bool) -> Promise:
     """What the checker has to know of a policy."""
     policy = settings.policy
-    tracks = policy.tracker is not None
     queries = {query.name: query.epsilon_nano for query in policy.queries}
-    of_estimator = {TRACKER_QUERIES: policy.daily_limit_nano} if tracks else {}
-    if policy.continual is not None:
-        of_estimator = {RUNNING_SUMS: horizon_cost(policy).epsilon}
+    own = policy.method.reserved(policy.epsilon)
     return Promise(
         name=policy.name,
         epsilon=policy.epsilon_nano,
@@ -59,10 +55,10 @@ def promise_of(settings: Settings, *, exact: bool) -> Promise:
         grid=Fraction(policy.grid),
         exact=exact,
         total=policy.total_limit_nano,
-        queries=queries | of_estimator,
-        min_users=policy.min_users if tracks else None,
-        cells=None if policy.continual is None else policy.continual.max_cells,
-        grids={value.name: Fraction(value.grid) for value in policy.values[1:]},
+        queries=queries if own is None else queries | {own.name: own.epsilon_nano},
+        min_users=policy.min_users if policy.method.settles_days else None,
+        cells=policy.method.max_cells if isinstance(policy.method, ContinualKeys) else None,
+        grids={value.name: Fraction(value.grid) for value in policy.released_values[1:]},
     )
 
 
@@ -95,7 +91,7 @@ async def _has_more_to_release(store: PartitionStore, ledger: LedgerStore, setti
     """Whether a slot is over and not released. A tracker's stays open until its date is settled."""
     policy = settings.policy
     over = [slot for slot, end in (await store.open_slots()).items() if end + policy.lateness_ms <= least]
-    if policy.tracker is None:
+    if not policy.method.settles_days:
         return bool(over)
     for slot in over:
         date = slot.partition("/")[0]
@@ -248,8 +244,8 @@ def fold_again(pipeline: Pipeline, end_ms: int, dumped: Path | None = None) -> L
     assert folded.code == 0, folded.err
     policy = pipeline.settings.policy
     answers = _answered_again(pipeline, dump) if policy.queries else {}
-    releases = _released_with(pipeline, dump) if policy.values or policy.continual else {}
-    tracked = Courses({}, frozenset()) if policy.tracker is None else _courses(pipeline, dump, end_ms)
+    releases = _released_with(pipeline, dump) if isinstance(policy.method, ValuesKeys | ContinualKeys) else {}
+    tracked = _courses(pipeline, dump, end_ms) if policy.method.settles_days else Courses({}, frozenset())
     dump.unlink()
     calendar = Calendar(policy)
 

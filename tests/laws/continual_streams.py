@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hatcast.stream.continual import KINDS, Advanced, Entries, Mechanism, Setting, Step
 from hatcast.stream.mechanisms import Distances, NoisyVector
 from hatcast.stream.policy.continual_keys import ContinualKind
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 
 Integers = NDArray[np.int64]
 

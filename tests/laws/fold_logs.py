@@ -94,7 +94,7 @@ class Case:
             self.partition,
             self.partitions,
             self.partitioner,
-            tuple((value.name, value.lower, value.upper) for value in policy.values[1:]),
+            tuple((value.name, value.lower, value.upper) for value in policy.released_values[1:]),
             horizon_rules(policy),
         )
 
@@ -149,7 +149,7 @@ def with_horizon(chance: Random, policy: Policy, night: int) -> Policy:
         policy,
         from_date=None,
         unit="user_horizon",
-        continual=ContinualKeys(
+        method=ContinualKeys(
             kind=ContinualKind.TREE,
             noise=NoiseKind.LAPLACE,
             horizon_days=days,
@@ -166,8 +166,8 @@ def with_horizon(chance: Random, policy: Policy, night: int) -> Policy:
 
 
 def horizon_rules(policy: Policy) -> Horizon | None:
-    keys = policy.continual
-    if keys is None:
+    keys = policy.method
+    if not isinstance(keys, ContinualKeys):
         return None
     only = keys.at_end is AtEnd.STOP
     first = keys.first.isoformat()

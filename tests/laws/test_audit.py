@@ -27,7 +27,7 @@ from hatcast.stream.estimators.grouping import Counts as Places
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.mechanisms import Noise
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import MeansKeys, Policy
 from hatcast.stream.release.hats import Hat, Release, releases_of
 from tests.auditing import SHIPPED, FastNoise, shipped
 
@@ -174,7 +174,7 @@ def one_array_a_user(counts: Places, array_length: int) -> Arrays:
 
 def test_a_selection_with_the_papers_constants_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = shipped("levy")
-    assert policy.grouping == "wraparound"
+    assert policy.keys_of(MeansKeys).grouping == "wraparound"
     monkeypatch.setattr(array_averaging, "GROUPINGS", {"wraparound": one_array_a_user})
     found = audit_selection(policy, ESTIMATORS["levy"].estimate)
     assert found.problem is not None

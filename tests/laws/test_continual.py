@@ -19,7 +19,7 @@ from hatcast.stream.continual import blt as blts
 from hatcast.stream.continual import toeplitz as toeplitzes
 from hatcast.stream.continual._calibration import Calibration
 from hatcast.stream.policy.continual_keys import ContinualKind
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 from tests.laws.continual_streams import MECHANISMS, VALUED, Recording, changes, entries, outputs, setting_of
 
 PARTICIPATIONS: Final = [(6, 1, 1), (6, 2, 1), (5, 5, 1), (6, 3, 2), (7, 3, 3), (6, 9, 2)]

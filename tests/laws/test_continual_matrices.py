@@ -12,7 +12,7 @@ from hatcast.stream.continual import toeplitz as toeplitzes
 from hatcast.stream.continual._buffers import BITS, Parameters, best_parameters
 from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.continual_keys import ContinualKind
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 from tests.laws.continual_streams import Recording, entries, made, run
 
 

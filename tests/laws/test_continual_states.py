@@ -12,7 +12,7 @@ from hatcast.stream.continual import KINDS, BadState, Mechanism, Step, check
 from hatcast.stream.errors import SettingError
 from hatcast.stream.mechanisms import UnsafeNoise
 from hatcast.stream.policy.continual_keys import ContinualKind
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 from tests.laws.continual_streams import LINEAR, MECHANISMS, VALUED, Recording, entries, made, outputs, run, setting_of
 
 valued = pytest.mark.parametrize(("kind", "noise"), [each for each in MECHANISMS if each[0] in VALUED])

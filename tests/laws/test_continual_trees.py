@@ -18,7 +18,7 @@ from hatcast.stream.continual._digits import Digits, Integers
 from hatcast.stream.continual._prefixes import PrefixNoise
 from hatcast.stream.mechanisms import Distances, NoisyVector, UnsafeNoise, laplace
 from hatcast.stream.policy.continual_keys import ContinualKind
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 
 BOUND: Final = 1000
 SHAPES: Final = [(2, 5, False), (3, 1, True), (3, 2, True), (3, 3, True), (3, 5, True), (5, 2, True), (7, 2, True)]

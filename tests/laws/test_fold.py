@@ -35,7 +35,7 @@ def as_the_oracle_says(case: Case) -> bool:
         table[f"{date}/{slot}", cell, user] = (count, total, greatest, sum(1 << step for step in seen))
         hats_entered[day, user] = hats_entered.get((day, user), 0) + 1
         sums = expected.others[date, slot, cell, vehicle]
-        lower = (value.lower for value in case.policy.values[1:])
+        lower = (value.lower for value in case.policy.released_values[1:])
         others[f"{date}/{slot}", cell, user] = tuple(s - count * low for s, low in zip(sums, lower, strict=True))
     assert other_totals(fold) == others
     return (occurring(fold), fold.watermark, contributions(fold), {k: n for k, n in entered(fold).items() if n}) == (

@@ -80,7 +80,7 @@ def shown(normal: NormalRecord) -> list[float]:
 def estimated(of: Policy, lower: float) -> Iterator[EstimateRecord]:
     """Estimates of a tracker's records, read as those of the policy."""
     records = tracked(lower)
-    if of.tracker is None:
+    if not of.method.settles_days:
         records = [msgspec.structs.replace(each, query=None) for each in records if "settlement" not in each.release_id]
     return estimates_of(of, records)
 

@@ -27,7 +27,7 @@ from hatcast.stream.fold.horizon_packing import pack_horizon, pack_places, unpac
 from hatcast.stream.fold.packing import pack_day, unpack
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.mechanisms.system import SystemNoise
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import ContinualKeys, Policy
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Recording
@@ -46,8 +46,7 @@ def is_within_the_declared(case: Case) -> bool:
     """The law, from the contributions alone: cells, slots of a cell and their distances, for each user and horizon."""
     fold = case.empty_fold()
     apply(fold, case.log, case.now)
-    keys = case.policy.continual
-    assert keys is not None
+    keys = case.policy.keys_of(ContinualKeys)
     first = case.policy.hours[0] * HOUR // MINUTE
     entered: dict[bytes, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for at, cell, user in contributions(fold):  # a pseudonym is of one horizon
@@ -83,8 +82,8 @@ MUTANTS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
 def test_a_fold_of_another_participation_is_told_apart(mutant: Callable[[Any], dict[str, Any]]) -> None:
     def differs(case: Case) -> bool:
-        keys: Any = case.policy.continual
-        wrong = replace(case, policy=replace(case.policy, continual=replace(keys, **mutant(keys))))
+        keys = case.policy.keys_of(ContinualKeys)
+        wrong = replace(case, policy=replace(case.policy, method=replace(keys, **mutant(keys))))
         fold = wrong.empty_fold()
         apply(fold, case.log, case.now)
         return occurring(fold) != dict(fold_oracle.fold(case.rules(), case.now, case.log).outcomes)

@@ -21,7 +21,7 @@ from hatcast.stream.continual._state import pack, unpack
 from hatcast.stream.continual._withheld import Released, Users
 from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.mechanisms import UnsafeNoise
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 from tests.laws.withheld_streams import BOUND, Slots, Table, arrivals, each_value, entries, setting, states, sums
 
 

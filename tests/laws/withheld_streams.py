@@ -14,7 +14,7 @@ from hatcast.stream.continual._state import unpack
 from hatcast.stream.continual._withheld import Users, Withheld
 from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.mechanisms import Distances, NoisyVector
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 
 BOUND: Final = 1000
 Slots = dict[int, dict[int, int]]

@@ -20,7 +20,7 @@ from hatcast.stream.mechanisms.gaussian import smallest_vector_scale
 from hatcast.stream.mechanisms.laplace import smallest_scale
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.continual_keys import ContinualKind
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 from tests.laws.continual_streams import MECHANISMS, VALUED, Recording, entries
 
 Floats = NDArray[np.float64]

@@ -17,7 +17,7 @@ from hatcast.stream.continual._digits import Digits, Integers
 from hatcast.stream.continual._prefixes import PrefixNoise
 from hatcast.stream.mechanisms import Distances, NoisyVector
 from hatcast.stream.policy.continual_keys import ContinualKind
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 
 ROOT: Final = Path(__file__).parents[2]
 RUNS: Final = 100_000

@@ -11,7 +11,7 @@ import pytest
 from hatcast.stream.continual import KINDS, Entries, Setting, Step
 from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.policy.continual_keys import ContinualKind
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 from tests.statistics.test_continual_trees import Continuous, measured
 
 BOUND: Final = 1000

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import hatcast
 from hatcast.lab.cli.plan import command
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.policy.policy import TrackerKeys
 from tests.api_data import readings, written
 from tests.batching import CONFIG
 from tests.unit.test_api_policy import policy
@@ -62,8 +63,7 @@ def test_a_plan_of_counts_is_that_of_the_command_and_its_keys_make_a_policy(tmp_
     check(hatcast.plan(counts=path, daily_limits=[5]), expected)
     assert found.to_polars()["share"].to_list() == [found[0].share]
     made = policy(privacy={"daily_limit": found[0].daily_limit}, estimator="tracker", tracker=found[0].tracker)
-    assert made.tracker is not None
-    assert made.tracker.share == found[0].share
+    assert made.keys_of(TrackerKeys).share == found[0].share
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 import hatcast
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.policy.policy import ContinualKeys
 from tests.api_data import readings, written
 from tests.batching import CONFIG
 from tests.unit.test_api_plan import COUNTS
@@ -40,8 +41,8 @@ def test_a_plan_without_data_is_that_of_the_command_and_its_keys_make_a_policy()
         privacy={"epsilon": 1.0},
         continual=found.continual,
     )
-    assert made.continual is not None
-    assert (made.continual.slots, made.continual.kind) == (48, found.best.kind)
+    keys = made.keys_of(ContinualKeys)
+    assert (keys.slots, keys.kind) == (48, found.best.kind)
 
 
 def test_a_plan_of_readings_and_of_counts_is_that_of_the_command(tmp_path: Path) -> None:

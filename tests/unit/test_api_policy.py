@@ -15,6 +15,7 @@ from hatcast.agents.api import keywords
 from hatcast.agents.api.policy import plain_policy
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy import table
+from hatcast.stream.policy.policy import ContinualKeys
 from tests.batching import CONFIG
 
 PRIVACY: keywords.PrivacyKeywords = {"epsilon": 1.0, "max_hats_per_day": 40, "daily_limit": 105.0, "min_users": 3}
@@ -114,6 +115,6 @@ def test_a_policy_of_running_sums_needs_no_estimator_and_its_repr_makes_an_equal
         privacy={"epsilon": 1.0},
         continual={"kind": "tree", "horizon_days": 7, "max_slots": 14, "max_cells": 20, "from_date": date(2022, 2, 1)},
     )
-    assert made.continual is not None
+    assert isinstance(made.method, ContinualKeys)
     assert made.daily_limit == 20
     assert eval(repr(made), {"Policy": hatcast.Policy}) == made

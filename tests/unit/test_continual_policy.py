@@ -15,7 +15,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.horizons import SlotIndex, horizon_name, horizon_of
 from hatcast.stream.ledger.day import Reserved, reservations
 from hatcast.stream.policy.continual_keys import AtEnd, ContinualKind
-from hatcast.stream.policy.policy import NoiseKind, Policy, read_policy
+from hatcast.stream.policy.policy import ContinualKeys, NoiseKind, Policy, read_policy
 from hatcast.stream.queries import RUNNING_SUMS
 from hatcast.stream.release.continual import setting_of
 from hatcast.stream.units import NANO
@@ -36,8 +36,7 @@ def policy(continual: dict[str, Any] | None = None, **changes: Any) -> Policy:
 
 
 def keys_of(made: Policy) -> Any:
-    assert made.continual is not None
-    return made.continual
+    return made.keys_of(ContinualKeys)
 
 
 def test_a_continual_policy_has_the_limits_that_its_participation_implies() -> None:

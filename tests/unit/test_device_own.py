@@ -196,7 +196,7 @@ def test_the_first_hats_of_a_day_are_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["baseline", "tcm_only", "full_lm"])
 def test_a_policy_that_takes_no_reports_is_refused(name: str) -> None:
     policy = policy_of(estimator={"name": name})
-    if policy.hybrid is not None and policy.hybrid.use.local:
+    if policy.takes_reports:
         Rules(policy, None)
         return
     with pytest.raises(HatcastError, match="takes no reports"):

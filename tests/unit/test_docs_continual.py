@@ -11,7 +11,7 @@ from hatcast.lab.plan.continual import Criterion
 from hatcast.lab.plan.continual.kinds import Errors, Stream, errors_of, mechanisms_of
 from hatcast.lab.plan.continual.report import number
 from hatcast.lab.plan.continual.users import Participation, equal_users, run_of
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 from tests.services.data import DATA
 from tests.unit.test_docs_tutorial import blocks, normal, run
 

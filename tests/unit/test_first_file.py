@@ -19,6 +19,7 @@ from hatcast.agents.config.settings import load_settings
 from hatcast.agents.config.template import TEMPLATE_ESTIMATORS, machine_timezone
 from hatcast.lab.cli.plan import command as plan
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.policy.policy import TrackerKeys
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.readings.formats import FORMATS
 from tests.services.data import DATA
@@ -81,7 +82,7 @@ def test_without_an_estimator_it_is_a_tracker_with_this_limit(
     result = run(path, *options)
     assert result.exit_code == 0, result.output
     policy = load_settings(path, {}).policy
-    assert policy.tracker is not None
+    assert isinstance(policy.method, TrackerKeys)
     assert (policy.estimator, policy.daily_limit, policy.timezone) == (TRACKER, limit, zone)
     assert f"up to epsilon {limit:g};" in result.output
 
@@ -117,8 +118,7 @@ def test_a_recording_chooses_the_keys_that_plan_finds(tmp_path: Path) -> None:
         "Workers expect capmetro on topic telemetry. If `hatcast feed` is to send, which sends jsonl" in result.output
     )
     assert load_settings(path, {}).retention_ms is None  # or Kafka would delete it when it is replayed
-    written = load_settings(path, {}).policy.tracker
-    assert written is not None
+    written = load_settings(path, {}).policy.keys_of(TrackerKeys)
     # The same as `hatcast plan tracker` for this policy.
     arguments = ["--data", str(few), "--format", "capmetro", "--config", str(path), "--daily-limit", "2", "--json"]
     found = json.loads(CliRunner().invoke(plan, ["tracker", *arguments]).stdout)

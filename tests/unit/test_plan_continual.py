@@ -19,7 +19,8 @@ from hatcast.lab.plan.counts import Row
 from hatcast.stream.continual import KINDS
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.continual_keys import ContinualKind
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
+from hatcast.stream.policy.policy import ContinualKeys
 from hatcast.stream.release.continual import setting_of
 
 TWO_DAYS: list[Row] = [
@@ -226,14 +227,14 @@ def test_keys_are_written_into_a_configuration_whose_comments_stay(tmp_path: Pat
     done = plan("--config", config, "--horizon-days", 7, "--max-slots", 3, "--max-cells", 4, "--write", config)
     assert "wrote kind " in done.stderr
     policy = load_settings(config).policy
-    assert policy.continual is not None
-    assert (policy.continual.max_slots, policy.continual.max_cells) == (3, 4)
+    keys = policy.keys_of(ContinualKeys)
+    assert (keys.max_slots, keys.max_cells) == (3, 4)
     assert policy.epsilon == 1
     assert "estimator" not in tomllib.loads(config.read_text())["policy"]
     assert config.read_text().count("#") > before.count("#") / 2
     again = planned("--config", config)
-    assert again["settings"]["slots"] == policy.continual.slots
-    assert again["best"]["kind"] == policy.continual.kind
+    assert again["settings"]["slots"] == keys.slots
+    assert again["best"]["kind"] == keys.kind
     assert again["best"]["keys"] == tomllib.loads(config.read_text())["policy"]["continual"]
 
 

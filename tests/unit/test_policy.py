@@ -11,7 +11,7 @@ import pytest
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS, Parameters
-from hatcast.stream.policy.policy import Policy, Relation, read_policy
+from hatcast.stream.policy.policy import MeansKeys, Policy, Relation, read_policy
 from hatcast.stream.units import nano_ceil
 
 CELL, OTHER_CELL, FINER_CELL = "87608b0d2ffffff", "87608b0d3ffffff", "88608b0d21fffff"
@@ -147,14 +147,13 @@ def test_a_policy_may_name_any_estimator_with_any_choice_of_its_keys(name: str) 
     keys = ESTIMATOR_KEYS[name]
     assert keys.defaults.keys() <= keys.choices.keys()
     plain = policy(estimator={"name": name})
-    assert {key: getattr(plain, key) for key in ("grouping", "array_length", "quantiles")} == {
-        key: keys.defaults.get(key) for key in ("grouping", "array_length", "quantiles")
-    }
+    grouping, array_length, quantiles = map(keys.defaults.get, ("grouping", "array_length", "quantiles"))
+    assert plain.method == MeansKeys(grouping, array_length, quantiles)
     for key in keys.defaults:
         assert keys.defaults[key] in keys.choices[key]
         for value in keys.choices[key]:
             found = policy(estimator={"name": name, key: value})
-            assert getattr(found, key) == value
+            assert getattr(found.method, key) == value
             assert (found.policy_id == plain.policy_id) == (value == keys.defaults[key])
 
 
@@ -289,7 +288,7 @@ def test_defaults_are_those_of_the_design() -> None:
     assert (found.slot_length_ms, found.lateness_ms) == (3_600_000, 300_000)
     assert (found.max_ahead_ms, found.min_interval_ms) == (120_000, 1000)
     assert (found.cells, str(found.grid), found.unit, found.relation) == (None, "0.001", "user_day", "replace")
-    assert (found.delta, found.min_users, found.grouping, found.array_length) == (1e-6, 10, "bestfit", "median")
+    assert (found.delta, found.min_users, found.method) == (1e-6, 10, MeansKeys("bestfit", "median"))
 
 
 def test_charges_are_rounded_up_and_limits_down() -> None:

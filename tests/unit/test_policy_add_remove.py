@@ -8,7 +8,7 @@ import pytest
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS, Parameters
-from hatcast.stream.policy.policy import Policy, Relation, read_policy
+from hatcast.stream.policy.policy import MeansKeys, Policy, Relation, read_policy
 
 CELLS = ["87608b0d2ffffff", "87608b0d3ffffff"]
 TABLE: dict[str, Any] = {
@@ -35,7 +35,7 @@ def policy(**changes: Any) -> Policy:
 
 def test_a_policy_under_add_remove_is_read_with_the_default_threshold() -> None:
     found = policy()
-    assert (found.relation, found.array_length, found.weight_threshold) == (Relation.ADD_REMOVE, 40, 800.0)
+    assert (found.relation, found.method) == (Relation.ADD_REMOVE, MeansKeys(array_length=40, weight_threshold=800.0))
     assert json.loads(found.canonical)["estimator"] == {
         "name": "capped_ratio",
         "array_length": 40,

@@ -8,7 +8,7 @@ import pytest
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, Needs, Spread, charge
-from hatcast.stream.policy.policy import NoiseKind, Policy, read_policy
+from hatcast.stream.policy.policy import HybridKeys, NoiseKind, Policy, read_policy
 from hatcast.stream.units import NANO
 
 KEYS = {**ESTIMATOR_KEYS, **HYBRID_KEYS}
@@ -43,7 +43,7 @@ def test_no_two_estimators_have_one_name() -> None:
 def test_every_hybrid_estimator_can_be_chosen_and_is_charged_what_either_group_pays_at_most(name: str) -> None:
     policy = policy_of(written(name))
     parameters = HybridParameters.of(policy)
-    assert policy.hybrid is not None
+    assert isinstance(policy.method, HybridKeys)
     assert policy.takes_reports is (name != "tcm_only")
     central = charge(HYBRID_ESTIMATORS[name], parameters)
     assert policy.epsilon_nano == NANO * max(central, parameters.local_epsilon if policy.takes_reports else 0.0)
@@ -79,7 +79,7 @@ def test_every_key_that_is_used_is_part_of_the_policy_id() -> None:
 
 def test_gaussian_noise_is_chosen_by_name() -> None:
     for name, kind in (("laplace", NoiseKind.LAPLACE), ("gaussian", NoiseKind.GAUSSIAN)):
-        hybrid = policy_of({"name": "pwh", "noise": name}).hybrid
+        hybrid = policy_of({"name": "pwh", "noise": name}).keys_of(HybridKeys)
         assert hybrid is not None
         assert hybrid.noise is kind
 

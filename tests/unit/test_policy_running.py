@@ -68,6 +68,6 @@ def test_a_continual_policy_has_no_running_means_of_its_running_means() -> None:
     continual = {"kind": "laplace", "horizon_days": 7, "max_slots": 14, "max_cells": 20}
     table = {key: value for key, value in TABLE.items() if key != "estimator"}
     table |= {"privacy": {"epsilon": 1.0}, "continual": continual, "hours": [0, 24]}
-    assert parse_settings({"policy": table}, Path(), {}).policy.continual is not None
+    assert parse_settings({"policy": table}, Path(), {}).policy.method.has_horizons
     with pytest.raises(SettingError, match=r"policy\.running: the releases of \[policy\.continual\]"):
         parse_settings({"policy": table | {"running": [TODAY]}}, Path(), {})

@@ -8,7 +8,7 @@ import pytest
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.sources.synthetic import check_speeds_only
 from hatcast.stream.errors import HatcastError, SettingError
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.policy.query import Kind
 from hatcast.stream.policy.table import differing_keys
 
@@ -36,7 +36,7 @@ def test_a_value_has_its_range_and_rejects_nothing_unless_it_is_written() -> Non
     assert (found.upper_bound, found.lower, str(found.grid)) == (4_200_000, -600_000, "1.0")
     assert (found.reject_above, found.drop_zero) == (None, False)
     assert (found.released_value.name, found.released_value.unit, found.value_name) == ("delay", "s", "delay")
-    assert found.values == ()
+    assert found.released_values == (found.value,)
     assert policy(value=PM25).released_value.upper == 500_000
     set_keys = policy(reject_above=4000.0, drop_zero=True)
     assert (set_keys.reject_above, set_keys.drop_zero) == (4_000_000, True)
@@ -164,11 +164,9 @@ def test_a_synthetic_city_has_no_other_value() -> None:
 
 def test_the_price_of_a_tracker_is_in_proportion_to_the_range() -> None:
     def price(**value: Any) -> float:
-        tracked = policy(
-            privacy={"daily_limit": 5.0}, estimator={"name": "tracker"}, value={"name": "v", "unit": "1", **value}
-        ).tracker
-        assert tracked is not None
-        return tracked.price
+        value = {"name": "v", "unit": "1", **value}
+        tracked = policy(privacy={"daily_limit": 5.0}, estimator={"name": "tracker"}, value=value)
+        return tracked.keys_of(TrackerKeys).price
 
     assert price(lower=-65, upper=0) == 1.5
     assert price(lower=-6500, upper=0) == 150.0

@@ -23,7 +23,7 @@ from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms.gaussian import smallest_scale
 from hatcast.stream.mechanisms.grid import MAX_FINENESS
 from hatcast.stream.mechanisms.system import SystemNoise
-from hatcast.stream.policy.policy import NoiseKind, Policy, Relation, read_policy
+from hatcast.stream.policy.policy import HybridKeys, NoiseKind, Policy, Relation, read_policy
 from hatcast.stream.release.hats import HatChunks, Release, release_of
 from hatcast.stream.release.spending import budget_record, day_epsilon, fineness_of
 from hatcast.stream.units import NANO
@@ -188,9 +188,8 @@ def test_beside_gaussian_releases_other_charges_count_in_full() -> None:
 
 
 def test_a_hybrid_policy_with_laplace_noise_has_a_figure_whatever_its_fineness() -> None:
-    keys = gaussian_policy().hybrid
-    assert keys is not None
-    policy = replace(gaussian_policy(), hybrid=replace(keys, noise=NoiseKind.LAPLACE))
+    keys = gaussian_policy().keys_of(HybridKeys)
+    policy = replace(gaussian_policy(), method=replace(keys, noise=NoiseKind.LAPLACE))
     assert policy.is_pure
     assert day_epsilon(policy, a_day(40, {0: 40})) == pytest.approx(
         composed_epsilon({NANO: 40}, policy.delta), abs=1e-6
@@ -216,7 +215,7 @@ def test_a_policy_tells_its_delta_where_a_bound_is_not_pure() -> None:
     assert today_line(policy, [], DATE, None).endswith(
         "can still cost 40; Gaussian noise: all of it holds with delta 1e-06"
     )
-    pure = replace(policy, hybrid=None)
+    pure = replace(policy, method=replace(policy.keys_of(HybridKeys), noise=NoiseKind.LAPLACE))
     assert today_line(pure, [], DATE, None).endswith("can still cost 40")
     assert "delta" not in figures(pure, 30, "not read")["day"]
     assert "The deltas add up too" not in " ".join(part.text for part in explanation(pure, 30, "not read"))

@@ -38,12 +38,12 @@ def tracked(tracker: dict[str, Any] | None = None, **changes: Any) -> Policy:
 
 def test_a_tracker_policy_has_keys_of_its_own() -> None:
     made = tracked()
-    assert made.tracker == TrackerKeys(5 * NANO, price=1.5)
+    assert made.method == TrackerKeys(5 * NANO, price=1.5)
     assert (made.max_hats_per_day, made.min_users, made.epsilon_nano) == (500, 3, 0)
     assert "epsilon" not in json.loads(made.canonical)["privacy"]
     watching = tracked({"watch": "watched.txt"})
-    assert watching.tracker is not None
-    assert (watching.tracker.watch, watching.tracker.watch_share) == (frozenset({CELL}), 0.5)
+    keys = watching.keys_of(TrackerKeys)
+    assert (keys.watch, keys.watch_share) == (frozenset({CELL}), 0.5)
     assert json.loads(watching.canonical)["tracker"]["watch"]["cells"] == [CELL]
     assert len({made.policy_id, watching.policy_id, tracked({"share": 0.4}).policy_id}) == 3
     assert tracked({"share": 0.3}).policy_id == made.policy_id
@@ -52,8 +52,7 @@ def test_a_tracker_policy_has_keys_of_its_own() -> None:
 def test_a_tracker_watches_cells_of_every_size() -> None:
     sizes = {"resolutions": [6, 7], "fine_cells": "watched.txt"}
     mixed = tracked({"watch": "watched.txt"}, **sizes)
-    assert mixed.tracker is not None
-    assert mixed.tracker.watch == {CELL}
+    assert mixed.keys_of(TrackerKeys).watch == {CELL}
     with pytest.raises(SettingError, match="is not an H3 index of resolution 5 or 6"):
         tracked({"watch": "watched.txt"}, resolutions=[5, 6], fine_cells="six.txt")
 
@@ -61,8 +60,7 @@ def test_a_tracker_watches_cells_of_every_size() -> None:
 def test_what_queries_over_days_cost_is_left_out_of_a_trackers_limit() -> None:
     query = {"name": "q", "kind": "over_speed_limit", "days": 1, "speed_limit": 50.0, "epsilon": 0.01}
     made = tracked(query=[query], privacy={"max_hats_per_day": 100})
-    assert made.tracker is not None
-    assert made.tracker.daily_limit == 4 * NANO
+    assert made.keys_of(TrackerKeys).daily_limit == 4 * NANO
     assert sum(each.amount for each in reservations(made, "2022-01-01").values()) == made.daily_limit_nano
 
 

@@ -12,7 +12,7 @@ from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noisy
-from hatcast.stream.policy.policy import Policy, read_policy
+from hatcast.stream.policy.policy import Policy, TrackerKeys, read_policy
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.records import ReleaseRecord
 from hatcast.stream.records.fields import Status
@@ -253,8 +253,7 @@ def paid(ledger: Ledger) -> dict[str, int]:
         release = _RECORD.decode(record)
         if release.query is not None:
             left.setdefault((release.date, release.query.number), set()).add(release.query.sum)
-    assert POLICY.tracker is not None
-    tracker, most = Tracker(POLICY.tracker, 65.0), {}
+    tracker, most = Tracker(POLICY.keys_of(TrackerKeys), 65.0), {}
     for date in DATES:
         tracker.begin_day()
         queries: list[Query] = []

@@ -26,7 +26,7 @@ from hatcast.lab.plan.counts import Counts
 from hatcast.lab.plan.forecast import Forecast
 from hatcast.stream.continual import KINDS
 from hatcast.stream.policy.continual_keys import ContinualKind
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.method import NoiseKind
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys, default_price, rounded_price
 from hatcast.stream.units import nano_floor
 

@@ -18,7 +18,7 @@ from hatcast.lab.plan.continual.users import (
 from hatcast.lab.plan.counts import Row, counts_of_rows, rows_of_days
 from hatcast.lab.survey.figures import quantile
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import ContinualKeys, MeansKeys, Policy
 from hatcast.stream.units import HOUR_MS, MINUTE_MS
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def rows_of_recordings(recordings: "Recordings", policy: Policy, progress: Calla
         hour, minute = map(int, slot.key.partition("/")[2].split(":"))
         return (hour * HOUR_MS + minute * MINUTE_MS) // policy.slot_length_ms - first
 
-    unlimited = replace(policy, unit="user", continual=None, max_hats_per_day=TRACKER_CAP)
+    unlimited = replace(policy, unit="user", method=MeansKeys(), max_hats_per_day=TRACKER_CAP)
     return [*rows_of_days(recordings.days(unlimited, progress), number)]
 
 
@@ -155,7 +155,7 @@ def _horizon_of(wanted: Wanted, policy: Policy, days: int | None, *, is_fixed: b
     slots, day_slots = wanted.slots, len(slots_of_day(policy))
     given = wanted.horizon_days
     if slots is None:
-        number = given or (policy.continual.horizon_days if policy.continual is not None else days)
+        number = given or (policy.method.horizon_days if isinstance(policy.method, ContinualKeys) else days)
         if number is None:
             raise HatcastError("slots: the length of the horizon is missing; give slots or horizon_days")
         return _Horizon(number * day_slots, day_slots)
@@ -175,7 +175,7 @@ def _stream_of(wanted: Wanted, policy: Policy | None, horizon: _Horizon, presenc
     policy  None: none is given
     Raises HatcastError if max_slots is not known, or the participation does not fit into the horizon.
     """
-    keys = None if policy is None else policy.continual
+    keys = policy.method if policy is not None and isinstance(policy.method, ContinualKeys) else None
 
     def chosen(name: str, default: int | None) -> int | None:
         found: int | None = getattr(wanted, name)

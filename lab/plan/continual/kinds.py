@@ -12,9 +12,8 @@ from hatcast.lab.plan.continual import Criterion
 from hatcast.lab.plan.continual.users import Participation, Run, Users, equal_users, memory_of, run_of
 from hatcast.stream.continual import KINDS, Mechanism, Setting
 from hatcast.stream.continual.toeplitz import MAX_SLOTS
-from hatcast.stream.policy.continual_keys import ContinualKind, part_of_delta
-from hatcast.stream.policy.continual_table import BUFFERS, NOISES
-from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.continual_keys import BUFFERS, NOISES, ContinualKind, part_of_delta
+from hatcast.stream.policy.method import NoiseKind
 
 Floats = NDArray[np.float64]
 INDEPENDENT: Final = (ContinualKind.LAPLACE, ContinualKind.GAUSSIAN)
