@@ -1,7 +1,7 @@
 """Running means of published records: today so far, the last 24 hours or 7 days, this hour of weekdays or weekends.
 
 Post-processing of `hats.means`: nothing else is read, so it costs no epsilon. Equal records give equal bytes.
-    [docs/specification/running.md]
+    [docs/specification/continual.md]
 
 inputs    numbers of the slots: from releases, or from a smoother's estimates
 windows   slots that are in a window

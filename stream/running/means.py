@@ -1,4 +1,4 @@
-"""Weighted mean of a window for each cell, with its interval.    [docs/specification/running.md, sections 2 and 3]
+"""Weighted mean of a window for each cell, with its interval.    [docs/specification/continual.md, sections 2 and 3]
 
 For weights w of a cell's slots, W their sum, a the standard deviations of the common parts of the errors and b the
 variances of the own parts, the error of sum(w v) / W has a variance of at most

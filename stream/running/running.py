@@ -1,4 +1,4 @@
-"""Running means, slot by slot.    [docs/specification/running.md]"""
+"""Running means, slot by slot.    [docs/specification/continual.md]"""
 
 from collections.abc import Iterable, Iterator, Sequence
 

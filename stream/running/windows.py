@@ -1,4 +1,4 @@
-"""Slots of a window.    [docs/specification/running.md, section 1]"""
+"""Slots of a window.    [docs/specification/continual.md, section 1]"""
 
 from collections.abc import Callable
 from datetime import date, timedelta

@@ -124,7 +124,7 @@ class DayParts:
 
     The *common* part is the error of city, hour and cell: HATs of one cell share most of it. The *own* part is the
     error of the HAT's own deviation, which a smoother takes as independent of all others.
-    docs/specification/running.md, section 3
+    docs/specification/continual.md, section 3
 
     records   of each HAT
     means     float64 [H]  of all readings of the HAT, above the policy's lower bound, not clipped
