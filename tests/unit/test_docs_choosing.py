@@ -20,6 +20,7 @@ from tests.support import Scripted
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "choosing.md").read_text()
+CONTINUAL = (DOCS / "continual.md").read_text()
 HATS = (10, 20, 40, 89)
 BUSES = (10, 20, 50, 200)
 
@@ -129,5 +130,8 @@ def test_the_example_of_a_horizon_costs_what_the_page_says() -> None:
     week = {"kind": "laplace", "horizon_days": 7, "max_slots": 14, "max_cells": 20}
     table = {"name": "week", "upper_bound": 65.0, "timezone": "UTC", "continual": week, "privacy": {"epsilon": 0.25}}
     loss = day_loss(read_policy(table, ESTIMATOR_KEYS, str))
-    assert f"`max_cells = 20` a bus loses at most {loss.bound / NANO:g} in a horizon" in TEXT
-    assert f"6 horizons, which is {loss.over_days(31, None) / NANO:g}; the tracker at a total of 5 can cost 155" in TEXT
+    assert f"`max_cells = 20` a bus loses at most {loss.bound / NANO:g} in a horizon" in CONTINUAL
+    assert (
+        f"6 horizons, which is {loss.over_days(31, None) / NANO:g}; the tracker at a total of 5 can cost 155"
+        in CONTINUAL
+    )
