@@ -19,6 +19,7 @@ from hatcast.agents.kafka.client import kafka_python_options, translate_kafka_er
 from hatcast.agents.kafka.cloud_events import is_from_other_domain
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.tables.terminal import answer_row, answers_header, read_shown, record_line
+from hatcast.stream.policy.policy import Policy
 
 POLL_SECONDS: Final = 0.5
 
@@ -73,6 +74,7 @@ class _Options(TypedDict):
 
     config: Path
     as_json: bool
+    releases: bool
     means: bool
     queries: bool
     estimates: bool
@@ -87,29 +89,31 @@ class _Options(TypedDict):
 @click.command(epilog="Example:  hatcast tail --from-beginning --json --for 10 > releases.jsonl")
 @config_option
 @json_option
-@click.option("--means", is_flag=True, help="Only the means: hats.means.")
-@click.option("--queries", is_flag=True, help="Only the answers to queries over days, as a table: hats.queries.")
-@click.option("--estimates", is_flag=True, help="Only the estimates of all cells: hats.estimates.")
-@click.option("--running", is_flag=True, help="Only the running means: hats.running.")
+@click.option("--releases", is_flag=True, help="The releases: means and answers to queries.")
+@click.option("--means", is_flag=True, help="The means: hats.means.")
+@click.option("--queries", is_flag=True, help="The answers to queries over days, as a table: hats.queries.")
+@click.option("--estimates", is_flag=True, help="The estimates of all cells: hats.estimates.")
+@click.option("--running", is_flag=True, help="The running means: hats.running.")
 @click.option("--policy", metavar="NAME", help="Only the records of this policy.")
 @click.option("--from-beginning", is_flag=True, help="Also show earlier releases.")
 @click.option("--for", "seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this many seconds.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Stop after this many releases.")
 @output_option("the records")
 def command(**given: Unpack[_Options]) -> None:
-    """Show new means and answers to queries, or new estimates or running means, until Ctrl-C or SIGTERM.
+    """Show new estimates, or the releases that they are made of, until Ctrl-C or SIGTERM.
 
+    Estimates are what a tracker is read by. Of any other policy the releases are shown: means and answers to queries.
     Each line begins with the record's policy: the topics have those of all policies. With --json each line is the
     original record; a record with "query" is the answer to a query. A release may appear twice, with the same
     release_id and the same bytes.
 
     With -o the records are written to a file and not printed. JSON lines and CSV grow line by line; a Parquet or
-    GeoJSON file gets its name at the end. With records of several topics, as by default, the first column of CSV and
+    GeoJSON file gets its name at the end. With records of several topics the first column of CSV and
     Parquet is `table`: releases, answers, estimates or running.
     """
     check_one_output(given["output"], as_json=given["as_json"])
     settings = load_settings(given["config"])
-    chosen = _chosen(given)
+    chosen = chosen_topics(given, settings.policy)
     topics = [getattr(settings.topics, name) for name in chosen]
     # The Kafka client may swallow a KeyboardInterrupt: an event stops the loop reliably.
     with stop_on_signals() as stopping, _open_output(given, chosen) as write:
@@ -164,12 +168,13 @@ def _of_policy(records: Iterator[bytes], policy: str | None) -> Iterator[bytes]:
     return (value for value in records if (read := read_shown(value)) is not None and read.policy == policy)
 
 
-def _chosen(given: _Options) -> list[str]:
-    """Return the keys of the topics to show: those that are named, by default means and answers."""
+def chosen_topics(given: _Options, policy: Policy) -> list[str]:
+    """Return the keys of the topics to show: those that are named, by default what the policy is read by."""
     named = (
-        ("means", given["means"]),
-        ("queries", given["queries"]),
+        ("means", given["means"] or given["releases"]),
+        ("queries", given["queries"] or given["releases"]),
         ("estimates", given["estimates"]),
         ("running", given["running"]),
     )
-    return [name for name, is_named in named if is_named] or ["means", "queries"]
+    chosen = [name for name, is_named in named if is_named]
+    return chosen or (["estimates"] if policy.method.settles_days else ["means", "queries"])

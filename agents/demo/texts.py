@@ -127,7 +127,7 @@ _NO_MEAN: Final[dict[str, str]] = {
     Status.SUPPRESSED: "suppressed",
     Status.BUDGET_EXHAUSTED: "without a mean: budget spent",
     Status.INCOMPLETE: "incomplete",
-    Status.DEFERRED: "deferred",
+    Status.DEFERRED: "deferred (estimated)",
 }
 
 
@@ -265,10 +265,10 @@ def budget_line(budget: BudgetRecord) -> str:
 
 
 def status_counts(counts: Mapping[str, int]) -> str:
-    """Return the HATs by status, such as `58 means, 1 suppressed`."""
+    """Return the HATs by status, such as `58 means, 1 suppressed`; of a tracker, whose means are estimates, no `0 means`."""
     means = counts.get(Status.RELEASED, 0)
     rest = [f"{counts[status]:,} {text}" for status, text in _NO_MEAN.items() if counts.get(status)]
-    return ", ".join([_number(means, "mean"), *rest])
+    return ", ".join(rest if counts.get(Status.DEFERRED) and not means else [_number(means, "mean"), *rest])
 
 
 def summary(state: State, seconds: float) -> Iterator[str]:

@@ -134,6 +134,7 @@ def ask(run: Run, *more: Sequence[object]) -> None:
     pipeline = run.pipeline
     for arguments in (
         ("tail", "--from-beginning", "--for", 1, "--json"),
+        ("tail", "--releases", "--from-beginning", "--for", 1, "--json"),
         ("export", "--to", pipeline.folder / "exported"),
         ("budget", "--json"),
         ("doctor",),

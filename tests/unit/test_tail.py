@@ -11,6 +11,9 @@ import pytest
 from rich.console import Console
 
 from hatcast.agents.api.frames import Releases
+from hatcast.agents.cli.tail import chosen_topics
+from hatcast.agents.config.settings import parse_settings
+from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.tables.terminal import (
     answer_row,
     answers_header,
@@ -59,6 +62,24 @@ def said(query: Mapping[str, Any], days: Mapping[str, RetainedDay]) -> str:
 
 
 DAYS = {f"2022-01-0{n}": day(20, 30, 40) for n in (1, 2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("named", "tracker", "plain"),
+    [
+        ((), ["estimates"], ["means", "queries"]),
+        (("releases",), ["means", "queries"], ["means", "queries"]),
+        (("estimates", "queries"), ["queries", "estimates"], ["queries", "estimates"]),
+    ],
+)
+def test_a_tracker_is_read_by_its_estimates_unless_topics_are_named(
+    named: tuple[str, ...], tracker: list[str], plain: list[str]
+) -> None:
+    given: Any = dict.fromkeys(("releases", "means", "queries", "estimates", "running"), False) | dict.fromkeys(
+        named, True
+    )
+    of_tracker = parse_settings({"policy": demo_policy(None)}, Path(), {}).policy
+    assert [chosen_topics(given, each) for each in (of_tracker, policy_of())] == [tracker, plain]
 
 
 def test_an_answer_names_its_query_and_its_dates() -> None:
