@@ -203,7 +203,7 @@ class Bench:
         assert sum(day["releases"] for day in days) >= self._entries
         yield middle("budget_s", seconds[1:], "s", most=MOST_S)
         begun = time.monotonic()
-        assert pipeline.start("budget", "--json").wait() == 0
+        assert pipeline.start("budget", "show", "--json").wait() == 0
         yield Figure("budget_command_s", time.monotonic() - begun, "s, the process too")
 
     def _starts(self, empty: Pipeline, full: Pipeline) -> Iterator[Figure]:

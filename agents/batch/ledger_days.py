@@ -1,4 +1,4 @@
-"""Days of a ledger file: what each has cost so far, also for `hatcast budget`, which only reads the file; and
+"""Days of a ledger file: what each has cost so far, also for `hatcast budget show`, which only reads the file; and
 estimates and running means from a ledger file or a dump.
 """
 

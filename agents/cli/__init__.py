@@ -27,7 +27,7 @@ _PRODUCT: Final[dict[str, str]] = {
     "check": "Say what a file has, and what is left out of it. Reads raw data, not private.",
     "tail": "Follow the releases.",
     "display": "Serve a live map and its JSON API.",
-    "budget": "Show the spent privacy budget, by day.",
+    "budget": "Show the privacy budget: spent by day, and what a day can lose in words.",
     "query": "Request the speed limit of a query over days, once a period.",
     "status": "Operator: offsets, watermarks, outcomes, open HATs.",
     "contributions": "Operator: open contributions. Reads raw data, not private.",

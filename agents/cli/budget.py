@@ -1,9 +1,9 @@
-"""`hatcast budget`: show the ledger, by day."""
+"""`hatcast budget`: the ledger by day, what a policy can cost in words, the papers' report, a ledger's backup."""
 
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final
 
 import click
 import msgspec
@@ -13,8 +13,8 @@ from rich.padding import Padding
 from rich.table import Table
 
 from hatcast.agents.cli.budget_explained import explanation, figures
+from hatcast.agents.cli.budget_horizon import Paragraph
 from hatcast.agents.cli.budget_tables import BudgetTable, query_table, report_cost_table, today_line
-from hatcast.agents.cli.budget_words import Paragraph
 from hatcast.agents.cli.files import check_one_output, output_option, write_records
 from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.clock import now_ms
@@ -28,8 +28,7 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query_keys import DAYS_MAX
 from hatcast.stream.release.spending import budget_record
 
-_DAYS: Final = 30
-_EXPLAIN_TIMEOUT_S: Final = 2.0  # --explain also works without the ledger
+_EXPLAIN_TIMEOUT_S: Final = 2.0  # it also works without the ledger
 _WIDTH_MAX: Final = 100
 _REPORT_TEXT: Final = """\
 The report adds up its two monthly queries only. The mean of every HAT, hour by hour, reads the same bus's day too, \
@@ -39,84 +38,127 @@ and does not bind the next day. The only N that it prints is the least, {least}:
 {charged:.3f} for query 1. {n} is the one N, the same in all {k} HATs, that gives its {q1:.3f}."""
 
 
-class _Options(TypedDict):
-    """Parsed command-line options."""
-
-    config: Path
-    as_json: bool
-    explain: bool
-    days: int | None
-    report: bool
-    ledger: Path | None
-    copy: Path | None
-    output: Path | None
-
-
-@click.command(epilog="Example:  hatcast budget --explain --days 31")
-@config_option
-@json_option
-@click.option(
+ledger_option = click.option(
     "--ledger",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Read this ledger file of `hatcast batch --ledger` and not Redis.",
 )
-@click.option(
-    "--backup",
-    "copy",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="COPY",
-    help="With --ledger: copy the file to COPY, checked, in place of an older backup of it.",
+
+
+@click.group(epilog="Each has an example:  hatcast budget explain --help")
+def command() -> None:
+    """Show the privacy budget: what is spent, what a bus's day can lose, and a backup of a ledger file."""
+
+
+@command.command(
+    short_help="The spent budget, by day.", epilog="Example:  hatcast budget show --ledger day.ledger -o days.csv"
 )
-@click.option("--explain", is_flag=True, help="Explain in words what one bus's day can lose. Works without Redis.")
-@click.option(
-    "--days", type=click.IntRange(1, DAYS_MAX), help=f"With --explain: also over this many days.  [default: {_DAYS}]"
-)
-@click.option(
-    "--report",
-    is_flag=True,
-    help="Recompute what one bus's day costs in the technical report that hatcast follows"
-    " (docs/specification/estimators.md, [T]), next to the total cost. Needs no configuration.",
-)
+@config_option
+@json_option
+@ledger_option
 @output_option("the records of the days", has_places=False)
-def command(**given: Unpack[_Options]) -> None:
+def show(*, config: Path, as_json: bool, ledger: Path | None, output: Path | None) -> None:
     """Show the spent budget by day: the most that one bus's day may have cost, its limit, what today can still cost.
 
     With --json the days are the records of hats.budget, and -o writes them to a file. With --ledger they are those of a
     file of `hatcast batch`.
     """
-    _check_usage(given)
-    if given["copy"] is not None:
-        _back_up(given)
-        return
-    if given["report"]:
-        _report(as_json=given["as_json"])
-        return
-    settings = load_settings(given["config"])
-    if given["explain"]:
-        _explain(settings, given["days"] or _DAYS, given["ledger"], as_json=given["as_json"])
-        return
-    days, next_policy = _read_days(settings, given["ledger"])
-    if given["output"] is not None:
+    check_one_output(output, as_json=as_json)
+    settings = load_settings(config)
+    days, next_policy = _read_days(settings, ledger)
+    if output is not None:
         from hatcast.agents.tables.records import BUDGET_DAYS
 
-        write_records(given["output"], BUDGET_DAYS, map(msgspec.json.encode, days))
-    elif given["as_json"]:
+        write_records(output, BUDGET_DAYS, map(msgspec.json.encode, days))
+    elif as_json:
         click.echo(msgspec.json.encode(days))
     else:
         _show(settings.policy, days, next_policy)
 
 
-def _check_usage(given: _Options) -> None:
-    if given["explain"] and given["report"]:
-        raise click.UsageError("choose one of --explain and --report")
-    if given["days"] is not None and not given["explain"]:
-        raise click.UsageError("--days belongs to --explain")
-    if given["report"] and given["ledger"] is not None:
-        raise click.UsageError("--report has the settings of a technical report: leave --ledger out")
-    check_one_output(given["output"], as_json=given["as_json"])
-    if given["output"] is not None and (given["explain"] or given["report"] or given["copy"] is not None):
-        raise click.UsageError("-o writes the days of a ledger: leave --explain, --report and --backup out")
+@command.command(
+    short_help="What one bus's day can lose, in words.", epilog="Example:  hatcast budget explain --days 31"
+)
+@config_option
+@json_option
+@ledger_option
+@click.option("--days", type=click.IntRange(1, DAYS_MAX), default=30, show_default=True, help="Also over so many days.")
+def explain(*, config: Path, as_json: bool, ledger: Path | None, days: int) -> None:
+    """Explain in words what one bus's day can lose, by the policy; then what it has lost. Works without Redis."""
+    settings = load_settings(config)
+    found: list[dict[str, Any]] | str
+    try:
+        found, _ = _read_days(settings, ledger, _EXPLAIN_TIMEOUT_S)
+    except HatcastError as error:
+        if ledger is not None:  # which was named; Redis need not be there
+            raise
+        found = str(error)
+    if as_json:
+        click.echo(msgspec.json.encode(figures(settings.policy, days, found)))
+        return
+    console = _console()
+    for paragraph in explanation(settings.policy, days, found):
+        _show_paragraph(console, paragraph)
+
+
+@command.command(
+    short_help="What one bus's day costs in the papers' technical report.", epilog="Example:  hatcast budget report"
+)
+@json_option
+def report(*, as_json: bool) -> None:
+    """Recompute what one bus's day costs in the technical report that hatcast follows, next to the total cost.
+
+    The report is [T] of docs/specification/estimators.md. Needs no configuration.
+    """
+    costs = report_table(REPORT)
+    if as_json:
+        parts = {"query_1": float(costs.query_1), "query_2": float(costs.query_2)}
+        click.echo(
+            msgspec.json.encode(
+                {
+                    "settings": {
+                        "max_hats_per_day": REPORT.most_hats,
+                        "upper_bound": float(REPORT.upper_bound),
+                        "user_days": REPORT.user_days,
+                        "days": REPORT.days,
+                        "scale": float(REPORT.scale),
+                        "epsilon": float(REPORT.epsilon),
+                    },
+                    "report": parts | {"cumulative": float(costs.cumulative)},
+                    "in_all": {"hats": float(costs.hats)} | parts | {"cumulative": float(costs.total)},
+                }
+            )
+        )
+        return
+    console = _console()
+    console.print(report_cost_table(REPORT))
+    least = replace(REPORT, user_days=LEAST_USER_DAYS)
+    text = _REPORT_TEXT.format(
+        least=least.user_days,
+        charged=float(report_table(least).query_1),
+        k=REPORT.most_hats,
+        n=REPORT.user_days,
+        epsilon=float(REPORT.epsilon),
+        q1=float(costs.query_1),
+        cumulative=float(costs.cumulative),
+        whole=float(costs.total),
+    )
+    console.print(text, highlight=False)
+
+
+@command.command(
+    short_help="Copy a ledger file of `hatcast batch`, checked.",
+    epilog="Example:  hatcast budget backup day.ledger day.ledger.backup",
+)
+@click.argument("ledger", type=click.Path(path_type=Path, dir_okay=False), metavar="LEDGER")
+@click.argument("copy", type=click.Path(path_type=Path, dir_okay=False), metavar="COPY")
+def backup(*, ledger: Path, copy: Path) -> None:
+    """Copy LEDGER, a file of `hatcast batch --ledger`, to COPY, checked, in place of an older backup of it."""
+    from hatcast.agents.batch.ledger_database import back_up
+
+    days = back_up(ledger, copy)
+    click.echo(f"copied {ledger} with {days} day{'' if days == 1 else 's'} to {copy}; it is not private")
 
 
 def _show(policy: Policy, days: list[dict[str, Any]], next_policy: tuple[str, str] | None) -> None:
@@ -129,18 +171,6 @@ def _show(policy: Policy, days: list[dict[str, Any]], next_policy: tuple[str, st
     console.print(today_line(policy, days, today, next_policy))
     if policy.queries or policy.selection_cost is not None:
         console.print(query_table(policy, days, today))
-
-
-def _back_up(given: _Options) -> None:
-    from hatcast.agents.batch.ledger_database import back_up
-
-    ledger, copy = given["ledger"], given["copy"]
-    if ledger is None or copy is None:
-        raise click.UsageError("--backup copies a ledger file: name it with --ledger")
-    if given["explain"] or given["report"] or given["as_json"]:
-        raise click.UsageError("--backup shows nothing: leave --explain, --report and --json out")
-    days = back_up(ledger, copy)
-    click.echo(f"copied {ledger} with {days} day{'' if days == 1 else 's'} to {copy}; it is not private")
 
 
 async def read_budget(settings: Settings, timeout_s: float = CONNECT_SECONDS) -> list[dict[str, Any]]:
@@ -183,23 +213,7 @@ async def _read(
     return days, None if next_policy is None else (next_policy.name, next_policy.from_date)
 
 
-def _explain(settings: Settings, days: int, file: Path | None, *, as_json: bool) -> None:
-    ledger: list[dict[str, Any]] | str
-    try:
-        ledger, _ = _read_days(settings, file, _EXPLAIN_TIMEOUT_S)
-    except HatcastError as error:
-        if file is not None:  # which was named; Redis need not be there
-            raise
-        ledger = str(error)
-    if as_json:
-        click.echo(msgspec.json.encode(figures(settings.policy, days, ledger)))
-        return
-    console = _console()
-    for paragraph in explanation(settings.policy, days, ledger):
-        show_paragraph(console, paragraph)
-
-
-def show_paragraph(console: Console, paragraph: Paragraph) -> None:
+def _show_paragraph(console: Console, paragraph: Paragraph) -> None:
     """Print a heading, its sums and its text."""
     console.print(paragraph.heading, style="bold")
     if paragraph.sums:
@@ -211,43 +225,6 @@ def show_paragraph(console: Console, paragraph: Paragraph) -> None:
             table.add_row(*row)
         console.print(Padding(table, (0, 0, 1, 2)))
     console.print(Padding(paragraph.text, (0, 0, 1, 2)), highlight=False)
-
-
-def _report(*, as_json: bool) -> None:
-    costs = report_table(REPORT)
-    if as_json:
-        parts = {"query_1": float(costs.query_1), "query_2": float(costs.query_2)}
-        click.echo(
-            msgspec.json.encode(
-                {
-                    "settings": {
-                        "max_hats_per_day": REPORT.most_hats,
-                        "upper_bound": float(REPORT.upper_bound),
-                        "user_days": REPORT.user_days,
-                        "days": REPORT.days,
-                        "scale": float(REPORT.scale),
-                        "epsilon": float(REPORT.epsilon),
-                    },
-                    "report": parts | {"cumulative": float(costs.cumulative)},
-                    "in_all": {"hats": float(costs.hats)} | parts | {"cumulative": float(costs.total)},
-                }
-            )
-        )
-        return
-    console = _console()
-    console.print(report_cost_table(REPORT))
-    least = replace(REPORT, user_days=LEAST_USER_DAYS)
-    text = _REPORT_TEXT.format(
-        least=least.user_days,
-        charged=float(report_table(least).query_1),
-        k=REPORT.most_hats,
-        n=REPORT.user_days,
-        epsilon=float(REPORT.epsilon),
-        q1=float(costs.query_1),
-        cumulative=float(costs.cumulative),
-        whole=float(costs.total),
-    )
-    console.print(text, highlight=False)
 
 
 def _console() -> Console:

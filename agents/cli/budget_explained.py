@@ -1,4 +1,4 @@
-"""Text of `hatcast budget --explain`: the most that a policy can cost one bus, for readers who do not know epsilon.
+"""Text of `hatcast budget explain`: the most that a policy can cost one bus, for readers who do not know epsilon.
 
 All figures follow from the policy, except in the last paragraph, which describes the ledger.
 """
@@ -8,8 +8,17 @@ from typing import Any, Final
 
 import msgspec
 
-from hatcast.agents.cli.budget_horizon import delta_over, horizon_figures, horizon_paragraphs, lost_over
-from hatcast.agents.cli.budget_words import Paragraph, certainty, eps, factor, hidden_values
+from hatcast.agents.cli.budget_horizon import (
+    Paragraph,
+    certainty,
+    delta_over,
+    eps,
+    factor,
+    hidden_values,
+    horizon_figures,
+    horizon_paragraphs,
+    lost_over,
+)
 from hatcast.stream.budget.per_user import DayLoss, day_loss
 from hatcast.stream.hybrid import delta_per_hat
 from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, Policy, Relation, TrackerKeys

@@ -1,4 +1,4 @@
-"""Tables of `hatcast budget`: the days with a bar each, the queries, and the costs of the report."""
+"""Tables of `hatcast budget show`: the days with a bar each, the queries, and the costs of the report."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final

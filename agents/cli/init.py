@@ -161,7 +161,7 @@ def command(
     click.echo(f"wrote {config}: policy {policy.name}, {policy.policy_id}")
     each = answers.limit if answers.estimator == TRACKER else answers.max_hats_per_day * answers.epsilon
     cost = min(each, answers.limit)
-    click.echo(f"A bus's day can lose up to epsilon {cost:g}; explanation: hatcast budget --explain{_at(config)}")
+    click.echo(f"A bus's day can lose up to epsilon {cost:g}; explanation: hatcast budget explain{_at(config)}")
     if answers.telemetry_format != _DEFAULTS.telemetry_format:
         click.echo(
             f"Workers expect {answers.telemetry_format} on topic telemetry. If `hatcast feed` is to send, which sends"

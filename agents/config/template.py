@@ -142,11 +142,11 @@ def _value_lines(answers: Answers) -> str:
 def _privacy_lines(answers: Answers) -> Iterator[str]:
     """Yield the lines of [policy.privacy] and of the tables of the estimator."""
     if answers.estimator == TRACKER:
-        yield "# How to choose it: docs/choosing.md. What it means: hatcast budget --explain"
+        yield "# How to choose it: docs/choosing.md. What it means: hatcast budget explain"
         yield "[policy.privacy]"
         yield _line("daily_limit", answers.limit, "epsilon: the most that one bus can lose on a day, of everything")
     else:
-        yield "# How to choose these three: docs/choosing.md. What they mean: hatcast budget --explain"
+        yield "# How to choose these three: docs/choosing.md. What they mean: hatcast budget explain"
         yield "[policy.privacy]"
         yield _line("epsilon", answers.epsilon, "of one release; a smaller one hides more and adds more noise")
         yield _line("max_hats_per_day", answers.max_hats_per_day, "of one bus; more HATs of its day are not counted")

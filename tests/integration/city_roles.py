@@ -167,8 +167,8 @@ def cluster(city: City, answering: WorkerProcess) -> None:
 
 def operate(city: City) -> None:
     """What an operator looks at."""
-    for name in ("budget", "contributions", "doctor"):
-        assert city.run(Role.OPERATOR, name, "--json").json is not None
+    for name in (("budget", "show"), ("contributions",), ("doctor",)):
+        assert city.run(Role.OPERATOR, *name, "--json").json is not None
     telemetry = city.pipeline.settings.topics.telemetry
     city.run(Role.OPERATOR, "dump", telemetry)
     city.run(Role.OPERATOR, "doctor", "--topic", telemetry)

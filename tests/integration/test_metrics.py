@@ -135,7 +135,7 @@ def test_i5_no_vehicle_is_in_anything_that_an_operator_reads(run: Run) -> None:
         "/livez": msgspec.json.encode(asked(run.worker, "/livez")),
         "doctor": (doctor.out + doctor.err).encode(),
         "status": (status.out + status.err).encode(),
-        "budget": run.pipeline.hatcast("budget").out.encode(),
+        "budget": run.pipeline.hatcast("budget", "show").out.encode(),
         **{path.name: path.read_bytes() for path in run.pipeline.folder.glob("*.log")},
         **{path.name: path.read_bytes() for path in run.pipeline.folder.glob("*.err")},
     }

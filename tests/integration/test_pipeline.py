@@ -155,7 +155,7 @@ def test_each_released_mean_is_the_true_one_to_two_grid_steps(exact: tuple[str, 
 
 def test_the_ledger_charges_each_release_once_and_tells_so_everywhere(exact: tuple[str, Pipeline]) -> None:
     name, pipeline = exact
-    printed = pipeline.hatcast("budget", "--json")
+    printed = pipeline.hatcast("budget", "show", "--json")
     assert printed.code == 0, printed.err
     hats_by_day: dict[str, int] = {}
     for hat in golden(name)["hats"]:

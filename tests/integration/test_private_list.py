@@ -39,7 +39,7 @@ def listing(kafka: KafkaServer, redis_server: RedisServer, folder: Path) -> Any:
 
 
 def check_days(pipeline: Pipeline) -> None:
-    """Each day of the list is on `hats.budget` and in `hatcast budget` with its cost, once."""
+    """Each day of the list is on `hats.budget` and in `hatcast budget show` with its cost, once."""
     told = {key.partition("/")[2]: record for key, record in pipeline.budget_records().items()}
     shown = {record["date"]: record for record in asyncio.run(read_budget(pipeline.settings))}
     for records in (told, shown):
@@ -82,7 +82,7 @@ def test_a_private_list_costs_all_of_its_days_before_the_first_release_and_still
         pipeline.wait_for_partitions(first)
         check_days(pipeline)  # nothing was sent yet
         assert pipeline.status()["total"] == 2.0
-        assert "all days of a vehicle together: 2 of 3.5" in pipeline.hatcast("budget").out
+        assert "all days of a vehicle together: 2 of 3.5" in pipeline.hatcast("budget", "show").out
         first.terminate()
 
         release(pipeline)

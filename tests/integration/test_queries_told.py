@@ -27,7 +27,7 @@ def test_budget_and_tail_tell_what_queries_have_reserved_and_answered(
         asyncio.run(release())
         told = asyncio.run(read_budget(pipeline.settings))
         assert told == [pipeline.budget_records()[f"{pipeline.name}/{date}"] for date in DATES]
-        rows = [line.split() for line in pipeline.hatcast("budget").out.splitlines()]
+        rows = [line.split() for line in pipeline.hatcast("budget", "show").out.splitlines()]
         for date in DATES:
             assert [row[2:5] for row in rows if row and row[0] == date] == [["4e+06", "1.2e+08", "1.24e+08"]]
         assert ["mean", DATES[0], "to", DATES[2], "1e+06", "4e+07", "1.2e+08", "3", "of", "3", "days"] in rows

@@ -214,7 +214,7 @@ def test_a_budget_topic_that_has_grown_is_read_back_and_written_as_before(
     assert {key: record["epsilon_sum"] for key, record in kept.items()} == {
         key: record["epsilon_sum"] for key, record in spent.items()
     }
-    assert pipeline.hatcast("budget").code == 0
+    assert pipeline.hatcast("budget", "show").code == 0
 
 
 async def takes_full_batches(settings: Settings, topic: str) -> bool:

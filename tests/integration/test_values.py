@@ -117,7 +117,7 @@ def test_a_ledger_recovered_from_the_topics_reports_the_same_day(
         first = pipeline.worker()
         pipeline.replay(recording, "jsonl")
         pipeline.wait(pipeline.is_settled, "releases of everything", first)
-        before, day = pipeline.published(), pipeline.hatcast("budget", "--json").json
+        before, day = pipeline.published(), pipeline.hatcast("budget", "show", "--json").json
         assert day[0]["epsilon_delta"]["epsilon"] < day[0]["epsilon_user_day"] == HOURS
         first.kill()
         pipeline.bury()
@@ -125,7 +125,7 @@ def test_a_ledger_recovered_from_the_topics_reports_the_same_day(
         redis_server.delete(f"{{{pipeline.settings.policy.name}:*")
         second = pipeline.worker()
         pipeline.wait(pipeline.is_settled, "recovered state", second)
-        assert pipeline.hatcast("budget", "--json").json == day
+        assert pipeline.hatcast("budget", "show", "--json").json == day
         assert {name: set(values) for name, values in pipeline.published().items()} == {
             name: set(values) for name, values in before.items()
         }

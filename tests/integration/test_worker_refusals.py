@@ -182,7 +182,7 @@ def test_wrong_usage_is_exit_2_and_says_how_to_get_help(pipeline: Pipeline, argu
 def test_a_file_that_is_no_toml_or_that_is_not_there_is_refused_by_every_command(pipeline: Pipeline) -> None:
     broken = pipeline.folder / "broken.toml"
     broken.write_text("[policy\nname = 1")
-    for command in (("worker",), ("status", "--json"), ("budget",)):
+    for command in (("worker",), ("status", "--json"), ("budget", "show")):
         assert_refused(pipeline.hatcast(*command, config=broken), "is not TOML", "line 1")
         assert_refused(
             pipeline.hatcast(*command, config=pipeline.folder / "none.toml"), "no such file", "name another file"

@@ -136,7 +136,7 @@ def ask(run: Run, *more: Sequence[object]) -> None:
         ("tail", "--from-beginning", "--for", 1, "--json"),
         ("tail", "--releases", "--from-beginning", "--for", 1, "--json"),
         ("export", "--to", pipeline.folder / "exported"),
-        ("budget", "--json"),
+        ("budget", "show", "--json"),
         ("doctor",),
         ("status",),
         *more,

@@ -137,8 +137,8 @@ def test_a_script_of_a_user_passes_a_strict_type_checker_and_mistakes_do_not(tmp
 
 
 OF_COMMANDS = {
-    "agents/batch/ledger_database.py": "`hatcast budget --backup`",
-    "agents/batch/ledger_days.py": "`hatcast budget --ledger`, but for the lines that name a command",
+    "agents/batch/ledger_database.py": "`hatcast budget backup`",
+    "agents/batch/ledger_days.py": "`hatcast budget show --ledger`, but for the lines that name a command",
     "agents/config/template.py": "`hatcast init`",
     "agents/kafka/topic_rules.py": "options of Kafka's own commands",
     "lab/plan/write.py": "`hatcast plan tracker --write`",

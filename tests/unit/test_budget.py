@@ -15,8 +15,8 @@ from rich.console import Console, RenderableType
 
 from hatcast.agents.cli.budget import command
 from hatcast.agents.cli.budget_explained import explanation, figures
+from hatcast.agents.cli.budget_horizon import certainty, factor
 from hatcast.agents.cli.budget_tables import BudgetTable, bar_cells, query_table, today_line
-from hatcast.agents.cli.budget_words import certainty, factor
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.hybrid import HYBRID_KEYS
 from hatcast.stream.ledger.day import Reserved, Total, user_charges
@@ -311,7 +311,7 @@ def test_the_figures_for_programs_add_up() -> None:
 
 
 def test_the_reports_table_stands_beside_the_whole_cost_and_needs_no_configuration() -> None:
-    done = budget("--report")
+    done = budget("report")
     assert done.exit_code == 0
     rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert rows[4:8] == [
@@ -326,7 +326,7 @@ def test_the_reports_table_stands_beside_the_whole_cost_and_needs_no_configurati
 
 
 def test_the_reports_table_for_programs_adds_up() -> None:
-    found = json.loads(budget("--report", "--json").stdout)
+    found = json.loads(budget("report", "--json").stdout)
     report, whole = found["report"], found["in_all"]
     assert report["cumulative"] == pytest.approx(report["query_1"] + report["query_2"])
     assert round(report["cumulative"], 3) == 15.232
@@ -334,8 +334,10 @@ def test_the_reports_table_for_programs_adds_up() -> None:
     assert round(whole["cumulative"], 3) == 104.232
 
 
-@pytest.mark.parametrize("wrong", [("--report", "--explain"), ("--days", 3), ("--explain", "--days", 0)])
-def test_options_that_do_not_belong_together_are_wrong_usage(wrong: tuple[object, ...]) -> None:
+@pytest.mark.parametrize(
+    "wrong", [("--explain",), ("show", "--days", 3), ("explain", "--days", 0), ("report", "-o", 1)]
+)
+def test_an_option_of_another_command_is_wrong_usage(wrong: tuple[object, ...]) -> None:
     assert budget(*wrong).exit_code == 2
 
 
@@ -346,13 +348,13 @@ def test_without_redis_the_explanation_is_the_policys_and_says_so(
     monkeypatch.setenv("HATCAST_REDIS_URL", "redis://127.0.0.1:1/0")
     config = tmp_path / "hatcast.toml"
     config.write_text((Path(__file__).parents[2] / "hatcast.toml").read_text())
-    done = budget("--explain", "--config", config)
+    done = budget("explain", "--config", config)
     assert done.exit_code == 0
     assert max(map(len, done.stdout.splitlines())) <= 100
     text = " ".join(done.stdout.split())
     assert "The most that one bus's day can lose under policy surat-speed" in text
     assert "Redis at 127.0.0.1:1 cannot be reached" in text
-    assert json.loads(budget("--explain", "--json", "--config", config).stdout)["ledger"] is None
+    assert json.loads(budget("explain", "--json", "--config", config).stdout)["ledger"] is None
 
 
 def test_a_composition_that_gains_nothing_is_not_shown() -> None:

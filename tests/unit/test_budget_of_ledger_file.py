@@ -1,4 +1,4 @@
-"""`hatcast budget --ledger`: the days of a ledger file, without Redis."""
+"""`hatcast budget show --ledger`: the days of a ledger file, without Redis."""
 
 import json
 import os
@@ -31,18 +31,18 @@ def budget(*arguments: object) -> Result:
 
 def test_the_days_are_those_of_the_file(ledger: Path, config: Path) -> None:
     before = ledger.read_bytes()
-    (day,) = json.loads(budget("--config", config, "--ledger", ledger, "--json").stdout)
+    (day,) = json.loads(budget("show", "--config", config, "--ledger", ledger, "--json").stdout)
     assert (day["date"], day["policy"], day["releases"]) == ("2022-01-02", "test", 2)
     assert (day["epsilon_user_day"], day["limit"]) == (2.0, 105.0)
-    assert "2022-01-02" in budget("--config", config, "--ledger", ledger).stdout
-    explained = json.loads(budget("--config", config, "--ledger", ledger, "--explain", "--json").stdout)
+    assert "2022-01-02" in budget("show", "--config", config, "--ledger", ledger).stdout
+    explained = json.loads(budget("explain", "--config", config, "--ledger", ledger, "--json").stdout)
     assert explained["ledger"] == {"days": 1, "spent": 2.0, "most": 2.0}
     assert ledger.read_bytes() == before
 
 
-def refusal(*arguments: object) -> str:
+def refusal(*arguments: object, name: str = "show") -> str:
     with pytest.raises(HatcastError) as refused:
-        budget(*arguments)
+        budget(name, *arguments)
     return str(refused.value)
 
 
@@ -51,7 +51,7 @@ def test_a_file_that_cannot_be_shown_is_one_line(ledger: Path, config: Path, tmp
     assert refusal("--config", config, "--ledger", absent).endswith("no such file; `hatcast batch --ledger` creates it")
     assert not absent.exists()
     assert "is not a ledger of hatcast" in refusal("--config", config, "--ledger", config)
-    assert "is not a ledger of hatcast" in refusal("--config", config, "--ledger", config, "--explain")
+    assert "is not a ledger of hatcast" in refusal("--config", config, "--ledger", config, name="explain")
     other = tmp_path / "other.toml"
     other.write_text(CONFIG.replace('"test"', '"late"'))
     assert refusal("--config", other, "--ledger", ledger).endswith(

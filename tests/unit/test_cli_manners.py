@@ -68,7 +68,7 @@ def test_every_file_of_a_command_is_listed() -> None:
         (["query", "x", "--threshold", "nan"], "write a finite number; see hatcast query --help"),
         (["doctor", "surplus"], "hatcast doctor: got unexpected extra argument"),
         (
-            ["budget", "--config", "/none/hatcast.toml"],
+            ["budget", "show", "--config", "/none/hatcast.toml"],
             "hatcast: /none/hatcast.toml: no such file; create it with `hatcast init`, or name",
         ),
     ],

@@ -24,8 +24,8 @@ HELPS: Final = [[*name.split(), "--help"] for name, _ in commands()]
 OTHERS: Final = [
     ["--version"],
     ["completion", "bash"],
-    ["budget", "--report"],
-    ["budget", "--report", "--json"],
+    ["budget", "report"],
+    ["budget", "report", "--json"],
     ["doctor", "--config", "/none/hatcast.toml"],
     FOLDED,
     [*FOLDED, "--json"],

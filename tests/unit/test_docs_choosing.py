@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hatcast.agents.cli.budget_explained import figures
-from hatcast.agents.cli.budget_words import certainty, factor
+from hatcast.agents.cli.budget_horizon import certainty, factor
 from hatcast.agents.config.template import Answers, parse_template, render_template
 from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.estimators import ESTIMATOR_KEYS, ESTIMATORS, Parameters, Users

@@ -238,7 +238,7 @@ def test_a_synthetic_city_is_refused_since_it_has_speeds_only() -> None:
 
 
 def test_the_explained_budget_names_what_is_hidden_and_what_is_not(tmp_path: Path) -> None:
-    result = CliRunner(catch_exceptions=False).invoke(budget, ["--explain", "--config", str(written(tmp_path))])
+    result = CliRunner(catch_exceptions=False).invoke(budget, ["explain", "--config", str(written(tmp_path))])
     said = " ".join(result.output.split())
     assert "differ only in how fast one bus went and its delay on one day" in said
     assert "Hidden is how fast a bus went and its delay. Not hidden is " in said

@@ -98,7 +98,7 @@ def test_commands_that_simulate_give_errors_in_the_values_unit(
 
 def test_the_explained_budget_names_the_value(tmp_path: Path) -> None:
     (tmp_path / "hatcast.toml").write_text(CONFIG)
-    done = CliRunner(env={"COLUMNS": "300"}).invoke(budget, ["--explain", "--config", str(tmp_path / "hatcast.toml")])
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(budget, ["explain", "--config", str(tmp_path / "hatcast.toml")])
     text = " ".join(done.output.split())
     assert "differ only in the delay in each reading of one bus" in text
     assert "Hidden is the delay in each reading of a bus." in text

@@ -1,4 +1,4 @@
-"""What `hatcast budget --explain` says of a tracker policy: a bus can lose `daily_limit`, and no more."""
+"""What `hatcast budget explain` says of a tracker policy: a bus can lose `daily_limit`, and no more."""
 
 from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.worker.readiness import reserved_up_front

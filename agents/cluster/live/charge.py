@@ -130,8 +130,8 @@ async def _reserve(settings: Settings, plan: Plan, redis: AnyRedis, producer: AI
 
 def _exhausted(plan: Plan) -> HatcastError:
     return HatcastError(
-        f"{plan.chosen.date} has no room for epsilon {plan.chosen.epsilon:g} beside its releases (hatcast budget shows"
-        " them): use a smaller --epsilon and another --state"
+        f"{plan.chosen.date} has no room for epsilon {plan.chosen.epsilon:g} beside its releases, which `hatcast budget"
+        " show` lists: use a smaller --epsilon and another --state"
     )
 
 
