@@ -265,7 +265,7 @@ def budget_line(budget: BudgetRecord) -> str:
 
 
 def status_counts(counts: Mapping[str, int]) -> str:
-    """Return the HATs by status, such as `58 means, 1 suppressed`; of a tracker, whose means are estimates, no `0 means`."""
+    """Return the HATs by status, as `58 means, 1 suppressed`; of a tracker, whose means are estimates, no `0 means`."""
     means = counts.get(Status.RELEASED, 0)
     rest = [f"{counts[status]:,} {text}" for status, text in _NO_MEAN.items() if counts.get(status)]
     return ", ".join(rest if counts.get(Status.DEFERRED) and not means else [_number(means, "mean"), *rest])
