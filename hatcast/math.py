@@ -30,7 +30,7 @@ from hatcast.lab.evaluate.lemmas import (
 )
 from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.errors import HatcastError, name_fix
-from hatcast.stream.estimators import ESTIMATORS, NOISES, Estimator, Parameters, Users
+from hatcast.stream.estimators import ESTIMATORS, Estimator, Parameters, Users
 from hatcast.stream.estimators import array_length as _lengths
 from hatcast.stream.estimators._interface import MAX_UPPER_BOUND
 from hatcast.stream.estimators.grouping import GROUPINGS, Arrays, Counts, places_taken
@@ -261,10 +261,7 @@ def compose(epsilon: float, number: int, delta: float, estimator: str | None = N
     level, known = round(epsilon * NANO), None
     if estimator is not None:
         _known("estimator", estimator, ESTIMATORS)
-        shares = ESTIMATORS[estimator].shares
-        noises = tuple(share for name, share in shares.items() if name in NOISES)
-        selections = tuple(share for name, share in shares.items() if name not in NOISES)
-        known = KnownCharges(level, number, ChargeSplit(noises, selections, _FINENESS))
+        known = KnownCharges(level, number, ChargeSplit.of(ESTIMATORS[estimator].shares, _FINENESS))
     return composed_epsilon({level: number}, delta, known)
 
 

@@ -13,7 +13,7 @@ class PrivacyKeywords(TypedDict, total=False):
     relation: Literal["replace", "add_remove"]
     epsilon: float
     max_hats_per_day: int
-    daily_limit: float
+    daily_limit: float | Sequence[float]
     total_limit: float
     delta: float
     min_users: int

@@ -38,6 +38,7 @@ from hatcast.stream.ledger.sums import StoredStates, states_of, states_rows
 from hatcast.stream.ledger.tracked import state_of, store_state
 from hatcast.stream.ledger.transitions import AlreadyBegun, NextPolicy, claim
 from hatcast.stream.ledger.view import Changes, DamagedRow, Decision, TooLarge, View, Wanted
+from hatcast.stream.policy.composed_limit import check_alone
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys
 from hatcast.stream.records.fields import date_of, is_settlement, policy_of
@@ -62,6 +63,8 @@ def claim_policy(database: sqlite3.Connection, path: Path, policy: Policy) -> No
                 f"{path}: its policies have the policy.timezone {other['timezone']!r}, and all must have the same local"
                 " days: use that"
             )
+    known = {name: other for name, (_, other, _) in policies.items()}
+    check_alone(policy.name, msgspec.json.decode(policy.canonical), known)
     if policy.replaces is not None and policy.from_date is not None:
         if policy.replaces not in policies:
             raise HatcastError(

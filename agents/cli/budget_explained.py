@@ -76,6 +76,7 @@ def figures(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -
                 for query in policy.queries
             ],
             "limit": loss.limit / NANO,
+            **_limit_as_given(policy),
             "bound": loss.bound / NANO,
             "epsilon_delta": {"epsilon": loss.epsilon_at_delta(1, policy.delta), "delta": policy.delta},
         }
@@ -109,6 +110,11 @@ def _hat(policy: Policy, loss: DayLoss) -> dict[str, Any]:
     return {"hat": costs | _with_delta(delta_per_hat, policy)} if costs else {}
 
 
+def _limit_as_given(policy: Policy) -> dict[str, Any]:
+    limit = policy.composed_limit
+    return {} if limit is None else {"limit_epsilon_delta": {"epsilon": limit.epsilon, "delta": limit.delta}}
+
+
 def _has_hats(policy: Policy) -> bool:
     """Return whether HATs have a cost of their own."""
     return policy.epsilon_nano > 0 or bool(policy.queries)
@@ -140,7 +146,9 @@ def _sums(policy: Policy, loss: DayLoss) -> Paragraph:
         for query in policy.queries
     ]
     rows.append(("together", "", eps(loss.hats + loss.reserved)))
-    rows.append(("allowed (daily_limit)", "", eps(loss.limit)))
+    composed = policy.composed_limit
+    how = "" if composed is None else f"{composed.releases} x {eps(loss.epsilon)}"
+    rows.append(("allowed (daily_limit)", how, eps(loss.limit)))
     rows.append(("so one bus's day loses at most", "", eps(loss.bound)))
     text = "A HAT is one hexagon in one timeslot of one day."
     if isinstance(keys, TrackerKeys):
@@ -163,10 +171,18 @@ def _sums(policy: Policy, loss: DayLoss) -> Paragraph:
             f" The list of cells was selected with noise: this has cost {eps(selection.epsilon_nano)} on each day from"
             f" {selection.first} to {selection.last}, in addition to the releases of these days."
         )
-    text += (
-        f" The loss is measured in epsilon. Other policies on the same telemetry add to it; all policies together stay"
-        f" within {eps(loss.limit)} a day."
-    )
+    text += " The loss is measured in epsilon."
+    if composed is None:
+        text += (
+            " Other policies on the same telemetry add to it; all policies together stay within"
+            f" {eps(loss.limit)} a day."
+        )
+    else:
+        text += (
+            f" The limit is given as (epsilon, delta) = ({composed.epsilon:g}, {composed.delta:g}): {composed.releases}"
+            f" HATs come to at most that, so {eps(loss.limit)} is allowed as a plain sum. No other policy may share the"
+            " telemetry."
+        )
     if not policy.is_pure:
         text += (
             f" The noise is Gaussian, so each HAT's {eps(loss.epsilon)} has its own delta, {delta_per_hat(policy):.3g}:"
@@ -251,8 +267,13 @@ def _composed_day(policy: Policy, loss: DayLoss) -> str:
     if loss.split is None:
         return text
     return (
-        f"{text} That counts on noise of {2**loss.split.fineness} grid steps or more, which only a crowd in one HAT"
-        " makes narrower; hats.budget has the figure of the noise that was drawn."
+        f"{text} That counts on noise of {2**loss.split.fineness} grid steps or more, which "
+        + (
+            "all noise of this policy is"
+            if policy.composed_limit is not None
+            else "only a crowd in one HAT makes narrower"
+        )
+        + "; hats.budget has the figure of the noise that was drawn."
     )
 
 

@@ -191,7 +191,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "max_hats_per_day": "K: further HATs of that vehicle and day are not counted",
         "daily_limit": "limit of one vehicle's day, over all releases and queries of all policies of the telemetry "
         "topic; if several policies charge a day, the smallest limit applies. Under `add_remove` at least min(K, "
-        "cells x slots) x epsilon",
+        "cells x slots) x epsilon. Or `[epsilon, delta]`, for a policy alone on its telemetry: "
+        "[choosing.md](choosing.md#a-limit-as-epsilon-delta)",
         "total_limit": "limit of one vehicle over all days; when it is spent, nothing more is released",
         "delta": "of the reported (epsilon, delta); with Gaussian noise it is part of the guarantee",
         "min_users": "a HAT with fewer users is `suppressed`; `clipped_sum` needs 2 / epsilon of them. Not allowed "

@@ -8,6 +8,7 @@ import msgspec
 from hatcast.agents.kafka.registry import Facts, PolicyRecord, UserKey
 from hatcast.agents.redis.identity import partition_count_error
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.policy.composed_limit import check_alone
 from hatcast.stream.policy.table import differing_keys
 
 _ROLES: Final = ("means", "queries", "budget", "reports")
@@ -27,8 +28,15 @@ def check_facts(facts: Facts, own: PolicyRecord) -> None:
                 f"policy.timezone is {own.timezone!r}, policy {other.policy!r} of the same telemetry was started with"
                 f" {other.timezone!r}, and policies of the same telemetry share their days: use {other.timezone!r}"
             )
+    check_limits(facts, own.policy, bytes(own.canonical))
     if (stored := facts.policies.get(own.policy)) is not None:
         check_policy_record(stored, own)
+
+
+def check_limits(facts: Facts, name: str, canonical: bytes) -> None:
+    """Raise HatcastError if a policy shares days with another one, and the limit of either is for one policy alone."""
+    known = {other: _keys_of(record) for other, record in facts.policies.items()}
+    check_alone(name, msgspec.json.decode(canonical, type=dict[str, Any]), known)
 
 
 def policies_beside_a_tracker(facts: Facts, own: PolicyRecord) -> list[str]:

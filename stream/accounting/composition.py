@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import Final, Self
 
 from hatcast.stream.accounting.loss_distribution import LossDistribution
 from hatcast.stream.units import NANO
@@ -24,6 +24,8 @@ _FINE_MAX_COUNT: Final = 2_000  # charges composed with _FINE_BITS; more with _C
 _FINE_BITS: Final = 9  # losses are rounded up to 2**-9 of the largest epsilon: error below 1e-6
 _COARSE_BITS: Final = 7  # error below 1e-5; 10,000 charges take 0.1 s
 _FLOAT_ERROR: Final = 1e-15  # of delta, for each charge
+NOISES: Final = frozenset({"noise", "numerator", "denominator"})
+"""names of an estimator's `shares` that pay for Laplace noise on integers; all others pay for private selections"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,12 @@ class ChargeSplit:
     noises: tuple[Fraction, ...]
     selections: tuple[Fraction, ...]
     fineness: int
+
+    @classmethod
+    def of(cls, shares: Mapping[str, Fraction], fineness: int) -> Self:
+        """Return the split of an estimator's `shares`."""
+        noises = tuple(share for name, share in shares.items() if name in NOISES)
+        return cls(noises, tuple(share for name, share in shares.items() if name not in NOISES), fineness)
 
 
 @dataclass(frozen=True, slots=True)

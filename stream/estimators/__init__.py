@@ -5,6 +5,7 @@ read this table.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -18,7 +19,7 @@ from hatcast.stream.estimators import (
     quantile,
     weighted_mean,
 )
-from hatcast.stream.estimators._interface import NOISES, BadUsers, EmptyHat, Estimate, Estimator, Parameters, Users
+from hatcast.stream.estimators._interface import BadUsers, EmptyHat, Estimate, Estimator, Parameters, Users
 from hatcast.stream.policy.policy import EstimatorKeys
 
 ESTIMATORS: Final[Mapping[str, Estimator]] = MappingProxyType(
@@ -37,14 +38,13 @@ ESTIMATORS: Final[Mapping[str, Estimator]] = MappingProxyType(
     }
 )
 ESTIMATOR_KEYS: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
-    {name: each.keys for name, each in ESTIMATORS.items()}
+    {name: replace(each.keys, shares=each.shares) for name, each in ESTIMATORS.items()}
 )
 """Estimator name -> its keys; `read_policy` validates `[policy.estimator]` with them."""
 
 __all__ = [
     "ESTIMATORS",
     "ESTIMATOR_KEYS",
-    "NOISES",
     "BadUsers",
     "EmptyHat",
     "Estimate",

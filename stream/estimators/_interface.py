@@ -34,8 +34,6 @@ MAX_UPPER_BOUND: Final = 2**31  # milli-units: a user's sum fits into 64 bits
 
 NOISE_ONLY: Final[Mapping[str, Fraction]] = MappingProxyType({"noise": Fraction(1)})
 """`shares` of an estimator without private selection"""
-NOISES: Final = frozenset({"noise", "numerator", "denominator"})
-"""names of `shares` that pay for Laplace noise on integers; all others pay for private selections"""
 ARRAY_CHOICES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"grouping": tuple(GROUPINGS), "array_length": tuple(RULES)}
 )
@@ -61,6 +59,7 @@ class Parameters:
     interval           the privately selected interval; None before or without selection, meaning all of [0, U]
     weight_threshold   readings; a HAT with a smaller noisy weight is suppressed. None except for a ratio of noisy sums
     gamma              of `levy`; None: its default
+    least_scale        of noise, in steps: narrower noise is widened; 0 without a limit given as (epsilon, delta)
     """
 
     upper_bound_milli: int
@@ -72,6 +71,7 @@ class Parameters:
     interval: Interval | None = None
     weight_threshold: float | None = None
     gamma: float | None = None
+    least_scale: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.upper_bound_milli < MAX_UPPER_BOUND:
@@ -124,11 +124,17 @@ class Parameters:
             keys.quantiles,
             weight_threshold=keys.weight_threshold,
             gamma=keys.gamma,
+            least_scale=0 if policy.composed_limit is None else policy.composed_limit.least_scale,
         )
 
     def clipped_to(self, interval: Interval) -> Self:
         """Return a copy with the selected interval."""
         return replace(self, interval=interval)
+
+    def distance(self, sensitivity: Fraction, share: Fraction) -> int:
+        """Return the steps that the noise is made for: the sensitivity's, or more for the least scale."""
+        steps = self.grid.distance(sensitivity)
+        return max(steps, math.ceil(self.least_scale * Fraction(self.epsilon) * share)) if steps else 0
 
     @property
     def bounds(self) -> Interval:
@@ -302,7 +308,8 @@ def with_noise(
 ) -> Estimate:
     """Round a value (milli-units) to the grid and add noise, for a share of epsilon."""
     grid = parameters.grid
-    noisy = noise.laplace(grid.nearest(value), grid.distance(sensitivity), epsilon_share(parameters.epsilon, share))
+    distance = parameters.distance(sensitivity, share)
+    noisy = noise.laplace(grid.nearest(value), distance, epsilon_share(parameters.epsilon, share))
     return Estimate.of_laplace(noisy, grid.floor(parameters.upper_bound_milli), parameters.interval)
 
 

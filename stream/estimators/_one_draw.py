@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Self
 
 from hatcast.stream.estimators._exact import Weights
-from hatcast.stream.estimators._interface import Estimate, Parameters, Users
+from hatcast.stream.estimators._interface import NOISE_ONLY, Estimate, Parameters, Users
 from hatcast.stream.estimators.grouping import Counts
 from hatcast.stream.mechanisms import Noise, Noisy
 
@@ -31,8 +31,8 @@ class BeforeNoise:
         cls, value: Fraction, sensitivity: Fraction, parameters: Parameters, weights: tuple[Weights, int] | None = None
     ) -> Self:
         """Round a value to the grid. value, sensitivity: milli-units."""
-        grid = parameters.grid
-        return cls(grid.nearest(value), grid.distance(sensitivity), parameters, weights)
+        distance = parameters.distance(sensitivity, NOISE_ONLY["noise"])
+        return cls(parameters.grid.nearest(value), distance, parameters, weights)
 
     @property
     def epsilon(self) -> float:

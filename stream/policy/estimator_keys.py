@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ class EstimatorKeys:
     weight_threshold   (array_length, epsilon) -> default of that key; None: the estimator does not use the key
     hybrid             inputs of a hybrid estimator; None: the estimator does not use devices' reports
     gamma              default of that key; None: the estimator does not use it
+    shares             of epsilon, by purpose, of an estimator for trusted users alone; empty: of another one
     several_values     whether it is proved for several values of a reading (hatcast.stream.estimators.values)
     """
 
@@ -48,6 +50,7 @@ class EstimatorKeys:
     hybrid: HybridUse | None = None
     several_values: bool = False
     gamma: float | None = None
+    shares: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)

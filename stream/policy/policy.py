@@ -26,6 +26,12 @@ from hatcast.stream.policy.checks import (
     most_hats_of,
     reject_above_of,
 )
+from hatcast.stream.policy.composed_limit import (
+    ComposedLimit,
+    canonical_limit,
+    composed_limit,
+    without_delta_of_limit,
+)
 from hatcast.stream.policy.continual_keys import (
     CONTINUAL_ESTIMATOR,
     ContinualKeys,
@@ -106,6 +112,8 @@ class Policy:
     queries         over several days, each answered for every cell and slot
     most_hats       most HATs that one user's day can enter: K, or cells x slots if fewer are listed
     value           the one value of a reading that is released; None: its speed, in km/h from 0 to U
+    composed_limit  (epsilon, delta) that `daily_limit` was given as, and the number of releases that it stands for;
+                    None: it was given as a plain epsilon
     running         running means: post-processing of what is published, so not a part of `policy_id`
     """
 
@@ -142,6 +150,7 @@ class Policy:
     most_hats: int
     value: Value | None = None
     running: tuple[Running, ...] = ()
+    composed_limit: ComposedLimit | None = None
 
     @property
     def released_value(self) -> Value:
@@ -218,6 +227,7 @@ def read_policy(
     """
     filled = with_continual_defaults(table)
     check_name(filled, estimators if filled is table else CONTINUAL_ESTIMATOR)
+    filled, limit = without_delta_of_limit(filled)
     filled, value = with_single_value(with_tracker_defaults(filled))
     given = with_coarse_resolution(decode_table(filled, PolicyTable, "policy"), table)
     listed, cells_content = cells_of(given, read_cells)
@@ -227,6 +237,10 @@ def read_policy(
     given, continual = continual_keys(given, durations["slot_length"], table["privacy"].get("daily_limit"))
     known = estimators if continual is None else CONTINUAL_ESTIMATOR
     chosen = chosen_keys(given.estimator, given.privacy, known)
+    selection = next((each.cost for each in (listed, finer) if each is not None and each.cost), None)
+    composed = None
+    if limit is not None:
+        given, composed = composed_limit(limit, given, chosen, known[given.estimator.name], selection)
     check_sums(given, nano_ceil(chosen.charged(given.privacy.epsilon)), durations["slot_length"], cells)
     relation = Relation(given.privacy.relation)
     if relation is Relation.ADD_REMOVE:
@@ -240,6 +254,7 @@ def read_policy(
         check_queries(given, queries, most_hats)
     method: Method = continual or tracker or with_values(chosen, values)
     hashed = canonical(given, durations, cells_content, method.hashed(), [query.canonical for query in queries])
+    hashed["privacy"] |= canonical_limit(composed)
     content = rfc8785.dumps({**with_canonical_value(hashed, value), **fine_content})
     return Policy(
         name=given.name,
@@ -259,7 +274,7 @@ def read_policy(
         max_ahead_ms=durations["max_ahead"],
         min_interval_ms=durations["min_interval"],
         cells=cells,
-        selection_cost=next((each.cost for each in (listed, finer) if each is not None and each.cost), None),
+        selection_cost=selection,
         grid=Decimal(repr(given.grid)),
         unit=given.privacy.unit,
         relation=relation,
@@ -275,6 +290,7 @@ def read_policy(
         most_hats=most_hats,
         value=value,
         running=read_running(given),
+        composed_limit=composed,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
-from hatcast.stream.estimators import ESTIMATORS, NOISES, Parameters, capped_ratio
+from hatcast.stream.estimators import ESTIMATORS, Parameters, capped_ratio
 from hatcast.stream.estimators.values import noise_shares
 from hatcast.stream.hybrid import gaussian_epsilon
 from hatcast.stream.ledger.day import Reserved
@@ -51,20 +51,19 @@ def charge_split(policy: Policy, least: int) -> ChargeSplit | None:
     """
     if not isinstance(policy.method, MeansKeys):
         return None
-    estimator = ESTIMATORS[policy.estimator]
-    noises = tuple(share for name, share in estimator.shares.items() if name in NOISES)
     if isinstance(policy.method, ValuesKeys):
-        noises = tuple(noise_shares(policy))
-    selections = tuple(share for name, share in estimator.shares.items() if name not in NOISES)
-    return ChargeSplit(noises, selections, least)
+        return ChargeSplit(tuple(noise_shares(policy)), (), least)
+    return ChargeSplit.of(ESTIMATORS[policy.estimator].shares, least)
 
 
 def usual_fineness(policy: Policy) -> int:
     """Return the least fineness that noise has before any is drawn, unless a HAT has very many users.
 
     It is that of 256 steps, or that of a two-hundredth of the range if the grid is coarse: at epsilon 1 no noise of a
-    HAT with fewer than 200 arrays is narrower. That of a ratio follows from the policy.
+    HAT with fewer than 200 arrays is narrower. That of a ratio follows from the policy, as with a composed limit.
     """
+    if policy.composed_limit is not None:
+        return policy.composed_limit.fineness
     if policy.estimator == capped_ratio.ESTIMATOR.name:
         return fineness_of(policy)([None])
     steps = (int(value.width / _USUAL_ARRAYS / Grid(value.grid).milli) for value in policy.released_values)

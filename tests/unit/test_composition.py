@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
-from hatcast.stream.estimators import ESTIMATORS, NOISES
+from hatcast.stream.accounting.composition import NOISES, ChargeSplit, KnownCharges, composed_epsilon
+from hatcast.stream.estimators import ESTIMATORS
 from hatcast.stream.units import NANO
 
 DELTA = 1e-6

@@ -15,6 +15,8 @@ from hatcast.agents.clock import monotonic_s
 from hatcast.agents.cluster.live.state import Plan
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client_settings import aiokafka_options
+from hatcast.agents.kafka.registry import Registry
+from hatcast.agents.kafka.registry_checks import check_limits
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.recordings.pinned import Read
 from hatcast.agents.redis.clients import AnyRedis
@@ -74,6 +76,7 @@ def charge_in_redis(settings: Settings, plan: Plan) -> None:
 
 async def _charge(settings: Settings, plan: Plan) -> None:
     redis = await connect_redis_async(settings)
+    check_limits(await Registry(settings).read(), settings.policy.name, settings.policy.canonical)
     producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **aiokafka_options(settings))
     try:
         await producer.start()
