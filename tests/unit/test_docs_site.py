@@ -5,6 +5,11 @@ import re
 import subprocess
 from pathlib import Path
 
+import yaml
+
+from tests.unit.test_citations import page_of
+from tools.site_links import PAGES
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -25,3 +30,13 @@ def test_the_documentation_is_built_by_the_command_that_the_readme_names(tmp_pat
     target = re.search(r'href="(.+)#"', moved.read_text())
     assert target is not None
     assert (moved.parent / target[1] / "index.html").exists()
+
+
+def test_each_old_address_leads_to_a_heading_that_is_there() -> None:
+    redirects = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["extra"]["redirects"]
+    sources = {name: source for source, name in PAGES.items()}
+    assert len(redirects) > 60
+    for old, new in redirects.items():
+        page, _, heading = new.partition("#")
+        found = page_of(ROOT / "docs" / sources.get(page, page))
+        assert not heading or heading in found.anchors, f"{old}: {new}"
