@@ -2,15 +2,9 @@
 
     import hatcast
 
-    policy = hatcast.Policy(
-        name="bus-speeds",
-        upper_bound=65.0,
-        timezone="Asia/Kolkata",
-        privacy={"epsilon": 1.0, "max_hats_per_day": 5, "daily_limit": 5.0},
-        estimator="array_averaging",
-    )
-    releases = hatcast.batch("day.jsonl", policy, format="jsonl", ledger="day.ledger")
-    releases.to_polars()
+    policy = hatcast.Policy("bus-speeds", upper_bound=65.0, timezone="Asia/Kolkata", privacy={"daily_limit": 5.0})
+    releases = hatcast.batch("day.jsonl", policy, ledger="day.ledger")
+    releases.estimates.to_polars()
 
 Everything else is in `hatcast.stream`, the pure core, and in `hatcast.agents`, which talks to Kafka, Redis and people.
 Names here are stable within a minor version.

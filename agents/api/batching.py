@@ -17,6 +17,7 @@ from hatcast.agents.batch.run import Input, Run, StartProgress, files_input, fol
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.extras import require
 from hatcast.agents.recordings.dump_file import DUMP
+from hatcast.agents.recordings.files import format_by_name
 from hatcast.agents.recordings.parquet import table_digest, table_records
 from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.policy.formats import policy_format
@@ -47,7 +48,6 @@ Data: TypeAlias = Paths | ArrowStream
 
 _NAME: Final = "data"  # of a table, in error messages
 _FAILED: Final = "Conversion failed for "  # how pyarrow begins to name a column
-_EXTENSIONS: Final = {".csv": "csv", ".tsv": "csv", ".parquet": PARQUET, ".jsonl": jsonl.NAME, ".ndjson": jsonl.NAME}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Reading:
             choice = self._choice(self.format or (jsonl.NAME if canonical else PARQUET))
             return _table_input(table, self._feed(choice, policy), choice)
         paths = paths_of(data)
-        name = self.format or _EXTENSIONS.get(Path(paths[0].name.removesuffix(".gz")).suffix)
+        name = self.format or format_by_name(paths[0])
         if name is None:
             raise HatcastError(f"{paths[0]}: has no format; name it as format: {', '.join((*FORMAT_NAMES, DUMP.name))}")
         choice = self._choice(name)
@@ -191,7 +191,8 @@ def batch(  # noqa: PLR0913 - options by name
         reports: output of `hatcast dump reports`, for a policy that takes reports of devices.
 
     Returns:
-        The releases in the order in which they were made, with `answers`, `budget` and `outcomes`.
+        The releases in the order in which they were made, with the `estimates` and `running` means that follow from
+            them, `answers`, `budget` and `outcomes`.
 
     Raises:
         HatcastError: with one line that names the fix, as the command prints it.
@@ -208,13 +209,13 @@ def batch(  # noqa: PLR0913 - options by name
     try:
         with _ledger_path(ledger) as path:
             run = Run(settings, given, None if reports is None else Path(reports), no_progress, lines.append)
-            return _released(run, path, dates)
+            return _released(run, path, dates, is_kept=ledger is not None)
     finally:
         for line in lines:
             warnings.warn(line, HatcastWarning, stacklevel=2)
 
 
-def _released(run: Run, path: Path, days: tuple[date, date] | None) -> BatchReleases:
+def _released(run: Run, path: Path, days: tuple[date, date] | None, *, is_kept: bool) -> BatchReleases:
     from hatcast.stream.release.spending import budget_record
 
     policy = run.settings.policy
@@ -226,7 +227,7 @@ def _released(run: Run, path: Path, days: tuple[date, date] | None) -> BatchRele
         dates.update(day for each in answers for day in Period(date.fromisoformat(each.first_date), each.days).dates)
         budget = BudgetDays(budget_record(policy, day, released.ledger.summary(day)) for day in sorted(dates))
         outcomes = dict(released.folded.outcomes) if policy.relation is Relation.REPLACE else None
-    return BatchReleases(releases.values, answers, budget, outcomes)
+    return BatchReleases(releases.values, answers, budget, outcomes, policy, path if is_kept else None)
 
 
 @contextmanager

@@ -3,13 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, overload
 
 import msgspec
 
 from hatcast.agents.errors.extras import missing_extra, require
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import (
     BUDGET,
     ESTIMATE,
@@ -81,6 +83,18 @@ class Frame(ABC):
         more = [f".. {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
         return "\n".join([f"{type(self).__name__}: {len(self):,} rows", *_aligned(rows), *more])
 
+    def _repr_html_(self) -> str:
+        """Return the first rows as a table for notebooks."""
+        try:
+            head, *rows = self._shown()
+        except HatcastError:
+            return f"<pre>{escape(repr(self))}</pre>"
+        table = "".join(
+            "<tr>" + "".join(f"<{kind}>{escape(text)}</{kind}>" for text in row) + "</tr>"
+            for kind, row in (("th", head), *(("td", each) for each in rows))
+        )
+        return f"<p>{type(self).__name__}: {len(self):,} rows</p><table>{table}</table>"
+
     def _shown(self) -> list[list[str]]:
         """Return the first rows as texts, below their names."""
         table = self.to_arrow()
@@ -149,6 +163,21 @@ class Records(Frame, Generic[R]):
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @overload
+    def __getitem__(self, place: int) -> R: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Records[R]": ...
+    def __getitem__(self, place: int | slice) -> "R | Records[R]":
+        """Return a record, or some of them as a frame of the same kind."""
+        if isinstance(place, slice):
+            return self._plain()(self.values[place])
+        return self._DECODER.decode(self.values[place])  # type: ignore[return-value]  # R is the decoder's type
+
+    @classmethod
+    def _plain(cls) -> "type[Records[R]]":
+        """Return the type of some of the records."""
+        return cls
 
     def __iter__(self) -> Iterator[R]:
         return (self._DECODER.decode(value) for value in self.values)  # type: ignore[misc]  # R is the decoder's type
@@ -228,6 +257,8 @@ class Releases(Records[ReleaseRecord]):
 class BatchReleases(Releases):
     """Releases of one call of `hatcast.batch`, in the order in which they were made.
 
+    Of a tracker these are single queries: its means are `estimates`, which its repr shows.
+
     answers    answers to the policy's queries over days, for periods that are over
     budget     what the dates of the releases and of the answers' periods have cost in the ledger
     outcomes   number of readings by outcome, such as `accepted`; None under `add_remove`, where counts are private
@@ -239,8 +270,46 @@ class BatchReleases(Releases):
         answers: Answers,
         budget: BudgetDays,
         outcomes: Mapping[str, int] | None,
+        policy: Policy,
+        ledger: Path | None = None,
     ) -> None:
         super().__init__(values)
+        self._policy = policy
+        self._ledger = ledger
         self.answers: Final = answers
         self.budget: Final = budget
         self.outcomes: Final = outcomes
+
+    @cached_property
+    def estimates(self) -> Estimates:
+        """Estimates of all cells and slots, of all days in the ledger. They cost no budget. Raises HatcastError."""
+        from hatcast.agents.batch.ledger_days import estimates
+
+        return Estimates.of(estimates(self._all_values(), self._policy))
+
+    @cached_property
+    def running(self) -> RunningMeans:
+        """The policy's running means, of all days in the ledger. They cost no budget. Raises HatcastError."""
+        from hatcast.agents.batch.ledger_days import running_means
+
+        return RunningMeans.of(running_means(self._all_values(), self._policy))
+
+    def _all_values(self) -> Iterable[bytes]:
+        """Return the releases of the days before too: a day's estimates use them."""
+        if self._ledger is None:
+            return self.values
+        from hatcast.agents.batch.ledger_days import ledger_records
+
+        return ledger_records(self._ledger)
+
+    @classmethod
+    def _plain(cls) -> type[Releases]:
+        return Releases
+
+    def __repr__(self) -> str:
+        if not self._policy.method.settles_days:
+            return super().__repr__()
+        return f"{type(self).__name__}: {len(self):,} single queries of a tracker, from which follow {self.estimates!r}"
+
+    def _repr_html_(self) -> str:
+        return self.estimates._repr_html_() if self._policy.method.settles_days else super()._repr_html_()

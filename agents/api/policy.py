@@ -18,26 +18,23 @@ _KEY_OF: Final = {"from_date": "from"}  # a Python keyword cannot name an argume
 class Policy(checked.Policy):
     """The public parameters of releases, made from the keys of `[policy]` in hatcast.toml.
 
-        Policy(
-            name="bus-speeds",
-            upper_bound=65.0,
-            timezone="Asia/Kolkata",
-            privacy={"epsilon": 1.0, "max_hats_per_day": 5, "daily_limit": 5.0},
-            estimator="array_averaging",
-        )
+        Policy("bus-speeds", upper_bound=65.0, timezone="Asia/Kolkata", privacy={"daily_limit": 5.0})
 
-    Tables are dictionaries, and `[[policy.query]]` is a list of them under `query`; `estimator` may also be a name, and
-    `from_date` is the key `from`. Files of cells are relative to the current folder. The checks are those of the file.
-    Attributes are in the units of the releases' code: values in thousandths of their unit, times in milliseconds;
-    `policy_id` is the hash of all keys but the name. `keys` are the given keys.
+    This is a tracker, as `hatcast init` writes one; the name may also be given as `name`. Tables are dictionaries, and
+    `[[policy.query]]` is a list of them under `query`; `estimator` may also be a name, and `from_date` is the key
+    `from`. Files of cells are relative to the current folder. The checks are those of the file. Attributes are in the
+    units of the releases' code: values in thousandths of their unit, times in milliseconds; `policy_id` is the hash of
+    all keys but the name. `keys` are the given keys.
 
     Raises SettingError: a key is missing, unknown, of a wrong type or out of range.
     """
 
     keys: Mapping[str, Any]
 
-    def __init__(self, **keys: Unpack[PolicyKeywords]) -> None:
-        table = _table(keys)
+    def __init__(self, *first: str, **keys: Unpack[PolicyKeywords]) -> None:
+        if len(first) + ("name" in keys) > 1:
+            raise TypeError("Policy() takes one name, and all other keys as keyword arguments")
+        table = _table({"name": first[0], **keys} if first else keys)
         self._fill(table, policy_of_keys(table, Path()))
 
     @classmethod

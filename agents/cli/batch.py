@@ -45,7 +45,7 @@ _OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read 
 
 @click.command(epilog="Example:  hatcast batch suratITMS.json --format itms --config hatcast.toml")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@format_options(required=True, also=(DUMP.name,), of="files")
+@format_options(by_name_of="files", also=(DUMP.name,), of="files")
 @config_option
 @click.option(
     "--contributions", is_flag=True, help="Also print users, readings, sum and maximum of each HAT. Not private."

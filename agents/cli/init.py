@@ -1,5 +1,6 @@
 """`hatcast init`: write a first hatcast.toml."""
 
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -174,7 +175,9 @@ def command(
     if check_services:
         click.get_current_context().invoke(_doctor(), config=config, as_json=False)
     else:
-        click.echo(f"Next: hatcast doctor{_at(config)}")
+        files = shlex.join(map(str, recordings)) or "FILE"
+        click.echo(f"Next, for files: hatcast batch {files} --ledger {config.stem}.ledger{_at(config)}")
+        click.echo(f"Next, for Kafka: hatcast doctor{_at(config)}")
 
 
 def _check_usage(given: dict[str, Any], recordings: tuple[Path, ...]) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hatcast.agents.recordings.files import open_records
+from hatcast.agents.recordings.files import format_by_name, open_records
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy, Relation
@@ -30,10 +30,11 @@ _TRIED: Final = 1_000  # first rows, of which some have to be decodable
 _DOUBTED: Final = 10  # rows of which none can be decoded are not read by the right columns
 
 
-def format_options(
+def format_options(  # noqa: PLR0913 - options by name
     name: str = "feed_format",
     *,
     required: bool = False,
+    by_name_of: str | None = None,
     default: str | None = None,
     also: Sequence[str] = (),
     derives: bool = True,
@@ -41,6 +42,7 @@ def format_options(
 ) -> Callable[[Function], Function]:
     """Return a decorator that adds `--format` and the options of columns, as one `FormatChoice | None` called `name`.
 
+    by_name_of   parameter of the files whose names say the format, if it is not given
     also   further names of formats, without columns
     derives  whether to add the options of derived speeds
     of     what has the format, for the help
@@ -52,7 +54,7 @@ def format_options(
         name,
         type=click.Choice([*FORMAT_NAMES, *also]),
         required=required,
-        help=f"Format of the {of}.",
+        help=f"Format of the {of}." + ("" if by_name_of is None else "  [default: by the name of the first]"),
         **with_default,
     )
 
@@ -60,6 +62,8 @@ def format_options(
         @wraps(function)
         def with_choice(**given: Any) -> Any:
             columns = {key: given.pop(key) for key in _COLUMN_KEYS}
+            if by_name_of is not None and given[name] is None and given[by_name_of]:
+                given[name] = _by_name(Path(given[by_name_of][0]), [*FORMAT_NAMES, *also])
             derive, header_time = given.pop(DERIVE) if derives else None, given.pop(HEADER_TIME)
             given[name] = _choice(given[name], columns, derive, header_time=header_time)
             return function(**given)
@@ -70,6 +74,13 @@ def format_options(
         return decorated  # type: ignore[no-any-return]  # options return the function that they get
 
     return decorate
+
+
+def _by_name(path: Path, names: Sequence[str]) -> str:
+    found = format_by_name(path)
+    if found is None:
+        raise click.UsageError(f"{path}: its name says no format; give it as --format: {', '.join(names)}")
+    return found
 
 
 DERIVE: Final = "derive"

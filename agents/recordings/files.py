@@ -13,7 +13,7 @@ from hatcast.agents.errors.extras import require
 from hatcast.agents.recordings.containers import head_of, plain, readable, recoded, unreadable
 from hatcast.agents.recordings.parquet import DIGEST_BYTES, parquet_digest, parquet_records
 from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats import FORMAT_NAMES, Format, Recorded
+from hatcast.stream.readings.formats import FORMAT_NAMES, PARQUET, Format, Recorded, jsonl
 from hatcast.stream.readings.magic import container_of
 from hatcast.stream.readings.recording import Recording, reason_of
 
@@ -21,6 +21,14 @@ _DIGESTED_BYTES: Final = 1 << 20  # at once
 
 _Sources = Sequence[tuple[str, Callable[[], BinaryIO]]]
 """Name of each file, and a function that opens it at its start"""
+
+
+_EXTENSIONS: Final = {".csv": "csv", ".tsv": "csv", ".parquet": PARQUET, ".jsonl": jsonl.NAME, ".ndjson": jsonl.NAME}
+
+
+def format_by_name(path: Path) -> str | None:
+    """Return the format that a file's name says; None: it says none."""
+    return _EXTENSIONS.get(Path(path.name.removesuffix(".gz")).suffix)
 
 
 @contextmanager

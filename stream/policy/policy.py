@@ -52,6 +52,7 @@ from hatcast.stream.policy.tracker_keys import (
     TrackerKeys,
     check_tracker,
     tracker_keys,
+    with_default_estimator,
     with_tracker_defaults,
 )
 from hatcast.stream.policy.value_keys import (
@@ -225,6 +226,7 @@ def read_policy(
     read_cells   returns the text of a file of cells that a key names
     Raises SettingError with the key, the problem and the fix.
     """
+    table = with_default_estimator(table)
     filled = with_continual_defaults(table)
     check_name(filled, estimators if filled is table else CONTINUAL_ESTIMATOR)
     filled, limit = without_delta_of_limit(filled)

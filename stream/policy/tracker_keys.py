@@ -103,6 +103,18 @@ def rounded_price(price: float) -> float:
     return round(price, max(3, 2 - math.floor(math.log10(price))))
 
 
+_EPSILONS: Final = ("epsilon", "local_epsilon")
+
+
+def with_default_estimator(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the [policy] table with `estimator`: a tracker where a day's limit, and no epsilon of a HAT, is given."""
+    privacy = table.get("privacy")
+    is_of_days = isinstance(privacy, Mapping) and "daily_limit" in privacy and not {*privacy} & {*_EPSILONS}
+    return (
+        {**table, "estimator": {"name": TRACKER}} if is_of_days and not {*table} & {"estimator", "continual"} else table
+    )
+
+
 def with_tracker_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the [policy] table with the defaults of a tracker: `epsilon` = `daily_limit`, and the caps.
 

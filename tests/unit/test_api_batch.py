@@ -16,6 +16,8 @@ from tests.api_data import EXACT, FRAMES, readings, written
 from tests.batching import CONFIG, batch, releases
 from tests.unit.test_api_policy import policy
 
+TODAY: Any = {"name": "today", "window": "today"}
+
 
 @pytest.mark.parametrize("kind", FRAMES)
 @pytest.mark.parametrize("shuffled", [None, 3])
@@ -166,6 +168,28 @@ def test_the_records_are_typed_and_a_frame_of_every_library(tmp_path: Path) -> N
     assert [json.loads(each) for each in arrow["record"].to_pylist()] == [json.loads(each) for each in released.values]
     assert "record" not in repr(released)
     assert repr(released).startswith("BatchReleases: 4 rows\ndate        slot ")
+
+
+def test_of_a_tracker_the_estimates_are_shown_and_are_those_of_the_ledger(tmp_path: Path) -> None:
+    tracker = hatcast.Policy(
+        "test", upper_bound=65.0, timezone="UTC", hours=(0, 24), privacy={"daily_limit": 10.0}, running=[TODAY]
+    )
+    ledger = tmp_path / "ledger"
+    released = hatcast.batch(pl.DataFrame(readings()), tracker, ledger=ledger)
+    assert released.estimates.values == hatcast.estimates(ledger, tracker).values
+    assert released.running.values == hatcast.running_means(ledger, tracker).values
+    assert len(released.estimates) > 0
+    assert repr(released).endswith(repr(released.estimates))
+    assert "single queries" in repr(released)
+    page = released._repr_html_()
+    assert page.count("<tr>") == 1 + min(10, len(released.estimates))
+    assert f"<td>{released.estimates[0].cell}</td>" in page
+    assert [each.estimate_id for each in released.estimates[1:]] == [each.estimate_id for each in released.estimates][
+        1:
+    ]
+    with pytest.warns(hatcast.HatcastWarning):
+        kept = hatcast.batch(pl.DataFrame(readings()), tracker)
+    assert len(kept.estimates) == len(released.estimates)
 
 
 def test_records_are_written_and_read_again(tmp_path: Path) -> None:

@@ -118,3 +118,15 @@ def test_a_policy_of_running_sums_needs_no_estimator_and_its_repr_makes_an_equal
     assert isinstance(made.method, ContinualKeys)
     assert made.daily_limit == 20
     assert eval(repr(made), {"Policy": hatcast.Policy}) == made
+
+
+def test_a_policy_with_a_days_limit_alone_is_a_tracker_and_its_name_comes_first() -> None:
+    made = hatcast.Policy("test", upper_bound=65.0, timezone="UTC", privacy={"daily_limit": 5.0})
+    written = hatcast.Policy(
+        name="test", upper_bound=65.0, timezone="UTC", privacy={"daily_limit": 5.0}, estimator="tracker"
+    )
+    assert (made.policy_id, made.estimator) == (written.policy_id, "tracker")
+    with pytest.raises(TypeError, match="one name"):
+        hatcast.Policy("test", "another", upper_bound=65.0, timezone="UTC", privacy={"daily_limit": 5.0})
+    with pytest.raises(SettingError, match="is missing"):
+        hatcast.Policy("test", upper_bound=65.0, timezone="UTC", privacy={"daily_limit": 5.0, "epsilon": 1.0})
