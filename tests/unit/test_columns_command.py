@@ -187,3 +187,20 @@ def test_options_of_columns_need_a_format_that_has_columns(folder: Path) -> None
 def test_live_sources_need_columns_that_no_header_shows(folder: Path, options: tuple[str, ...], line: str) -> None:
     topic = ("feed", "mqtt", "--host", "127.0.0.1", "--topic", "bus", "--config", folder / "hatcast.toml")
     assert line in refusal(*topic, *options)
+
+
+def test_the_format_is_that_of_the_files_name_unless_it_is_given(tmp_path: Path) -> None:
+    config = tmp_path / "hatcast.toml"
+    config.write_text(CONFIG)
+    text = "vehicle,time,lat,lon,speed_kmh\n" + "".join(f"{n},2022-01-03T12:00:00Z,21.2,72.8,30\n" for n in range(5))
+    for name in ("day.csv", "day.txt"):
+        (tmp_path / name).write_text(text)
+    named = CliRunner().invoke(hatcast, ["batch", str(tmp_path / "day.csv"), "--config", str(config), "--json"])
+    given = CliRunner().invoke(
+        hatcast, ["batch", str(tmp_path / "day.txt"), "--format", "csv", "--config", str(config), "--json"]
+    )
+    assert named.exit_code == 0, named.stderr
+    assert json.loads(named.stdout)["outcomes"] == json.loads(given.stdout)["outcomes"] == {"accepted": 5}
+    unknown = CliRunner().invoke(hatcast, ["batch", str(tmp_path / "day.txt"), "--config", str(config)])
+    assert unknown.exit_code == 2
+    assert "day.txt: its name says no format; give it as --format: " in unknown.stderr

@@ -200,7 +200,7 @@ def test_a_cap_leaves_the_first_hats_of_each_bus() -> None:
     "arguments",
     [
         ["--daily-limit", 5],
-        ["--daily-limit", 5, "--data", DAY],
+        ["--daily-limit", 5, "--data", "day.bin"],
         ["--data", DAY, "--format", "capmetro"],
         ["--daily-limit", 5, "--data", DAY, "--format", "capmetro", "--runs", 10_000],
         ["--daily-limit", 5, "--data", DAY, "--format", "capmetro", "--json", "-o", "out.csv"],
