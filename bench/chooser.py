@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.figures import Figure, say, show
 from hatcast.lab.plan.continual import Criterion
-from hatcast.lab.plan.continual.kinds import Candidate, Stream, compare
+from hatcast.lab.plan.continual.kinds import Candidate, PlannedSums, compare
 from hatcast.lab.plan.continual.users import Participation, equal_users
 from hatcast.stream.continual import KINDS
 from tests.measured_sums import measured
@@ -27,7 +27,7 @@ _BOUND: Final = 65.0
 class RandomSetting:
     """A stream, its users in each slot, and the criterion."""
 
-    stream: Stream
+    stream: PlannedSums
     users: float
     criterion: Criterion
 
@@ -52,7 +52,7 @@ def _setting(draw: random.Random, most_slots: int) -> RandomSetting:
     separation = draw.choice([1, 1, 2, 6, min(24, slots)])
     most = (slots - 1) // separation + 1
     max_slots = min(most, draw.choice([1, 2, draw.randint(1, most), most]))
-    stream = Stream(
+    stream = PlannedSums(
         slots=slots,
         day_slots=min(slots, 24),
         participation=Participation(max_slots, separation, draw.choice([1, 20])),

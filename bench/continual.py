@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from bench.figures import Figure, middle, show
-from hatcast.stream.continual import KINDS, Entries, Mechanism, Setting, Step
+from hatcast.stream.continual import KINDS, Entries, Mechanism, Step, SumSetting
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.method import NoiseKind
@@ -50,7 +50,7 @@ def command(as_json: bool, cells: int, slots: int, rounds: int) -> int:  # noqa:
 def _figures(kind: ContinualKind, cells: int, slots: int, rounds: int) -> Iterator[Figure]:
     laplace = kind in _LAPLACE
     begun = time.process_time()
-    setting = Setting(
+    setting = SumSetting(
         slots,
         max_slots=min(24, slots),
         min_separation=1,

@@ -15,15 +15,14 @@ from bench.figures import Figure, middle, show
 from bench.settings import PARTITIONS, write_settings
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.worker.folds import fold_maker
-from hatcast.stream.fold.checkpoint import Changes, restore, take_changes
+from hatcast.stream.fold.checkpoint import FoldChanges, restore, take_changes
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import columns, unpack
 from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.readings.formats import itms
-from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms, by_murmur2
 from hatcast.stream.release.hats import HatChunks, release_of
 from tests.folding import stored_of
 from tests.services import KafkaServer, RedisServer
@@ -95,7 +94,7 @@ def _round(settings: Settings, batches: Batches, records: int) -> dict[str, floa
     chunks: list[bytes] = []
     hats: dict[tuple[str, str], list[bytes]] = {}
 
-    taken: list[Changes] = []
+    taken: list[FoldChanges] = []
     parts["pack_ns_per_user"] = _time(lambda: taken.extend(map(take_changes, folds)), entries)
     for changes in taken:
         for (slot, name, _), chunk in changes.chunks.items():

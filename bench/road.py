@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.lab.plan.counts import Counts, SlotCounts
+from hatcast.lab.plan.counts import CountedDays, SlotCounts
 from hatcast.stream.tracker.model import HatCounts, features_of
 from hatcast.stream.tracker.tracker import HatUsers
 
@@ -42,7 +42,7 @@ class SimulatedSlot:
 class City:
     """A simulated city, the same for the same seed."""
 
-    def __init__(self, counts: Counts, days: int, seed: int) -> None:
+    def __init__(self, counts: CountedDays, days: int, seed: int) -> None:
         self._counts = counts
         self._random = random = np.random.default_rng(seed)
         cells = counts.cells

@@ -13,10 +13,10 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.hybrid import HybridParameters, Report, encode_report
 from hatcast.stream.hybrid.report_fold import GenuineReport, ReportFold
-from hatcast.stream.hybrid.report_keys import DayKey, ReportKeys, device_id
+from hatcast.stream.hybrid.reports import DayKey, ReportKeys, device_id
 from hatcast.stream.hybrid.signatures import ReportVerifier, certify, public_key, sign_report
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 
 _FAR: Final = 1 << 60
 _HATS: Final = 5  # of a device in a slot

@@ -13,11 +13,11 @@ from bench.figures import Figure, say, show
 from bench.road import UPPER_BOUND, City, Floats
 from hatcast.lab.days import TRACKER_CAP, open_days, policy_of_recordings, with_users
 from hatcast.lab.evaluate.days_replay import TrackerDesign
-from hatcast.lab.plan.counts import Counts, counts_of_days
+from hatcast.lab.plan.counts import CountedDays, counts_of_days
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import FORMATS
-from hatcast.stream.tracker.query import Query
+from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 
 _DATA: Final = Path(__file__).parents[1] / "tests" / "data" / "capmetro"
@@ -62,13 +62,15 @@ def command(  # noqa: PLR0913, PLR0917 - click's way
     return show(f"tracker: {days} days, {runs} runs, share {share:g}, {objective}", figures, as_json=as_json)
 
 
-def _recorded_counts() -> Counts:
+def _recorded_counts() -> CountedDays:
     policy = replace(policy_of_recordings(None, "capmetro"), max_hats_per_day=TRACKER_CAP)
     with open_days([_DATA / f"{date}.csv.gz" for date in _DATES], FORMATS["capmetro"]) as recordings:
         return counts_of_days(with_users(recordings.days(policy, lambda _: None), _MIN_USERS))
 
 
-def _errors(counts: Counts, days: int, seed: int, total: float, design: TrackerDesign, runs: int) -> Iterator[Figure]:
+def _errors(
+    counts: CountedDays, days: int, seed: int, total: float, design: TrackerDesign, runs: int
+) -> Iterator[Figure]:
     """Yield the mean absolute errors of `road`, live and at day end, on the days up to each of `_AFTER`."""
     begun = time.process_time()
     tracker = Tracker(design.keys(total, UPPER_BOUND), UPPER_BOUND, runs)
@@ -94,7 +96,7 @@ def _errors(counts: Counts, days: int, seed: int, total: float, design: TrackerD
                 yield Figure(f"{name}_{when}_over_{limit:g}", error / limit, "times", most=1.0)
 
 
-def _release(tracker: Tracker, queries: Iterable[Query]) -> None:
+def _release(tracker: Tracker, queries: Iterable[ResidualQuery]) -> None:
     noise = SystemNoise()
     for query in queries:
         for track in tracker.tracks:

@@ -28,18 +28,18 @@ from hatcast.lab.evaluate.lemmas import (
     lm_only,
     tcm_only,
 )
-from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
+from hatcast.stream.accounting import ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.estimators import ESTIMATORS, Estimator, Parameters, Users
 from hatcast.stream.estimators import array_length as _lengths
 from hatcast.stream.estimators._interface import MAX_UPPER_BOUND
 from hatcast.stream.estimators.grouping import GROUPINGS, Arrays, Counts, places_taken
 from hatcast.stream.estimators.levy import GAMMA
-from hatcast.stream.estimators.worst_case import worst_case_error as _worst_case_error
+from hatcast.stream.estimators.vectors import worst_case_error as _worst_case_error
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, Setting
 from hatcast.stream.kmeans import lloyd
-from hatcast.stream.kmeans.devices import Devices
-from hatcast.stream.kmeans.setting import Setting as KMeansSetting
+from hatcast.stream.kmeans.groups import Devices
+from hatcast.stream.kmeans.setting import ClusteringSetting as KMeansSetting
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.units import NANO

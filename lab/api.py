@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from hatcast.lab.plan.continual.choose import ContinualPlan
-    from hatcast.lab.plan.continual.inputs import Recorded
-    from hatcast.lab.plan.counts import Counts, Row
+    from hatcast.lab.plan.continual.inputs import RecordedCounts
+    from hatcast.lab.plan.counts import CountedDays, Row
     from hatcast.lab.plan.tracker import Plans
 
 R = TypeVar("R", bound=Any)  # a dataclass: no type of the standard library says so
@@ -156,7 +156,7 @@ def default_settings(policy: str | Path | Policy | Settings | None, format_name:
     return settings_of(policy_of_recordings(None, format_name or ""))
 
 
-def _counts_of(data: Data, reading: Reading, settings: Settings, min_users: int) -> "Counts":
+def _counts_of(data: Data, reading: Reading, settings: Settings, min_users: int) -> "CountedDays":
     from hatcast.lab.days import Recordings
     from hatcast.lab.plan.counts import counts_of_opened
 
@@ -168,7 +168,7 @@ def _counts_of(data: Data, reading: Reading, settings: Settings, min_users: int)
         return counts_of_opened(Recordings(recording, given.name), policy, min_users, lambda _: None)
 
 
-def _counts_of_table(counts: str | os.PathLike[str] | ArrowStream | None, min_users: int) -> "Counts":
+def _counts_of_table(counts: str | os.PathLike[str] | ArrowStream | None, min_users: int) -> "CountedDays":
     from hatcast.lab.plan.counts import counts_of_rows
 
     return counts_of_rows(rows_of(counts), min_users)
@@ -310,18 +310,18 @@ def plan_continual(  # noqa: PLR0913 - options by name
     if len(checked.released_values) > 1:
         raise HatcastError("the policy has policy.values, but running sums are of one value: remove them in a copy")
     least = min_users or (inputs.MIN_USERS if policy is None else checked.min_users)
-    wanted = inputs.Wanted(
+    wanted = inputs.RequestedPlan(
         slots, horizon_days, max_slots, min_separation, max_cells, epsilon, delta, upper_bound, users_per_slot
     )
     recorded = _recorded(data, Reading(format, columns, unit, derive_speed), checked, least)
     if counts is not None:
         rows = inputs.rows_of_counts(rows_of(counts), checked)
-        recorded = inputs.Recorded("counts", rows, checked.hours[0], least)
+        recorded = inputs.RecordedCounts("counts", rows, checked.hours[0], least)
     found = inputs.inputs_of(wanted, checked, recorded, is_given=policy is not None)
     return PlannedKinds(choose(found.stream, found.users, Criterion(by), found.observed), checked.released_value.unit)
 
 
-def _recorded(data: Data | None, reading: Reading, policy: Policy, min_users: int) -> "Recorded | None":
+def _recorded(data: Data | None, reading: Reading, policy: Policy, min_users: int) -> "RecordedCounts | None":
     from hatcast.lab.days import Recordings
     from hatcast.lab.plan.continual.inputs import recorded
 

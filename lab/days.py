@@ -21,8 +21,8 @@ from hatcast.stream.fold.packing import columns
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.recording import Recording
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 from hatcast.stream.tracker.tracker import HatUsers
 
 TRACKER_CAP: Final = 500

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from hatcast.agents.cli.batch import command
 from hatcast.agents.kafka.dump import Head, Line
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.vehicles import by_murmur2
 from tests.folding import record
 
 CONFIG = """

@@ -4,15 +4,13 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from hatcast.stream.fold.checkpoint import Changes, Stored
+from hatcast.stream.fold.checkpoint import FoldChanges, StoredPartition
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.reading_fold import Fold
+from hatcast.stream.fold.reading_fold import Fold, reading_fold
 from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.fold.values import reading_fold
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import format_with
-from hatcast.stream.readings.partitioner import PARTITIONERS
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.readings.vehicles import KEY_BYTES, PARTITIONERS, Pseudonyms
 
 PSEUDONYMS: Final = Pseudonyms(bytes(KEY_BYTES))
 MINUTE: Final = 60_000
@@ -77,7 +75,7 @@ def entered(fold: Fold) -> dict[tuple[str, bytes], int]:
     return {(date, user.pseudonym): user.entered for date, day in fold.days.items() for user in day.users.values()}
 
 
-def stored_of(changes: Changes) -> Stored:
+def stored_of(changes: FoldChanges) -> StoredPartition:
     """The state that a worker reads after the first checkpoint of a partition."""
     hats: dict[tuple[str, str], list[bytes]] = {}
     for (slot, cell, _), chunk in sorted(changes.chunks.items()):
@@ -85,4 +83,4 @@ def stored_of(changes: Changes) -> Stored:
     days: dict[str, list[bytes]] = {}
     for (date, _), chunk in sorted(changes.day_chunks.items()):
         days.setdefault(date, []).append(chunk)
-    return Stored(changes.watermark, changes.outcomes, hats, days)
+    return StoredPartition(changes.watermark, changes.outcomes, hats, days)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.lab.plan.continual.kinds import Errors, errors_of
-from hatcast.lab.plan.continual.users import Floats, Run, Users, run_of
+from hatcast.lab.plan.continual.users import Floats, PlannedRun, UsersBySlot, run_of
 from hatcast.stream.continual import Entries, Mechanism, Step
 from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.mechanisms import Distances, NoisyVector
@@ -70,7 +70,7 @@ def _run(mechanism: Mechanism, cells: int) -> tuple[Floats, Impulses]:
     return np.array(totals), noise
 
 
-def measured(mechanism: Mechanism, users: Users, bound: float, runs: int, random: np.random.Generator) -> Errors:
+def measured(mechanism: Mechanism, users: UsersBySlot, bound: float, runs: int, random: np.random.Generator) -> Errors:
     """The errors of the running sums of so many runs. How many values a mean has does not depend on noise."""
     matrix, scales = decoded(mechanism)
     draw = random.laplace if mechanism.setting.noise is NoiseKind.LAPLACE else random.normal
@@ -79,4 +79,4 @@ def measured(mechanism: Mechanism, users: Users, bound: float, runs: int, random
         noise = draw(0, scales, (min(_CHUNK, runs - first), matrix.shape[1]))
         squares += ((noise @ matrix.T) ** 2).sum(axis=0)
     deviations = np.sqrt(squares / runs)[None, :] / _MILLI
-    return errors_of(Run(deviations, run_of(mechanism, users).values), users, bound)
+    return errors_of(PlannedRun(deviations, run_of(mechanism, users).values), users, bound)

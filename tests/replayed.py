@@ -12,9 +12,8 @@ from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import EstimatorKeys, Policy, Relation, read_policy
 from hatcast.stream.readings.formats import jsonl
-from hatcast.stream.readings.partitioner import PARTITIONERS
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
-from hatcast.stream.replay.heartbeats import Message
+from hatcast.stream.readings.vehicles import KEY_BYTES, PARTITIONERS, Pseudonyms
+from hatcast.stream.replay.heartbeats import TelemetryMessage
 
 NOW = 1_800_000_000_000  # in 2027
 
@@ -55,7 +54,9 @@ def _is_home(partition: int, partitions: int, vehicle: bytes) -> bool:
     return PARTITIONERS["murmur2"](vehicle, partitions) == partition
 
 
-def fold(policy: Policy, partitions: int, messages: Sequence[Message]) -> tuple[dict[str, int], dict[str, list[int]]]:
+def fold(
+    policy: Policy, partitions: int, messages: Sequence[TelemetryMessage]
+) -> tuple[dict[str, int], dict[str, list[int]]]:
     """Outcomes and HATs [users, count, sum, max] of the messages, folded by partition with rule 10."""
     outcomes: Counter[str] = Counter()
     hats: dict[str, list[int]] = {}

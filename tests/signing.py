@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from hatcast.stream.hybrid import Report, encode_report
-from hatcast.stream.hybrid.report_keys import DayKey, device_id
+from hatcast.stream.hybrid.reports import DayKey, device_id
 from hatcast.stream.hybrid.signatures import certify, public_key, sign_report
 
 DATE: Final = "2022-01-02"

@@ -11,12 +11,11 @@ import h3.api.basic_int as h3
 from hatcast.agents.batch.retention import Retention
 from hatcast.agents.recordings.dump_file import Dump
 from hatcast.agents.worker.early_record import EarlyRecord
-from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.id_spans import IdSpans
+from hatcast.stream.fold.hats import Calendar, min_watermark
+from hatcast.stream.fold.open_slots import IdSpans
 from hatcast.stream.fold.partition_fold import PartitionFold
+from hatcast.stream.fold.reading_fold import reading_fold
 from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.fold.values import reading_fold
-from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.reading import Reading

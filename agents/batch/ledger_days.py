@@ -18,7 +18,7 @@ from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.summary import DaySummary, summary_of, summary_rows
 from hatcast.stream.ledger.transitions import NextPolicy
-from hatcast.stream.ledger.view import Changes, Decision
+from hatcast.stream.ledger.view import Decision, RowChanges
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys
 from hatcast.stream.running.running import running_means_of
@@ -61,7 +61,7 @@ class LedgerDays:
             decide(
                 self._store,
                 summary_rows(date, name),
-                lambda view: Decision(summary_of(view, self.policy, date), Changes()),
+                lambda view: Decision(summary_of(view, self.policy, date), RowChanges()),
             )
         )
 

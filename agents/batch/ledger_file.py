@@ -33,11 +33,11 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.commits import book_spent, commit, commit_rows, dates_rows, reserve
 from hatcast.stream.ledger.day import Reserved
+from hatcast.stream.ledger.progress import state_of, store_state
 from hatcast.stream.ledger.rejections import Exhausted
 from hatcast.stream.ledger.sums import StoredStates, states_of, states_rows
-from hatcast.stream.ledger.tracked import state_of, store_state
 from hatcast.stream.ledger.transitions import AlreadyBegun, NextPolicy, claim
-from hatcast.stream.ledger.view import Changes, DamagedRow, Decision, TooLarge, View, Wanted
+from hatcast.stream.ledger.view import DamagedRow, Decision, RowChanges, TooLarge, View, Wanted
 from hatcast.stream.policy.composed_limit import check_alone
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys
@@ -208,7 +208,7 @@ class LedgerFile(LedgerDays):
             self._decide({rows.tracker(name): None}, lambda view: store_state(view, name, date, state, None))
 
     def _read(self, wanted: Wanted, read: Callable[[View], R]) -> R:
-        return self._decide(wanted, lambda view: Decision(read(view), Changes()))
+        return self._decide(wanted, lambda view: Decision(read(view), RowChanges()))
 
     def _decide(self, wanted: Wanted, decision: Callable[[View], Decision[R]]) -> R:
         try:

@@ -16,7 +16,7 @@ import h3.api.basic_int as h3
 import numpy as np
 
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, PSEUDONYM_BYTES, Pseudonyms
+from hatcast.stream.readings.vehicles import KEY_BYTES, PSEUDONYM_BYTES, Pseudonyms
 
 _DATES: Final = 8  # cached in memory: records are in arrival order
 _KEY_SETTINGS: Final = "worker.user_key_file or HATCAST_USER_KEY"

@@ -14,8 +14,7 @@ from hatcast.agents.batch.ledger_file import LedgerFile
 from hatcast.agents.batch.retention import RetainChunks, RetainedHat
 from hatcast.agents.clock import now_ms
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar, Slot, next_date
-from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.fold.hats import Calendar, Slot, closes_at, next_date
 from hatcast.stream.ledger.day import reservations
 from hatcast.stream.ledger.summary import fits
 from hatcast.stream.mechanisms import Noise

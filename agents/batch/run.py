@@ -21,9 +21,9 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.readings.formats import Format, FormatChoice
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.readings.recording import Recording
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 
 if TYPE_CHECKING:
     from hatcast.agents.batch.ledger_file import LedgerFile

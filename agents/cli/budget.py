@@ -21,7 +21,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.redis.connection import CONNECT_SECONDS, connect_redis_async, redis_error
 from hatcast.agents.redis.ledger_store import LedgerStore
-from hatcast.stream.budget.report_table import LEAST_USER_DAYS, REPORT, report_table
+from hatcast.stream.budget import LEAST_USER_DAYS, REPORT, report_table
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy

@@ -19,7 +19,7 @@ from hatcast.agents.cli.budget_horizon import (
     horizon_paragraphs,
     lost_over,
 )
-from hatcast.stream.budget.per_user import DayLoss, day_loss
+from hatcast.stream.budget import DayLoss, day_loss
 from hatcast.stream.hybrid import delta_per_hat
 from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, Policy, Relation, TrackerKeys
 from hatcast.stream.records import BudgetRecord

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hatcast.stream.budget.per_user import DayLoss
+from hatcast.stream.budget import DayLoss
 from hatcast.stream.policy.continual_keys import AtEnd, part_of_delta
 from hatcast.stream.policy.policy import ContinualKeys, Policy
 from hatcast.stream.queries import RUNNING_SUMS

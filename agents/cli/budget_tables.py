@@ -10,8 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from hatcast.stream.budget.per_user import day_loss
-from hatcast.stream.budget.report_table import ReportSettings, report_table
+from hatcast.stream.budget import ReportSettings, day_loss, report_table
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.policy.policy import ContinualKeys, Policy, Query
 from hatcast.stream.policy.query import CELL_SELECTION, RUNNING_SUMS, TRACKER_QUERIES, Period

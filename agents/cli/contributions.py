@@ -14,7 +14,7 @@ from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.identity import started_partitions
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.partition_store import PartitionStore
-from hatcast.stream.fold.checkpoint import Stored
+from hatcast.stream.fold.checkpoint import StoredPartition
 
 Totals = tuple[int, int, int, int]
 
@@ -46,7 +46,7 @@ async def read_contributions(settings: Settings) -> tuple[dict[str, int], dict[s
         )
         hats: dict[str, Totals] = {}
         for partition in range(store.partitions):
-            _, found = await store.read_until(partition, await store.read(partition), Stored.open_hats)
+            _, found = await store.read_until(partition, await store.read(partition), StoredPartition.open_hats)
             for (slot, cell), hat in found.items():
                 key = f"{h3.int_to_str(cell)}/{slot}"
                 users, readings, total, maximum = hats.get(key, (0, 0, 0, 0))

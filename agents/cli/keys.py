@@ -135,7 +135,7 @@ def install(state: Path, report_keys: IO[str] | None, certificates: IO[str]) -> 
 
 def _new_authority(file: Path) -> bytes:
     """Create a secret key that only the owner of its file may read. Raises OSError, and then leaves no file."""
-    from hatcast.stream.hybrid.report_keys import KEY_BYTES
+    from hatcast.stream.hybrid.reports import KEY_BYTES
 
     file.touch(mode=0o600, exist_ok=False)
     seed = secrets.token_bytes(KEY_BYTES)
@@ -148,7 +148,7 @@ def _new_authority(file: Path) -> bytes:
 
 
 def _check_of(report_keys: IO[str]) -> "IsCertified":
-    from hatcast.stream.hybrid.report_keys import parse_report_keys
+    from hatcast.stream.hybrid.reports import parse_report_keys
     from hatcast.stream.hybrid.signatures import ReportVerifier
 
     try:
@@ -159,7 +159,7 @@ def _check_of(report_keys: IO[str]) -> "IsCertified":
 
 
 def _authority_of(file: Path) -> bytes:
-    from hatcast.stream.hybrid.report_keys import parse_key
+    from hatcast.stream.hybrid.reports import parse_key
 
     try:
         seed = parse_key(file.read_text(encoding="ascii").strip())

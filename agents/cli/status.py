@@ -27,9 +27,8 @@ from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.queries import count_unanswered
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar, next_date
+from hatcast.stream.fold.hats import Calendar, min_watermark, next_date
 from hatcast.stream.fold.horizons import horizon_of
-from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.ledger.progress import Mark, Progress
 from hatcast.stream.policy.policy import ContinualKeys, Policy, Relation
 from hatcast.stream.release.tracker import closed_by

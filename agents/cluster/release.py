@@ -24,15 +24,14 @@ from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.kmeans.devices import Devices
-from hatcast.stream.kmeans.hat_vectors import Contributions, hat_vectors, slots_of_day
+from hatcast.stream.kmeans.groups import Devices
 from hatcast.stream.kmeans.lloyd import Clusters, cluster
-from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.kmeans.setting import ClusteringSetting, Contributions, hat_vectors, slots_of_day
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.formats import Format
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, PSEUDONYM_BYTES, Pseudonyms
+from hatcast.stream.readings.vehicles import KEY_BYTES, PSEUDONYM_BYTES, Pseudonyms
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +115,7 @@ class ClusteringOptions:
     local   share of users that count as local devices, from 0 to 1
     """
 
-    setting: Setting
+    setting: ClusteringSetting
     local: float
     blend: Blend
 

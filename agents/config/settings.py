@@ -17,13 +17,12 @@ from hatcast.agents.config.display_table import DisplaySettings, DisplayTable, d
 from hatcast.agents.config.policy_table import policy_of_table
 from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.stream.errors import UNREADABLE, HatcastError, SettingError, name_fix
-from hatcast.stream.hybrid.report_keys import ReportKeys, parse_report_keys
+from hatcast.stream.hybrid.reports import ReportKeys, parse_report_keys
 from hatcast.stream.policy.key_errors import such_as
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
 from hatcast.stream.readings.formats import FORMATS, jsonl
-from hatcast.stream.readings.partitioner import PARTITIONERS
-from hatcast.stream.readings.pseudonyms import KEY_BYTES
+from hatcast.stream.readings.vehicles import KEY_BYTES, PARTITIONERS
 
 RETENTION_MIN_MS: Final = 72 * 3_600_000  # a lost Redis is rebuilt from telemetry
 _HOUR_MS: Final = 3_600_000

@@ -47,8 +47,8 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FormatChoice, Recorded
-from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.recording import Recording
+from hatcast.stream.readings.vehicles import PARTITIONERS
 from hatcast.stream.replay.heartbeats import Replay, Router, WholeDays
 
 # Vehicles that do not trust the operator, each with a device: the code of `hatcast device`, beside the telemetry.

@@ -18,10 +18,9 @@ from hatcast.agents.kafka.client import broker_name, confluent_options
 from hatcast.agents.kafka.partition_reader import open_consumer
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.kmeans.devices import noisy_vector, randomised_cluster
-from hatcast.stream.kmeans.hat_vectors import hat_vectors
-from hatcast.stream.kmeans.messages import Answer, Request, Round, accepted, decode_round, encode, speeds_of
-from hatcast.stream.kmeans.tally import nearest
+from hatcast.stream.kmeans.groups import nearest, noisy_vector, randomised_cluster
+from hatcast.stream.kmeans.messages import ClusterAnswer, Round, RoundRequest, accepted, decode_round, encode, speeds_of
+from hatcast.stream.kmeans.setting import hat_vectors
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.units import nano_ceil, nano_floor
 
@@ -136,7 +135,7 @@ class Answering:
                     found.append(stored)
         return found
 
-    def _draw(self, vehicle: str, rows: list[tuple[str, int, int]], request: Request, at_ms: int) -> Stored | None:
+    def _draw(self, vehicle: str, rows: list[tuple[str, int, int]], request: RoundRequest, at_ms: int) -> Stored | None:
         round_, setting = request.round, request.setting
         store, parameters = self._store.answers, round_.parameters
         joined, first = store.joined(vehicle, round_.clustering), False
@@ -150,7 +149,7 @@ class Answering:
         _, vectors = hat_vectors(_contributions(rows), round_.slots, self._rules.policy)
         true_cluster = int(nearest(vectors, request.centres)[0])
         vector = noisy_vector(vectors[0].tolist(), setting, self._noise) if first else None
-        answer = Answer(
+        answer = ClusterAnswer(
             clustering=round_.clustering,
             round=round_.round,
             id=joined.id,

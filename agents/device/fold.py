@@ -7,14 +7,13 @@ from operator import attrgetter
 from typing import Final
 
 from hatcast.stream.errors import HatcastError, SettingError
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.hats import Calendar, Slot, closes_at
 from hatcast.stream.fold.reading_fold import ReadingFold
 from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.hybrid import HybridParameters
 from hatcast.stream.policy.policy import HybridKeys, Policy
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 from hatcast.stream.units import nano_ceil
 
 LATENESS_MIN_MS: Final = 1_000

@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError
 from hatcast.agents.device.stored import Marks, Stored
 from hatcast.agents.kafka.queued_producer import QUEUE_FULL_WAIT_S, PolledProducer, one_line
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.replay.heartbeats import Message, heartbeats
+from hatcast.stream.readings.vehicles import by_murmur2
+from hatcast.stream.replay.heartbeats import TelemetryMessage, heartbeats
 
 log = structlog.get_logger()
 
@@ -58,7 +58,7 @@ class Outbox(PolledProducer[Stored]):
                 late.append(stored.number)
                 continue
             key, timestamp = stored.id.encode(), stored.sent_ms if now is None else now
-            self._send(Message(by_murmur2(key, self.partitions), timestamp, key, stored.body), stored)
+            self._send(TelemetryMessage(by_murmur2(key, self.partitions), timestamp, key, stored.body), stored)
         if late:
             self._store.mark_expired(late)
             self.expired += len(late)
@@ -70,7 +70,7 @@ class Outbox(PolledProducer[Stored]):
             self._send(message)
         self.heartbeats += self.partitions
 
-    def _send(self, message: Message, stored: Stored | None = None) -> None:
+    def _send(self, message: TelemetryMessage, stored: Stored | None = None) -> None:
         while not self._produce(message, stored):
             self.poll(QUEUE_FULL_WAIT_S)
 

@@ -11,7 +11,7 @@ from hatcast.agents.device.store import ReportTimes, Store
 from hatcast.agents.device.stored import Stored, VehicleHat
 from hatcast.agents.recordings.pinned import Read
 from hatcast.stream.hybrid import Report, encode_report, report
-from hatcast.stream.hybrid.report_keys import DayKey
+from hatcast.stream.hybrid.reports import DayKey
 from hatcast.stream.mechanisms import Noise
 
 Sign = Callable[[bytes, DayKey], bytes]

@@ -28,7 +28,7 @@ from hatcast.agents.recordings import pinned
 from hatcast.agents.recordings.pinned import PinnedReadings
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import ID_BYTES
-from hatcast.stream.hybrid.report_keys import DayKey
+from hatcast.stream.hybrid.reports import DayKey
 
 RETENTION_DAYS: Final = 3  # before the newest
 _FORMAT: Final = 2

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import ID_BYTES
-from hatcast.stream.hybrid.report_keys import KEY_BYTES, DayKey, device_id
+from hatcast.stream.hybrid.reports import KEY_BYTES, DayKey, device_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from confluent_kafka import Message as Delivered
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.replay.heartbeats import Message
+from hatcast.stream.replay.heartbeats import TelemetryMessage
 
 QUEUE_KIB: Final = 64 << 10
 QUEUE_FULL_WAIT_S: Final = 0.02
@@ -49,7 +49,7 @@ class QueuedProducer(ABC, Generic[Tag]):
             }
         )
 
-    def _produce(self, message: Message, tag: Tag | None = None) -> bool:
+    def _produce(self, message: TelemetryMessage, tag: Tag | None = None) -> bool:
         """Queue a message, whose delivery report will have the tag; return False if the queue is full.
 
         Raises HatcastError if librdkafka rejects the message.

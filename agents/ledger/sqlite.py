@@ -8,7 +8,7 @@ from typing import Final
 from hatcast.agents import sqlite
 from hatcast.agents.ledger.store import with_nonces
 from hatcast.stream.ledger.rows import COUNT
-from hatcast.stream.ledger.view import Changes, DamagedRow, View, Wanted, number_of
+from hatcast.stream.ledger.view import DamagedRow, RowChanges, View, Wanted, number_of
 
 SCHEMA: Final = """
 CREATE TABLE ledger (key TEXT, field TEXT, value BLOB NOT NULL, PRIMARY KEY (key, field)) WITHOUT ROWID;
@@ -28,7 +28,7 @@ class SqliteStore:
         """Return rows: no other process changes any meanwhile."""
         return View(wanted, {key: dict(self._fields(key, fields)) for key, fields in wanted.items()})
 
-    async def apply(self, changes: Changes) -> bool:
+    async def apply(self, changes: RowChanges) -> bool:
         """Apply all changes, in the open transaction or in one of its own; False if a condition does not hold."""
         with self._transaction():
             if not self._holds(changes):
@@ -50,7 +50,7 @@ class SqliteStore:
                 self._database.executemany(_PUT, kept)
         return True
 
-    def _holds(self, changes: Changes) -> bool:
+    def _holds(self, changes: RowChanges) -> bool:
         return all(self._get(*row) == value for row, value in changes.equal.items()) and all(
             self._number(*row) >= number for row, number in changes.at_least.items()
         )

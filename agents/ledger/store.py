@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.rows import NONCES
-from hatcast.stream.ledger.view import Changes, Decision, Unread, View, Wanted, merged, number_of
+from hatcast.stream.ledger.view import Decision, RowChanges, Unread, View, Wanted, merged, number_of
 
 R = TypeVar("R")
 
@@ -21,7 +21,7 @@ class Store(Protocol):
         """Return rows of one moment."""
         ...
 
-    async def apply(self, changes: Changes) -> bool:
+    async def apply(self, changes: RowChanges) -> bool:
         """Apply all changes if all of their conditions hold; else change nothing and return False: it is stale."""
         ...
 
@@ -53,7 +53,7 @@ async def decide(
             await on_stale(stale)
 
 
-def with_nonces(changes: Changes) -> Changes:
+def with_nonces(changes: RowChanges) -> RowChanges:
     """Return changes with a fresh random value for each nonce that they replace."""
     if not changes.nonces:
         return changes
@@ -115,7 +115,7 @@ class RecentRows:
         self._is_alone = all(view.get(rows.NONCES, each) == nonces.get(each) for each in wanted.get(rows.NONCES) or ())
         return view
 
-    async def apply(self, view: View, changes: Changes) -> bool:
+    async def apply(self, view: View, changes: RowChanges) -> bool:
         """Apply changes that were decided from a view, and remember it with them."""
         changes = with_nonces(changes)
         done = await self.store.apply(changes)
@@ -136,7 +136,7 @@ class _Turn:
         self.view = await self.recent.read(wanted, self.known)
         return self.view
 
-    async def apply(self, changes: Changes) -> bool:
+    async def apply(self, changes: RowChanges) -> bool:
         return await self.recent.apply(self.view, changes)
 
 
@@ -153,7 +153,7 @@ def _guess(known: View, wanted: Wanted) -> View | None:
     return View(asked, known.found)
 
 
-def _after(view: View, changes: Changes) -> View:
+def _after(view: View, changes: RowChanges) -> View:
     """Return the rows to remember, as an apply has left them."""
     gone = {*changes.deleted, *(key for key, _ in changes.raised)}
     asked = {key: of for key, of in view.asked.items() if not key.startswith(_NOT_KEPT) and key not in gone}

@@ -6,8 +6,7 @@ from typing import Final
 import msgspec
 
 from hatcast.agents.config.settings import Settings
-from hatcast.stream.fold.hats import Calendar, Slot
-from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.fold.hats import Calendar, Slot, closes_at
 
 _DAYS: Final = 10  # more than the local clock ever skips
 

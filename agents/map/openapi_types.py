@@ -7,11 +7,10 @@ import msgspec
 from hatcast.agents.map.awaited import Awaited
 from hatcast.stream.records.budget import BudgetRecord
 from hatcast.stream.records.clusters import ClustersRecord
-from hatcast.stream.records.estimates import EstimateRecord
+from hatcast.stream.records.estimates import EstimateRecord, RunningRecord
 from hatcast.stream.records.fields import Cell, Date, Name, text
 from hatcast.stream.records.queries import QueryRecord
 from hatcast.stream.records.releases import ReleaseRecord
-from hatcast.stream.records.running import RunningRecord
 
 SLOT: str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}$"
 Instant = Annotated[str, msgspec.Meta(description="ISO 8601 with an offset", extra_json_schema={"format": "date-time"})]

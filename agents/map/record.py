@@ -12,7 +12,7 @@ from hatcast.stream.records.projections import (
     PLACED_ESTIMATE,
     PLACED_RELEASE,
     PLACED_RUNNING,
-    Placed,
+    PlacedFields,
 )
 
 _OFFSET: Final = re.compile(r".{19}(\.\d+)?")  # what is before it in an instant
@@ -117,7 +117,9 @@ def read_budget(record: bytes, offset: int) -> Budget:
     return Budget(record, offset, read.policy, read.date, read.seq)
 
 
-def _indexed(kind: Kind, read: Placed, name: str, value: float | None, place: tuple[bytes, int, int]) -> HatRecord:
+def _indexed(
+    kind: Kind, read: PlacedFields, name: str, value: float | None, place: tuple[bytes, int, int]
+) -> HatRecord:
     record, partition, offset = place
     return HatRecord(
         kind=kind,

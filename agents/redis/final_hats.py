@@ -14,7 +14,7 @@ from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.agents.redis.partition_values import chunks_of, next_nonce, stored_chunks
 from hatcast.agents.redis.stored_values import Damaged, number_of, users_of
 from hatcast.stream.fold.open_slots import CHUNK_USERS
-from hatcast.stream.readings.pseudonyms import PSEUDONYM_BYTES
+from hatcast.stream.readings.vehicles import PSEUDONYM_BYTES
 
 _MOVED: Final = b"moved"
 _MANY_USERS: Final = (

@@ -14,7 +14,7 @@ from hatcast.agents.redis.stored_values import Damaged, number_of, parsing
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 
 # The user key in Redis: the domain's key, and a copy beside the state of each partition folded under it.
 #

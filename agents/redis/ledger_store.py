@@ -15,11 +15,11 @@ from hatcast.stream.ledger import date_rules, rows
 from hatcast.stream.ledger.book import whole_total
 from hatcast.stream.ledger.commits import AnyProposal, Guard, Rejection, commit, commit_rows
 from hatcast.stream.ledger.day import Total
+from hatcast.stream.ledger.progress import state_of, store_state
 from hatcast.stream.ledger.proposals import Committed
 from hatcast.stream.ledger.recovery import RECOVERED_ROWS
 from hatcast.stream.ledger.summary import DaySummary, charging, summary_of, summary_rows
 from hatcast.stream.ledger.sums import StoredStates, drop_horizon, states_of, states_rows
-from hatcast.stream.ledger.tracked import state_of, store_state
 from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, TooLarge, View, Wanted, merged
 from hatcast.stream.policy.policy import Policy

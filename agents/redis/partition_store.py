@@ -29,7 +29,7 @@ from hatcast.agents.redis.stored_values import (
     without_checksum,
 )
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.checkpoint import Changes, Stored
+from hatcast.stream.fold.checkpoint import FoldChanges, StoredPartition
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class PartitionStore:
 
     async def open(
         self, partition: int, log_start: int, user_key: StoredKey | None = None, *, accept_gap: bool = False
-    ) -> tuple[int, Stored]:
+    ) -> tuple[int, StoredPartition]:
         """Take over a partition; return the offset to read from and the state at that offset.
 
         The start offset is written before the first fetch; otherwise the loss of the first batch could not be detected.
@@ -82,7 +82,7 @@ class PartitionStore:
         """Return why a Redis Cluster has not run a command of this client lately, or None."""
         return cluster_problem(self._redis)
 
-    async def read(self, partition: int) -> Stored:
+    async def read(self, partition: int) -> StoredPartition:
         """Return a partition's stored state. Raises Damaged, unless the state changed between the steps of the read.
 
         Raises Reopened if this worker has opened it and, before the read or after it, no longer owns it. A Redis that
@@ -103,7 +103,7 @@ class PartitionStore:
                         raise Reopened(keys.state)
                 return stored
 
-    async def _read_rows(self, keys: PartitionKeys, state: Mapping[bytes, bytes], index: Index) -> Stored:
+    async def _read_rows(self, keys: PartitionKeys, state: Mapping[bytes, bytes], index: Index) -> StoredPartition:
         async with self._redis.pipeline(transaction=False) as pipe:
             pipe.hgetall(keys.journal)
             for slot in index.cells:
@@ -121,7 +121,7 @@ class PartitionStore:
         chunks = await load_chunks(self._redis, users, lambda hat, number: keys.chunk(*hat, number))
         of_days = await load_chunks(self._redis, index.days, keys.day_chunk)
         watermark, offset = state.get(b"clock"), state.get(b"offset")
-        return Stored(
+        return StoredPartition(
             watermark=number_or_none(keys.state, watermark),
             complete_from=number_or_none(keys.state, state.get(b"complete_from")),
             # A first start above offset 0: the records before it were deleted.
@@ -135,7 +135,9 @@ class PartitionStore:
             rules=rules_of(keys.state, state.get(b"rules")),
         )
 
-    async def read_until(self, partition: int, stored: Stored, use: Callable[[Stored], T]) -> tuple[Stored, T]:
+    async def read_until(
+        self, partition: int, stored: StoredPartition, use: Callable[[StoredPartition], T]
+    ) -> tuple[StoredPartition, T]:
         """Return a partition's state and `use(state)`; read it again if it changed between the steps of the read.
 
         stored   the state as it was read; the returned one may be newer
@@ -153,7 +155,7 @@ class PartitionStore:
                     raise unreadable_error(self.topic, partition) from None
                 stored = again
 
-    async def checkpoint(self, partition: int, base: int, following: int, changes: Changes) -> bool:
+    async def checkpoint(self, partition: int, base: int, following: int, changes: FoldChanges) -> bool:
         """Write the changes from folding the records `base` to `following` - 1; False if another state is stored.
 
         Also False if this worker no longer owns the partition: another worker opened it, or Redis lost the owner.

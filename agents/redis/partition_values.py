@@ -12,7 +12,7 @@ import msgspec
 from hatcast.agents.redis.clients import AnyRedis, Argument, Call
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.agents.redis.stored_values import Damaged, date_of, number_of, parsing, slot_of, users_of, without_checksum
-from hatcast.stream.fold.checkpoint import Changes
+from hatcast.stream.fold.checkpoint import FoldChanges
 from hatcast.stream.fold.open_slots import CHUNK_USERS
 from hatcast.stream.fold.packing import users_in
 from hatcast.stream.ledger.view import with_checksum
@@ -167,7 +167,7 @@ def rules_of(key: str, stored: bytes | None) -> dict[str, str]:
     return {date_of(key, date.encode()): text for date, text in rules.items()}
 
 
-def checkpoint_call(keys: PartitionKeys, base: int, following: int, owner: str, changes: Changes) -> Call:
+def checkpoint_call(keys: PartitionKeys, base: int, following: int, owner: str, changes: FoldChanges) -> Call:
     """Return the keys and arguments of checkpoint.lua, every number as text: Lua would print a large one as 1.6e+12."""
     fields: dict[str, str | bool] = {"offset": str(following), "nonce": next_nonce()}
     if changes.watermark is not None:

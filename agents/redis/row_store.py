@@ -13,7 +13,7 @@ from hatcast.agents.redis.clients import AnyRedis, Script
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.stored_values import Damaged, Overflow
 from hatcast.stream.ledger import rows
-from hatcast.stream.ledger.view import Changes, DamagedRow, Decision, TooLarge, View, Wanted
+from hatcast.stream.ledger.view import DamagedRow, Decision, RowChanges, TooLarge, View, Wanted
 
 R = TypeVar("R")
 _Value = str | msgspec.Raw
@@ -53,7 +53,7 @@ class RowStore:
 
     async def look(self, wanted: Wanted, read: Callable[[View], R]) -> R:
         """Read rows of one moment, and return the result of `read` on them. Raises Damaged."""
-        return await self.decide(wanted, lambda view: Decision(read(view), Changes()))
+        return await self.decide(wanted, lambda view: Decision(read(view), RowChanges()))
 
     def clear(self, error: DamagedRow | TooLarge) -> Damaged | Overflow:
         """Return a rejection as an error that names the key in Redis."""
@@ -72,7 +72,7 @@ class RowStore:
         }
         return View(wanted, found | {rows.SERVER: {"run_id": run_id, "replid": replid}}, asked.keys() - found.keys())
 
-    async def apply(self, changes: Changes) -> bool:
+    async def apply(self, changes: RowChanges) -> bool:
         """Apply all changes; False if a condition does not hold. Raises Damaged or Overflow: nothing was written."""
         keys: dict[str, int] = {}
         steps = [
@@ -90,7 +90,7 @@ async def pause_if_stale(times: int) -> None:
         await asyncio.sleep((first + secrets.randbelow(last - first + 1)) / 1_000)
 
 
-def _conditions(changes: Changes) -> Iterator[_Step]:
+def _conditions(changes: RowChanges) -> Iterator[_Step]:
     """Yield the conditions of changes, as steps of apply.lua."""
     equal: dict[tuple[str, str], list[_Value]] = {}
     for (key, name), value in changes.equal.items():
@@ -106,7 +106,7 @@ def _conditions(changes: Changes) -> Iterator[_Step]:
         yield "least", key, [name, str(least)]
 
 
-def _writes(changes: Changes) -> Iterator[_Step]:
+def _writes(changes: RowChanges) -> Iterator[_Step]:
     """Yield the changes alone."""
     for (key, name), more in changes.add.items():
         yield "add", key, [name, str(more)]

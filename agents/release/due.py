@@ -11,7 +11,7 @@ from hatcast.agents.clock import cancel_all
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.proposals import Committed
 from hatcast.stream.policy.policy import ContinualKeys, Policy, Relation, TrackerKeys
-from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.vehicles import by_murmur2
 
 TRACKER_PARTITION: Final = 0  # the owner of this release partition makes a tracker's queries
 _OF_HAT: Final = 2  # slashes in the release_id of a HAT, or of a query of a tracker; an answer to a query has more

@@ -30,10 +30,10 @@ from hatcast.agents.redis.estimates import SnapshotStore, StoredRunning, StoredS
 from hatcast.agents.release.loop import PublicationProgress
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.running_keys import RunningOf
-from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records import EstimateRecord, ReleaseRecord, RunningRecord
+from hatcast.stream.running.inputs import RunningSetting
 from hatcast.stream.running.running import RunningMeans
-from hatcast.stream.running.setting import RunningSetting
 from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey, end_of, read_release
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
 

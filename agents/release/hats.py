@@ -12,8 +12,7 @@ from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.hat_store import OpenDates
 from hatcast.agents.release.due import MAX_BATCH, Due
 from hatcast.agents.release.kind import Kind, Part, ReleaseContext
-from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.watermark import min_watermark
+from hatcast.stream.fold.hats import Calendar, min_watermark
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import is_queried

@@ -52,7 +52,7 @@ from hatcast.agents.release.kind import Kind, Part, ReleaseContext, Session
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.proposals import Committed
 from hatcast.stream.ledger.rejections import Behind, Unrecovered
-from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records.projections import HEAD
 
 D = TypeVar("D", bound=Due)

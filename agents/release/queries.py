@@ -19,8 +19,7 @@ from hatcast.agents.redis.retained import Gap, Retained, RetainedStore
 from hatcast.agents.release.due import Due
 from hatcast.agents.release.kind import Kind, Part, ReleaseContext
 from hatcast.agents.release.path import ReleasePath
-from hatcast.stream.fold.hats import Calendar, Slot
-from hatcast.stream.fold.watermark import closes_at, min_watermark
+from hatcast.stream.fold.hats import Calendar, Slot, closes_at, min_watermark
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.release.proposals import utc_text

@@ -16,8 +16,7 @@ from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.release.hats import DueHat, Hats
 from hatcast.agents.release.kind import Part, ReleaseContext
 from hatcast.agents.release.queries import Answers
-from hatcast.stream.fold.hats import Calendar, Slot
-from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.fold.hats import Calendar, Slot, closes_at
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.day import reservations
 from hatcast.stream.ledger.progress import Mark, Progress

@@ -26,7 +26,7 @@ from hatcast.agents.monitoring.server import READY
 from hatcast.agents.sources.endpoint import SourceLost, SourceRejection
 from hatcast.agents.sources.filter import Filter
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.replay.heartbeats import Message
+from hatcast.stream.replay.heartbeats import TelemetryMessage
 
 # Acknowledge messages to a source, in order, once Kafka has all of their readings.
 #
@@ -135,7 +135,7 @@ class LiveProducer(QueuedProducer[PendingMessage]):
         self._poller = threading.Thread(target=self._poll_reports, name="live-producer", daemon=True)
         self._poller.start()
 
-    async def send(self, message: Message, pending: PendingMessage) -> None:
+    async def send(self, message: TelemetryMessage, pending: PendingMessage) -> None:
         """Produce a reading, waiting while the buffer is full; confirm it to `pending` once Kafka has it."""
         while self.in_flight >= self.limit:
             self._has_room.clear()
@@ -144,11 +144,11 @@ class LiveProducer(QueuedProducer[PendingMessage]):
             await asyncio.sleep(QUEUE_FULL_WAIT_S)
         pending.unconfirmed += 1
 
-    def send_heartbeat(self, message: Message) -> None:
+    def send_heartbeat(self, message: TelemetryMessage) -> None:
         """Produce a heartbeat record; skip it if the queue is full, since the next one replaces it."""
         self._produce(message)
 
-    def _produce(self, message: Message, tag: PendingMessage | None = None) -> bool:
+    def _produce(self, message: TelemetryMessage, tag: PendingMessage | None = None) -> bool:
         if not self.in_flight:
             self._last_report_s = monotonic_s()
         return super()._produce(message, tag)

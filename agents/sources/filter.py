@@ -23,7 +23,7 @@ from hatcast.stream.readings.formats import Format, Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.positions import SpeedDeriver
 from hatcast.stream.readings.reading import Reading
-from hatcast.stream.replay.heartbeats import Message, Router
+from hatcast.stream.replay.heartbeats import Router, TelemetryMessage
 
 KEPT_MS: Final = 3_600_000  # since the last poll that had the vehicle
 VEHICLES_MAX: Final = 300_000  # as many as the vehicles of the largest poll
@@ -100,7 +100,7 @@ class Filter:
         self._logged = 0
         self._logged_s: float | None = None
 
-    def messages(self, body: bytes, topic: str = "") -> Iterator[Message]:
+    def messages(self, body: bytes, topic: str = "") -> Iterator[TelemetryMessage]:
         """Yield the readings in one message of a source, as one Kafka message each. Raises nothing.
 
         topic   the source's topic, if it has topics
@@ -118,7 +118,7 @@ class Filter:
         self.undecodable += 1
         self._report_counts()
 
-    def _message(self, record: bytes, arrived_ms: int) -> Message | None:
+    def _message(self, record: bytes, arrived_ms: int) -> TelemetryMessage | None:
         """Return the message of one record; None if it is dropped."""
         reading: Reading | None = self._feed.decode(record)
         address = None if reading is None else self._router.route(reading.vehicle)
@@ -142,7 +142,7 @@ class Filter:
             value = canonical_value(Recorded(record, derived, None))
         self.readings += 1
         key, partition = address
-        return Message(partition, arrived_ms, key, value)
+        return TelemetryMessage(partition, arrived_ms, key, value)
 
     def _lacks_only_its_speed(self, record: bytes) -> bool:
         """Return whether `--derive-speed` could use an undecodable record."""

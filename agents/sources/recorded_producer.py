@@ -13,7 +13,7 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.agents.sources.pacing import Pace
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.replay.heartbeats import Message
+from hatcast.stream.replay.heartbeats import TelemetryMessage
 
 # Flow control: limit how far a feed runs ahead of the workers.
 #
@@ -127,7 +127,9 @@ class RecordedProducer(PolledProducer[None]):
         self._failed = 0
         self._error: KafkaError | None = None
 
-    def send_all(self, messages: Iterable[Message], pace: Pace, on_progress: ProgressCallback | None = None) -> bool:
+    def send_all(
+        self, messages: Iterable[TelemetryMessage], pace: Pace, on_progress: ProgressCallback | None = None
+    ) -> bool:
         """Send messages when they are due; return False if the feed was stopped before their end.
 
         Raises HatcastError if the broker rejects one.
@@ -151,7 +153,7 @@ class RecordedProducer(PolledProducer[None]):
         meanwhile()
         return True
 
-    def _send(self, message: Message) -> bool:
+    def _send(self, message: TelemetryMessage) -> bool:
         """Produce a message, waiting while the queue is full; return False if the feed has to stop first."""
         partition, _, key, value = message
         if self._flow_control is not None and not self._flow_control.wait(

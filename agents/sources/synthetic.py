@@ -13,14 +13,13 @@ from hatcast.agents.sources.pacing import Pace, ProgressBar, Summary
 from hatcast.agents.sources.recorded_producer import RecordedProducer
 from hatcast.agents.sources.target import Target, open_target, reject_if_late
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.fold.hats import Calendar, closes_at
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.release.schedule import slots_between
-from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Message, Router, heartbeats
+from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Router, TelemetryMessage, heartbeats
 from hatcast.stream.replay.synthetic_city import City
 from hatcast.stream.units import DAY_MS, MINUTE_MS
 
@@ -64,7 +63,7 @@ def make_city(options: CityOptions, calendar: Calendar) -> City:
     return City(options.centre or CENTRE, options.vehicles, chance, calendar.local)
 
 
-def city_messages(readings: Iterable[tuple[int, Reading]], router: Router, start_ms: int) -> Iterator[Message]:
+def city_messages(readings: Iterable[tuple[int, Reading]], router: Router, start_ms: int) -> Iterator[TelemetryMessage]:
     """Yield readings in order of arrival from `start_ms` on, and heartbeat records of all partitions every 10 s.
 
     Lazy, in constant memory, and endless if the readings are: pass it to `RecordedProducer.send_all`.
@@ -75,7 +74,7 @@ def city_messages(readings: Iterable[tuple[int, Reading]], router: Router, start
             yield from heartbeats(router.partitions, next_tick)
             next_tick += HEARTBEAT_MS
         key, partition = router.route(reading.vehicle) or router.no_vehicle
-        yield Message(partition, arrival, key, canonical_value(Recorded(b"", reading, arrival)))
+        yield TelemetryMessage(partition, arrival, key, canonical_value(Recorded(b"", reading, arrival)))
 
 
 def default_start_ms(now_ms: int, speedup: float, retention_ms: int | None, newest_ms: int | None) -> int:

@@ -9,11 +9,10 @@ import msgspec
 from hatcast.agents.tables.columns import RECORD, Column, Fields, Table, Type
 from hatcast.stream.records.budget import BUDGET
 from hatcast.stream.records.clusters import ClustersRecord
-from hatcast.stream.records.estimates import ESTIMATE
+from hatcast.stream.records.estimates import ESTIMATE, RUNNING
 from hatcast.stream.records.fields import is_settlement, policy_of
 from hatcast.stream.records.queries import QUERY
 from hatcast.stream.records.releases import RELEASE
-from hatcast.stream.records.running import RUNNING
 
 
 def _at(*path: str | int) -> Callable[[Fields], Any]:

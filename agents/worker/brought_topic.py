@@ -19,7 +19,7 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.topic_sample import SAME_TIME_SHARE, TopicSample, best_partitioner, share
 from hatcast.stream.readings.formats import format_with
 from hatcast.stream.readings.formats.gtfs_rt import FLEET_NUMBERS
-from hatcast.stream.readings.partitioner import PARTITIONERS
+from hatcast.stream.readings.vehicles import PARTITIONERS
 
 _BATCH_RECORDS: Final = 1_000
 _FILL_SECONDS: Final = 0.1

@@ -6,13 +6,12 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.extras import require
 from hatcast.stream.errors import SettingError
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.reading_fold import Fold
+from hatcast.stream.fold.reading_fold import Fold, reading_fold
 from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.fold.values import reading_fold
 from hatcast.stream.hybrid.report_fold import GenuineReport, ReportFold
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import format_with
-from hatcast.stream.readings.partitioner import PARTITIONERS, by_murmur2
+from hatcast.stream.readings.vehicles import PARTITIONERS, by_murmur2
 
 
 def fold_maker(

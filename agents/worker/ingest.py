@@ -28,7 +28,7 @@ from hatcast.agents.worker.partition import OwnedPartition, PartitionLoader, cou
 from hatcast.agents.worker.source import IngestOptions, Source
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import take_changes
-from hatcast.stream.fold.id_spans import IdSpans
+from hatcast.stream.fold.open_slots import IdSpans
 from hatcast.stream.fold.partition_fold import PartitionFold
 
 # Open transactions: partitions of which nothing more can be read until somebody's transaction has ended.

@@ -19,7 +19,7 @@ from hatcast.agents.redis.identity import OtherUserKey
 from hatcast.agents.redis.partition_store import beyond_end_error
 from hatcast.agents.worker.early_record import EarlyRecord
 from hatcast.agents.worker.source import IngestOptions, Source
-from hatcast.stream.fold.checkpoint import Stored, restore
+from hatcast.stream.fold.checkpoint import StoredPartition, restore
 from hatcast.stream.fold.partition_fold import PartitionFold
 
 # Early records: records dated too far ahead of this machine's clock, for which their partitions wait.
@@ -295,7 +295,7 @@ class PartitionLoader:
             )
         return OwnedPartition(fold, offset, offset, monotonic_s(), stored.missing, stored.outcomes)
 
-    def _restored(self, partition: int, stored: Stored) -> PartitionFold[Any]:
+    def _restored(self, partition: int, stored: StoredPartition) -> PartitionFold[Any]:
         """Return a new fold with a stored state. Raises ValueError if it lacks users, or is of another version."""
         fold = self._source.make_fold(partition)
         restore(fold, stored)

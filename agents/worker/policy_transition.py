@@ -27,7 +27,7 @@ from hatcast.agents.release.budget_records import announce_days, budget_message
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.limits import limit_of
+from hatcast.stream.fold.users import limit_of
 from hatcast.stream.ledger.transitions import AlreadyBegun, NextPolicy
 from hatcast.stream.policy.policy import Policy
 

@@ -22,7 +22,7 @@ from hatcast.agents.worker.checks import NOTHING_ACCEPTED, Accepted, Check, Stat
 from hatcast.agents.worker.folds import report_check
 from hatcast.agents.worker.registration import configured_key, own_record
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.hybrid.report_keys import ReportKeys
+from hatcast.stream.hybrid.reports import ReportKeys
 from hatcast.stream.policy.policy import ContinualKeys, Policy, TrackerKeys
 from hatcast.stream.units import NANO
 

@@ -43,8 +43,8 @@ from hatcast.stream.errors import UNREADABLE, HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.sealed_days import check_lost
 from hatcast.stream.policy.policy import Relation
-from hatcast.stream.readings.pseudonyms import Pseudonyms
 from hatcast.stream.readings.reading import READING_RULES
+from hatcast.stream.readings.vehicles import Pseudonyms
 from hatcast.stream.release.schedule import first_slot_ms
 
 log = structlog.get_logger()

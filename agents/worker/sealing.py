@@ -24,12 +24,11 @@ from hatcast.agents.redis.recovery import SealStore
 from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.due import release_partition_of, sends_of
 from hatcast.agents.release.loop import ReleaseLoop
-from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.watermark import min_watermark
+from hatcast.stream.fold.hats import Calendar, min_watermark
 from hatcast.stream.ledger.sealed_days import SEALED_KEY, Sealed, SealedDay, registry_records
 from hatcast.stream.policy.policy import Relation
-from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.reading import instant_ms
+from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records.projections import HEAD
 
 # Resend ledger records whose HATs are not open: those that Kafka has not committed, or those of a topic that was lost.

@@ -15,7 +15,7 @@ from hatcast.stream.fold.checkpoint import totals
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 
 
 @dataclass(frozen=True, slots=True)

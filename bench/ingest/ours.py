@@ -13,7 +13,7 @@ from hatcast.agents.monitoring.logs import configure_logs
 from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.worker import run_worker
-from hatcast.stream.fold.checkpoint import Changes
+from hatcast.stream.fold.checkpoint import FoldChanges
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def _watch(stopwatch: Stopwatch, records: int) -> None:
         setattr(Ingest, "fold", fold)  # noqa: B010 - restore the product's method
         await fold(self, batch)
 
-    async def watched(self: PartitionStore, partition: int, base: int, following: int, changes: Changes) -> bool:
+    async def watched(self: PartitionStore, partition: int, base: int, following: int, changes: FoldChanges) -> bool:
         stored = await checkpoint(self, partition, base, following, changes)
         if stored:
             offsets[partition] = following

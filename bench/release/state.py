@@ -12,11 +12,10 @@ from redis.asyncio import Redis
 from bench.settings import PARTITIONS
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.redis.partition_store import PartitionStore
-from hatcast.stream.fold.checkpoint import Changes
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.checkpoint import FoldChanges
+from hatcast.stream.fold.hats import Calendar, closes_at
 from hatcast.stream.fold.open_slots import CHUNK_USERS
 from hatcast.stream.fold.packing import Row, pack, pack_day
-from hatcast.stream.fold.watermark import closes_at
 
 DATE, NAME = "2022-01-02", "09:00"
 SLOT: Final = f"{DATE}/{NAME}"
@@ -62,7 +61,7 @@ async def fill(redis: Redis, settings: Settings, shape: Shape) -> None:
     for partition in range(PARTITIONS):
         await store.open(partition, 0)
         for at in range(0, len(cells), 500):  # a few MB per script call, like a checkpoint
-            changes = Changes(None, {}, slots={SLOT: end}, hats={SLOT: {}})
+            changes = FoldChanges(None, {}, slots={SLOT: end}, hats={SLOT: {}})
             for number, cell in enumerate(cells[at : at + 500], start=at):
                 here = [users[each] for each in _users_of(number, shape) if each % PARTITIONS == partition]
                 changes.hats[SLOT][cell] = len(here)
@@ -73,15 +72,15 @@ async def fill(redis: Redis, settings: Settings, shape: Shape) -> None:
             await _write(store, partition, _day(users[partition::PARTITIONS], shape))
 
 
-async def _write(store: PartitionStore, partition: int, changes: Changes) -> None:
+async def _write(store: PartitionStore, partition: int, changes: FoldChanges) -> None:
     if not await store.checkpoint(partition, 0, 0, changes):
         raise RuntimeError("the state was not written")
 
 
-def _day(users: Sequence[Row], shape: Shape) -> Changes:
+def _day(users: Sequence[Row], shape: Shape) -> FoldChanges:
     entered = -(-shape.hats * shape.users // shape.users_of_day)
     packed = {(DATE, i): pack_day([(row.pseudonym, entered) for row in rows]) for i, rows in enumerate(_chunks(users))}
-    return Changes(None, {}, days={DATE: len(users)}, day_chunks=packed)
+    return FoldChanges(None, {}, days={DATE: len(users)}, day_chunks=packed)
 
 
 def cells_of(number: int) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Final
 from bench.process import cpu_s, peak_mb
 from hatcast.agents.clock import now_ms
 from hatcast.agents.recordings.files import open_records
-from hatcast.lab.survey.run import Job, survey, survey_policy
+from hatcast.lab.survey.run import SurveyJob, survey, survey_policy
 from hatcast.stream.readings.formats import jsonl
 
 READ_ALONE: Final = 300_000
@@ -29,7 +29,7 @@ def main() -> None:
 
     policy = survey_policy(None, jsonl.FORMAT.name, {"timezone": "Asia/Kolkata"}, None)
     before, begun = cpu_s(), time.monotonic()
-    survey(Job([path], jsonl.FORMAT, policy, None, Fraction(10), now_ms(), look))
+    survey(SurveyJob([path], jsonl.FORMAT, policy, None, Fraction(10), now_ms(), look))
     taken, used, peak = time.monotonic() - begun, cpu_s() - before, peak_mb()
     before = cpu_s()
     with open_records([path], jsonl.FORMAT) as read:

@@ -20,8 +20,8 @@ from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import ContinualKeys, MeansKeys, Policy, Relation
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 from hatcast.stream.release.continual import CellHat, RunningSums
 from hatcast.stream.release.hats import HatChunks, least_users, releases_of
 from hatcast.stream.units import DAY_MS

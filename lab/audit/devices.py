@@ -14,10 +14,9 @@ import numpy as np
 from hatcast.lab.audit.families import Claim, Neighbours, RandomNumbers, Run, random_share
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.hybrid import HybridParameters, report
-from hatcast.stream.kmeans.devices import Devices, Reports
-from hatcast.stream.kmeans.hat_vectors import slots_of_day, top_of
+from hatcast.stream.kmeans.groups import Devices, Reports
 from hatcast.stream.kmeans.lloyd import cluster
-from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.kmeans.setting import ClusteringSetting, slots_of_day, top_of
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import HybridKeys, Policy, Relation
 from hatcast.stream.release.proposals import JSON
@@ -82,7 +81,7 @@ def _share(random: RandomNumbers) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class DeviceDay:
     """Vectors of both groups, and the first user's vector in the other input: of the devices, or of the trusting."""
 
     trusting: Vectors
@@ -117,7 +116,7 @@ class ClusteringFamily:
         epsilon = policy.epsilon_nano / 1e9
         self.claim = Claim(epsilon)
         self._slots = min(len(slots_of_day(policy)), _MOST_SLOTS)
-        self._setting = Setting(self._slots, top_of(policy), _CLUSTERS, _ROUNDS, epsilon)
+        self._setting = ClusteringSetting(self._slots, top_of(policy), _CLUSTERS, _ROUNDS, epsilon)
         self._device = device
 
     def worst(self) -> list[Neighbours]:
@@ -127,7 +126,7 @@ class ClusteringFamily:
         for beside in ((), (low,), (high,)):
             for others in ((), ((0.5,) * self._slots,)):
                 own, rest = (low, *beside), others
-                found.append(Day(rest, own, high) if self._device else Day(own, rest, high))
+                found.append(DeviceDay(rest, own, high) if self._device else DeviceDay(own, rest, high))
         return [self._neighbours(day) for day in found]
 
     def drawn(self, random: RandomNumbers) -> Neighbours:
@@ -135,11 +134,11 @@ class ClusteringFamily:
         own = self._vectors(random, 1 + random.integers(0, _MOST_USERS))
         rest = self._vectors(random, random.integers(0, _MOST_USERS))
         (other,) = self._vectors(random, 1)
-        return self._neighbours(Day(rest, own, other) if self._device else Day(own, rest, other))
+        return self._neighbours(DeviceDay(rest, own, other) if self._device else DeviceDay(own, rest, other))
 
     def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: one coordinate of the user's other vector."""
-        day: Day = neighbours.data
+        day: DeviceDay = neighbours.data
         other = list(day.other)
         other[random.integers(0, self._slots)] = random_share(random)
         return self._neighbours(replace(day, other=tuple(other)))
@@ -147,7 +146,7 @@ class ClusteringFamily:
     def _vectors(self, random: RandomNumbers, users: int) -> Vectors:
         return tuple(tuple(random_share(random) for _ in range(self._slots)) for _ in range(users))
 
-    def _neighbours(self, day: Day) -> Neighbours:
+    def _neighbours(self, day: DeviceDay) -> Neighbours:
         name = f"{len(day.trusting)} users and {len(day.devices)} devices, the vector of one differs"
         other = (
             replace(day, devices=(day.other, *day.devices[1:]))
@@ -156,7 +155,7 @@ class ClusteringFamily:
         )
         return Neighbours(name, self._run(day), self._run(other), day)
 
-    def _run(self, day: Day) -> Run:
+    def _run(self, day: DeviceDay) -> Run:
         trusting, of_devices = self._steps(day.trusting), self._steps(day.devices)
 
         def run(noise: Noise) -> list[bytes]:

@@ -42,7 +42,7 @@ _THRESHOLDS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class EventCounts:
     """Samples of two neighbours, and how many of them are in an event.
 
     one, other                number of samples
@@ -65,7 +65,7 @@ def upper_bound(successes: int, trials: int, error: float) -> float:
     return 1.0 - lower_bound(trials - successes, trials, error)
 
 
-def epsilon_lower_bound(counts: Counts, delta: float, error: float) -> float:
+def epsilon_lower_bound(counts: EventCounts, delta: float, error: float) -> float:
     """Return a lower bound of epsilon at this delta, 0 or more. It is too high with probability `error` at most.
 
     counts   the event must not have been chosen by these samples; a fair coin must have chosen the sides
@@ -145,7 +145,7 @@ class Event:
     least: float
     swapped: bool
 
-    def counts(self, table: Table, sides: Sides) -> Counts:
+    def counts(self, table: Table, sides: Sides) -> EventCounts:
         """Count the samples in the event, first the neighbour under which it is more probable."""
         return _counts(self.score(table) >= self.least, sides ^ self.swapped)
 
@@ -176,8 +176,8 @@ def _chosen(table: Table, sides: Sides, delta: float, error: float) -> Event | N
     return found
 
 
-def _counts(inside: Sides, first: Sides) -> Counts:
-    return Counts(int(first.sum()), int((~first).sum()), int((inside & first).sum()), int((inside & ~first).sum()))
+def _counts(inside: Sides, first: Sides) -> EventCounts:
+    return EventCounts(int(first.sum()), int((~first).sum()), int((inside & first).sum()), int((inside & ~first).sum()))
 
 
 def _scores(table: Table, sides: Sides) -> Iterator[Score]:

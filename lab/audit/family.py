@@ -18,7 +18,7 @@ from scipy.special import bdtr, bdtrc, chdtrc, ndtr, ndtri
 from hatcast.lab.audit.events import bound_of, table_of
 from hatcast.lab.audit.families import Family, Neighbours, SeededNumbers
 from hatcast.lab.audit.search import TOLERANCE, search
-from hatcast.lab.audit.transcript import Integers, Recorder, Request, Terms
+from hatcast.lab.audit.transcript import Integers, NoiseRequest, Recorder, Terms
 from hatcast.stream.mechanisms import Distances, Noise
 
 Floats = NDArray[np.float64]
@@ -114,7 +114,7 @@ def _chi_square(observed: Integers, expected: Floats) -> float:
     return float(chdtrc(len(expected) - 1, ((observed - expected) ** 2 / expected).sum()))
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class AuditFinding(msgspec.Struct, frozen=True, kw_only=True):
     """Findings about one part of a policy.
 
     part        such as `mean`
@@ -154,7 +154,7 @@ class Effort:
 
 def audit_family(
     family: Family, effort: Effort, random: SeededNumbers, noise: Noise, progress: Callable[[int], None] | None = None
-) -> Finding:
+) -> AuditFinding:
     """Audit one family. The verdict is a false alarm with probability `effort.error` at most.
 
     noise   what the releases draw from: the system's, or a mutant
@@ -175,7 +175,7 @@ def audit_family(
         problem = problem or _noise_problem(neighbours, effort, noise)
     if progress is not None:
         progress(1)
-    return Finding(
+    return AuditFinding(
         part=family.name,
         epsilon=family.claim.epsilon,
         delta=family.claim.delta,
@@ -199,7 +199,7 @@ def _noise_problem(neighbours: Neighbours, effort: Effort, noise: Noise) -> str 
     """Draw the noise alone, as the release requests it; return why its distribution is wrong, None if it is right."""
     recorder = Recorder(noise)
     neighbours.one(recorder)
-    requests = {each.terms: each for each in recorder.entries if isinstance(each, Request) and each.terms.l1}
+    requests = {each.terms: each for each in recorder.entries if isinstance(each, NoiseRequest) and each.terms.l1}
     number = effort.samples // _OF_SAMPLES
     if number < _FEWEST:
         return None

@@ -27,7 +27,7 @@ _ENDS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Hat:
+class HatPair:
     """A HAT and its neighbour.
 
     counts   readings of each user
@@ -71,7 +71,7 @@ class MeanFamily:
                 for user in sorted({0, len(counts) // 2, len(counts) - 1}):
                     shares = [(rest,) * len(low)] * len(counts)
                     shares[user] = low
-                    found.append(self._neighbours(Hat(counts, tuple(shares), user, high)))
+                    found.append(self._neighbours(HatPair(counts, tuple(shares), user, high)))
         return found if self.policy.relation is Relation.REPLACE else [self._removed(each.data) for each in found]
 
     def drawn(self, random: RandomNumbers) -> Neighbours:
@@ -80,12 +80,12 @@ class MeanFamily:
         most = 2 if random.random() < 0.3 else _MOST_COUNT
         counts = tuple(random.integers(1, most + 1) for _ in range(users))
         shares = tuple(self._point(random) for _ in counts)
-        hat = Hat(counts, shares, random.integers(0, users), self._point(random))
+        hat = HatPair(counts, shares, random.integers(0, users), self._point(random))
         return self._neighbours(hat) if self.policy.relation is Relation.REPLACE else self._removed(hat)
 
     def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: one count, one share, or the user."""
-        hat: Hat = neighbours.data
+        hat: HatPair = neighbours.data
         at, way = random.integers(0, len(hat.counts)), random.random()
         if way < 0.3:
             counts = list(hat.counts)
@@ -107,10 +107,10 @@ class MeanFamily:
 
         return tuple(share() for _ in self._widths)
 
-    def _removed(self, hat: Hat) -> Neighbours:
+    def _removed(self, hat: HatPair) -> Neighbours:
         return self._neighbours(replace(hat, other=None))
 
-    def _neighbours(self, hat: Hat) -> Neighbours:
+    def _neighbours(self, hat: HatPair) -> Neighbours:
         counts, shares = list(hat.counts), list(hat.shares)
         one = self._run(counts, shares)
         if hat.other is None:

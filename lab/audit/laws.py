@@ -27,8 +27,8 @@ from hatcast.stream.policy.policy import Policy
 import numpy as np  # isort: skip
 from numpy.typing import NDArray
 
-from hatcast.lab.audit.family import Finding
-from hatcast.lab.survey.run import Selection
+from hatcast.lab.audit.family import AuditFinding
+from hatcast.lab.survey.run import CellSelection
 from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.cells_file import SelectionCost
 
@@ -41,7 +41,7 @@ _STEPS: Final = 4  # of the grid up to U
 EstimateOf = Callable[[Users, Parameters, Noise], Estimate | None]
 Outcomes = dict[object, tuple[Decimal, tuple[int, int, float]]]
 """interval -> its probability, and what is asked of the noise then"""
-SelectFrom = Callable[[Integers, list[int], int, tuple[Fraction, int], float, Noise], Selection]
+SelectFrom = Callable[[Integers, list[int], int, tuple[Fraction, int], float, Noise], CellSelection]
 _CELLS: Final = 2
 _SLOTS: Final = 2
 _MOST: Final = 2  # users of a cell and slot
@@ -123,7 +123,7 @@ def _branches(run: Callable[[Branch], None]) -> Iterator[Branch]:
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
+class LargestLosses:
     """Largest log ratios of probabilities over all neighbours: of a selected interval, and with the noise."""
 
     selected: Decimal
@@ -143,7 +143,7 @@ def small(policy: Policy, counts: tuple[int, ...]) -> Parameters:
     return replace(Parameters.of(policy), grid=Grid(step), array_length=counts[0])
 
 
-def losses_of(parameters: Parameters, counts: tuple[int, ...], estimate: EstimateOf) -> Losses:
+def losses_of(parameters: Parameters, counts: tuple[int, ...], estimate: EstimateOf) -> LargestLosses:
     """Return the losses over HATs of these users, whose means are 0, U/2 or U, and all changes of one user.
 
     estimate   the code under audit. Raises Leak.
@@ -152,7 +152,7 @@ def losses_of(parameters: Parameters, counts: tuple[int, ...], estimate: Estimat
         return _losses_of(parameters, counts, estimate)
 
 
-def _losses_of(parameters: Parameters, counts: tuple[int, ...], estimate: EstimateOf) -> Losses:
+def _losses_of(parameters: Parameters, counts: tuple[int, ...], estimate: EstimateOf) -> LargestLosses:
     upper = parameters.upper_bound_milli
 
     @cache
@@ -167,7 +167,7 @@ def _losses_of(parameters: Parameters, counts: tuple[int, ...], estimate: Estima
         for user in range(len(counts))
         for other in range(shares[user])
     ]
-    return Losses(max(selected for selected, _ in found), max(whole for _, whole in found), len(found))
+    return LargestLosses(max(selected for selected, _ in found), max(whole for _, whole in found), len(found))
 
 
 def outcomes_of(users: Users, parameters: Parameters, estimate: EstimateOf) -> Outcomes:
@@ -274,7 +274,7 @@ def _probability(table: Floats, masses: list[Floats]) -> float:
     return float(table)
 
 
-def audit_selection(policy: Policy, estimate: EstimateOf) -> Finding:
+def audit_selection(policy: Policy, estimate: EstimateOf) -> AuditFinding:
     """Compare the exact laws of a policy's selections, on all neighbours of small inputs.
 
     estimate   the code under audit
@@ -298,7 +298,7 @@ def audit_selection(policy: Policy, estimate: EstimateOf) -> Finding:
     return _finding(SELECTION, policy.epsilon, "small HATs", pairs, whole, problem)
 
 
-def audit_lists(policy: Policy, cost: SelectionCost, select_from: SelectFrom) -> Finding:
+def audit_lists(policy: Policy, cost: SelectionCost, select_from: SelectFrom) -> AuditFinding:
     """Compare the exact laws of private lists, on all neighbours of small counts.
 
     select_from   the code under audit
@@ -314,9 +314,11 @@ def audit_lists(policy: Policy, cost: SelectionCost, select_from: SelectFrom) ->
     return _finding(LISTS, cost.epsilon, "small counts", pairs, loss, problem)
 
 
-def _finding(part: str, epsilon: float, inputs: str, pairs: int, loss: float | None, problem: str | None) -> Finding:
+def _finding(
+    part: str, epsilon: float, inputs: str, pairs: int, loss: float | None, problem: str | None
+) -> AuditFinding:
     """Return the finding of exact laws: no samples were drawn, so there is no bound by them."""
-    return Finding(
+    return AuditFinding(
         part=part,
         epsilon=epsilon,
         delta=0.0,

@@ -21,8 +21,8 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 from hatcast.stream.units import DAY_MS
 
 _MOST_CELLS: Final = 3
@@ -37,7 +37,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class ComparedRecording:
     """User-days of one date, and which of them the other recording does not have."""
 
     users: tuple[Pairs, ...]
@@ -68,16 +68,16 @@ class ListFamily:
     def worst(self) -> list[Neighbours]:
         """See `Family`: a bus that tries to enter more pairs than it may, alone and beside others."""
         bus = self._all[: self._allowed + _MORE]
-        return [self._neighbours(Recording((bus, *(self._all,) * beside), 0)) for beside in (0, 1, _MOST_USERS)]
+        return [self._neighbours(ComparedRecording((bus, *(self._all,) * beside), 0)) for beside in (0, 1, _MOST_USERS)]
 
     def drawn(self, random: RandomNumbers) -> Neighbours:
         """See `Family`."""
         users = tuple(self._pairs(random) for _ in range(1 + random.integers(0, _MOST_USERS)))
-        return self._neighbours(Recording(users, random.integers(0, len(users))))
+        return self._neighbours(ComparedRecording(users, random.integers(0, len(users))))
 
     def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: the pairs of one user-day."""
-        recording: Recording = neighbours.data
+        recording: ComparedRecording = neighbours.data
         users = list(recording.users)
         users[random.integers(0, len(users))] = self._pairs(random)
         return self._neighbours(replace(recording, users=tuple(users)))
@@ -86,7 +86,7 @@ class ListFamily:
         number = random.integers(1, len(self._all) + 1)
         return tuple(self._all[random.integers(0, len(self._all))] for _ in range(number))
 
-    def _neighbours(self, recording: Recording) -> Neighbours:
+    def _neighbours(self, recording: ComparedRecording) -> Neighbours:
         users, missing = recording.users, recording.missing
         name = f"{len(users)} user-days, without one that tries to enter {len(users[missing])} pairs"
         other = (*users[:missing], *users[missing + 1 :])

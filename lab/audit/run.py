@@ -14,7 +14,7 @@ from hatcast.agents.config.settings import load_settings
 from hatcast.lab.audit.days import DayFamily
 from hatcast.lab.audit.devices import ReportFamily, clusterings_of
 from hatcast.lab.audit.families import Claim, Family, SeededNumbers
-from hatcast.lab.audit.family import Effort, Finding, audit_family
+from hatcast.lab.audit.family import AuditFinding, Effort, audit_family
 from hatcast.lab.audit.hats import MeanFamily
 from hatcast.lab.audit.laws import LISTS, SELECTION, audit_lists, audit_selection, has_selections
 from hatcast.lab.audit.lists import ListFamily
@@ -52,39 +52,39 @@ def families_of(policy: Policy) -> list[Family]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AuditPart:
     """A part of a policy. audit: draws from the noise that it gets"""
 
     name: str
     claim: Claim
-    audit: Callable[[Effort, SeededNumbers, Noise], Finding]
+    audit: Callable[[Effort, SeededNumbers, Noise], AuditFinding]
 
 
-def parts_of(policy: Policy) -> list[Part]:
+def parts_of(policy: Policy) -> list[AuditPart]:
     """Return the parts that a policy publishes by itself, in the order of the report."""
     found = []
     if has_selections(policy):
         exact = partial(audit_selection, policy, ESTIMATORS[policy.estimator].estimate)
-        found.append(Part(SELECTION, Claim(policy.epsilon), lambda _effort, _random, _noise: exact()))
+        found.append(AuditPart(SELECTION, Claim(policy.epsilon), lambda _effort, _random, _noise: exact()))
     families: list[Family] = families_of(policy)
     cost = policy.selection_cost
     if cost is not None:
         lists = partial(audit_lists, policy, cost, select_from)
-        found.append(Part(LISTS, Claim(cost.epsilon), lambda _effort, _random, _noise: lists()))
+        found.append(AuditPart(LISTS, Claim(cost.epsilon), lambda _effort, _random, _noise: lists()))
         families.append(ListFamily(policy))
     return found + [_part(family) for family in families]
 
 
-def clustering_parts_of(policy: Policy) -> list[Part]:
+def clustering_parts_of(policy: Policy) -> list[AuditPart]:
     """Return the parts of `hatcast cluster` under a policy; none if it allows no clusterings."""
     return [_part(family) for family in clusterings_of(policy)]
 
 
-def _part(family: Family) -> Part:
-    def audit(effort: Effort, random: SeededNumbers, noise: Noise) -> Finding:
+def _part(family: Family) -> AuditPart:
+    def audit(effort: Effort, random: SeededNumbers, noise: Noise) -> AuditFinding:
         return audit_family(family, effort, random, noise)
 
-    return Part(family.name, family.claim, audit)
+    return AuditPart(family.name, family.claim, audit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Subject:
         """Return the file's policy. Raises HatcastError."""
         return load_settings(self.path).policy
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[AuditPart]:
         """Return the parts to audit. Raises HatcastError: the file cannot be read, or allows no clusterings."""
         policy = self.policy()
         if not self.clusterings:
@@ -112,7 +112,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _AuditTask:
     """A part of a subject, by its position."""
 
     subject: Subject
@@ -127,7 +127,7 @@ class Audited:
 
     path: Path
     policy: Policy
-    findings: list[Finding]
+    findings: list[AuditFinding]
 
 
 def audit(
@@ -140,8 +140,8 @@ def audit(
     """
     parts = [(subject, number) for subject in subjects for number in range(len(subject.parts()))]
     effort = Effort(samples, pairs, FALSE_ALARM / max(1, len(parts)))
-    tasks = [_Task(subject, number, effort, seed) for subject, number in parts]
-    done: dict[int, Finding] = {}
+    tasks = [_AuditTask(subject, number, effort, seed) for subject, number in parts]
+    done: dict[int, AuditFinding] = {}
     for position, finding in in_processes(_audited, tasks):
         done[position] = finding
         progress(1)
@@ -156,7 +156,7 @@ def number_of_parts(subjects: Sequence[Subject]) -> int:
     return sum(len(subject.parts()) for subject in subjects)
 
 
-def _audited(task: _Task) -> Finding:
+def _audited(task: _AuditTask) -> AuditFinding:
     from hatcast.stream.mechanisms.system import SystemNoise
 
     return task.subject.parts()[task.number].audit(task.effort, SeededNumbers(task.seed), SystemNoise())
@@ -203,7 +203,7 @@ def markdown_of(found: Sequence[Audited]) -> str:
     return "\n".join(lines)
 
 
-def findings_of(found: Sequence[Audited]) -> Iterator[tuple[str, Finding]]:
+def findings_of(found: Sequence[Audited]) -> Iterator[tuple[str, AuditFinding]]:
     """Yield (file, finding) of each part."""
     yield from ((short(each.path), finding) for each in found for finding in each.findings)
 
@@ -213,7 +213,7 @@ def short(path: Path) -> str:
     return "/".join(path.parts[-3:] if path.parent.name == "audit" else path.parts[-2:])
 
 
-def _cells(finding: Finding) -> tuple[str, ...]:
+def _cells(finding: AuditFinding) -> tuple[str, ...]:
     """Return the texts of a row, without the policy."""
     claim = f"{finding.epsilon:g}" + (f", {finding.delta:g}" if finding.delta else "")
     numbers = (finding.loss, finding.bound, finding.margin)

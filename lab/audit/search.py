@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from hatcast.lab.audit.families import Claim, Family, Neighbours, RandomNumbers
-from hatcast.lab.audit.transcript import Integers, Leak, Recorder, Replay, Request, replayed
+from hatcast.lab.audit.transcript import Integers, Leak, NoiseRequest, Recorder, ReplayedNoise, replayed
 from hatcast.stream.mechanisms import Noise
 
 _MILLI: Final = 1000
@@ -43,8 +43,8 @@ class Shifts:
         published = neighbours.one(recorder)
         rates = np.concatenate([np.zeros(0), *map(_rates, recorder.entries)])
 
-        def other(shift: Integers) -> tuple[Replay, list[bytes]]:
-            replay = Replay(recorder.entries, shift)
+        def other(shift: Integers) -> tuple[ReplayedNoise, list[bytes]]:
+            replay = ReplayedNoise(recorder.entries, shift)
             records = neighbours.other(replay)
             if replay.at != len(recorder.entries):
                 raise Leak("less noise is drawn")
@@ -74,7 +74,7 @@ def sums_of(records: Sequence[bytes]) -> Integers:
 
 def _rates(entry: object) -> NDArray[np.float64]:
     """Return the privacy loss of a step, for each number of a request. Raises Leak."""
-    if not isinstance(entry, Request):
+    if not isinstance(entry, NoiseRequest):
         raise Leak("a selection decides about running sums")
     if not entry.terms.l1:
         raise Leak("a number without noise is published")

@@ -25,7 +25,7 @@ Rows = tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class TrackerDay:
     """A day: slots, cells of a slot, buses. other: the bus's shares in the other one, in each HAT."""
 
     slots: tuple[tuple[Rows, ...], ...]
@@ -53,7 +53,7 @@ class TrackerFamily:
         for slots, cells in ((1, 1), (min(2, len(self._slots)), 2)):
             for count in (4, _MOST_COUNT):
                 hat = ((count, 0.0), *((4, 0.5) for _ in range(self._users - 1)))
-                found.append(self._neighbours(Day((((hat,) * cells),) * slots, (1.0,) * slots * cells)))
+                found.append(self._neighbours(TrackerDay((((hat,) * cells),) * slots, (1.0,) * slots * cells)))
         return found
 
     def drawn(self, random: RandomNumbers) -> Neighbours:
@@ -62,11 +62,11 @@ class TrackerFamily:
             tuple(self._hat(random) for _ in range(random.integers(1, len(_CELLS) + 1)))
             for _ in range(random.integers(1, len(self._slots) + 1))
         )
-        return self._neighbours(Day(slots, tuple(random_share(random) for slot in slots for _ in slot)))
+        return self._neighbours(TrackerDay(slots, tuple(random_share(random) for slot in slots for _ in slot)))
 
     def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """See `Family`: the bus's speed in one HAT."""
-        day: Day = neighbours.data
+        day: TrackerDay = neighbours.data
         other = list(day.other)
         other[random.integers(0, len(other))] = random_share(random)
         return self._neighbours(replace(day, other=tuple(other)))
@@ -75,7 +75,7 @@ class TrackerFamily:
         users = self._users + random.integers(0, _MORE_USERS)
         return tuple((random.integers(1, _MOST_COUNT), random_share(random)) for _ in range(users))
 
-    def _neighbours(self, day: Day) -> Neighbours:
+    def _neighbours(self, day: TrackerDay) -> Neighbours:
         shares = iter(day.other)
         other = tuple(tuple(((hat[0][0], next(shares)), *hat[1:]) for hat in slot) for slot in day.slots)
         name = f"a bus in {len(day.other)} HATs of {len(day.slots)} hours"

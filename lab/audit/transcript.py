@@ -47,7 +47,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Request:
+class NoiseRequest:
     """A request of noise, and its answer."""
 
     terms: Terms
@@ -57,7 +57,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Selection:
+class SelectionDraw:
     """A private selection, seen as a draw of one of sum(weights) positions, in the order of the candidates.
 
     An integer that is drawn uniformly from the chosen weight belongs to it: see `quantile.private_quantile`.
@@ -74,7 +74,7 @@ class Recorder:
     """Noise that records each request and its answer."""
 
     noise: Noise
-    entries: list[Request | Selection] = field(default_factory=list)
+    entries: list[NoiseRequest | SelectionDraw] = field(default_factory=list)
     chosen: int | None = None
 
     def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
@@ -106,27 +106,27 @@ class Recorder:
         """See `Noise.choose`."""
         self.chosen = self.noise.choose(weights, costs, rate)
         position = int(weights[: self.chosen].sum())
-        self.entries.append(Selection(weights.copy(), costs.copy(), rate, position))
+        self.entries.append(SelectionDraw(weights.copy(), costs.copy(), rate, position))
         return self.chosen
 
     def uniform(self, number: int) -> int:
         """See `Noise.uniform`. It must follow a selection, and draw from the chosen weight."""
         last = self.entries[-1] if self.entries else None
-        if not isinstance(last, Selection) or self.chosen is None or int(last.weights[self.chosen]) != number:
+        if not isinstance(last, SelectionDraw) or self.chosen is None or int(last.weights[self.chosen]) != number:
             raise Leak("an integer is drawn that belongs to no selection")
         drawn = self.noise.uniform(number)
-        self.entries[-1] = Selection(last.weights, last.costs, last.rate, last.position + drawn)
+        self.entries[-1] = SelectionDraw(last.weights, last.costs, last.rate, last.position + drawn)
         self.chosen = None
         return drawn
 
     def _keep(
         self, terms: Terms, values: Sequence[int] | Integers, drawn: Sequence[int] | Integers, scale: float
     ) -> None:
-        self.entries.append(Request(terms, np.array(values, np.int64), np.array(drawn, np.int64), scale))
+        self.entries.append(NoiseRequest(terms, np.array(values, np.int64), np.array(drawn, np.int64), scale))
 
 
 @dataclass
-class Replay:
+class ReplayedNoise:
     """Noise that repeats recorded answers, and keeps how far the noise is moved for that.
 
     shift     [numbers] is added to the answers, in the order of the requests; None: 0 everywhere
@@ -134,7 +134,7 @@ class Replay:
     selected  sum of the largest log ratios of selections whose candidates have the same weights
     """
 
-    entries: Sequence[Request | Selection]
+    entries: Sequence[NoiseRequest | SelectionDraw]
     shift: Integers | None = None
     at: int = 0
     numbers: int = 0
@@ -167,7 +167,7 @@ class Replay:
     def choose(self, weights: Integers, costs: Integers, rate: Fraction) -> int:
         """See `Noise.choose`."""
         found = self._next()
-        if not isinstance(found, Selection) or found.rate != rate or found.weights.sum() != weights.sum():
+        if not isinstance(found, SelectionDraw) or found.rate != rate or found.weights.sum() != weights.sum():
             raise Leak("a private selection has other candidates or another rate")
         ends = np.cumsum(weights)
         index = int(np.searchsorted(ends, found.position, side="right"))
@@ -214,9 +214,9 @@ class Replay:
         """The sum of the deltas of the requests whose numbers differ."""
         return math.fsum(terms.delta for (terms, _), moves in self.moved.items() if any(map(np.any, moves)))
 
-    def _answer(self, terms: Terms, values: Sequence[int] | Integers) -> Request:
+    def _answer(self, terms: Terms, values: Sequence[int] | Integers) -> NoiseRequest:
         found = self._next()
-        if not isinstance(found, Request) or found.terms != terms or len(found.values) != len(values):
+        if not isinstance(found, NoiseRequest) or found.terms != terms or len(found.values) != len(values):
             raise Leak("a request of noise has another distance, epsilon or number of values")
         group = 0 if _BATCH in terms.kind else self.at
         moved = np.array(values, np.int64) - found.values
@@ -227,7 +227,7 @@ class Replay:
         self.moved.setdefault((terms, group), []).append(moved)
         return found
 
-    def _next(self) -> Request | Selection:
+    def _next(self) -> NoiseRequest | SelectionDraw:
         if self.at == len(self.entries):
             raise Leak("more noise is drawn")
         self.at += 1
@@ -250,7 +250,7 @@ def replayed(neighbours: Neighbours, noise: Noise, delta: float) -> float:
     """
     recorder = Recorder(noise)
     published = neighbours.one(recorder)
-    replay = Replay(recorder.entries)
+    replay = ReplayedNoise(recorder.entries)
     if neighbours.other(replay) != published:
         raise Leak("what is published differs although all noisy numbers are the same")
     if replay.at != len(recorder.entries):

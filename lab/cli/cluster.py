@@ -70,8 +70,7 @@ def offline(  # noqa: PLR0913 - options by name
         select_slots,
     )
     from hatcast.lab.days import single_valued
-    from hatcast.stream.kmeans.hat_vectors import top_of
-    from hatcast.stream.kmeans.setting import Setting
+    from hatcast.stream.kmeans.setting import ClusteringSetting, top_of
     from hatcast.stream.mechanisms.system import SystemNoise
 
     settings = load_settings(config)
@@ -79,7 +78,7 @@ def offline(  # noqa: PLR0913 - options by name
     check_relation(policy)
     names = select_slots(policy, None if slots is None else slots.split(","))
     # All public parameters are checked before any file is read.
-    setting = Setting(len(names), top_of(policy), clusters, iterations, epsilon, seed)
+    setting = ClusteringSetting(len(names), top_of(policy), clusters, iterations, epsilon, seed)
     options = ClusteringOptions(setting, local, Blend(blend))
     feed = checked_format(feed_format, policy, files)
     with progress_bars() as add_bar:

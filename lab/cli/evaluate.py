@@ -18,7 +18,7 @@ from hatcast.agents.cli.recordings import (
 from hatcast.lab.cli import evaluate_models
 from hatcast.lab.evaluate import comparison, worst
 from hatcast.lab.evaluate.contenders import DEFAULT, Contender, default_estimators, parse_contender
-from hatcast.lab.evaluate.inputs import Hat, Scaling, hat_of_counts
+from hatcast.lab.evaluate.inputs import SampledHat, Scaling, hat_of_counts
 from hatcast.lab.evaluate.simulation import VALUES
 from hatcast.stream.readings.formats import FormatChoice
 
@@ -140,7 +140,7 @@ def worst_case(**given: Unpack[_Options]) -> None:
     report.write(as_json=given["as_json"], output=given["output"], plot_file=given["plot_file"])
 
 
-def _prepared(given: _Options) -> tuple[Hat, list[Contender], list[float], str, dict[str, Any]]:
+def _prepared(given: _Options) -> tuple[SampledHat, list[Contender], list[float], str, dict[str, Any]]:
     """Return the HAT, estimators, epsilons, title and settings. Raises UsageError, HatcastError."""
     check_one_output(given["output"], as_json=given["as_json"])
     check_recordings(given["data"], given["more"], given["feed_format"])
@@ -173,7 +173,7 @@ def _prepared(given: _Options) -> tuple[Hat, list[Contender], list[float], str, 
     return hat, contenders, epsilons, f"{source}{scaled}: {users:,} users, {readings:,} readings", settings
 
 
-def _hat(given: _Options) -> tuple[Hat, str]:
+def _hat(given: _Options) -> tuple[SampledHat, str]:
     """Return the HAT to evaluate on and its name; warn on standard error that the output is not private."""
     choice = given["feed_format"]
     if choice is None:

@@ -20,7 +20,7 @@ from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import FormatChoice
 
 if TYPE_CHECKING:  # imported when it is needed, so that --help is fast
-    from hatcast.lab.evaluate.inputs import Hat, Scaling
+    from hatcast.lab.evaluate.inputs import SampledHat, Scaling
 
 _CAP: Final = 10
 _MIN_USERS: Final = 3
@@ -35,7 +35,7 @@ def recorded_hat(
     config: Path | None,
     hat: str | None,
     scaling: "Scaling | None" = None,
-) -> tuple["Hat", str]:
+) -> tuple["SampledHat", str]:
     """Return a HAT of recordings and its name; warn on standard error that the output is not private."""
     from hatcast.lab.days import policy_of_recordings
     from hatcast.lab.evaluate.inputs import hat_of_recording
@@ -124,7 +124,7 @@ def days(  # noqa: PLR0913 - options by name
     is private.
     """
     from hatcast.lab.days import policy_of_recordings
-    from hatcast.lab.evaluate.days import Job, compare_days, parse_designs, report_of
+    from hatcast.lab.evaluate.days import DaysJob, compare_days, parse_designs, report_of
     from hatcast.lab.evaluate.days_replay import TrackerDesign
     from hatcast.stream.mechanisms.system import SystemNoise
 
@@ -136,7 +136,7 @@ def days(  # noqa: PLR0913 - options by name
     min_users = min_users or (_MIN_USERS if config is None else policy.min_users)
     click.echo("reads raw data; nothing that it prints is private", err=True)
     feed, tracker = checked_format(feed_format, policy, paths), TrackerDesign(share, Objective(objective))
-    job = Job(paths, feed, policy, totals, designs, tracker, cap, min_users, runs)
+    job = DaysJob(paths, feed, policy, totals, designs, tracker, cap, min_users, runs)
     with progress_bars() as add_bar:
         replayed = add_bar("replaying days", len(designs) * len(totals))
         found = compare_days(job, SystemNoise(), add_bar("reading", None), replayed)
@@ -321,10 +321,10 @@ def clusters(  # noqa: PLR0913 - options by name
     Nothing that it prints is private.
     """
     from hatcast.lab.evaluate.clusters import CONTENDERS, TOP, Synthetic, compare_clusters, report_of
-    from hatcast.stream.kmeans.setting import Setting
+    from hatcast.stream.kmeans.setting import ClusteringSetting
 
     click.echo("a simulation: nothing that it prints is private", err=True)
-    setting = Setting(dimensions, TOP, number, iterations, epsilon, seed)
+    setting = ClusteringSetting(dimensions, TOP, number, iterations, epsilon, seed)
     with progress_bars() as add_bar:
         bar = add_bar("simulating", runs)
         scores = compare_clusters(setting, Synthetic(users, local), runs, range(1, iterations + 1), bar)

@@ -279,13 +279,13 @@ def sums(  # noqa: PLR0913 - options by name
     least, recorded = _least(min_users, config, policy), None
     if counts is not None:
         rows = inputs.rows_of_counts(rows_of_file(counts), policy)
-        recorded = inputs.Recorded(counts.name, rows, policy.hours[0], least)
+        recorded = inputs.RecordedCounts(counts.name, rows, policy.hours[0], least)
     elif feed_format is not None:
         click.echo("reads raw data; what it prints follows from counts alone", err=True)
         feed = checked_format(feed_format, policy, paths)
         with progress_bars() as add_bar, open_days(paths, feed) as recordings:
             recorded = inputs.recorded(recordings, policy, least, add_bar("reading", None))
-    found = inputs.inputs_of(inputs.Wanted(**given), policy, recorded, is_given=config is not None)
+    found = inputs.inputs_of(inputs.RequestedPlan(**given), policy, recorded, is_given=config is not None)
     with progress_bars() as add_bar:
         bar = add_bar("planning", found.stream.days)
         plan = choose(found.stream, found.users, Criterion(criterion), found.observed, bar)

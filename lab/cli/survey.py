@@ -181,7 +181,7 @@ def _survey(given: _Options) -> None:
     policy, users, target = _policy(given), given["users"], given["cells"]
     feed = checked_format(given["feed_format"], policy, given["files"])
     with _progress() as progress:
-        job = run.Job(given["files"], feed, policy, given["days"], users, now_ms(), progress)
+        job = run.SurveyJob(given["files"], feed, policy, given["days"], users, now_ms(), progress)
         counts = run.survey(job)
     if (hint := counts.spans.hint()) is not None:
         click.echo(f"hint: {hint}", err=True)
@@ -216,7 +216,7 @@ def _select(given: _Options, private: _Private) -> None:
     candidates = read_public_candidates(private.candidates, policy.h3_resolution)
     feed = checked_format(given["feed_format"], policy, given["files"])
     with _progress() as progress:
-        job = run.Job(given["files"], feed, policy, private.days, users, now_ms(), progress)
+        job = run.SurveyJob(given["files"], feed, policy, private.days, users, now_ms(), progress)
         chosen = run.select_privately(job, private.days, candidates, private.epsilon, SystemNoise())
     criterion, charge = (
         report.busy_criterion(policy, users, private.days),

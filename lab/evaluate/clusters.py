@@ -19,13 +19,11 @@ from rich.table import Column, Table
 from hatcast.agents.cli.report import Report, nested, open_axes, rounded, table
 from hatcast.lab.evaluate.comparison import MARKERS
 from hatcast.lab.evaluate.simulation import Draws, Floats, Integers
-from hatcast.stream.hybrid import pwh
-from hatcast.stream.kmeans.devices import Reports
-from hatcast.stream.kmeans.lloyd import Clusters, WeightedMeans, cluster, iterate
-from hatcast.stream.kmeans.means import Means, central_means
-from hatcast.stream.kmeans.seeding import seeds
-from hatcast.stream.kmeans.setting import Setting
-from hatcast.stream.kmeans.tally import nearest, tally
+from hatcast.stream.hybrid import methods
+from hatcast.stream.kmeans.groups import Reports, nearest, tally
+from hatcast.stream.kmeans.lloyd import Clusters, WeightedMeans, cluster, iterate, seeds
+from hatcast.stream.kmeans.means import ClusterMeans, central_means
+from hatcast.stream.kmeans.setting import ClusteringSetting
 from hatcast.stream.mechanisms import Noisy
 
 TOP: Final = 1_000_000  # steps of a coordinate in [0, 1]
@@ -56,7 +54,7 @@ class SimulatedNoise:
 class SimulatedDevices:
     """Reports of all devices at once. tests/statistics/test_kmeans.py compares them with `Devices`."""
 
-    def __init__(self, vectors: Integers, setting: Setting, draws: Draws) -> None:
+    def __init__(self, vectors: Integers, setting: ClusteringSetting, draws: Draws) -> None:
         self._true = vectors
         self._draws = draws
         e = math.exp(setting.local_epsilon)
@@ -77,7 +75,7 @@ class SimulatedUsers:
 
     vectors: Integers
     local: NDArray[np.bool_]
-    setting: Setting
+    setting: ClusteringSetting
     draws: Draws
 
     @property
@@ -101,19 +99,19 @@ def non_private(users: SimulatedUsers) -> Clusters:
     def estimate(centres: Integers) -> WeightedMeans:
         counts, sums = tally(users.vectors, centres)
         means = sums / np.maximum(counts, 1)[:, None]
-        return Means(counts.astype(np.float64), means, np.zeros(means.shape)), np.ones(means.shape)
+        return ClusterMeans(counts.astype(np.float64), means, np.zeros(means.shape)), np.ones(means.shape)
 
     return iterate(estimate, users.setting)
 
 
-def printed_local(reports: Reports, centres: Integers, setting: Setting) -> Means:
+def printed_local(reports: Reports, centres: Integers, setting: ClusteringSetting) -> ClusterMeans:
     """Return the local means as App. E prints them: the mean of all devices that answered k, truthful or not."""
     answers = reports.clusters(centres)
     answered = np.bincount(answers, minlength=setting.clusters).astype(np.float64)
     sums = np.zeros(centres.shape)
     np.add.at(sums, answers, reports.vectors.astype(np.float64))
     floored = np.maximum(answered, 1.0)[:, None]
-    return Means(answered, sums / floored, np.broadcast_to(2 * setting.local_scale**2 / floored, centres.shape))
+    return ClusterMeans(answered, sums / floored, np.broadcast_to(2 * setting.local_scale**2 / floored, centres.shape))
 
 
 def printed_hybrid(users: SimulatedUsers) -> Clusters:
@@ -124,12 +122,15 @@ def printed_hybrid(users: SimulatedUsers) -> Clusters:
         central = central_means(users.central, centres, setting, noise)
         local = printed_local(reports, centres, setting)
         weight = np.array(
-            [pwh.weight(float(each), 2 * setting.central_scale**2, 2 * setting.local_scale**2) for each in local.users]
+            [
+                methods.weight(float(each), 2 * setting.central_scale**2, 2 * setting.local_scale**2)
+                for each in local.users
+            ]
         )[:, None]
         weights = np.broadcast_to(weight, centres.shape)
         means = weights * central.means + (1 - weights) * local.means
         variances = weights**2 * central.variances + (1 - weights) ** 2 * local.variances
-        return Means(central.users + local.users, means, variances), weights
+        return ClusterMeans(central.users + local.users, means, variances), weights
 
     return iterate(estimate, setting)
 
@@ -159,7 +160,7 @@ Scores = dict[str, dict[int, Floats]]
 
 
 def compare_clusters(
-    setting: Setting,
+    setting: ClusteringSetting,
     synthetic: Synthetic,
     runs: int,
     lengths: Sequence[int],

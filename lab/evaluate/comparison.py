@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from hatcast.agents.cli.report import Report, nested, open_axes, rounded, table
 from hatcast.lab.evaluate.contenders import Contender, hides_presence
 from hatcast.lab.evaluate.estimates import RunBatch, raw
-from hatcast.lab.evaluate.inputs import Hat
+from hatcast.lab.evaluate.inputs import SampledHat
 from hatcast.lab.evaluate.simulation import Draws, Floats
 
 MARKERS: Final = "osD^v<>pPX*"
@@ -21,7 +21,7 @@ _ELEMENTS: Final = 1_000_000  # users x coordinates x runs of a batch: about 8 M
 
 
 @dataclass(frozen=True, slots=True)
-class Error:
+class MeanError:
     """Mean absolute error of `raw` against the mean of all readings, and its standard error; in l1 for vectors.
 
     suppressed   share of runs whose HAT was suppressed by noise; the error is over the others, NaN if there are none
@@ -41,12 +41,12 @@ class Error:
         return cls(mae, spread / max(number, 1) ** 0.5, 1 - number / len(deviations))
 
 
-Errors = dict[str, dict[float, Error]]
+Errors = dict[str, dict[float, MeanError]]
 """By contender and epsilon."""
 
 
 def compare(
-    hat: Hat,
+    hat: SampledHat,
     contenders: Sequence[Contender],
     epsilons: Sequence[float],
     runs: int,
@@ -71,11 +71,11 @@ def compare(
         progress(number)
     errors: Errors = {each.name: {} for each in contenders}
     for each, own_deviations in zip(resolved, deviations, strict=True):
-        errors[each.contender.name][each.parameters.epsilon] = Error.of(np.concatenate(own_deviations))
+        errors[each.contender.name][each.parameters.epsilon] = MeanError.of(np.concatenate(own_deviations))
     return errors
 
 
-def report_of(errors: Errors, hat: Hat, title: str, settings: dict[str, Any]) -> Report:
+def report_of(errors: Errors, hat: SampledHat, title: str, settings: dict[str, Any]) -> Report:
     """Return a row for each estimator and epsilon, a table and a plot. An error is null if all runs were suppressed."""
     measure = f"mean {'absolute' if hat.dimensions == 1 else 'l1'} error"
     rows = [
@@ -101,7 +101,7 @@ def report_of(errors: Errors, hat: Hat, title: str, settings: dict[str, Any]) ->
     )
 
 
-def _at_bound(hat: Hat) -> Iterator[str]:
+def _at_bound(hat: SampledHat) -> Iterator[str]:
     """Yield the share of users' means at the bound of a recorded HAT, and what that does to `quantile`."""
     if hat.at_bound is not None:
         advice = "; quantile cannot tell these apart: use a larger upper_bound, or smoothed" if hat.at_bound else ""

@@ -10,7 +10,7 @@ from rich.table import Column, Table
 from hatcast.agents.cli.report import COMPACT, Report, rounded, table
 from hatcast.lab.days import TRACKER_CAP, RecordedDay, open_days, with_users
 from hatcast.lab.evaluate.contenders import BadContender, Contender, parse_contender
-from hatcast.lab.evaluate.days_replay import Replay, TrackerDesign, epsilon_of_hat
+from hatcast.lab.evaluate.days_replay import DaysReplay, TrackerDesign, epsilon_of_hat
 from hatcast.lab.evaluate.days_scores import MANY_USERS, Scores, Truth, constant_scores, scores_of
 from hatcast.lab.processes import in_processes
 from hatcast.stream.errors import RecordingError, SettingError
@@ -34,7 +34,7 @@ _COLUMNS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class DaysJob:
     """Designs and limits of a comparison.
 
     limits      epsilon that a bus can lose on one day
@@ -102,7 +102,7 @@ def parse_designs(text: str) -> list[str | Contender]:
     return found
 
 
-def compare_days(job: Job, noise: Noise, read: Progress, replayed: Progress) -> Comparison:
+def compare_days(job: DaysJob, noise: Noise, read: Progress, replayed: Progress) -> Comparison:
     """Fold the recordings and replay them for each design and limit.
 
     Calls `read` with the number of records folded since the last call, and `replayed` with 1 for each design and limit.
@@ -115,7 +115,7 @@ def compare_days(job: Job, noise: Noise, read: Progress, replayed: Progress) -> 
             "name another --config",
         )
     days, capped = _folded(job, read)
-    replay = Replay(days, job.policy.upper_bound, Grid(job.policy.grid), job.runs, noise)
+    replay = DaysReplay(days, job.policy.upper_bound, Grid(job.policy.grid), job.runs, noise)
     tasks = [
         _Task(replay, capped if isinstance(each, Contender) else [], _name_of(each), limit, job.tracker, job.cap)
         for each in job.designs
@@ -141,7 +141,7 @@ def _name_of(each: str | Contender) -> str:
 class _Task:
     """One row at one limit. It is sent to another process, to which an estimator goes by its name."""
 
-    replay: Replay
+    replay: DaysReplay
     capped: list[RecordedDay]
     name: str
     limit: float
@@ -159,7 +159,7 @@ def _result_of(task: _Task) -> Result:
     return Result(scores_of(live, truth), scores_of(end, truth), scores_of(plain, truth), plain.released)
 
 
-def _folded(job: Job, read: Progress) -> tuple[list[RecordedDay], list[RecordedDay]]:
+def _folded(job: DaysJob, read: Progress) -> tuple[list[RecordedDay], list[RecordedDay]]:
     """Return the days as a tracker folds them, and with at most K HATs of each bus."""
     with open_days(job.paths, job.feed) as recordings:
         everything = recordings.days(replace(job.policy, max_hats_per_day=TRACKER_CAP, method=MeansKeys()), read)

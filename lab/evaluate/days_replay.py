@@ -13,7 +13,7 @@ import numpy as np
 
 from hatcast.lab.days import RecordedDay, RecordedSlot
 from hatcast.lab.evaluate.contenders import Contender
-from hatcast.lab.evaluate.days_scores import Published
+from hatcast.lab.evaluate.days_scores import PublishedRuns
 from hatcast.lab.evaluate.simulation import Floats
 from hatcast.stream.estimators import Estimate, Parameters, Users
 from hatcast.stream.mechanisms import Noise
@@ -21,9 +21,9 @@ from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys, default_price
 from hatcast.stream.records import CountsRecord, EstimateRecord, NoiseRecord, ReleaseRecord
 from hatcast.stream.records.fields import release_id
-from hatcast.stream.release.counts import counts_fields
+from hatcast.stream.release.hats import counts_fields
 from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey
-from hatcast.stream.tracker.query import Query
+from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
 from hatcast.stream.tracker.track import HatEstimate
 from hatcast.stream.tracker.tracker import Tracker
@@ -39,7 +39,7 @@ _MILLI: Final = 1000
 
 def smoothed(
     days: Sequence[RecordedDay], estimator: str, parameters: Parameters, runs: Sequence[Drawn]
-) -> tuple[Published, Published]:
+) -> tuple[PublishedRuns, PublishedRuns]:
     """Return the estimates of each HAT at the close of its slot, and at the end of its day.
 
     A HAT without a release has the estimate of the road in its cell and slot, and no interval: that of its readings is
@@ -65,8 +65,8 @@ def smoothed(
         for estimate in smoother.settle():
             end[:, run, columns[f"{estimate.date}/{estimate.slot}", estimate.cell]] = _numbers(estimate)
     return (
-        Published(filled(live[0], upper_bound / 2), *live[1:]),
-        Published(filled(end[0], upper_bound / 2), *end[1:]),
+        PublishedRuns(filled(live[0], upper_bound / 2), *live[1:]),
+        PublishedRuns(filled(end[0], upper_bound / 2), *end[1:]),
     )
 
 
@@ -134,7 +134,7 @@ class TrackerDesign:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class DaysReplay:
     """Days that are replayed, and how.
 
     upper_bound   U, milli-units
@@ -148,15 +148,15 @@ class Replay:
     runs: int
     noise: Noise
 
-    def tracker(self, keys: TrackerKeys) -> tuple[Published, Published]:
+    def tracker(self, keys: TrackerKeys) -> tuple[PublishedRuns, PublishedRuns]:
         """Return a tracker's estimates of each HAT at the close of its slot, and at the end of its day.
 
         Runs share the queries, which depend on counts alone.
         """
         upper_bound = self.upper_bound / _MILLI
         tracker = Tracker(keys, upper_bound, self.runs)
-        live: list[Published] = []
-        end: list[Published] = []
+        live: list[PublishedRuns] = []
+        end: list[PublishedRuns] = []
         for day in self.days:
             tracker.begin_day()
             first = 0
@@ -169,12 +169,12 @@ class Replay:
             end.append(_published(tracker.estimates(range(first)), upper_bound))
         return _joined(live), _joined(end)
 
-    def _release(self, tracker: Tracker, queries: Iterator[Query]) -> None:
+    def _release(self, tracker: Tracker, queries: Iterator[ResidualQuery]) -> None:
         for query in queries:
             for track in tracker.tracks:
                 track.learn(query, track.draw(query, tracker.values, self.noise))
 
-    def estimator(self, contender: Contender, capped: Sequence[RecordedDay], epsilon: float) -> Published:
+    def estimator(self, contender: Contender, capped: Sequence[RecordedDay], epsilon: float) -> PublishedRuns:
         """Return an estimator's release of each HAT, for this epsilon of each HAT.
 
         capped   the same days, with at most K HATs of each user
@@ -186,7 +186,7 @@ class Replay:
 
     def smoothed(
         self, contender: Contender, capped: Sequence[RecordedDay], epsilon: float
-    ) -> tuple[Published, Published, Published]:
+    ) -> tuple[PublishedRuns, PublishedRuns, PublishedRuns]:
         """Return an estimator's releases, and the estimates from them: after each hour, and at the day's end.
 
         See `estimator` and `hatcast.lab.evaluate.days_replay`.
@@ -209,7 +209,7 @@ class Replay:
         estimates = smoothed(self.days, contender.estimator.name, parameters, drawn)
         return self._plain(drawn), *estimates
 
-    def _plain(self, drawn: Sequence[Drawn]) -> Published:
+    def _plain(self, drawn: Sequence[Drawn]) -> PublishedRuns:
         keys = self._keys()
         means, low, high = np.full((3, len(drawn), len(keys)), np.nan)
         step = float(self.grid.milli) / _MILLI
@@ -219,7 +219,7 @@ class Replay:
                     _, estimate = released[key]
                     means[run, column] = estimate.mean * step
                     low[run, column], high[run, column] = (end * step for end in estimate.interval95)
-        return Published(filled(means, self.upper_bound / _MILLI / 2), low, high)
+        return PublishedRuns(filled(means, self.upper_bound / _MILLI / 2), low, high)
 
     def _keys(self) -> list[Key]:
         return [(slot.key, hat.cell) for day in self.days for slot in day.slots for hat in slot.hats]
@@ -241,16 +241,16 @@ def epsilon_of_hat(daily_limit: float, cap: int) -> float:
     return nano_floor(daily_limit) // cap / NANO
 
 
-def _published(estimates: Sequence[Sequence[HatEstimate]], upper_bound: float) -> Published:
+def _published(estimates: Sequence[Sequence[HatEstimate]], upper_bound: float) -> PublishedRuns:
     """Return the HATs' means within [0, U], and intervals of 1.96 standard deviations."""
     shape = len(estimates), len(estimates[0])
     means = np.array([[each.mean.mean for each in track] for track in estimates]).reshape(shape)
     variances = np.array([[each.mean.variance for each in track] for track in estimates]).reshape(shape)
     half_widths = _DEVIATIONS * np.sqrt(variances)
-    return Published(*(np.clip(each, 0, upper_bound) for each in (means, means - half_widths, means + half_widths)))
+    return PublishedRuns(*(np.clip(each, 0, upper_bound) for each in (means, means - half_widths, means + half_widths)))
 
 
-def _joined(parts: Sequence[Published]) -> Published:
-    return Published(
+def _joined(parts: Sequence[PublishedRuns]) -> PublishedRuns:
+    return PublishedRuns(
         *(np.concatenate([getattr(part, name) for part in parts], axis=1) for name in ("means", "low", "high"))
     )

@@ -42,7 +42,7 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Published:
+class PublishedRuns:
     """Values of each HAT as published, in several runs.
 
     means       float64 [R, H]  within [0, U], in the policy's unit
@@ -76,7 +76,7 @@ def hats_of(days: Sequence[RecordedDay]) -> list[HatUsers]:
     return [hat for day in days for slot in day.slots for hat in slot.hats]
 
 
-def scores_of(published: Published, truth: Truth) -> Scores:
+def scores_of(published: PublishedRuns, truth: Truth) -> Scores:
     """Score published values.
 
     mae          mean absolute error, each HAT alike

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.lab.evaluate.inputs import Hat
+from hatcast.lab.evaluate.inputs import SampledHat
 from hatcast.lab.evaluate.lemmas import (
     GaussianNoise,
     amplified,
@@ -181,7 +181,7 @@ class Measured:
         return round(self.case.users) - self.central
 
 
-def measured(hat: Hat, name: str, share: float, epsilon: float) -> Measured:
+def measured(hat: SampledHat, name: str, share: float, epsilon: float) -> Measured:
     """Return the case of a recorded HAT, if this share of its users were central. Raises HatcastError.
 
     sigma is the standard deviation of its users' means. Which users would trust is not known, so groups are alike.

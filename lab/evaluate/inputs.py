@@ -21,7 +21,7 @@ _READINGS_MAX: Final = 2**31  # of all users: products of two such numbers fit i
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hat:
+class SampledHat:
     """Users of one HAT. counts: [L] largest first; means: drawn for each run; dimensions, unit: of a reading.
 
     at_bound   share of the recorded users' means that are at the upper bound; None: means are simulated
@@ -41,7 +41,7 @@ class _Published(Readings, frozen=True, rename={"upper_bound": "U"}, kw_only=Tru
     counts: list[int]
 
 
-def hat_of_counts(path: Path, values: str, scaling: Scaling | None, dimensions: int) -> tuple[Hat, str]:
+def hat_of_counts(path: Path, values: str, scaling: Scaling | None, dimensions: int) -> tuple[SampledHat, str]:
     """Return a simulated HAT with the counts of a file, and its name. Raises RecordingError."""
     try:
         given = msgspec.json.decode(path.read_bytes(), type=list[int] | _Published)
@@ -57,9 +57,9 @@ def hat_of_counts(path: Path, values: str, scaling: Scaling | None, dimensions: 
     scaled = scale(np.array(sorted(counts, reverse=True), np.int64), scaling)
     upper_bound_milli = round(readings.upper_bound * 1000)
     if dimensions > 1:
-        hat = Hat(scaled, vectors(scaled, readings, dimensions), upper_bound_milli, dimensions)
+        hat = SampledHat(scaled, vectors(scaled, readings, dimensions), upper_bound_milli, dimensions)
         return hat, f"{path.name}, vectors of {dimensions} coordinates"
-    return Hat(scaled, VALUES[values](scaled, readings), upper_bound_milli), f"{path.name}, values {values}"
+    return SampledHat(scaled, VALUES[values](scaled, readings), upper_bound_milli), f"{path.name}, values {values}"
 
 
 def hat_of_recording(
@@ -67,7 +67,7 @@ def hat_of_recording(
     key: str | None,
     scaling: Scaling | None,
     progress: Callable[[int], None],
-) -> tuple[Hat, str]:
+) -> tuple[SampledHat, str]:
     """Return a HAT of a recording, with the same speeds in every run, and its name. Raises HatcastError.
 
     source   (files, their format, policy)
@@ -89,7 +89,7 @@ def hat_of_recording(
     means = np.repeat(users.sums / users.counts, repeated)
     unit = policy.released_value.unit
     at_bound = float((means >= policy.upper_bound).mean())
-    hat = Hat(scale(users.counts, scaling), recorded(means), policy.upper_bound, unit=unit, at_bound=at_bound)
+    hat = SampledHat(scale(users.counts, scaling), recorded(means), policy.upper_bound, unit=unit, at_bound=at_bound)
     return hat, f"{name}, {key}"
 
 
@@ -109,7 +109,7 @@ def _hats(paths: Sequence[Path], feed: Format, policy: Policy, progress: Callabl
     from hatcast.agents.clock import now_ms
     from hatcast.agents.recordings.files import open_recording
     from hatcast.stream.fold.users import FoldUsers
-    from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+    from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
     from hatcast.stream.release.hats import users_of
 
     retained = RetainChunks()

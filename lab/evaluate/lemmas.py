@@ -17,9 +17,8 @@ import math
 from dataclasses import dataclass
 
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.hybrid import kvh
-from hatcast.stream.hybrid._interface import HybridEstimator
-from hatcast.stream.hybrid.setting import Number, Setting
+from hatcast.stream.hybrid import methods
+from hatcast.stream.hybrid._interface import HybridEstimator, Number, Setting
 from hatcast.stream.mechanisms.gaussian import deviation_for, epsilon_for_delta
 
 
@@ -63,7 +62,7 @@ def hybrid(setting: Setting, weight: Number) -> Number:
 
 def known_variance(setting: Setting) -> Number:
     """Return E_KVH of groups with equal distribution; sigma^2 is `central_variance`.    [H Lemma 4.2]"""
-    weight, share = kvh.ESTIMATOR.weight(setting), setting.share
+    weight, share = methods.KVH.weight(setting), setting.share
     return (
         _squared(weight - share) / (share * setting.local) * setting.central_variance
         + weight * weight * setting.central_noise

@@ -17,13 +17,12 @@ from rich.table import Table
 from hatcast.agents.cli.report import COMPACT, Report, nested, open_figure, rounded, table
 from hatcast.lab.evaluate.comparison import MARKERS, Errors
 from hatcast.lab.evaluate.contenders import Contender, ResolvedContender, hides_presence, parse_contender
-from hatcast.lab.evaluate.inputs import Hat
+from hatcast.lab.evaluate.inputs import SampledHat
 from hatcast.lab.evaluate.simulation import Floats
-from hatcast.stream.estimators.array_length import RULES
+from hatcast.stream.estimators.array_length import RULES, bias_and_noise, lengths_to_try
 from hatcast.stream.estimators.grouping import Counts, Integers, places_taken
 from hatcast.stream.estimators.levy import concentration
 from hatcast.stream.estimators.vectors import vector_form
-from hatcast.stream.estimators.worst_case_length import bias_and_noise, lengths_to_try
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,7 +143,7 @@ def _bias_and_noise(hat: PublicHat, resolved: ResolvedContender) -> tuple[Fracti
 
 
 def report_of(
-    hat: Hat,
+    hat: SampledHat,
     contenders: Sequence[Contender],
     epsilons: Sequence[float],
     title: str,

@@ -33,7 +33,7 @@ class SlotCounts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Counts:
+class CountedDays:
     """Counts of whole days.
 
     days    slots of each day, in order; numbers of cells are common to all days
@@ -48,14 +48,14 @@ class Counts:
         """Number of HATs of all days."""
         return sum(len(slot.hats) for day in self.days for slot in day)
 
-    def first_days(self) -> "Counts":
+    def first_days(self) -> "CountedDays":
         """Return the counts of the first days, as many as a plan uses: their queries are designed one by one."""
         return replace(self, days=self.days[:_MOST_DAYS])
 
 
 def counts_of_recordings(
     paths: Sequence[Path], feed: Format, policy: Policy, min_users: int, progress: Callable[[int], None]
-) -> Counts:
+) -> CountedDays:
     """Fold recordings, which are days of one stream, and return their counts. HATs with fewer users are left out.
 
     Raises RecordingError. Calls `progress` with the number of records folded since the last call.
@@ -68,7 +68,7 @@ def counts_of_recordings(
 
 def counts_of_opened(
     recordings: "Recordings", policy: Policy, min_users: int, progress: Callable[[int], None]
-) -> Counts:
+) -> CountedDays:
     """Fold open recordings, as `counts_of_recordings` does."""
     from hatcast.lab.days import TRACKER_CAP, with_users
 
@@ -76,7 +76,7 @@ def counts_of_opened(
     return counts_of_days(with_users(days, min_users))
 
 
-def counts_of_days(days: Sequence["RecordedDay"]) -> Counts:
+def counts_of_days(days: Sequence["RecordedDay"]) -> CountedDays:
     """Return the counts of recorded days. Nothing of a speed is read."""
     return counts_of_rows(rows_of_days(days, lambda slot: slot.hour), 1)
 
@@ -91,7 +91,7 @@ def rows_of_days(days: Iterable["RecordedDay"], number: Callable[["RecordedSlot"
                     yield day.date, of_slot, hat.cell, str(user), count
 
 
-def counts_of_file(path: Path, min_users: int) -> Counts:
+def counts_of_file(path: Path, min_users: int) -> CountedDays:
     """Return the counts in a CSV file with the columns `HEADER`, such as a timetable. Raises RecordingError."""
     counts = counts_of_rows(rows_of_file(path), min_users)
     if not counts.days:
@@ -116,7 +116,7 @@ def rows_of_file(path: Path) -> list[Row]:
         raise RecordingError(str(path), "has a line that is not counts", fix) from None
 
 
-def counts_of_rows(rows: Iterable[Row], min_users: int) -> Counts:
+def counts_of_rows(rows: Iterable[Row], min_users: int) -> CountedDays:
     """Return the counts of rows in any order, without HATs that have fewer users."""
     cells: dict[str, int] = {}
     days = []
@@ -137,7 +137,7 @@ def counts_of_rows(rows: Iterable[Row], min_users: int) -> Counts:
                 slots.append(SlotCounts(hour, tuple(hats)))
         if slots:
             days.append(tuple(slots))
-    return Counts(tuple(days), len(cells))
+    return CountedDays(tuple(days), len(cells))
 
 
 def row_of(line: Mapping[str, str]) -> Row:

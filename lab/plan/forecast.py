@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.lab.plan.counts import Counts, SlotCounts
+from hatcast.lab.plan.counts import CountedDays, SlotCounts
 from hatcast.stream.policy.tracker_keys import TrackerKeys
-from hatcast.stream.tracker.model import Covariance, DayCounts, Floats, Hat, Observation, Variances
+from hatcast.stream.tracker.model import Covariance, DayCounts, Floats, ModelHat, Observation, Variances
 from hatcast.stream.tracker.schedule import Schedule
 
 MEAN_DEVIATION: Final = math.sqrt(2 / math.pi)
@@ -59,7 +59,7 @@ class _Design:
 class Forecast:
     """Forecast of one tracker, from the first day on."""
 
-    def __init__(self, keys: TrackerKeys, upper_bound: float, counts: Counts) -> None:
+    def __init__(self, keys: TrackerKeys, upper_bound: float, counts: CountedDays) -> None:
         """upper_bound: of the policy's value; counts: of one day or more, which are repeated."""
         self._counts = counts
         self._schedule = Schedule(keys, Variances.of(upper_bound))
@@ -124,7 +124,7 @@ class Forecast:
         self._newest_hour = hour
 
 
-def constant_errors(upper_bound: float, counts: Counts) -> tuple[float, float]:
+def constant_errors(upper_bound: float, counts: CountedDays) -> tuple[float, float]:
     """Return the expected errors of publishing U/2 for each HAT, and of publishing the city's mean, if it were known.
 
     By the model's prior: variances of city, hour, count features, cell and the HAT's own deviation; without the city's
@@ -146,7 +146,7 @@ def constant_errors(upper_bound: float, counts: Counts) -> tuple[float, float]:
     return MEAN_DEVIATION * float(np.sqrt(whole).mean()), MEAN_DEVIATION * float(np.sqrt(around_city).mean())
 
 
-def _deviations(hats: Sequence[Hat], first: int, covariance: Covariance) -> Floats:
+def _deviations(hats: Sequence[ModelHat], first: int, covariance: Covariance) -> Floats:
     """Return standard deviations of the HATs' means and of their roads, float64 [2, H]. first: number of the first."""
     rows = _rows(hats, covariance)
     cells = np.array([hat.cell for hat in hats])
@@ -156,7 +156,7 @@ def _deviations(hats: Sequence[Hat], first: int, covariance: Covariance) -> Floa
     return np.sqrt((common + own, common + share**2 * own + share * (1 - share) * prior))
 
 
-def _rows(hats: Sequence[Hat], covariance: Covariance) -> Floats:
+def _rows(hats: Sequence[ModelHat], covariance: Covariance) -> Floats:
     return np.array([covariance.row_of(hat.cell, hat.hour, hat.features) for hat in hats])
 
 

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from hatcast.agents.cli.report import Report, open_axes, rounded, table
-from hatcast.lab.plan.counts import Counts
+from hatcast.lab.plan.counts import CountedDays
 from hatcast.lab.plan.forecast import Expected, Forecast, constant_errors
 from hatcast.lab.processes import in_processes
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys, default_price, rounded_price
@@ -30,7 +30,7 @@ LOOK: Final[Mapping[str, Any]] = {"box": SIMPLE_HEAD, "padding": (0, 0, 0, 1), "
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TrackerPlan:
     """The best keys found for one total, and their expected errors.
 
     first   means over the given days, which are the first ones of the policy
@@ -52,7 +52,7 @@ class Plan:
 class Plans:
     """Plans by total, and the expected errors of two constants: U/2, and the city's mean, if it were known."""
 
-    plans: list[Plan]
+    plans: list[TrackerPlan]
     half_bound: float
     city: float
 
@@ -67,17 +67,17 @@ class Plans:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _TotalTask:
     """One total. It is sent to another process."""
 
     total: float
     objective: Objective
     upper_bound: float
-    counts: Counts
+    counts: CountedDays
 
 
 def plan(
-    counts: Counts,
+    counts: CountedDays,
     upper_bound: float,
     totals: Sequence[float],
     objective: Objective,
@@ -87,7 +87,9 @@ def plan(
 
     counts   of one day or more; with two processors two totals are planned at once
     """
-    tasks = [_Task(total, objective, upper_bound, counts) for total in sorted(totals, reverse=True)]  # longest first
+    tasks = [
+        _TotalTask(total, objective, upper_bound, counts) for total in sorted(totals, reverse=True)
+    ]  # longest first
     plans = []
     for _, found in in_processes(_best_plan, tasks):
         plans.append(found)
@@ -96,7 +98,7 @@ def plan(
     return Plans(sorted(plans, key=lambda each: each.total), half_bound, city)
 
 
-def _best_plan(task: _Task) -> Plan:
+def _best_plan(task: _TotalTask) -> TrackerPlan:
     """Vary share, then price, and forecast the errors of the best keys."""
     first_day = replace(task.counts, days=task.counts.days[:1])
     scores: dict[TrackerKeys, float] = {}
@@ -111,12 +113,12 @@ def _best_plan(task: _Task) -> Plan:
     keys = best([_keys_of(task, share) for share in _SHARES])
     keys = best([keys, *(replace(keys, price=rounded_price(factor * keys.price)) for factor in _FACTORS)])
     days = Forecast(keys, task.upper_bound, task.counts).days(max(HORIZONS), _DESIGNED)
-    return Plan(
+    return TrackerPlan(
         task.total, keys, _mean(days[: len(task.counts.days)]), {number: days[number - 1] for number in HORIZONS}
     )
 
 
-def _keys_of(task: _Task, share: float) -> TrackerKeys:
+def _keys_of(task: _TotalTask, share: float) -> TrackerKeys:
     price = rounded_price(default_price(task.total, task.upper_bound, task.objective))
     return TrackerKeys(nano_floor(task.total), price, share, task.objective)
 
@@ -144,7 +146,7 @@ def report_of(plans: Plans, title: str, settings: Mapping[str, Any], unit: str) 
     )
 
 
-def _plan_json(plan: Plan, plans: Plans) -> dict[str, Any]:
+def _plan_json(plan: TrackerPlan, plans: Plans) -> dict[str, Any]:
     stages = {
         stage: {name: rounded(error) for name, error in asdict(expected).items()}
         | {"worth_having": {when: plans.is_worth_having(getattr(expected, when)) for when in ("live", "end")}}

@@ -14,7 +14,7 @@ from hatcast.stream.errors import HatcastError
 
 if TYPE_CHECKING:
     from hatcast.lab.plan.continual.choose import ContinualPlan
-    from hatcast.lab.plan.tracker import Plan
+    from hatcast.lab.plan.tracker import TrackerPlan
 
 Value = str | float
 
@@ -87,7 +87,7 @@ def read_target(path: Path) -> str:
         raise HatcastError(f"--write: {path} cannot be read ({type(error).__name__}); name a readable file") from None
 
 
-def write_tracker(path: Path, text: str, plan: "Plan") -> None:
+def write_tracker(path: Path, text: str, plan: "TrackerPlan") -> None:
     """Write the keys of a tracker. Raises HatcastError."""
     from hatcast.agents.config.template import write_template
     from hatcast.lab.plan.tracker import keys_json

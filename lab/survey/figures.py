@@ -10,7 +10,7 @@ Histogram = Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class IntegerSummary:
     """Summary of a distribution of integers. A quantile is the smallest value that this share does not exceed.
 
     deviation   standard deviation of the sample (divided by n - 1), as in the report; 0 for a single number
@@ -87,14 +87,14 @@ class Resolution:
         return {cap: dropped_share(self.hats_per_user_day, cap) for cap in caps}
 
 
-def summarize(histogram: Histogram) -> Summary:
+def summarize(histogram: Histogram) -> IntegerSummary:
     """Return the summary. Raises ValueError for an empty histogram."""
     minimum, number = quantile(histogram, 0), sum(histogram.values())
     total = sum(value * times for value, times in histogram.items())
     squares = sum(value * value * times for value, times in histogram.items())
     # In integers: n times the sum of squared deviations, which floats of large sums would lose.
     scatter = number * squares - total * total
-    return Summary(
+    return IntegerSummary(
         mean=total / number,
         deviation=math.sqrt(scatter / (number * (number - 1))) if number > 1 else 0.0,
         minimum=minimum,

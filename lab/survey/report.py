@@ -16,7 +16,7 @@ from rich.table import Column, Table
 from hatcast.agents.cli.report import COMPACT, Report, open_figure, table
 from hatcast.lab.survey.figures import Histogram, Resolution, SlotFigures, dropped_share, summarize
 from hatcast.lab.survey.rows import name_of
-from hatcast.lab.survey.run import Days, Selection, Survey
+from hatcast.lab.survey.run import CellSelection, Days, Survey
 from hatcast.stream.policy.policy import Policy
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _flat(figures: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def selection_report(chosen: Selection, policy: Policy, users: Fraction, days: Days, epsilon: float) -> Report:
+def selection_report(chosen: CellSelection, policy: Policy, users: Fraction, days: Days, epsilon: float) -> Report:
     """Return a private selection, all of which may be published."""
     number, cells = (days[1] - days[0]).days + 1, [f"{cell:x}" for cell in chosen.selected]
     return Report(

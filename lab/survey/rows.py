@@ -33,8 +33,8 @@ from hatcast.stream.fold.reading_fold import ReadingFold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import MeansKeys, Policy
 from hatcast.stream.readings.formats import Recorded
-from hatcast.stream.readings.pseudonyms import Pseudonyms
 from hatcast.stream.readings.reading import Outcome, Reading, parse_time
+from hatcast.stream.readings.vehicles import Pseudonyms
 
 _SLOT_CACHE_SIZE: Final = 10_000
 _USER_CACHE_SIZE: Final = 200_000

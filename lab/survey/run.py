@@ -18,12 +18,12 @@ from hatcast.lab.survey.counts import Counts, ResolutionCounter, busy_cells, cap
 from hatcast.lab.survey.figures import Resolution
 from hatcast.lab.survey.rows import MemoryLimits, RowCollector, Spill, open_spill, slots_of
 from hatcast.stream.errors import HatcastError, RecordingError, SettingError
-from hatcast.stream.fold.id_spans import IdSpans
+from hatcast.stream.fold.open_slots import IdSpans
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.cells_file import read_cells_file
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format, Recorded
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 
 _REPORT_POLICY: Final[Mapping[str, Any]] = {
     "name": "survey",
@@ -98,7 +98,7 @@ def _counting_table(table: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SurveyJob:
     """Input of a survey or a selection.
 
     policy   time zone, hours, slots, rules, and the h3_resolution of selected cells; its list of cells is ignored
@@ -138,7 +138,7 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class CellSelection:
     """Cells selected with noise: private for the epsilon of the selection.
 
     candidates   number of candidates
@@ -150,7 +150,7 @@ class Selection:
     scale: float
 
 
-def survey(job: Job) -> Survey:
+def survey(job: SurveyJob) -> Survey:
     """Return the figures of all resolutions.
 
     Raises RecordingError, also if no reading is accepted; HatcastError if the disk is full.
@@ -191,7 +191,9 @@ def survey(job: Job) -> Survey:
     )
 
 
-def select_privately(job: Job, days: Days, candidates: Sequence[int], epsilon: float, noise: Noise) -> Selection:
+def select_privately(
+    job: SurveyJob, days: Days, candidates: Sequence[int], epsilon: float, noise: Noise
+) -> CellSelection:
     """Select the candidates whose noisy mean of daily users is above N in every slot.
 
     See `hatcast.lab.survey.counts`.
@@ -211,7 +213,7 @@ def select_privately(job: Job, days: Days, candidates: Sequence[int], epsilon: f
 
 def select_from(
     counts: Counts, candidates: Sequence[int], cap: int, above: tuple[Fraction, int], epsilon: float, noise: Noise
-) -> Selection:
+) -> CellSelection:
     """Select candidates by their counts with noise. Raises UnsafeNoise.
 
     counts   [candidates, slots], of user-days capped at `cap` pairs: private
@@ -219,10 +221,10 @@ def select_from(
     """
     users, number = above
     noisy = noisy_counts(counts, cap, number, epsilon, noise)
-    return Selection(len(candidates), busy_cells(candidates, noisy.counts, users, number), noisy.scale)
+    return CellSelection(len(candidates), busy_cells(candidates, noisy.counts, users, number), noisy.scale)
 
 
-def _read(job: Job, rows: RowCollector, spill: Spill) -> None:
+def _read(job: SurveyJob, rows: RowCollector, spill: Spill) -> None:
     """Apply the rules to all records, and write the rows to disk."""
     with _opened(job) as records:
         for number, recorded in enumerate(records, start=1):
@@ -235,7 +237,7 @@ def _read(job: Job, rows: RowCollector, spill: Spill) -> None:
 
 
 @contextmanager
-def _opened(job: Job) -> Iterator[Iterable[Recorded]]:
+def _opened(job: SurveyJob) -> Iterator[Iterable[Recorded]]:
     """Open the files in file order; to derive speeds, in the order of arrival."""
     if job.feed.derivation is None:
         with open_records(job.paths, job.feed) as read:

@@ -11,20 +11,26 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.stream.continual._calibration import Calibration
-from hatcast.stream.continual._interface import Advanced, BadState, Entries, Mechanism, Setting, Step
+from hatcast.stream.continual._interface import (
+    Advanced,
+    BadState,
+    Entries,
+    Mechanism,
+    NoiseCalibration,
+    Step,
+    SumSetting,
+)
 from hatcast.stream.continual._matrix import MatrixNoise
 from hatcast.stream.continual.blt import Blt
 from hatcast.stream.continual.independent import Independent
-from hatcast.stream.continual.kary import kary
 from hatcast.stream.continual.toeplitz import Toeplitz
-from hatcast.stream.continual.tree import tree
+from hatcast.stream.continual.trees import kary, tree
 from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.errors import SettingError
 from hatcast.stream.mechanisms import Distances, UnsafeNoise
 from hatcast.stream.policy.continual_keys import ContinualKind
 
-KINDS: Final[Mapping[ContinualKind, Callable[[Setting], Mechanism]]] = MappingProxyType(
+KINDS: Final[Mapping[ContinualKind, Callable[[SumSetting], Mechanism]]] = MappingProxyType(
     {
         ContinualKind.LAPLACE: Independent,
         ContinualKind.GAUSSIAN: Independent,
@@ -37,7 +43,7 @@ KINDS: Final[Mapping[ContinualKind, Callable[[Setting], Mechanism]]] = MappingPr
 )
 
 
-def check(kind: ContinualKind, setting: Setting) -> None:
+def check(kind: ContinualKind, setting: SumSetting) -> None:
     """Check that the noise of a setting fits into 64 bits, and its states into memory. Raises SettingError.
 
     The best buffers and groups take seconds to find for thousands of slots: they are replaced by upper bounds.
@@ -49,7 +55,7 @@ def check(kind: ContinualKind, setting: Setting) -> None:
             # An item has at most k values. Each of log k streams moves in log n nodes, for at least 3/4 of epsilon.
             k = setting.participations
             most = 2 * (k.bit_length() + 1) * (setting.slots.bit_length() + 1) * k * setting.bound
-            Calibration(setting, Distances(most, most**2))
+            NoiseCalibration(setting, Distances(most, most**2))
         else:
             KINDS[kind](setting)
     except UnsafeNoise:
@@ -58,4 +64,4 @@ def check(kind: ContinualKind, setting: Setting) -> None:
         ) from None
 
 
-__all__ = ["KINDS", "Advanced", "BadState", "Entries", "Mechanism", "Setting", "Step", "check"]
+__all__ = ["KINDS", "Advanced", "BadState", "Entries", "Mechanism", "Step", "SumSetting", "check"]

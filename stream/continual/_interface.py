@@ -11,15 +11,26 @@ the same slots, and in which one user has other values, each in [0, bound]: so t
 `max_slots` slots, by at most `bound` each.
 """
 
+import math
+import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property, lru_cache
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.mechanisms import VectorNoise
+from hatcast.stream.mechanisms import MAX_VALUE, Distances, UnsafeNoise, VectorNoise, gaussian, laplace
 from hatcast.stream.policy.method import NoiseKind
+
+_QUANTILE95: Final = 1.96  # a little above the normal quantile
+_CORRECTION: Final = (_QUANTILE95**3 - 3 * _QUANTILE95) / 24  # Cornish-Fisher's, for each unit of excess kurtosis
+_MARGIN: Final = 1.001  # for what the correction neglects
+Integers = NDArray[np.int64]
+_VERSION: Final = 1
+_HEADER: Final = struct.Struct("<BIiI")  # version, setting, index, checksum of index and numbers
 
 
 class BadState(ValueError):
@@ -27,7 +38,7 @@ class BadState(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SumSetting:
     """Public parameters of the running sum of one cell over one horizon. Raises ValueError if one is out of range.
 
     slots           n, of the horizon; a slot's index is in 0 to n - 1
@@ -107,7 +118,7 @@ class Mechanism(Protocol):
     """A continual mechanism of one setting. Making one may take a second: make it once."""
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> SumSetting:
         """The public parameters."""
         ...
 
@@ -127,3 +138,128 @@ class Mechanism(Protocol):
         unchanged or reduce it. `withhold_release`: depends on when groups are complete; this is if each is at once.
         """
         ...
+
+
+class NoiseCalibration:
+    """Noise for all numbers of one stream, of which neighbours are within `distances` of each other.
+
+    Raises UnsafeNoise if it does not fit into 64 bits.
+    """
+
+    def __init__(self, setting: SumSetting, distances: Distances) -> None:
+        self.setting = setting
+        self.distances = distances
+        if setting.noise is NoiseKind.LAPLACE:
+            laplace.smallest_scale(distances.l1, setting.epsilon)
+        else:
+            gaussian.check_width(distances, setting.epsilon, setting.delta)
+
+    @cached_property
+    def scale(self) -> float:
+        """The scale of each draw; with Gaussian noise its standard deviation."""
+        if self.setting.noise is NoiseKind.LAPLACE:
+            return laplace.smallest_scale(self.distances.l1, self.setting.epsilon)
+        return gaussian.smallest_vector_scale(self.distances, self.setting.epsilon, self.setting.delta)
+
+    @cached_property
+    def sd(self) -> float:
+        """The standard deviation of each draw."""
+        of = laplace if self.setting.noise is NoiseKind.LAPLACE else gaussian
+        return math.sqrt(of.variance(self.scale))
+
+    def draw(self, values: NDArray[np.int64], noise: VectorNoise) -> NDArray[np.int64]:
+        """Return `values` plus independent noise. Raises UnsafeNoise."""
+        if self.setting.noise is NoiseKind.LAPLACE:
+            return noise.laplace_many(values, self.distances.l1, self.setting.epsilon).values
+        return noise.gaussian_many(values, self.distances, self.setting.epsilon, self.setting.delta).values
+
+    def width95(self, squares: float, fourths: float) -> float:
+        """Return a half width of a 95 % interval around a weighted sum of draws.
+
+        squares, fourths  sums of the squares and of the fourth powers of the weights
+
+        A Laplace draw has the excess kurtosis 3, so the sum has 3 fourths / squares^2. With Cornish and Fisher's
+        correction the width is above the quantile: by 2.4 % for one draw, by 0.1 % for many
+        (tests/statistics/test_continual.py).
+        """
+        if not squares:
+            return 0.0
+        quantile = _QUANTILE95
+        if self.setting.noise is NoiseKind.LAPLACE:
+            quantile = _MARGIN * (quantile + _CORRECTION * 3 * fourths / squares**2)
+        return quantile * self.sd * math.sqrt(squares)
+
+
+def slot_sums(steps: Sequence[Step], setting: SumSetting) -> Integers:
+    """Return the sum of the values of each step's users: int64 [steps], milli-units.
+
+    Raises ValueError for a value outside [0, bound]: the sensitivity would not hold.
+    """
+    lengths = np.array([len(step.entries.values) for step in steps], np.int64)
+    values = np.concatenate([step.entries.values for step in steps]) if steps else np.zeros(0, np.int64)
+    if len(values) and not (int(values.min()) >= 0 and int(values.max()) <= setting.bound):
+        raise ValueError("a user's value is outside [0, bound]")
+    sums = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(values, out=sums[1:])
+    ends = np.cumsum(lengths)
+    slots: Integers = sums[ends] - sums[ends - lengths]
+    return slots
+
+
+def checked_sum(before: Integers, added: Integers) -> Integers:
+    """Return before + added. Raises UnsafeNoise if a number with its noise would not fit into 64 bits."""
+    total = before + added
+    if len(total) and max(int(np.abs(total).max()), int(np.abs(added).max())) > MAX_VALUE:
+        raise UnsafeNoise("a number with its noise does not fit into 64 bits: use a coarser grid")
+    return total
+
+
+class StateContents(NamedTuple):
+    """Contents of a state.
+
+    last     index of the last slot
+    numbers  int64 [M], of the kind
+    """
+
+    last: int
+    numbers: NDArray[np.int64]
+
+
+@lru_cache(maxsize=256)
+def fingerprint(kind: str, setting: SumSetting, extra: str = "") -> int:
+    """Return a checksum of kind, setting and `extra`: a state of another one is rejected."""
+    return zlib.crc32(f"{kind} {setting!r} {extra}".encode())
+
+
+def pack(of: int, index: int, numbers: NDArray[np.int64] | Sequence[int]) -> bytes:
+    """Return the state after slot `index`.
+
+    of  `fingerprint` of the mechanism
+    """
+    body = np.asarray(numbers, "<i8").tobytes()
+    return _HEADER.pack(_VERSION, of, index, zlib.crc32(body, index)) + body
+
+
+def unpack(state: bytes, of: int, before: int) -> StateContents:
+    """Return the contents of a state.
+
+    before  index of the next slot
+    Raises BadState if it is damaged, of another version or setting, or not of a slot before `before`.
+    """
+    if len(state) < _HEADER.size or state[0] != _VERSION:
+        raise BadState("the state of a running sum is damaged or of another version")
+    _, stored_of, index, checksum = _HEADER.unpack_from(state)
+    body = state[_HEADER.size :]
+    if len(body) % 8 or zlib.crc32(body, index & 0xFFFFFFFF) != checksum:
+        raise BadState("the state of a running sum is damaged")
+    if stored_of != of:
+        raise BadState("the state of a running sum is of another setting")
+    if not 0 <= index < before:
+        raise BadState(f"slot {before} of a running sum is not after slot {index}, its last one")
+    return StateContents(index, np.frombuffer(body, "<i8").astype(np.int64))
+
+
+def check_index(index: int, setting: SumSetting) -> None:
+    """Raise BadState for an index outside the horizon."""
+    if not 0 <= index < setting.slots:
+        raise BadState(f"slot {index} is not one of the {setting.slots} of the horizon")

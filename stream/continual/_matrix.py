@@ -11,8 +11,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.continual._calibration import Calibration
-from hatcast.stream.continual._interface import Setting
+from hatcast.stream.continual._interface import NoiseCalibration, SumSetting
 from hatcast.stream.mechanisms import Distances
 
 Integers = NDArray[np.int64]
@@ -23,7 +22,7 @@ MAX_SHIFT: Final = 20
 _WIDENING: Final = Fraction(1001, 1000)  # of the noise by rounding, at most
 
 
-def participation_of(column: NDArray[Number], setting: Setting) -> NDArray[Number]:
+def participation_of(column: NDArray[Number], setting: SumSetting) -> NDArray[Number]:
     """Return C x for a user with x = 1 in slots 0, b, 2b, ..., its k participations: the worst case of all.
 
     column  [n], the first column of C or a multiple of it: 0 or more, and not increasing
@@ -46,7 +45,7 @@ class MatrixNoise:
     shift    s
     """
 
-    def __init__(self, setting: Setting, column: Integers, bits: int, excess: Fraction) -> None:
+    def __init__(self, setting: SumSetting, column: Integers, bits: int, excess: Fraction) -> None:
         worst = participation_of(column, setting).tolist()
         scaled = Fraction(setting.bound, 1 << bits)
         self._l1: Fraction = scaled * sum(worst)
@@ -54,7 +53,7 @@ class MatrixNoise:
         self._slots = setting.slots
         self._excess = excess
         self.shift = next(s for s in range(MAX_SHIFT + 1) if s == MAX_SHIFT or self._is_narrow(s))
-        self.calibration = Calibration(setting, self._distances(self.shift))
+        self.calibration = NoiseCalibration(setting, self._distances(self.shift))
 
     def _distances(self, shift: int) -> Distances:
         """Return bounds of neighbours' distances in steps: |d_t| <= 2^s |C dx|_t + excess, and d_t is an integer."""

@@ -1,21 +1,104 @@
-"""Private state of one cell for kind `withhold_release`: incomplete groups of users, waiting items, sums of streams."""
+"""Groups of users' values for kind `withhold_release`, and the private state of one cell.
 
-from dataclasses import dataclass, field
+A user's values in a cell form groups of 1, 1, 2, 4, 8, ... in the order of slots; the last has what `max_slots` leaves.
+The sum of a group is an item. Items of the j-th groups of all users form stream j, in which each user has one item.
+Sizes of groups and ranges of their sums are public. The state has incomplete groups, waiting items, sums of streams.
+
+An item of s values is in [0, s U]. If all values are independent with the mean m, an item is within d = U sqrt(s
+ln(2 / OUTSIDE) / 2) of s m with a probability of at least 1 - OUTSIDE [Hoeffding 1963]. So if s is large, items may be
+truncated to an interval of width 5 d around a private estimate of s m (`withhold_release.median_bins`).
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.stream.continual._digits import Integers
-from hatcast.stream.continual._groups import Group
-from hatcast.stream.continual._interface import BadState, Entries
+from hatcast.stream.continual._interface import BadState, Entries, SumSetting
 
+OUTSIDE: Final = 0.05
+"""largest probability that an item of independent values is more than d from its mean"""
+_INTERVAL: Final = 5  # steps d: a bin, and two on each side
+STREAMS_SHARE: Final = Fraction(3, 4)
+"""of epsilon, for the streams if items are truncated; the rest is for the estimates"""
 _FIELDS: Final = 6  # of a stream, before its noises
 _DAMAGED: Final = "the state of a running sum is damaged"
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One group of a user's values.
+
+    size   s, of values
+    end    values that a user has entered when the group is complete
+    first  index of the first slot at which it may be complete
+    range  milli-units: an item is in [0, range]
+    step   milli-units: d, if items are truncated; else 0
+    """
+
+    size: int
+    end: int
+    first: int
+    range: int
+    step: int = 0
+
+    @property
+    def width(self) -> int:
+        """The largest difference of two items after truncation, milli-units."""
+        return _INTERVAL * self.step if self.step else self.range
+
+    @property
+    def bins(self) -> int:
+        """Bins of width `step` that cover the range; 1 without truncation."""
+        return -(-self.range // self.step) if self.step else 1
+
+    def lowest(self, median_bin: int) -> int:
+        """Return the lower end of the interval around a bin, within the range."""
+        return max(0, min((median_bin - 2) * self.step, self.range - self.width))
+
+
+def groups(setting: SumSetting) -> tuple[Group, ...]:
+    """Return the groups of a user. Large ones are truncated if that makes the sum of the streams' variances smaller."""
+    plain = _untruncated(setting)
+    logarithm = math.log(2 / OUTSIDE) / 2
+    steps = [math.ceil(setting.bound * math.sqrt(group.size * logarithm)) for group in plain]
+    choices = [plain]
+    for size in sorted({group.size for group in plain}):
+        truncated = [
+            group.size >= size and _INTERVAL * step < group.range for group, step in zip(plain, steps, strict=True)
+        ]
+        choices.append(
+            tuple(
+                replace(group, step=step) if chosen else group
+                for group, step, chosen in zip(plain, steps, truncated, strict=True)
+            )
+        )
+    return min(choices, key=_cost)
+
+
+def _cost(chosen: tuple[Group, ...]) -> Fraction:
+    """Return a number in proportion to the sum of the streams' variances."""
+    share = STREAMS_SHARE if any(group.step for group in chosen) else Fraction(1)
+    return sum(group.width**2 for group in chosen) / share**2
+
+
+def _untruncated(setting: SumSetting) -> tuple[Group, ...]:
+    most, separation = setting.participations, setting.min_separation
+    made: list[Group] = []
+    end = 0
+    while end < most:
+        size = min(max(end, 1), most - end)
+        end += size
+        made.append(Group(size, end, (end - 1) * separation, size * setting.bound))
+    return tuple(made)
+
+
 @dataclass(slots=True)
-class Users:
+class HorizonUsers:
     """Users of the horizon in ascending order of pseudonyms.
 
     counts   int64 [N]: values that each has entered
@@ -60,7 +143,7 @@ class Users:
 
 
 @dataclass(slots=True)
-class Released:
+class ReleasedItems:
     """Items of one stream.
 
     start    index of the slot of the first released item; -1: none yet
@@ -106,8 +189,8 @@ class Released:
 class Withheld:
     """State of one cell."""
 
-    users: Users
-    streams: list[Released]
+    users: HorizonUsers
+    streams: list[ReleasedItems]
 
     def numbers(self) -> Integers:
         """Return the state as 64-bit integers: see `read`."""
@@ -128,7 +211,7 @@ class Withheld:
 
 def empty(streams: int) -> Withheld:
     """Return the state of a cell without values."""
-    return Withheld(Users(), [Released() for _ in range(streams)])
+    return Withheld(HorizonUsers(), [ReleasedItems() for _ in range(streams)])
 
 
 def read(numbers: Integers, nodes: list[Integers]) -> Withheld:
@@ -152,9 +235,9 @@ def read(numbers: Integers, nodes: list[Integers]) -> Withheld:
         raise BadState(_DAMAGED)
     pseudonyms, counts, sums, *arrays = np.split(numbers[fields:], np.cumsum(lengths)[:-1])
     streams = [
-        Released(start, lowest, released, total, before, waiting, drawn)
+        ReleasedItems(start, lowest, released, total, before, waiting, drawn)
         for (start, lowest, released, total, before, _), waiting, drawn in zip(
             rows.tolist(), arrays[::2], arrays[1::2], strict=True
         )
     ]
-    return Withheld(Users(pseudonyms.view(np.uint64), counts.copy(), sums.copy()), streams)
+    return Withheld(HorizonUsers(pseudonyms.view(np.uint64), counts.copy(), sums.copy()), streams)

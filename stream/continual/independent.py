@@ -10,20 +10,28 @@ An empty slot adds nothing: it is empty for neighbours too. State: the noisy tot
 import math
 from collections.abc import Sequence
 
-from hatcast.stream.continual._calibration import Calibration
-from hatcast.stream.continual._entries import slot_sums
-from hatcast.stream.continual._interface import Advanced, BadState, Setting, Step
-from hatcast.stream.continual._state import check_index, fingerprint, pack, unpack
+from hatcast.stream.continual._interface import (
+    Advanced,
+    BadState,
+    NoiseCalibration,
+    Step,
+    SumSetting,
+    check_index,
+    fingerprint,
+    pack,
+    slot_sums,
+    unpack,
+)
 from hatcast.stream.mechanisms import Distances, VectorNoise
 
 
 class Independent:
     """Independent noise on the sum of each slot. See `Mechanism`."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: SumSetting) -> None:
         self.setting = setting
         k, bound = setting.participations, setting.bound
-        self.calibration = Calibration(setting, Distances(k * bound, k * bound**2))
+        self.calibration = NoiseCalibration(setting, Distances(k * bound, k * bound**2))
         self._fingerprint = fingerprint(setting.noise, setting)
 
     def advance(self, steps: Sequence[Step], noise: VectorNoise) -> list[Advanced]:

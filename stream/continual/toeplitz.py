@@ -18,10 +18,18 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.continual._entries import slot_sums
-from hatcast.stream.continual._interface import Advanced, BadState, Setting, Step
+from hatcast.stream.continual._interface import (
+    Advanced,
+    BadState,
+    Step,
+    SumSetting,
+    check_index,
+    fingerprint,
+    pack,
+    slot_sums,
+    unpack,
+)
 from hatcast.stream.continual._matrix import Decoding, MatrixNoise
-from hatcast.stream.continual._state import check_index, fingerprint, pack, unpack
 from hatcast.stream.errors import SettingError
 from hatcast.stream.mechanisms import MAX_VALUE, UnsafeNoise, VectorNoise
 
@@ -67,7 +75,7 @@ class _Cell(NamedTuple):
 class Toeplitz:
     """Noise of the square-root factorisation. See `Mechanism`. Raises SettingError for more than 10,000 slots."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: SumSetting) -> None:
         if setting.slots > MAX_SLOTS:
             raise SettingError(
                 "policy.continual.kind",

@@ -4,15 +4,15 @@ Source: George, Ramesh, Singh and Tyagi, "Continual mean estimation under user-l
 Differences: times of arrival are public here; streams have the k-ary trees of kind `kary`; the private median is a
 noisy binary search; a group is truncated only if that reduces the noise.
 
-A user's values are withheld until a group of 1, 1, 2, 4, ... values is complete (`_groups`). Its sum, an item, is added
-to the stream of these groups, in which each user has one item. The running sum is the sum of all streams' noisy prefix
-sums, and `count` the number of values in it. For large groups items wait until there are enough of them for a private
-estimate of their median (`_medians`), and are truncated to an interval around it.
+A user's values are withheld until a group of 1, 1, 2, 4, ... values is complete (`_withheld`). Its sum, an item, is
+added to the stream of these groups, in which each user has one item. The running sum is the sum of all streams' noisy
+prefix sums, and `count` the number of values in it. For large groups items wait until there are enough of them for a
+private estimate of their median (`median_bins`), and are truncated to an interval around it.
 
 Privacy. Which users enter, and so which items complete when and how many wait, is the same for neighbours. For fixed
 outputs of the searches all intervals are fixed. Then a user's item of group j changes by at most `width`, in one slot
 of stream j, and moves the sums over the nodes of its tree by at most that for each node over this slot. So each stream
-is private by the proof in `_prefixes`, each search by that in `_medians`, and `_shares` adds them up.
+is private by the proof in `trees`, each search by that of `median_bins`, and `shares` adds them up.
 
 Error. Of a user's v values, more than v / 2 are in complete groups. Let values be independent with one mean m, and let
 every stream with an item have started. Let N be the number of values in the sum and M the largest number of values of a
@@ -25,28 +25,127 @@ a probability of at least 1 - p,
 
 with J streams, h nodes over a slot, v nodes of a prefix and `share` 1, or 3/4 with truncation. That is the source's
 bound O~(1 / sqrt(N) + sqrt(M) / (N epsilon)). Truncation is at most 0.01 U / sqrt(s) in the mean, s the smallest
-truncated group, as E max(0, |item - s m| - d) <= OUTSIDE s U^2 / (4 d); unless a search failed (`_shares`, MISSED).
+truncated group, as E max(0, |item - s m| - d) <= OUTSIDE s U^2 / (4 d); unless a search failed (MISSED).
 tests/statistics/test_withhold_release.py compares the bound with measured errors.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
 
-from hatcast.stream.continual._entries import checked_sum, slot_sums
-from hatcast.stream.continual._groups import groups
-from hatcast.stream.continual._interface import Advanced, Setting, Step
-from hatcast.stream.continual._medians import median_bins
-from hatcast.stream.continual._prefixes import Plan, placed, plan
-from hatcast.stream.continual._shares import Stream, streams
-from hatcast.stream.continual._state import check_index, fingerprint, pack, unpack
-from hatcast.stream.continual._withheld import Released, Withheld, empty, read
-from hatcast.stream.mechanisms import MAX_VALUE, UnsafeNoise, VectorNoise
+from hatcast.stream.continual._digits import Digits, Integers
+from hatcast.stream.continual._interface import (
+    Advanced,
+    NoiseCalibration,
+    Step,
+    SumSetting,
+    check_index,
+    checked_sum,
+    fingerprint,
+    pack,
+    slot_sums,
+    unpack,
+)
+from hatcast.stream.continual._withheld import STREAMS_SHARE, Group, ReleasedItems, Withheld, empty, groups, read
+from hatcast.stream.continual.trees import PrefixSteps, kary_digits, placed, plan
+from hatcast.stream.mechanisms import MAX_VALUE, Distances, UnsafeNoise, VectorNoise
 
+MISSED: Final = 0.05
+"""largest probability that a noise of a search is too large for it"""
 _MOST_ITEMS: Final = 2**16  # of one stream in one slot, whose sum must fit into 64 bits
+
+
+# Noise of kind `withhold_release`: how its streams and searches share epsilon. All public.
+#
+# Each of J streams has an equal part of epsilon, as in the source. With truncated groups all streams have 3/4 of it
+# together, and each search an equal part of the rest. The whole is epsilon-private by adaptive composition.
+@dataclass(frozen=True, slots=True)
+class GroupStream:
+    """Noise of one group's items.
+
+    digits  the tree of prefixes, from the first slot with an item on
+    nodes   noise of its nodes
+    counts  noise of the counts of its search; not used without truncation
+    """
+
+    group: Group
+    digits: Digits
+    nodes: NoiseCalibration
+    counts: NoiseCalibration
+
+    @property
+    def queries(self) -> int:
+        """Counts that a search asks for."""
+        return queries(self.group)
+
+    @property
+    def least(self) -> int:
+        """Items for which a search is started: four times a bound of all its noises."""
+        if not self.queries:
+            return 1
+        # P(|X| > x) <= exp(-floor(x) / scale), for each count
+        return 4 * math.ceil(self.counts.scale * math.log(self.queries / MISSED) + 1)
+
+
+def queries(group: Group) -> int:
+    """Return the number of counts that a search for the median's bin asks for."""
+    return (group.bins - 1).bit_length()
+
+
+def streams(setting: SumSetting, groups: tuple[Group, ...]) -> tuple[GroupStream, ...]:
+    """Return the noise of each group's items. Raises ValueError for Gaussian noise (`kary`)."""
+    searches = sum(group.step > 0 for group in groups)
+    share = STREAMS_SHARE if searches else Fraction(1)
+    whole = Fraction(setting.epsilon)
+    each = replace(setting, epsilon=_below(whole * share / len(groups)))
+    search = replace(setting, epsilon=_below(whole * (1 - share) / searches)) if searches else setting
+    made = []
+    for group in groups:
+        # One item of each user, over the slots at which there may be one.
+        tree = kary_digits(replace(setting, slots=setting.slots - group.first, max_slots=1, branching=None))
+        nodes, asked = tree.most_nodes(1, 1), queries(group)
+        noises = NoiseCalibration(each, Distances(nodes * group.width, nodes * group.width**2))
+        made.append(
+            GroupStream(group, tree, noises, NoiseCalibration(search, Distances(asked, asked)) if asked else noises)
+        )
+    return tuple(made)
+
+
+def _below(exact: Fraction) -> float:
+    """Return the largest float of at most `exact`: the parts never exceed epsilon together."""
+    rounded = float(exact)
+    return rounded if Fraction(rounded) <= exact else math.nextafter(rounded, 0.0)
+
+
+# Privacy of a median, for the truncation. N items lie in bins of one width. A binary search for the bin of the median
+# asks at each step for the number of items below an edge, with noise. A change of one item moves each of these
+# numbers by at most 1, whatever the answers before. So the l1 distance is at most the number of steps.
+#
+# If all noises are within N / 4, at least a quarter of the items are not above the bin found, and at least a quarter
+# not below it: at the last edge that was found too low fewer than N / 2 + N / 4 items lie below, and so on the other
+# side. If then less than a quarter of the items are further than d from s m on each side, the bin has a point within
+# d of s m; so s m +- d is within 2 d of the bin (`Group.lowest`).
+def median_bins(cells: list[Integers], stream: GroupStream, noise: VectorNoise) -> list[int]:
+    """Return the bin of each cell's median. Each step draws the noise of all cells at once.
+
+    cells  items of each cell
+    """
+    step = stream.group.step
+    low = np.zeros(len(cells), np.int64)
+    high = np.full(len(cells), 1 << stream.queries, np.int64)
+    for _ in range(stream.queries):
+        middle = (low + high) // 2
+        below = [int((items < edge).sum()) for items, edge in zip(cells, (middle * step).tolist(), strict=True)]
+        noisy = stream.counts.draw(np.array(below, np.int64), noise)
+        upper = 2 * noisy < np.array([len(items) for items in cells], np.int64)
+        low, high = np.where(upper, middle, low), np.where(upper, high, middle)
+    found: list[int] = np.minimum(low, stream.group.bins - 1).tolist()
+    return found
 
 
 class WithholdRelease:
@@ -55,7 +154,7 @@ class WithholdRelease:
     Raises ValueError for Gaussian noise, as kind `kary`, and UnsafeNoise if a group's sum does not fit into 64 bits.
     """
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: SumSetting) -> None:
         self.setting = setting
         self.groups = groups(setting)
         if self.groups[-1].range > MAX_VALUE // _MOST_ITEMS:
@@ -103,7 +202,9 @@ class WithholdRelease:
             return empty(len(self.streams))
         return read(unpack(step.state, self._fingerprint, step.index).numbers, self._nodes)
 
-    def _release_waiting(self, number: int, released: list[Released], indexes: list[int], noise: VectorNoise) -> None:
+    def _release_waiting(
+        self, number: int, released: list[ReleasedItems], indexes: list[int], noise: VectorNoise
+    ) -> None:
         """Search the medians of the cells that have enough items, and release these."""
         stream = self.streams[number]
         ready = [at for at, each in enumerate(released) if len(each.waiting) >= self._least[number]]
@@ -129,14 +230,14 @@ class WithholdRelease:
         )
 
 
-def _draw(stream: Stream, released: list[Released], indexes: list[int], noise: VectorNoise) -> None:
+def _draw(stream: GroupStream, released: list[ReleasedItems], indexes: list[int], noise: VectorNoise) -> None:
     """Draw the noises that the prefixes up to the new slots need."""
-    cells: dict[tuple[int, int], list[Released]] = defaultdict(list)
+    cells: dict[tuple[int, int], list[ReleasedItems]] = defaultdict(list)
     for each, index in zip(released, indexes, strict=True):
         after = each.prefix(index)
         if after:
             cells[each.before, after].append(each)
-    plans: dict[tuple[int, int], Plan] = {key: plan(stream.digits, *key) for key in cells}
+    plans: dict[tuple[int, int], PrefixSteps] = {key: plan(stream.digits, *key) for key in cells}
     needed = sum(len(plans[key].drawn_to) * len(members) for key, members in cells.items())
     drawn = stream.nodes.draw(np.zeros(needed, np.int64), noise)
     for key, members in cells.items():

@@ -15,7 +15,6 @@ from hatcast.stream.estimators import (
     capped_ratio,
     clipped_sum,
     levy,
-    opt_array_averaging,
     quantile,
     weighted_mean,
 )
@@ -28,7 +27,7 @@ ESTIMATORS: Final[Mapping[str, Estimator]] = MappingProxyType(
         for each in (
             baseline.ESTIMATOR,
             array_averaging.ESTIMATOR,
-            opt_array_averaging.ESTIMATOR,
+            array_averaging.OPT_ESTIMATOR,
             levy.ESTIMATOR,
             quantile.ESTIMATOR,
             clipped_sum.ESTIMATOR,

@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.stream.estimators._array_means import ArrayMeans
-from hatcast.stream.estimators._clipped_means import NOISE_SHARE, ClippedMeans
+from hatcast.stream.estimators._array_means import NOISE_SHARE, ArrayMeans, ClippedMeans
 from hatcast.stream.estimators._interface import ARRAY_CHOICES, Interval, Parameters
 from hatcast.stream.estimators.grouping import Arrays, Integers
 from hatcast.stream.mechanisms import Noise

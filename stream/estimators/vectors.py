@@ -6,6 +6,7 @@ See docs/specification/estimators.md, section 4.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Final, Self
@@ -14,21 +15,68 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.estimators import BadUsers, EmptyHat, Parameters, array_averaging, baseline, opt_array_averaging
+from hatcast.stream.estimators import BadUsers, EmptyHat, Estimator, Parameters, array_averaging, baseline
 from hatcast.stream.estimators import weighted_mean as weighted
 from hatcast.stream.estimators._exact import Weights, weighted_sum
 from hatcast.stream.estimators._interface import Linear, check_counts
 from hatcast.stream.estimators.grouping import Counts, Integers, order_of
-from hatcast.stream.estimators.worst_case import WorstCaseError
 from hatcast.stream.mechanisms import Noise
+from hatcast.stream.mechanisms.grid import Grid
 
 LINEAR: Final[Mapping[str, Linear]] = MappingProxyType(
     {
         each.name: each
-        for each in (baseline.ESTIMATOR, array_averaging.ESTIMATOR, opt_array_averaging.ESTIMATOR, weighted.ESTIMATOR)
+        for each in (baseline.ESTIMATOR, array_averaging.ESTIMATOR, array_averaging.OPT_ESTIMATOR, weighted.ESTIMATOR)
     }
 )
 """The estimators with a vector form."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorstCaseError:
+    """E_M = bias + noise, in milli-units: an upper bound of the mean absolute error on every data set.
+
+    bias    largest difference of the value before noise from the mean of all readings, over all sums
+    noise   E|noise|: the scale sensitivity / epsilon, without the increase by the grid
+    """
+
+    bias: Fraction
+    noise: Fraction
+
+    @property
+    def total(self) -> Fraction:
+        """E_M: the sum of both."""
+        return self.bias + self.noise
+
+
+def worst_case_error(
+    estimator: Estimator,
+    counts: Counts,
+    upper_bound_milli: int,
+    epsilon: float,
+    grouping: str | None = None,
+    array_length: str | int | None = None,
+) -> WorstCaseError | None:
+    """Return the worst-case error for these counts. Omitted settings are the estimator's defaults.
+
+    None for an estimator that selects an interval first: neither summand is fixed. None for a ratio of noisy sums: its
+    bias is fixed (`Estimator.bias`), but the quotient of noisy numbers has no closed-form mean.
+    Raises EmptyHat, SettingError.
+    """
+    defaults = estimator.keys.defaults
+    parameters = Parameters(
+        upper_bound_milli,
+        Grid(Decimal(upper_bound_milli) / 1000),  # not used: the numbers are those before rounding
+        epsilon,
+        grouping or defaults.get("grouping"),
+        array_length or defaults.get("array_length"),
+        defaults.get("quantiles"),
+    )
+    bias = estimator.bias(counts, parameters)
+    if bias is None or "noise" not in estimator.shares:
+        return None
+    spent = Fraction(epsilon) * estimator.shares["noise"]
+    return WorstCaseError(bias, estimator.sensitivity(counts, parameters) / spent)
 
 
 class NoVectorForm(HatcastError):

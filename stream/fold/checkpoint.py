@@ -11,16 +11,16 @@ from typing import TypeVar
 import h3.api.basic_int as h3
 
 from hatcast.stream.fold.journal import apply_blocks
-from hatcast.stream.fold.limits import UserLimit
-from hatcast.stream.fold.open_slots import CHUNK_USERS, Day, OpenHat, OpenSlot, contributions_of
+from hatcast.stream.fold.open_slots import CHUNK_USERS, OpenHat, OpenSlot, PeriodUsers, contributions_of
 from hatcast.stream.fold.packing import pack, unpack_users
 from hatcast.stream.fold.partition_fold import PartitionFold
+from hatcast.stream.fold.users import UserLimit
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Changes:
+class FoldChanges:
     """Changes since the last call of `take_changes`.
 
     watermark      ms UTC; None before the first record
@@ -51,13 +51,13 @@ class Changes:
     rules: Mapping[str, str] = field(default_factory=dict)
 
 
-def take_changes(fold: PartitionFold[T], *, journal: bool = False) -> Changes:
+def take_changes(fold: PartitionFold[T], *, journal: bool = False) -> FoldChanges:
     """Return the changes, packed, and mark the fold as unchanged.
 
     journal   if possible return changed rows as a block of the journal, instead of the chunks that have changed since
               they were last written
     """
-    changes = Changes(fold.watermark, dict(fold.outcomes), complete_from=fold.complete_from)
+    changes = FoldChanges(fold.watermark, dict(fold.outcomes), complete_from=fold.complete_from)
     rows, entrants = fold.take_rows()
     if journal and fold.journal.has_room(len(rows)) and not fold.needs_chunks():
         if rows:
@@ -76,7 +76,7 @@ def take_changes(fold: PartitionFold[T], *, journal: bool = False) -> Changes:
     return changes
 
 
-def _index(hat: OpenHat, changes: Changes) -> str:
+def _index(hat: OpenHat, changes: FoldChanges) -> str:
     """Add a HAT with its number of users to the changes of the index; return the name of its cell."""
     name: str = h3.int_to_str(hat.cell)
     changes.slots[hat.slot] = hat.end_ms
@@ -84,7 +84,7 @@ def _index(hat: OpenHat, changes: Changes) -> str:
     return name
 
 
-def _take_chunks(hat: OpenHat, changes: Changes) -> None:
+def _take_chunks(hat: OpenHat, changes: FoldChanges) -> None:
     """Add the changed chunks of a HAT to the changes."""
     name = _index(hat, changes)
     rows = list(hat.users.items())  # in order of entry, so row i has ordinal i
@@ -93,7 +93,7 @@ def _take_chunks(hat: OpenHat, changes: Changes) -> None:
     hat.changed = 0
 
 
-def _take_day(day: Day, changes: Changes, limit: UserLimit, *, is_over: bool) -> None:
+def _take_day(day: PeriodUsers, changes: FoldChanges, limit: UserLimit, *, is_over: bool) -> None:
     """Add a day's changed users to the changes, or that it is over."""
     if is_over:
         changes.days_over[day.date] = -(-len(day.users) // CHUNK_USERS)
@@ -111,7 +111,7 @@ def _slice(rows: list[T], chunk: int) -> list[T]:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredPartition:
     """State of a partition as read from the store.
 
     hats           (`date/slot`, cell) -> chunks in order
@@ -153,7 +153,7 @@ class Stored:
         return found
 
 
-def restore(fold: PartitionFold[T], stored: Stored) -> None:
+def restore(fold: PartitionFold[T], stored: StoredPartition) -> None:
     """Load a stored state into a new fold, except slots that its watermark has closed: no record can change them.
 
     Raises ValueError if users are missing, or for another format version.
@@ -164,7 +164,7 @@ def restore(fold: PartitionFold[T], stored: Stored) -> None:
     fold.rules.update(stored.rules)
     for date, chunks in stored.days.items():
         if not fold.is_over(date):
-            day = fold.days[date] = Day(date)
+            day = fold.days[date] = PeriodUsers(date)
             for chunk in chunks:
                 fold.limit.unpack(chunk, day)
             if len(day.users) != stored.users_of_days.get(date, len(day.users)):

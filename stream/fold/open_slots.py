@@ -4,18 +4,59 @@ Users are numbered in order of entry and stored in chunks of `CHUNK_USERS`: a ch
 bytes, and a HAT of a million users is read in thousands of steps instead of millions.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
 from hatcast.stream.fold.hats import Slot
-from hatcast.stream.fold.id_spans import IdSpans
 from hatcast.stream.fold.packing import ChunkUsers, Row
 
+FEW_SLOTS: Final = 2
+_LEAST_SLOTS: Final = 6  # of a day: with fewer of them most buses are in few, whatever their ids are
+_LEAST_VEHICLES: Final = 20  # of a day
+_SHARE: Final = 0.9
 CHUNK_USERS: Final = 64
 _NEVER: Final = -(1 << 62)  # ms
+
+
+@dataclass(slots=True)
+class IdSpans:
+    """How many timeslots the ids of a day live in: ids that change from trip to trip make one bus many users.
+
+    Counts of vehicles of days that are over, a day with few vehicles or few timeslots left out. Only these leave the
+    fold: for hints to the operator, and a metric.
+
+    few    vehicles that were in one or two timeslots of their day
+    many   all others
+    """
+
+    few: int = 0
+    many: int = 0
+
+    def add(self, slots_of_vehicles: Iterable[int], slots_of_day: int) -> None:
+        """Add a day. slots_of_vehicles: the number of timeslots of each vehicle; 0: not seen in this run."""
+        seen = [slots for slots in slots_of_vehicles if slots]
+        if slots_of_day >= _LEAST_SLOTS and len(seen) >= _LEAST_VEHICLES:
+            few = sum(slots <= FEW_SLOTS for slots in seen)
+            self.few += few
+            self.many += len(seen) - few
+
+    def merge(self, other: "IdSpans") -> None:
+        """Add the days of another partition."""
+        self.few += other.few
+        self.many += other.many
+
+    def hint(self) -> str | None:
+        """Return a line for the operator if nearly all ids live in one or two timeslots of a day, else None."""
+        vehicles = self.few + self.many
+        if not self.few or self.few < _SHARE * vehicles:
+            return None
+        return (
+            f"{self.few:,} of {vehicles:,} vehicle ids are in one or two timeslots of their day: if ids change from"
+            " trip to trip, one bus has many budgets; use a feed whose ids last (docs/limits.md)"
+        )
 
 
 class Contribution(msgspec.Struct, gc=False):
@@ -133,7 +174,7 @@ class UserOfHorizon(UserOfDay, gc=False):
 
 
 @dataclass(slots=True)
-class Day:
+class PeriodUsers:
     """Users of a local date, or of a horizon, and the indexes of the changed chunks.
 
     date    the local date; of a horizon the first one
@@ -163,7 +204,7 @@ class OpenSlot:
 
     slot: Slot
     closes_ms: int
-    day: Day
+    day: PeriodUsers
     hats: dict[int, OpenHat] = field(default_factory=dict)
     released: Mapping[int, frozenset[bytes]] = field(default_factory=dict)
 

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.stream.fold.seen_steps import quick_seen, unpack_sets
-from hatcast.stream.readings.pseudonyms import PSEUDONYM_BYTES
+from hatcast.stream.readings.vehicles import PSEUDONYM_BYTES
 
 VERSION: Final = 1
 VALUES_VERSION: Final = 2

@@ -7,16 +7,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
-from hatcast.stream.fold.hats import Calendar, Slot
-from hatcast.stream.fold.id_spans import IdSpans
+from hatcast.stream.fold.hats import Calendar, Slot, closes_at
 from hatcast.stream.fold.journal import MOST_ROWS, AcceptedRow, Entrant, Journal
-from hatcast.stream.fold.limits import limit_of
-from hatcast.stream.fold.open_slots import CHUNK_USERS, Contribution, Day, OpenHat, OpenSlot, UserOfDay, Vehicle
-from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.fold.open_slots import (
+    CHUNK_USERS,
+    Contribution,
+    IdSpans,
+    OpenHat,
+    OpenSlot,
+    PeriodUsers,
+    UserOfDay,
+    Vehicle,
+)
+from hatcast.stream.fold.users import FoldUsers, limit_of
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.caches import cache
-from hatcast.stream.readings.reading import Outcome
+from hatcast.stream.readings.reading import Outcome, cache
 
 V = TypeVar("V")
 
@@ -64,7 +69,7 @@ class PartitionFold(ABC, Generic[V]):
         self.complete_from: int | None = None
         self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in Outcome}
         self.slots: dict[str, OpenSlot] = {}
-        self.days: dict[str, Day] = {}
+        self.days: dict[str, PeriodUsers] = {}
         self.rules: dict[str, str] = {}
         self.late_hats: set[tuple[str, int]] = set()
         self.limit = limit_of(policy, calendar)
@@ -226,7 +231,7 @@ class PartitionFold(ABC, Generic[V]):
             vehicle = Vehicle(canonical, self._belongs is None or self._belongs(canonical.encode()))
         return cache(self._vehicles, sent, vehicle, _VEHICLE_CACHE_SIZE)
 
-    def _user(self, vehicle: Vehicle, day: Day) -> UserOfDay:
+    def _user(self, vehicle: Vehicle, day: PeriodUsers) -> UserOfDay:
         pseudonym = self._pseudonyms.of(vehicle.canonical, day.date if self._salted else None)
         user = day.users.get(pseudonym)
         if user is None:
@@ -238,7 +243,7 @@ class PartitionFold(ABC, Generic[V]):
         period = self.limit.period_of(slot.date)
         day = self.days.get(period)
         if day is None:
-            day = self.days[period] = Day(period)
+            day = self.days[period] = PeriodUsers(period)
             if self._earlier is not None:
                 self.limit.add_earlier(day, self._earlier)
         opened = self.slots[slot.key] = OpenSlot(slot, closes_at(slot, self.policy), day)

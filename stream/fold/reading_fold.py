@@ -9,15 +9,22 @@ from typing import Final, Generic, TypeVar
 
 import h3.api.basic_int as h3
 
-from hatcast.stream.fold.hats import Calendar, Slot
-from hatcast.stream.fold.open_slots import Day, OpenSlot
+from hatcast.stream.fold.hats import Calendar, Slot, closes_at
+from hatcast.stream.fold.open_slots import Contribution, OpenSlot, PeriodUsers, ValuesContribution, Vehicle
 from hatcast.stream.fold.partition_fold import CACHE_SIZE, PartitionFold
 from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.fold.watermark import closes_at
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import Policy, ValuesKeys
 from hatcast.stream.policy.value_keys import SPEED, Value
-from hatcast.stream.readings.caches import cache
-from hatcast.stream.readings.reading import Outcome, Reading, in_milli, number, parse_time, to_milli
+from hatcast.stream.readings.reading import (
+    Outcome,
+    Reading,
+    ValuesReading,
+    cache,
+    in_milli,
+    number,
+    parse_time,
+    to_milli,
+)
 from hatcast.stream.readings.vehicles import canonical_vehicle
 from hatcast.stream.units import MINUTE_MS
 
@@ -27,7 +34,7 @@ _NO_TIME: Final = 1 << 80  # later than any arrival + max_ahead: an unreadable t
 _BAD_VALUE: Final = -1
 _ZERO_VALUE: Final = 1 << 62  # a zero of another value than the speed, if zeros are dropped
 _UNOPENED_MAX: Final = 2_000  # slots without HATs, for readings that enter nothing: more than the minutes of a day
-_NO_DAY: Final = Day("")  # that of these slots
+_NO_DAY: Final = PeriodUsers("")  # that of these slots
 _cell_at = h3.latlng_to_cell
 _YEARS: Final = (-62_104_060_800_000, 253_370_764_800_000)  # ms; years 2 to 9998: each time zone has a local date
 
@@ -35,6 +42,8 @@ _YEARS: Final = (-62_104_060_800_000, 253_370_764_800_000)  # ms; years 2 to 999
 _UNDECODABLE, _BAD_PLACE, _BAD_SPEED = Outcome.UNDECODABLE.value, Outcome.BAD_PLACE.value, Outcome.BAD_VALUE.value
 _BAD_TIME, _ZERO, _LATE = Outcome.BAD_TIME.value, Outcome.ZERO.value, Outcome.LATE.value
 _CELLS: Final = Outcome.OUTSIDE_CELLS.value
+_MISSING: Final = -2  # no value: the record lacks one
+_ACCEPTED: Final = Outcome.ACCEPTED.value
 
 
 class ReadingFold(PartitionFold[V], Generic[V]):
@@ -191,3 +200,85 @@ def _in_milli(sent: float, unit: str, value: Value) -> int:
 
 
 Fold = ReadingFold[bytes]  # of a topic's records; those of a recording are decoded before
+
+
+class ValuesFold(ReadingFold[V], Generic[V]):
+    """Fold of readings whose policy releases several values.    [docs/specification/fold.md, Several values]
+
+    It is the fold of speeds; a reading that counts there adds its other values besides. So the fold of speeds does not
+    pay for them.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        calendar: Calendar,
+        users: FoldUsers,
+        decode: Callable[[V], Reading | None],
+        belongs: Callable[[bytes], bool] | None,
+    ) -> None:
+        """Args: as of ReadingFold; `decode` returns a `ValuesReading` with each value of the policy but the speed."""
+        super().__init__(policy, calendar, users, self._read, belongs)
+        self._decode_values = decode
+        self._others = policy.released_values[1:]
+        self._clipped: list[dict[float | str, int]] = [{} for _ in self._others]
+        self._milli: list[int] = []
+
+    def _read(self, value: V) -> Reading | None:
+        """Decode a record and note its other values, clipped and counted from their lower ends, in milli-units."""
+        reading = self._decode_values(value)
+        if not isinstance(reading, ValuesReading):
+            return None
+        self._milli = milli = []
+        for value_keys, clipped in zip(self._others, self._clipped, strict=True):
+            sent = reading.others[value_keys.name]
+            try:
+                milli.append(clipped[sent])
+            except KeyError:
+                milli.append(cache(clipped, sent, _offset_of(sent, value_keys), CACHE_SIZE))
+        least = min(milli)
+        if least == _MISSING:
+            return None
+        if least < 0 and self.policy.reject_above is not None:
+            # Rule 5 reads all values: a value that is not a number makes the reading's speed not a number.
+            return Reading(reading.vehicle, reading.time, reading.lat, reading.lon, "nan", reading.unit)
+        return reading
+
+    def _enter(self, vehicle: Vehicle, slot: OpenSlot, cell: int, step: int, milli: int) -> str:
+        outcome = super()._enter(vehicle, slot, cell, step, milli)
+        if outcome is _ACCEPTED and vehicle.known is not None:
+            others = vehicle.known.others
+            accepted = [max(offset, 0) for offset in self._milli]
+            for at, offset in enumerate(accepted):
+                others[at] += offset
+            if self._keeps_rows:
+                self._accepted[-1] = (*self._accepted[-1], *accepted)
+        return outcome
+
+    def _new_contribution(self, ordinal: int) -> Contribution:
+        return ValuesContribution(0, 0, 0, 0, ordinal, [0] * len(self._others))
+
+
+def reading_fold(
+    policy: Policy,
+    calendar: Calendar,
+    users: FoldUsers,
+    decode: Callable[[V], Reading | None],
+    belongs: Callable[[bytes], bool] | None,
+) -> ReadingFold[V]:
+    """Return the empty fold of a policy's readings. Arguments as of ReadingFold and ValuesFold."""
+    kind = ValuesFold if isinstance(policy.method, ValuesKeys) else ReadingFold
+    return kind(policy, calendar, users, decode, belongs)
+
+
+def _offset_of(sent: float | str, value: Value) -> int:
+    """Return a number clipped to its range, minus the lower end, in milli-units.
+
+    -1 if it is not finite, `_MISSING` if it says that there is no value.
+    """
+    as_number = number(sent)
+    if as_number - as_number != 0.0:
+        return -1
+    if value.missing and in_milli(as_number) in value.missing:
+        return _MISSING
+    return min(max(in_milli(as_number), value.lower), value.upper) - value.lower

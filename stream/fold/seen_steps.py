@@ -1,12 +1,43 @@
-"""Codes of the sets of steps of which a user has a reading: a prefix, then one of three codes."""
+"""Varints, and codes of the sets of steps of which a user has a reading: a prefix, then one of three codes.
+
+A varint is an integer in base 128, least significant first, with the top bit set if more bytes follow.
+"""
 
 from collections.abc import Iterator
 from typing import Final
 
-from hatcast.stream.fold.varints import SHORT_VARINTS, read_varint, varint
-
 _DELTAS, _RUNS, _BITMAP = range(3)
 _QUICK_BYTES: Final = 8
+
+
+def varint(value: int) -> bytes:
+    """Encode a non-negative integer."""
+    if value < 128:
+        return SHORT_VARINTS[value]
+    code = bytearray()
+    while value > 127:
+        code.append(value & 127 | 128)
+        value >>= 7
+    code.append(value)
+    return bytes(code)
+
+
+SHORT_VARINTS: Final = [bytes([value]) for value in range(128)]
+
+
+def read_varint(chunk: bytes, at: int) -> tuple[int, int]:
+    """Decode the varint at offset `at`; return it and the offset after it."""
+    byte = chunk[at]
+    if byte < 128:
+        return byte, at + 1
+    value, shift = byte & 127, 7
+    while True:
+        at += 1
+        byte = chunk[at]
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at + 1
+        shift += 7
 
 
 def quick_seen(seen: int) -> bytes:

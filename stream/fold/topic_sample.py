@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.id_spans import IdSpans
-from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.fold.hats import Calendar, closes_at
+from hatcast.stream.fold.open_slots import IdSpans
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMATS
-from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.reading import Reading, parse_time
-from hatcast.stream.readings.vehicles import canonical_vehicle
+from hatcast.stream.readings.vehicles import PARTITIONERS, canonical_vehicle
 
 SAME_TIME_SHARE: Final = 0.9
 _YEAR_MS: Final = 366 * 86_400_000

@@ -1,10 +1,30 @@
-"""Users of a fold: their pseudonyms, and the HATs that earlier runs entered for them."""
+"""Users of a fold: pseudonyms, HATs that earlier runs entered for them, and limits of what one user enters.
 
+A *period* is what the users' entries are counted over: a local date, or a horizon of a policy with
+`[policy.continual]`. It is named by its first local date, which also salts the pseudonyms.
+docs/specification/fold.md, rule 12
+"""
+
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import timedelta
+from functools import lru_cache
+from typing import Final, Protocol, TypeVar
 
-from hatcast.stream.readings.pseudonyms import Pseudonyms
+from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.horizons import SlotIndex, pack_horizon, pack_places, unpack_horizon
+from hatcast.stream.fold.open_slots import PeriodUsers, UserOfDay, UserOfHorizon
+from hatcast.stream.fold.packing import pack_day, unpack_day
+from hatcast.stream.policy.policy import ContinualKeys, Policy
+from hatcast.stream.readings.reading import Outcome
+from hatcast.stream.readings.vehicles import Pseudonyms
+
+U = TypeVar("U", bound=UserOfDay)
+
+_SLOTS_CACHED: Final = 4096
+_OVER_CAP: Final = Outcome.OVER_CAP.value
+_OVER_PARTICIPATION: Final = Outcome.OVER_PARTICIPATION.value
 
 
 class EarlierRuns(Protocol):
@@ -32,3 +52,184 @@ class FoldUsers:
 
     pseudonyms: Pseudonyms
     earlier: EarlierRuns | None = None
+
+
+class UserLimit(Protocol):
+    """Limit of what one user enters in a period, and the stored form of its users."""
+
+    def period_of(self, day: str) -> str:
+        """Return the name of the period that contains a local date."""
+        ...
+
+    def end_of(self, period: str) -> int:
+        """Return the end (ms UTC) of the last slot of a period."""
+        ...
+
+    def new_user(self, pseudonym: bytes, day: PeriodUsers) -> UserOfDay:
+        """Add a user who has entered nothing yet to a period."""
+        ...
+
+    def rejection(self, user: UserOfDay, slot: Slot, cell: int) -> str | None:
+        """Return the outcome of a reading that would enter one HAT more; None if the user may enter it."""
+        ...
+
+    def enter(self, user: UserOfDay, slot: Slot, cell: int) -> None:
+        """Count a HAT that the user may enter."""
+        ...
+
+    def add_earlier(self, day: PeriodUsers, runs: EarlierRuns) -> None:
+        """Add the users of a period that earlier runs released, to a period without users."""
+        ...
+
+    def pack(self, users: Sequence[UserOfDay]) -> bytes:
+        """Pack users of one period into a chunk."""
+        ...
+
+    def unpack(self, chunk: bytes, day: PeriodUsers) -> None:
+        """Add the users of a chunk to a period, in order. Raises ValueError for a chunk of another format."""
+        ...
+
+
+class DailyLimit:
+    """At most K HATs of a local date."""
+
+    def __init__(self, policy: Policy, calendar: Calendar) -> None:
+        self._most = policy.max_hats_per_day
+        self._calendar = calendar
+
+    def period_of(self, day: str) -> str:
+        """See UserLimit."""
+        return day
+
+    def end_of(self, period: str) -> int:
+        """See UserLimit."""
+        return self._calendar.day_end(period)
+
+    def new_user(self, pseudonym: bytes, day: PeriodUsers) -> UserOfDay:
+        """See UserLimit."""
+        return _add(UserOfDay(pseudonym, 0, len(day.users), day.date), day)
+
+    def rejection(self, user: UserOfDay, slot: Slot, cell: int) -> str | None:
+        """See UserLimit."""
+        del slot, cell
+        return _OVER_CAP if user.entered >= self._most else None
+
+    def enter(self, user: UserOfDay, slot: Slot, cell: int) -> None:
+        """See UserLimit."""
+        del slot, cell
+        user.entered += 1
+
+    def add_earlier(self, day: PeriodUsers, runs: EarlierRuns) -> None:
+        """See UserLimit."""
+        for pseudonym, entered in runs.entered(day.date).items():
+            self.new_user(pseudonym, day).entered = entered
+
+    def pack(self, users: Sequence[UserOfDay]) -> bytes:
+        """See UserLimit."""
+        return pack_day([(user.pseudonym, user.entered) for user in users])
+
+    def unpack(self, chunk: bytes, day: PeriodUsers) -> None:
+        """See UserLimit."""
+        for ordinal, (pseudonym, entered) in enumerate(unpack_day(chunk), start=len(day.users)):
+            day.users[pseudonym] = UserOfDay(pseudonym, entered, ordinal, day.date, entered)
+
+
+class HorizonLimit:
+    """Declared participation: at most `max_cells` cells, in each at most `max_slots` slots, `min_separation` apart.
+
+    A user's state is at most max_cells x max_slots numbers.
+    """
+
+    def __init__(self, policy: Policy, calendar: Calendar) -> None:
+        self._keys = policy.keys_of(ContinualKeys)
+        self._calendar = calendar
+        self._number = lru_cache(_SLOTS_CACHED)(SlotIndex(policy).of)
+
+    def period_of(self, day: str) -> str:
+        """See UserLimit. A date outside of all horizons, whose readings do not count, is a period of its own."""
+        horizon = self._keys.horizon_of(day)
+        return day if horizon is None else horizon.first.isoformat()
+
+    def end_of(self, period: str) -> int:
+        """See UserLimit."""
+        horizon = self._keys.horizon_of(period)
+        if horizon is None:
+            return self._calendar.day_end(period)
+        following = horizon.last + timedelta(days=1)  # the local clock may skip the last date
+        return self._calendar.previous_day_end(following.isoformat())
+
+    def new_user(self, pseudonym: bytes, day: PeriodUsers) -> UserOfHorizon:
+        """See UserLimit."""
+        return _add(UserOfHorizon(pseudonym, 0, len(day.users), day.date), day)
+
+    def rejection(self, user: UserOfDay, slot: Slot, cell: int) -> str | None:
+        """See UserLimit. Slots that the user entered later count as well: readings may arrive out of order."""
+        places = _of_horizon(user).places
+        slots = places.get(cell)
+        if slots is None:
+            return _OVER_PARTICIPATION if len(places) >= self._keys.max_cells else None
+        number, apart = self._number(slot.date, slot.name), self._keys.min_separation
+        after = bisect_left(slots, number)
+        if after < len(slots) and slots[after] == number:
+            return None
+        near_next = after < len(slots) and slots[after] - number < apart
+        near_last = after > 0 and number - slots[after - 1] < apart
+        return _OVER_PARTICIPATION if len(slots) >= self._keys.max_slots or near_next or near_last else None
+
+    def enter(self, user: UserOfDay, slot: Slot, cell: int) -> None:
+        """See UserLimit."""
+        self._enter(user, cell, self._number(slot.date, slot.name))
+
+    def add_earlier(self, day: PeriodUsers, runs: EarlierRuns) -> None:
+        """See UserLimit."""
+        horizon = self._keys.horizon_of(day.date)
+        if horizon is None:
+            return  # no run counts a reading of this date
+        for (slot, cell), users in runs.members(horizon.dates).items():
+            for pseudonym in users:
+                user = day.users.get(pseudonym) or self.new_user(pseudonym, day)
+                self._enter(user, cell, self._number(*slot.split("/")))
+
+    def pack(self, users: Sequence[UserOfDay]) -> bytes:
+        """See UserLimit."""
+        return pack_horizon([(user.pseudonym, _packed(user)) for user in users])
+
+    def unpack(self, chunk: bytes, day: PeriodUsers) -> None:
+        """See UserLimit."""
+        for pseudonym, places in unpack_horizon(chunk):
+            user = self.new_user(pseudonym, day)
+            user.places = places
+            user.entered = user.slots = sum(map(len, places.values()))
+
+    def _enter(self, user: UserOfDay, cell: int, number: int) -> None:
+        user = _of_horizon(user)
+        slots = user.places.setdefault(cell, [])
+        at = bisect_left(slots, number)
+        if slots[at : at + 1] != [number]:
+            slots.insert(at, number)
+            user.entered += 1
+            user.packed = None
+
+
+def limit_of(policy: Policy, calendar: Calendar) -> UserLimit:
+    """Return the limit that a policy puts on each user."""
+    return HorizonLimit(policy, calendar) if policy.method.has_horizons else DailyLimit(policy, calendar)
+
+
+def _of_horizon(user: UserOfDay) -> UserOfHorizon:
+    if not isinstance(user, UserOfHorizon):
+        raise TypeError("a user of a day has no slots of a horizon")
+    return user
+
+
+def _packed(user: UserOfDay) -> bytes:
+    """Return a user's part of a chunk. Of the users of a changed chunk most have not changed."""
+    user = _of_horizon(user)
+    if user.packed is None:
+        user.packed = pack_places(user.places)
+    return user.packed
+
+
+def _add(user: U, day: PeriodUsers) -> U:
+    day.users[user.pseudonym] = user
+    return user

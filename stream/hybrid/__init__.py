@@ -8,35 +8,35 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from hatcast.stream.hybrid import full_lm, kvh, kvh_heterogeneous, lm_only, pwh, tcm_only
-from hatcast.stream.hybrid._blend import estimate
-from hatcast.stream.hybrid._day import gaussian_epsilon
-from hatcast.stream.hybrid._estimate import TARGET, GroupEstimates, HybridEstimate
+from hatcast.stream.hybrid import methods
+from hatcast.stream.hybrid._blend import TARGET, GroupEstimates, HybridEstimate, estimate
 from hatcast.stream.hybrid._interface import (
     HybridEstimator,
     HybridParameters,
     Needs,
+    Number,
+    Setting,
     Spread,
     charge,
     check,
     delta_per_hat,
+    gaussian_epsilon,
+    keys_of,
 )
-from hatcast.stream.hybrid._keys import keys_of
 from hatcast.stream.hybrid.device import accepts, report, report_bound, steps_of
-from hatcast.stream.hybrid.records import ID_BYTES, Report, decode_report, encode_report
-from hatcast.stream.hybrid.setting import Number, Setting
+from hatcast.stream.hybrid.reports import ID_BYTES, Report, decode_report, encode_report
 from hatcast.stream.policy.policy import EstimatorKeys
 
 HYBRID_ESTIMATORS: Final[Mapping[str, HybridEstimator]] = MappingProxyType(
     {
         each.name: each
         for each in (
-            tcm_only.ESTIMATOR,
-            lm_only.ESTIMATOR,
-            full_lm.ESTIMATOR,
-            kvh.ESTIMATOR,
-            kvh_heterogeneous.ESTIMATOR,
-            pwh.ESTIMATOR,
+            methods.TCM_ONLY,
+            methods.LM_ONLY,
+            methods.FULL_LM,
+            methods.KVH,
+            methods.KVH_HETEROGENEOUS,
+            methods.PWH,
         )
     }
 )

@@ -9,16 +9,58 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from typing import Protocol, Self
+from types import MappingProxyType
+from typing import Final, Protocol, Self
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import Parameters
-from hatcast.stream.hybrid.setting import Number, Setting
 from hatcast.stream.mechanisms import MAX_SCALE, Noise, Noisy
-from hatcast.stream.mechanisms.gaussian import MIN_DELTA, deviation_for, scale_bound, smallest_scale
+from hatcast.stream.mechanisms.gaussian import (
+    MIN_DELTA,
+    composed_epsilon,
+    deviation_for,
+    discretization_loss,
+    scale_bound,
+    smallest_scale,
+)
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.continual_keys import part_of_delta
-from hatcast.stream.policy.policy import GroupMeans, HybridKeys, NoiseKind, Policy
+from hatcast.stream.policy.policy import EstimatorKeys, GroupMeans, HybridKeys, HybridUse, NoiseKind, Policy, Relation
+
+Number = Fraction | float
+"""Fractions in releases, floats in plots. Fractions give a fraction; ints would not, because n / m is a float."""
+_ROUNDED: Final = 1 + 1e-12  # factor of ratios, above their floating-point error
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Public setting of a hybrid estimate, in any unit of values that all fields share.
+
+    central, local     number of users of either group: c n that trust the operator, (1 - c) n that do not
+    central_noise      s_T^2: variance of the noise on the mean of the central users
+    local_noise        s_L^2: variance of the noise on each local user's own value
+    central_variance   sigma_T^2: variance of the distribution of central users' values
+    local_variance     sigma_L^2: variance of the distribution of local users' values
+    gap                mu_L - mu_T
+    """
+
+    central: Number
+    local: Number
+    central_noise: Number
+    local_noise: Number
+    central_variance: Number = Fraction(0)
+    local_variance: Number = Fraction(0)
+    gap: Number = Fraction(0)
+
+    @property
+    def users(self) -> Number:
+        """Number of users, n."""
+        return self.central + self.local
+
+    @property
+    def share(self) -> Number:
+        """Share of central users, c."""
+        return self.central / self.users
 
 
 class Needs(StrEnum):
@@ -246,3 +288,47 @@ def check(estimator: HybridEstimator, parameters: HybridParameters) -> None:
         )
     if estimator.needs is Needs.SIGMA and not spread.is_homogeneous:
         raise SettingError(key, f"of two groups is not used by {estimator.name}", "use kvh_heterogeneous")
+
+
+_SPREAD: Final = {
+    Needs.NOTHING: (),
+    Needs.SIGMA: ("sigma",),
+    Needs.BOTH_GROUPS: ("sigma", "sigma_local", "mean_gap"),
+}
+
+
+def keys_of(estimator: HybridEstimator) -> EstimatorKeys:
+    """Return the keys of an estimator. It is proved under `replace` only, because the groups' counts are public."""
+    fixed = estimator.fixed_weight
+    use = HybridUse(
+        central=estimator.all_local or fixed != 0,
+        local=fixed != 1,
+        all_local=estimator.all_local,
+        spread=_SPREAD[estimator.needs],
+    )
+    return EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}), hybrid=use)
+
+
+def gaussian_epsilon(policy: Policy, releases: int, delta: float, min_scale: float = 0.0) -> float:
+    """Return the epsilon, at `delta`, of this many composed Gaussian releases, for a user of either group.
+
+    delta       of the composition; it need not equal the delta that each release was calibrated for
+    min_scale   lower bound of the scales of central noise, steps; 0 if not known
+    A scale is never below the deviation for sensitivity 1, times a distance of at least 1 step.
+    Raises ValueError for a policy without Gaussian noise.
+    """
+    keys, parameters = policy.keys_of(HybridKeys), HybridParameters.of(policy)
+    if parameters.delta is None:
+        raise ValueError(f"{policy.name} has no Gaussian noise")
+    if not releases:
+        return 0.0
+    groups = [(parameters.epsilon, 1, min_scale)] if keys.use.central and not keys.use.all_local else []
+    if keys.use.local or keys.use.all_local:
+        groups.append((parameters.local_epsilon, parameters.local_distance, 0.0))
+    largest = 0.0
+    for epsilon, distance, group_min_scale in groups:
+        deviation = deviation_for(epsilon, parameters.delta)
+        ratio = _ROUNDED / deviation
+        excess_loss = discretization_loss(ratio, max(group_min_scale, deviation * distance))
+        largest = max(largest, composed_epsilon(ratio, excess_loss, releases, delta))
+    return largest

@@ -28,7 +28,7 @@ from hatcast.stream.policy.policy import HybridKeys, Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Blend:
+class BlendedEstimate:
     """An estimate, and the number of users of either group: c n and (1 - c) n."""
 
     estimate: HybridEstimate
@@ -36,7 +36,7 @@ class Blend:
     local: int
 
 
-def blend_of(policy: Policy, users: Users, reports: Iterable[bytes], noise: Noise) -> Blend | None:
+def blend_of(policy: Policy, users: Users, reports: Iterable[bytes], noise: Noise) -> BlendedEstimate | None:
     """Return the blend of one HAT; None if suppressed. `min_users` applies to both groups together.
 
     A group's own mean needs `min_users` of that group, and the other one too, unless it has no users.
@@ -49,10 +49,10 @@ def blend_of(policy: Policy, users: Users, reports: Iterable[bytes], noise: Nois
     if len(users.counts) + len(local) < policy.min_users:
         return None
     blended = estimate(HYBRID_ESTIMATORS[policy.estimator], users, local, parameters, noise)
-    return None if blended is None else Blend(blended, len(users.counts), len(local))
+    return None if blended is None else BlendedEstimate(blended, len(users.counts), len(local))
 
 
-def blend_fields(blend: Blend, policy: Policy, unit: str) -> dict[str, Any]:
+def blend_fields(blend: BlendedEstimate, policy: Policy, unit: str) -> dict[str, Any]:
     """Return the record fields of a blend. unit: the name of 1000 milli-units."""
     blended = blend.estimate
     mean, rest = _value_fields(blended, Grid(policy.grid, policy.lower))
@@ -84,7 +84,7 @@ def _value_fields(found: HybridEstimate, grid: Grid) -> tuple[dict[str, Any], di
     )
 
 
-def _groups_field(blend: Blend, groups: GroupEstimates, policy: Policy) -> dict[str, Any]:
+def _groups_field(blend: BlendedEstimate, groups: GroupEstimates, policy: Policy) -> dict[str, Any]:
     """Return each group's own mean, if it has users."""
     parameters, grid = HybridParameters.of(policy), Grid(policy.grid, policy.lower)
     of_central = charge(HYBRID_ESTIMATORS[policy.estimator], parameters)

@@ -11,11 +11,10 @@ import h3.api.basic_int as h3
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.hats import Calendar, Slot, closes_at
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.fold.partition_fold import PartitionFold
 from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.hybrid import HybridParameters, Report, accepts, decode_report, report_bound, steps_of
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.reading import Outcome

@@ -15,9 +15,8 @@ from nacl.exceptions import CryptoError
 from nacl.signing import SigningKey, VerifyKey
 
 from hatcast.stream.errors import UNREADABLE
-from hatcast.stream.hybrid.records import Report
-from hatcast.stream.hybrid.report_keys import DayKey, ReportKeys, device_id
-from hatcast.stream.readings.caches import cache
+from hatcast.stream.hybrid.reports import DayKey, Report, ReportKeys, device_id
+from hatcast.stream.readings.reading import cache
 
 CERTIFICATE_BYTES: Final = 64
 # What is signed begins with its purpose and version, so that no signature is valid for another purpose.

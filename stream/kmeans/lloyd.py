@@ -1,5 +1,6 @@
 """The iterations of private Lloyd's algorithm.    [H App. E]"""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -8,14 +9,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.stream.estimators.grouping import Integers
-from hatcast.stream.kmeans.devices import Reports
-from hatcast.stream.kmeans.means import Floats, Means, blend, central_means, local_means
-from hatcast.stream.kmeans.seeding import seeds, uniform
-from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.kmeans.groups import Reports
+from hatcast.stream.kmeans.means import ClusterMeans, Floats, blend, central_means, local_means
+from hatcast.stream.kmeans.setting import ClusteringSetting
 from hatcast.stream.mechanisms import LaplaceNoise
 
+_CANDIDATES: Final = 256  # per cluster
 _UNIFORM: Final = 12  # a uniform point in [0, m] has variance m^2 / 12
 _OFFSET_DIVISOR: Final = 25  # a cluster restarts within m / 50 of another centre, in each coordinate
+
+
+def seeds(setting: ClusteringSetting) -> Integers:
+    """Return centres int64 [K, d], in steps, far from each other and from the border; a function of the setting.
+
+    Each is the best of 256 uniform points: the one with the largest free ball, bounded by the border and by equal balls
+    around the other centres. Two adjacent centres would split a cluster that one could represent [Su and others,
+    CODASPY 2016].
+    """
+    chosen = np.empty((0, setting.dimensions), np.int64)
+    for cluster in range(setting.clusters):
+        points = uniform(setting, cluster)
+        margins = np.minimum(points, setting.top - points).min(axis=1)
+        diameters = 4 * margins**2  # squared diameters of the free balls
+        for centre in chosen:
+            diameters = np.minimum(diameters, ((points - centre) ** 2).sum(axis=1))
+        chosen = np.vstack([chosen, points[int(diameters.argmax())]])
+    return chosen
+
+
+def uniform(setting: ClusteringSetting, stream: int) -> Integers:
+    """Return points int64 [256, d] in [0, top], different for each stream: BLAKE2b in counter mode; not secret."""
+    generated = bytearray()
+    size = _CANDIDATES * setting.dimensions * 8
+    while len(generated) < size:
+        message = f"{setting.seed},{stream},{len(generated)}".encode()
+        generated += hashlib.blake2b(message, person=b"hatcast-kmeans").digest()
+    numbers = np.frombuffer(bytes(generated[:size]), ">u8") % np.uint64(setting.top + 1)
+    return numbers.astype(np.int64).reshape(_CANDIDATES, setting.dimensions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,11 +66,13 @@ class Clusters:
     moved: Integers
 
 
-WeightedMeans = tuple[Means, Floats]
+WeightedMeans = tuple[ClusterMeans, Floats]
 """Means of one iteration, and the weights of the central group in them [K, d]"""
 
 
-def cluster(central: Integers | None, local: Reports | None, setting: Setting, noise: LaplaceNoise) -> Clusters:
+def cluster(
+    central: Integers | None, local: Reports | None, setting: ClusteringSetting, noise: LaplaceNoise
+) -> Clusters:
     """Return K clusters, for exactly `setting.epsilon` of each user.
 
     central   int64 [n, d] in [0, top], steps: vectors of the users that trust the operator; None without such users
@@ -63,7 +95,7 @@ def cluster(central: Integers | None, local: Reports | None, setting: Setting, n
     )
 
 
-def iterate(means_around: Callable[[Integers], WeightedMeans], setting: Setting) -> Clusters:
+def iterate(means_around: Callable[[Integers], WeightedMeans], setting: ClusteringSetting) -> Clusters:
     """Replace the centres tau times by the means of their clusters.
 
     A cluster counts as empty if its mean is useless: if it has less than one noisy user, or the noise on the mean has a
@@ -93,7 +125,7 @@ def iterate(means_around: Callable[[Integers], WeightedMeans], setting: Setting)
 
 
 def _restarted(
-    centres: Integers, users: Floats, useful: NDArray[np.bool_], setting: Setting, iteration: int
+    centres: Integers, users: Floats, useful: NDArray[np.bool_], setting: ClusteringSetting, iteration: int
 ) -> Integers:
     """Move each empty cluster near a full one (there is at least one): the first near the largest, and so on."""
     full, empty = np.flatnonzero(useful), np.flatnonzero(~useful)

@@ -19,17 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.stream.estimators.grouping import Integers
-from hatcast.stream.hybrid import pwh
-from hatcast.stream.kmeans.devices import Reports
-from hatcast.stream.kmeans.setting import Setting
-from hatcast.stream.kmeans.tally import noisy_tally
+from hatcast.stream.hybrid import methods
+from hatcast.stream.kmeans.groups import Reports, noisy_tally
+from hatcast.stream.kmeans.setting import ClusteringSetting
 from hatcast.stream.mechanisms import LaplaceNoise
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Means:
+class ClusterMeans:
     """Noisy means of the clusters after an iteration.
 
     users      [K] noisy number of users; may be negative
@@ -42,7 +41,9 @@ class Means:
     variances: Floats
 
 
-def central_means(vectors: Integers, centres: Integers, setting: Setting, noise: LaplaceNoise) -> Means:
+def central_means(
+    vectors: Integers, centres: Integers, setting: ClusteringSetting, noise: LaplaceNoise
+) -> ClusterMeans:
     """Return the means of the central users, who trust the operator. vectors [n, d]; costs `setting.central_epsilon`.
 
     The variance includes the noise on the count: mean' - mean is about (noise on the sum - mean x noise on the count)
@@ -51,21 +52,21 @@ def central_means(vectors: Integers, centres: Integers, setting: Setting, noise:
     return means_of_tally(*noisy_tally(vectors, centres, setting, noise), setting)
 
 
-def means_of_tally(counts: Integers, sums: Integers, setting: Setting) -> Means:
+def means_of_tally(counts: Integers, sums: Integers, setting: ClusteringSetting) -> ClusterMeans:
     """Return the means of noisy counts [K], `setting.unit` steps per user, and noisy sums [K, d]."""
     users = counts / setting.unit
     floored = np.maximum(users, 1.0)[:, None]
     means = sums / floored
     relative = np.clip(means, 0, setting.top) / setting.unit
-    return Means(users, means, 2 * (setting.central_scale / floored) ** 2 * (1 + relative**2))
+    return ClusterMeans(users, means, 2 * (setting.central_scale / floored) ** 2 * (1 + relative**2))
 
 
-def local_means(reports: Reports, centres: Integers, setting: Setting) -> Means:
+def local_means(reports: Reports, centres: Integers, setting: ClusteringSetting) -> ClusterMeans:
     """Return the means of the local users, from their reports. Uses up one call of `Reports.clusters`."""
     return means_of_answers(*tally_answers(reports.clusters(centres), reports.vectors, setting), setting)
 
 
-def tally_answers(answers: Integers, vectors: Integers, setting: Setting) -> tuple[Floats, Floats]:
+def tally_answers(answers: Integers, vectors: Integers, setting: ClusteringSetting) -> tuple[Floats, Floats]:
     """Return the number of devices that answered each cluster [K], and the sums of their noisy vectors [K, d]."""
     answered = np.bincount(answers, minlength=setting.clusters).astype(np.float64)
     sums = np.zeros((setting.clusters, setting.dimensions))
@@ -73,7 +74,7 @@ def tally_answers(answers: Integers, vectors: Integers, setting: Setting) -> tup
     return answered, sums
 
 
-def means_of_answers(answered: Floats, sums: Floats, setting: Setting) -> Means:
+def means_of_answers(answered: Floats, sums: Floats, setting: ClusteringSetting) -> ClusterMeans:
     """Return the means of what `tally_answers` returns, without the bias of randomised response."""
     number, clusters = answered.sum(), setting.clusters
     e = math.exp(setting.local_epsilon)
@@ -84,14 +85,14 @@ def means_of_answers(answered: Floats, sums: Floats, setting: Setting) -> Means:
     # A user's report has weight (1 - q) / (p - q) in the cluster of its answer and -q / (p - q) in the others.
     squares = (answered * (1 - q) ** 2 + (number - answered) * q**2) / (p - q) ** 2
     variances = 2 * setting.local_scale**2 * squares[:, None] / floored**2
-    return Means(users, means, np.broadcast_to(variances, means.shape))
+    return ClusterMeans(users, means, np.broadcast_to(variances, means.shape))
 
 
-def blend(central: Means, local: Means) -> tuple[Means, Floats]:
+def blend(central: ClusterMeans, local: ClusterMeans) -> tuple[ClusterMeans, Floats]:
     """Return the PWH blend in each cluster and dimension, and the weights [K, d] of the central means.  [H Def 5.3]"""
     # s_L^2 / ((1 - c) n) is the noise variance of the local mean, which equals one report of that variance.
-    weigh = np.vectorize(lambda mine, theirs: pwh.weight(1.0, mine, theirs), otypes=[np.float64])
+    weigh = np.vectorize(lambda mine, theirs: methods.weight(1.0, mine, theirs), otypes=[np.float64])
     weights = np.asarray(weigh(central.variances, local.variances), np.float64)
     means = weights * central.means + (1 - weights) * local.means
     variances = weights**2 * central.variances + (1 - weights) ** 2 * local.variances
-    return Means(central.users + local.users, means, variances), weights
+    return ClusterMeans(central.users + local.users, means, variances), weights

@@ -15,8 +15,7 @@ import numpy as np
 
 from hatcast.stream.errors import UNREADABLE, SettingError
 from hatcast.stream.estimators.grouping import Integers
-from hatcast.stream.kmeans.hat_vectors import slots_of_day, top_of
-from hatcast.stream.kmeans.setting import MAX_ITERATIONS, Setting
+from hatcast.stream.kmeans.setting import MAX_ITERATIONS, ClusteringSetting, slots_of_day, top_of
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records.fields import Date, DeviceId, PolicyId, Slot
@@ -56,7 +55,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="status", tag="
         return _ENCODER.encode(fixed)
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ClusterAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One answer of a device.
 
     id        of the device in this clustering, random: 32 hexadecimal digits; the record's key
@@ -73,10 +72,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _ROUND: Final = msgspec.json.Decoder(Round)
-_ANSWER: Final = msgspec.json.Decoder(Answer)
+_ANSWER: Final = msgspec.json.Decoder(ClusterAnswer)
 
 
-def encode(message: Round | Answer) -> bytes:
+def encode(message: Round | ClusterAnswer) -> bytes:
     """Encode a round or an answer."""
     return _ENCODER.encode(message)
 
@@ -90,15 +89,15 @@ def decode_round(raw: bytes) -> Round | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Request:
+class RoundRequest:
     """A round that a device may answer under its own policy. centres: int64 [K, d], steps."""
 
     round: Round
-    setting: Setting
+    setting: ClusteringSetting
     centres: Integers
 
 
-def accepted(round_: Round, policy: Policy) -> Request | None:
+def accepted(round_: Round, policy: Policy) -> RoundRequest | None:
     """Return the request of a round; None if it is not one that the policy of the device allows.
 
     It must name the same policy_id, slots of the policy, no epsilon above EPSILON_MAX, and centres in the cube of the
@@ -111,20 +110,24 @@ def accepted(round_: Round, policy: Policy) -> Request | None:
         return None
     top = top_of(policy)
     try:
-        setting = Setting(len(round_.slots), top, len(round_.centres), round_.iterations, round_.epsilon, round_.seed)
+        setting = ClusteringSetting(
+            len(round_.slots), top, len(round_.centres), round_.iterations, round_.epsilon, round_.seed
+        )
     except SettingError:
         return None
     centres = [steps_of(centre, policy) for centre in round_.centres]
     if not 1 <= round_.round <= setting.iterations or not all(_is_within(centre, setting) for centre in centres):
         return None
-    return Request(round_, setting, np.array(centres, np.int64))
+    return RoundRequest(round_, setting, np.array(centres, np.int64))
 
 
-def _is_within(centre: list[int] | None, setting: Setting) -> bool:
+def _is_within(centre: list[int] | None, setting: ClusteringSetting) -> bool:
     return centre is not None and len(centre) == setting.dimensions and all(0 <= each <= setting.top for each in centre)
 
 
-def decode_answer(raw: bytes, setting: Setting, policy: Policy) -> tuple[Answer, list[int] | None] | None:
+def decode_answer(
+    raw: bytes, setting: ClusteringSetting, policy: Policy
+) -> tuple[ClusterAnswer, list[int] | None] | None:
     """Decode an answer to a clustering; return it with its vector in steps, or None if it is not acceptable.
 
     A vector must be on the grid and within 40 scales of the noise around the cube, which bounds a device's influence. A

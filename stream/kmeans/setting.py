@@ -5,12 +5,20 @@ iteration, and each message costs epsilon / (tau + 1). In both groups a user pay
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hatcast.stream.errors import SettingError
+from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.mechanisms import MAX_SCALE
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.units import HOUR_MS, MINUTE_MS
 
 MIN_EPSILON: Final = 0.01
 MAX_EPSILON: Final = 1000.0
@@ -18,10 +26,12 @@ MAX_CLUSTERS: Final = 100
 MAX_ITERATIONS: Final = 100
 MAX_DIMENSIONS: Final = 1440  # slots of a minute in a day
 _MAX_SQUARED_DISTANCE: Final = 2**62  # so that it fits into 64 bits
+Contributions = tuple[str, NDArray[np.uint64], Integers, Integers]
+"""(slot such as "09:00", pseudonyms, counts, sums in milli-units) of some users of one HAT"""
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ClusteringSetting:
     """Public parameters. Raises SettingError if no clustering could satisfy them.
 
     dimensions   d
@@ -101,3 +111,42 @@ def _part(epsilon: float, parts: int) -> float:
 def _within(key: str, value: float, least: float, most: float) -> None:
     if not least <= value <= most:
         raise SettingError(key, f"is not from {least:g} to {most:g}", "use a number in this range")
+
+
+def slots_of_day(policy: Policy) -> list[str]:
+    """Return the names of the slots within `hours`."""
+    first, last = (hour * HOUR_MS for hour in policy.hours)
+    starts = range(0, last, policy.slot_length_ms)
+    return [f"{start // HOUR_MS:02}:{start % HOUR_MS // MINUTE_MS:02}" for start in starts if start >= first]
+
+
+def hat_vectors(
+    contributions: Iterable[Contributions], slots: Sequence[str], policy: Policy
+) -> tuple[NDArray[np.uint64], Integers]:
+    """Return pseudonyms [n], ascending, and vectors int64 [n, d] in grid steps.
+
+    slots   the coordinates, in order; users without readings in any of them are included too
+    A mean is rounded to the nearest step, and is at most the upper bound rounded likewise: `top_of`. A user's vector
+    does not depend on other users.
+    """
+    axes = {slot: axis for axis, slot in enumerate(slots)}
+    by_user: dict[int, list[list[int]]] = {}
+    for slot, pseudonyms, counts, sums in contributions:
+        axis = axes.get(slot)
+        for user, count, total in zip(pseudonyms.tolist(), counts.tolist(), sums.tolist(), strict=True):
+            coordinates = by_user.setdefault(user, [[0, 0] for _ in slots])
+            if axis is not None:
+                coordinates[axis][0] += count
+                coordinates[axis][1] += total
+    grid = Grid(policy.grid)
+    missing = grid.nearest(Fraction(policy.upper_bound, 2))
+    users = sorted(by_user)
+    vectors = [
+        [grid.nearest(Fraction(total, count)) if count else missing for count, total in by_user[user]] for user in users
+    ]
+    return np.array(users, np.uint64), np.array(vectors, np.int64).reshape(len(users), len(slots))
+
+
+def top_of(policy: Policy) -> int:
+    """Return the upper bound of a coordinate, in grid steps."""
+    return Grid(policy.grid).nearest(Fraction(policy.upper_bound))

@@ -82,7 +82,7 @@ class View:
 
 
 @dataclass(slots=True)
-class Changes:
+class RowChanges:
     """Changes of rows, and the conditions under which they are applied.
 
     equal      (key, field) -> value that must be stored; None: none may be
@@ -114,7 +114,7 @@ class Decision(Generic[R]):
     """Result of a decision, and the changes that carry it out."""
 
     result: R
-    changes: Changes
+    changes: RowChanges
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class Draft:
     """A view with changes over it: later steps of a decision read what earlier ones set."""
 
     view: View
-    changes: Changes = field(default_factory=Changes)
+    changes: RowChanges = field(default_factory=RowChanges)
 
     def get(self, key: str, name: str) -> bytes | None:
         """Return a value, as changed. Raises Unread."""

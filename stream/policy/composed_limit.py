@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
+from hatcast.stream.accounting import ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.mechanisms.grid import Grid, fineness
 from hatcast.stream.policy.cells_file import SelectionCost

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -36,6 +36,12 @@ UNITS: Final[dict[str, Fraction]] = {
     "kn": Fraction(1852),
 }
 _FACTORS: Final[dict[str, float]] = {unit: float(factor) for unit, factor in UNITS.items()}
+K = TypeVar("K")
+V = TypeVar("V")
+
+# More than anything that counts has: longer texts and larger numbers are not cached.
+_CHARACTERS_MAX: Final = 128
+_BITS_MAX: Final = 64
 
 
 class Outcome(StrEnum):
@@ -208,3 +214,18 @@ def to_milli(speed: float, unit: str) -> int:
 def in_milli(number: float) -> int:
     """Convert a finite number to integer milli-units of its own unit, as `to_milli` does for a speed."""
     return to_milli(number, "km/h")  # milli-units of km/h are what 1 km/h has 1000 of
+
+
+def cache(entries: dict[K, V], key: K, value: V, size: int) -> V:
+    """Cache and return `value`, unless its key is long. A cache with `size` entries is emptied first.
+
+    So a cache takes some hundred bytes for each of `size` entries at most, whatever records contain.
+    """
+    if isinstance(key, str) and len(key) > _CHARACTERS_MAX:
+        return value
+    if isinstance(key, int) and key.bit_length() > _BITS_MAX:
+        return value
+    if len(entries) >= size:
+        entries.clear()
+    entries[key] = value
+    return value

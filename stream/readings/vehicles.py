@@ -5,12 +5,15 @@ here, and what they write where there is none is no id. Decoders, the fold, brid
 Two buses with one id are one user, which is safe: their sum is what has the budget. So in doubt two ids are one.
 """
 
+import hashlib
 import re
 import unicodedata
+import zlib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
-from hatcast.stream.readings.caches import cache
-from hatcast.stream.readings.reading import is_empty
+from hatcast.stream.readings.reading import cache, is_empty
 
 VEHICLE_BYTES_MAX: Final = 128
 _LARGEST: Final = 10**VEHICLE_BYTES_MAX
@@ -22,6 +25,12 @@ _NUMBER: Final = re.compile(r"([+-]?)([0-9]+)(?:[.,]([0-9]*))?(?:[eE]([+-]?)([0-
 _CACHE_SIZE: Final = 50_000
 _known: Final[dict[str, str | None]] = {}  # most records have an id that others had
 _INVISIBLE: Final = frozenset(("Cf", "Cc"))  # format and control characters
+KEY_BYTES: Final = 32
+PSEUDONYM_BYTES: Final = 8  # among 10**6 users of a day a collision has probability 3e-8
+_PERSONALIZATION: Final = b"hatcast-user"
+_MURMUR_SEED: Final = 0x9747B28C
+_MURMUR_MULTIPLIER: Final = 0x5BD1E995
+_WORD: Final = 0xFFFFFFFF
 
 
 def canonical_vehicle(sent: str) -> str | None:
@@ -118,3 +127,61 @@ def _as_number(text: str) -> str | None:
             return None  # it was a double, which does not have the last digits
     whole = digits.lstrip("0") or "0"
     return f"-{whole}" if sign == "-" and whole != "0" else whole
+
+
+class Pseudonyms:
+    """Keyed BLAKE2b of the canonical vehicle id.
+
+    The local date is the salt, so a vehicle is another user on another day; with unit `user` there is no salt.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != KEY_BYTES:
+            raise ValueError(f"a user key has {KEY_BYTES} bytes")
+        self._key = key
+
+    def of(self, vehicle: str, date: str | None) -> bytes:
+        """Return the pseudonym (8 bytes) of a canonical vehicle id on a local date; date None: on all dates."""
+        salt = b"" if date is None else date.encode()
+        return hashlib.blake2b(
+            vehicle.encode(), digest_size=PSEUDONYM_BYTES, key=self._key, salt=salt, person=_PERSONALIZATION
+        ).digest()
+
+    @property
+    def key(self) -> bytes:
+        """The secret user key, for storing it."""
+        return self._key
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash that identifies the key without revealing it. A worker compares it before it writes."""
+        return hashlib.blake2b(b"fingerprint", digest_size=16, key=self._key, person=_PERSONALIZATION).hexdigest()
+
+
+def murmur2(key: bytes) -> int:
+    """Return Kafka's 32-bit murmur2 (org.apache.kafka.common.utils.Utils.murmur2) as an unsigned integer."""
+    state = _MURMUR_SEED ^ len(key)
+    whole = len(key) & ~3
+    for at in range(0, whole, 4):
+        word = int.from_bytes(key[at : at + 4], "little") * _MURMUR_MULTIPLIER & _WORD
+        word = (word ^ word >> 24) * _MURMUR_MULTIPLIER & _WORD
+        state = state * _MURMUR_MULTIPLIER & _WORD ^ word
+    if rest := key[whole:]:
+        state = (state ^ int.from_bytes(rest, "little")) * _MURMUR_MULTIPLIER & _WORD
+    state = (state ^ state >> 13) * _MURMUR_MULTIPLIER & _WORD
+    return state ^ state >> 15
+
+
+def by_murmur2(key: bytes, partitions: int) -> int:
+    """Return the partition that Kafka's Java client, aiokafka and kafka-python choose for a key."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def by_crc32(key: bytes, partitions: int) -> int:
+    """Return the partition that librdkafka chooses for a key by default (`consistent_random`)."""
+    return zlib.crc32(key) % partitions
+
+
+Partitioner = Callable[[bytes, int], int]
+
+PARTITIONERS: Final[Mapping[str, Partitioner]] = MappingProxyType({"murmur2": by_murmur2, "crc32": by_crc32})

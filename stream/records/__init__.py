@@ -7,14 +7,20 @@ optional field is present.
 
 from hatcast.stream.records.budget import BUDGET, BudgetRecord, EpsilonDelta, ReservedRecord, SpentRecord
 from hatcast.stream.records.clusters import ClusterAnswerRecord, ClusterRecord, ClustersRecord
-from hatcast.stream.records.continual import ContinualRecord, ContinualSumRecord
-from hatcast.stream.records.estimates import ESTIMATE, EstimateRecord, NormalRecord
+from hatcast.stream.records.estimates import ESTIMATE, RUNNING, EstimateRecord, NormalRecord, RunningRecord
+from hatcast.stream.records.fields import NoiseRecord
 from hatcast.stream.records.inputs import ReportRecord, TelemetryRecord
-from hatcast.stream.records.noise import NoiseRecord
 from hatcast.stream.records.queries import QUERY, QueryRecord
-from hatcast.stream.records.releases import RELEASE, CountsRecord, ReleaseRecord, UsersRecord, ValueRecord
-from hatcast.stream.records.running import RUNNING, RunningRecord
-from hatcast.stream.records.tracker import ResidualQueryRecord
+from hatcast.stream.records.releases import (
+    RELEASE,
+    ContinualRecord,
+    ContinualSumRecord,
+    CountsRecord,
+    ReleaseRecord,
+    ResidualQueryRecord,
+    UsersRecord,
+    ValueRecord,
+)
 
 __all__ = [
     "BUDGET",

@@ -13,6 +13,7 @@ from hatcast.stream.records.fields import (
     Cell,
     Date,
     Instant,
+    Name,
     PolicyId,
     Remainder,
     Slot,
@@ -83,3 +84,63 @@ class EstimateRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 ESTIMATE: Final = msgspec.json.Decoder(EstimateRecord)
+
+
+class RunningRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One running mean on `hats.running`: the mean of a cell over a window of slots up to this one.
+
+    Post-processing of `hats.means`, so it costs nothing. The topic keeps the last one of each policy, name and cell.
+    """
+
+    RULES: ClassVar = (When("mean", has=("weights",)),)
+
+    running_id: Annotated[str, text(f"^{NAME}/{NAME}/{DATE}T{TIME}/{CELL}$", "policy/name/dateTslot/cell")]
+    policy: Name
+    policy_id: PolicyId
+    stage: Annotated[
+        Literal["live", "settled"],
+        msgspec.Meta(
+            description="`live`: at the close of the slot; `settled`: again after the settlement of a tracker's `date`"
+        ),
+    ]
+    name: Annotated[str, text(f"^{NAME}$", "of the policy's `[[policy.running]]`")]
+    window: Annotated[
+        Literal["today", "24h", "7d", "same_hour"],
+        msgspec.Meta(
+            description="slots in it: of the local date up to this one; that ended in the last 24 hours or 7 days; or"
+            " this hour of all weekdays (or of all days of weekends) of a number of dates"
+        ),
+    ]
+    of: Annotated[
+        Literal["releases", "estimates"],
+        msgspec.Meta(description="its inputs: the releases, or the model behind `hats.estimates`"),
+    ]
+    cell: Cell
+    remainder: Remainder | None = None
+    date: Date
+    slot: Slot
+    start: Annotated[Instant, msgspec.Meta(description="of the window: ISO 8601 with an offset")]
+    end: Annotated[Instant, msgspec.Meta(description="of the window and of its last slot: ISO 8601 with an offset")]
+    slots: Annotated[int, msgspec.Meta(ge=0, description="number of slots of the window that are in the mean")]
+    value: ValueName | None = None
+    unit: Unit
+    weights: (
+        Annotated[
+            Literal["readings", "users", "slots"],
+            msgspec.Meta(
+                description="weight of a slot: its `readings` or its `users`, as published; or all `slots` alike,"
+                " without public counts"
+            ),
+        ]
+        | None
+    ) = None
+    mean: (
+        Annotated[
+            NormalRecord,
+            msgspec.Meta(description="weighted mean of the slots; absent if no slot of the window has a number"),
+        ]
+        | None
+    ) = None
+
+
+RUNNING: Final = msgspec.json.Decoder(RunningRecord)

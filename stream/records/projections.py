@@ -10,7 +10,7 @@ import msgspec
 
 from hatcast.stream.records.budget import BudgetRecord
 from hatcast.stream.records.clusters import ClustersRecord
-from hatcast.stream.records.estimates import EstimateRecord
+from hatcast.stream.records.estimates import EstimateRecord, RunningRecord
 from hatcast.stream.records.fields import (
     NAME,
     Cell,
@@ -26,7 +26,6 @@ from hatcast.stream.records.fields import (
 )
 from hatcast.stream.records.queries import QueryRecord
 from hatcast.stream.records.releases import ReleaseRecord
-from hatcast.stream.records.running import RunningRecord
 
 
 class Projection(msgspec.Struct, frozen=True, gc=False):
@@ -35,7 +34,7 @@ class Projection(msgspec.Struct, frozen=True, gc=False):
     OF: ClassVar[tuple[type[msgspec.Struct], ...]] = ()
 
 
-class Published(Projection, frozen=True):
+class PublishedFields(Projection, frozen=True):
     """The field that every published record has, and no reading."""
 
     OF = (ReleaseRecord, QueryRecord, EstimateRecord, RunningRecord, BudgetRecord, ClustersRecord)
@@ -125,7 +124,7 @@ class Charged(Projection, frozen=True):
     device_epsilon: Epsilon = 0.0
 
 
-class Placed(Projection, frozen=True, kw_only=True):
+class PlacedFields(Projection, frozen=True, kw_only=True):
     """Fields by which the map indexes the records of a cell and slot."""
 
     cell: Cell
@@ -136,7 +135,7 @@ class Placed(Projection, frozen=True, kw_only=True):
     unit: str = ""
 
 
-class PlacedRelease(Placed, frozen=True, kw_only=True):
+class PlacedRelease(PlacedFields, frozen=True, kw_only=True):
     """A release on the map."""
 
     OF = (ReleaseRecord,)
@@ -162,7 +161,7 @@ class PlacedNormal(msgspec.Struct, frozen=True):
     value: float
 
 
-class PlacedEstimate(Placed, frozen=True, kw_only=True):
+class PlacedEstimate(PlacedFields, frozen=True, kw_only=True):
     """An estimate on the map."""
 
     OF = (EstimateRecord,)
@@ -171,7 +170,7 @@ class PlacedEstimate(Placed, frozen=True, kw_only=True):
     road: PlacedNormal
 
 
-class PlacedRunning(Placed, frozen=True, kw_only=True):
+class PlacedRunning(PlacedFields, frozen=True, kw_only=True):
     """A running mean on the map."""
 
     OF = (RunningRecord,)
@@ -217,7 +216,7 @@ class PlacedAnswer(Projection, frozen=True):
         return policy_of(self.release_id)
 
 
-PUBLISHED: Final = msgspec.json.Decoder(Published)
+PUBLISHED: Final = msgspec.json.Decoder(PublishedFields)
 IDENTIFIED: Final = msgspec.json.Decoder(Identified)
 HEAD: Final = msgspec.json.Decoder(Head)
 CHARGED: Final = msgspec.json.Decoder(Charged)

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 import msgspec
 
 from hatcast.stream.records.fields import (
+    ANSWER,
     CELL,
     DATE,
     NAME,
@@ -15,6 +16,7 @@ from hatcast.stream.records.fields import (
     Instant,
     Interval,
     Name,
+    NoiseRecord,
     Number,
     PolicyId,
     Relation,
@@ -24,7 +26,6 @@ from hatcast.stream.records.fields import (
     When,
     text,
 )
-from hatcast.stream.records.noise import ANSWER, NoiseRecord
 
 
 class QueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

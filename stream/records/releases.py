@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
-from hatcast.stream.records.continual import ContinualRecord
 from hatcast.stream.records.fields import (
+    ANSWER,
     CELL,
     DATE,
     NAME,
@@ -17,6 +17,7 @@ from hatcast.stream.records.fields import (
     Epsilon,
     Instant,
     Interval,
+    NoiseRecord,
     Number,
     PolicyId,
     Relation,
@@ -27,10 +28,78 @@ from hatcast.stream.records.fields import (
     When,
     text,
 )
-from hatcast.stream.records.noise import ANSWER, NoiseRecord
-from hatcast.stream.records.tracker import ResidualQueryRecord
 
 BLEND: Final = ("weight", "users", "public_epsilon", "groups")
+
+
+class ResidualQueryRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A query of a tracker: how far buses are from the prediction. docs/specification/tracker.md has the symbols."""
+
+    number: Annotated[int, msgspec.Meta(ge=1, description="of the query on its date")]
+    sum: Annotated[int, msgspec.Meta(description="Y: the released integer, with its noise")]
+    clip: Annotated[float, msgspec.Meta(gt=0, description="z: clip of a residual, in its standard deviations")]
+    scale: Annotated[int, msgspec.Meta(gt=0, description="D: scale of the discrete Laplace noise in `sum`")]
+    steps: Annotated[int, msgspec.Meta(gt=0, description="T: steps of one unit of payment")]
+    weight: Annotated[float, msgspec.Meta(gt=0, description="W: sum of payments over standard deviations")]
+    kept: Annotated[float, msgspec.Meta(gt=0, le=1, description="k: what clipping leaves of a shift of all residuals")]
+    members: Annotated[int, msgspec.Meta(ge=1, description="number of users that pay")]
+    charges: Annotated[float, msgspec.Meta(ge=0, description="epsilon that all users pay, in sum")]
+    limit: Annotated[
+        float, msgspec.Meta(gt=0, description="epsilon that all queries of the date can cost a user: reserved")
+    ]
+    hats: Annotated[
+        tuple[tuple[Slot, float, float], ...],
+        msgspec.Meta(description="of each HAT: slot, weight g, and beta, the regression on its own deviation"),
+    ]
+    features: Annotated[
+        tuple[float, float], msgspec.Meta(description="weights of the coefficients of both features of HATs")
+    ]
+    variance: Annotated[float, msgspec.Meta(gt=0, description="of all that the model does not have, noise included")]
+    noise_variance: Annotated[float, msgspec.Meta(gt=0, description="of the noise")]
+
+
+class ContinualSumRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The noisy sum of all values since the horizon's start. A value is the mean of one user in one slot."""
+
+    value: Annotated[float, msgspec.Meta(description="in `unit`, with 3 digits")]
+    sd: Annotated[float, msgspec.Meta(ge=0, description="standard deviation of its noise, in `unit`")]
+    interval95: Annotated[
+        tuple[float, float], msgspec.Meta(description="around `value`, in `unit`: 95 % of the noise is within")
+    ]
+
+
+class ContinualRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A running sum since the horizon's start. The release's mean is this sum divided by the number of its values.
+
+    The release's `start` is that of the horizon, and its `end` that of the slot: it is not the mean of one slot.
+    """
+
+    RULES: ClassVar = (When("sum", needs=("count",)),)
+
+    horizon: Annotated[Date, msgspec.Meta(description="first local date of the horizon, which also names it")]
+    last_date: Annotated[Date, msgspec.Meta(description="last local date of the horizon")]
+    index: Annotated[int, msgspec.Meta(ge=0, description="number of this slot in the horizon, from 0")]
+    slots: Annotated[int, msgspec.Meta(ge=1, description="slots of the horizon")]
+    kind: Annotated[
+        Literal["laplace", "gaussian", "tree", "kary", "toeplitz", "blt", "withhold_release"],
+        msgspec.Meta(description="mechanism; see docs/specification/continual.md"),
+    ]
+    max_cells: Annotated[
+        int,
+        msgspec.Meta(ge=1, description="most cells that a user enters: the horizon costs it `max_cells` x `epsilon`"),
+    ]
+    delta: (
+        Annotated[float, msgspec.Meta(gt=0, lt=1, description="delta of Gaussian noise, of the cell's whole horizon")]
+        | None
+    ) = None
+    count: (
+        Annotated[
+            int,
+            msgspec.Meta(ge=0, description="values in the sum, one of each user and slot; absent if the sum is lost"),
+        ]
+        | None
+    ) = None
+    sum: Annotated[ContinualSumRecord, msgspec.Meta(description="only of a `released` record")] | None = None
 
 
 class UsersRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,12 +6,11 @@ from typing import Final
 
 import msgspec
 
-from hatcast.stream.records.estimates import EstimateRecord
+from hatcast.stream.records.estimates import EstimateRecord, RunningRecord
 from hatcast.stream.records.fields import is_settlement, policy_of
 from hatcast.stream.records.projections import Projection
 from hatcast.stream.records.queries import QueryRecord
 from hatcast.stream.records.releases import ReleaseRecord
-from hatcast.stream.records.running import RunningRecord
 
 
 class ShownNormal(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from hatcast.stream.continual import KINDS, BadState, Entries, Mechanism, Setting, Step
+from hatcast.stream.continual import KINDS, BadState, Entries, Mechanism, Step, SumSetting
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.horizons import SlotIndex, horizon_of
 from hatcast.stream.fold.packing import columns
@@ -139,7 +139,7 @@ class CellHat(NamedTuple):
     state: bytes | None
 
 
-class _Stored(NamedTuple):
+class _StoredSums(NamedTuple):
     """A decoded state: index of the last slot, values entered, and the mechanism's state."""
 
     last: int
@@ -244,10 +244,10 @@ class RunningSums:
         return Entries(pseudonyms, np.clip(means, 0, self._policy.upper_bound))
 
 
-def setting_of(policy: Policy) -> Setting:
+def setting_of(policy: Policy) -> SumSetting:
     """Return the public parameters of a policy's running sums. Raises ValueError for a policy without them."""
     keys = policy.keys_of(ContinualKeys)
-    return Setting(
+    return SumSetting(
         slots=keys.slots,
         max_slots=keys.max_slots,
         min_separation=keys.min_separation,
@@ -260,14 +260,14 @@ def setting_of(policy: Policy) -> Setting:
     )
 
 
-def _decoded(state: bytes | None) -> _Stored:
+def _decoded(state: bytes | None) -> _StoredSums:
     """Raises BadState."""
     if state is None:
-        return _Stored(-1, 0, None)
+        return _StoredSums(-1, 0, None)
     if len(state) < _HEAD.size or state[0] != _VERSION:
         raise BadState("a stored running sum is damaged, or of another version of hatcast")
     _, index, entered = _HEAD.unpack_from(state)
-    return _Stored(index, entered, state[_HEAD.size :])
+    return _StoredSums(index, entered, state[_HEAD.size :])
 
 
 def _mean_fields(running: RunningSum, policy: Policy) -> dict[str, Any]:

@@ -12,25 +12,135 @@ is a public instant.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
-from hatcast.stream.estimators._one_draw import BeforeNoise, OneDraw
-from hatcast.stream.estimators.values import values_form
+from hatcast.stream.estimators._exact import weights_in
+from hatcast.stream.estimators._interface import BeforeNoise, OneDraw
+from hatcast.stream.estimators.array_averaging import arrays_of
+from hatcast.stream.estimators.grouping import Counts
+from hatcast.stream.estimators.values import ValueEstimate, values_form
+from hatcast.stream.estimators.vectors import LINEAR, VectorUsers
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.packing import joined_columns
-from hatcast.stream.hybrid.release import Blend, blend_fields, blend_of, device_fields
+from hatcast.stream.fold.packing import joined_columns, values_columns
+from hatcast.stream.hybrid.release import BlendedEstimate, blend_fields, blend_of, device_fields
 from hatcast.stream.mechanisms import Noise, Noisy, VectorNoise
 from hatcast.stream.mechanisms.grid import Grid
-from hatcast.stream.policy.policy import HybridKeys, MeansKeys, Policy, Relation, ValuesKeys
+from hatcast.stream.policy.policy import HybridKeys, MeansKeys, Policy, Relation, Value, ValuesKeys
 from hatcast.stream.records.fields import Status
-from hatcast.stream.release.counts import counts_fields, counts_fields_of
 from hatcast.stream.release.proposals import Placed
 from hatcast.stream.release.spending import fineness_of
-from hatcast.stream.release.values import ValueEstimates, estimate_values, published_scales, values_fields
+
+_DIGITS: Final = 6  # so that a record does not depend on the order of a float sum
+_OF_ALL: Final = "covers"  # a field that has one meaning for all values
+
+
+def counts_fields(counts: Counts, estimator: str, parameters: Parameters) -> dict[str, Any]:
+    """Return the field `counts` of a released HAT.
+
+    counts      int64 [L], 1 or more: readings of each user, in the estimators' order
+    estimator   name of the estimator that the HAT was released with, and its parameters
+    """
+    return _counts_fields(counts, _weights(counts, estimator, parameters))
+
+
+def counts_fields_of(before: BeforeNoise, counts: Counts, estimator: str) -> dict[str, Any]:
+    """Return the same as `counts_fields`, with the weights of an estimate if it has them."""
+    if before.weights is None:
+        return counts_fields(counts, estimator, before.parameters)
+    (places, fills), whole = before.weights
+    return _counts_fields(counts, places / fills / whole)
+
+
+def _counts_fields(counts: Counts, weights: NDArray[np.float64] | None) -> dict[str, Any]:
+    shares = counts / counts.sum()
+    shift = 0.0 if weights is None else float(np.sum((weights - shares) ** 2))
+    return {
+        "users": len(counts),
+        "readings": int(counts.sum()),
+        "squares": round(float(np.sum(shares**2)), _DIGITS),
+        "shift": round(shift, _DIGITS),
+    }
+
+
+def _weights(counts: Counts, estimator: str, parameters: Parameters) -> NDArray[np.float64] | None:
+    """Return the weight of each user's mean in the estimator, float64 [L]; None for that of the plain mean.
+
+    For an estimator that clips, that of the value before clipping.
+    """
+    if estimator in LINEAR:
+        (places, fills), whole = LINEAR[estimator].weights(counts, parameters)
+    elif parameters.grouping is not None:
+        arrays = arrays_of(counts, parameters)
+        (places, fills), whole = weights_in(counts, arrays), arrays.number
+    else:
+        return None
+    return places / fills / whole
+
+
+@dataclass(frozen=True, slots=True)
+class ValueEstimates:
+    """Publishable estimates of a HAT, one for each value of the policy."""
+
+    estimates: tuple[ValueEstimate, ...]
+
+
+def value_users_of(chunks: Iterable[bytes], values: int) -> VectorUsers:
+    """Unpack the users of a HAT in the estimators' order: by count, largest first, ties by pseudonym."""
+    read = [values_columns(chunk) for chunk in chunks]
+    if not read:
+        empty = np.empty(0, np.int64)
+        return VectorUsers.sorted(empty.astype(np.uint64), empty, np.empty((0, values), np.int64))
+    return VectorUsers.sorted(*(np.concatenate(column) for column in zip(*read, strict=True)))
+
+
+def estimate_values(
+    policy: Policy, chunks: Iterable[bytes], noise: Noise
+) -> tuple[ValueEstimates | None, dict[str, Any] | None]:
+    """Return the estimates and the record's field `counts`; None if suppressed, as the public counts decide."""
+    users = value_users_of(chunks, len(policy.released_values))
+    form = values_form(policy)
+    estimates = None if len(users.counts) < policy.min_users else form.estimate(users, noise)
+    if estimates is None:
+        return None, None
+    counts = counts_fields(users.counts, policy.estimator, form.axes[0].parameters)
+    return ValueEstimates(estimates), counts
+
+
+def values_fields(found: ValueEstimates, policy: Policy) -> dict[str, Any]:
+    """Return the record fields of the estimates."""
+    listed = [
+        {"name": value.name, **_value_fields(estimate, value)}
+        for value, estimate in zip(policy.released_values, found.estimates, strict=True)
+    ]
+    return {**_value_fields(found.estimates[0], policy.released_values[0]), _OF_ALL: "noise", "values": listed}
+
+
+def published_scales(found: ValueEstimates, policy: Policy) -> list[float]:
+    """Return the noise scale of each value as the record has it, in the value's unit."""
+    return [
+        float(Grid(value.grid).scale_text(each.scale))
+        for value, each in zip(policy.released_values, found.estimates, strict=True)
+    ]
+
+
+def _value_fields(estimate: ValueEstimate, value: Value) -> dict[str, Any]:
+    grid = Grid(value.grid)
+
+    def number(steps: int) -> msgspec.Raw:
+        return msgspec.Raw(grid.text(steps).encode())
+
+    return {
+        "mean": number(estimate.mean),
+        "raw": number(estimate.raw),
+        "unit": value.unit,
+        "noise": {"kind": "laplace", "scale": msgspec.Raw(grid.scale_text(estimate.scale).encode())},
+        "interval95": [number(steps) for steps in estimate.interval95],
+    }
 
 
 def is_charged(status: str, relation: str) -> bool:
@@ -38,7 +148,7 @@ def is_charged(status: str, relation: str) -> bool:
     return status == Status.RELEASED or (status == Status.SUPPRESSED and relation == Relation.ADD_REMOVE)
 
 
-AnyEstimate = Estimate | Blend | ValueEstimates
+AnyEstimate = Estimate | BlendedEstimate | ValueEstimates
 Drawn = tuple[AnyEstimate | None, Mapping[str, Any] | None]
 """A HAT's estimate, None if suppressed, and the field `counts` of its record, None without one."""
 
@@ -88,7 +198,7 @@ class Release(Placed):
     def fields(self) -> Mapping[str, Any]:
         """Return the record's fields from the estimate on."""
         policy, unit, fields = self.policy, self.policy.released_value.unit, dict[str, Any]()
-        if isinstance(self.estimate, Blend):
+        if isinstance(self.estimate, BlendedEstimate):
             fields |= blend_fields(self.estimate, policy, unit)
         elif isinstance(self.estimate, ValueEstimates):
             fields |= values_fields(self.estimate, policy)

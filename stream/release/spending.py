@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
+from hatcast.stream.accounting import ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.estimators import ESTIMATORS, Parameters, capped_ratio
 from hatcast.stream.estimators.values import noise_shares
 from hatcast.stream.hybrid import gaussian_epsilon

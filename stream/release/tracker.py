@@ -26,7 +26,7 @@ from hatcast.stream.release.tracker_records import (
     hat_release,
     settlement_release,
 )
-from hatcast.stream.tracker.query import Query
+from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.tracker import HatUsers, Tracker, TrackerState
 
 _MILLI = 1000
@@ -155,7 +155,7 @@ class PolicyTracker:
         return int(spent.max()), float(spent.mean())
 
     def _made(
-        self, queries: Iterator[Query], name_of: Callable[[MadeQuery, str], str], noise: LaplaceNoise
+        self, queries: Iterator[ResidualQuery], name_of: Callable[[MadeQuery, str], str], noise: LaplaceNoise
     ) -> list[tuple[str, MadeQuery]]:
         """Return the released queries, each with its cell; an empty list if a stored query is different."""
         made = []
@@ -170,7 +170,7 @@ class PolicyTracker:
         return made
 
     def _released(
-        self, asked: Query, cell: str, name_of: Callable[[MadeQuery, str], str], noise: LaplaceNoise
+        self, asked: ResidualQuery, cell: str, name_of: Callable[[MadeQuery, str], str], noise: LaplaceNoise
     ) -> MadeQuery:
         """Draw a query, or learn its stored number."""
         track, number = self._tracker.tracks[0], self._number + 1

@@ -22,7 +22,7 @@ from hatcast.stream.records.fields import Status, release_id, settlement_id
 from hatcast.stream.release.hats import estimate_fields
 from hatcast.stream.release.proposals import Placed, exact_json
 from hatcast.stream.tracker.model import FEATURES
-from hatcast.stream.tracker.query import STEPS, Query
+from hatcast.stream.tracker.query import STEPS, ResidualQuery
 from hatcast.stream.tracker.tracker import HatUsers
 
 _MILLI: Final = 1000
@@ -42,7 +42,7 @@ class MadeQuery:
     """
 
     number: int
-    design: Query
+    design: ResidualQuery
     slots: tuple[str, ...]
     released: int
     predicted: float
@@ -165,13 +165,13 @@ def settlement_release(
     return TrackerRelease(policy, about[0], cell, start, end, Status.RELEASED, name, None, query)
 
 
-class _Stored(msgspec.Struct):
+class _StoredDraw(msgspec.Struct):
     release_id: str
     cell: str
     query: ResidualQueryRecord | None = None
 
 
-_STORED: Final = msgspec.json.Decoder(_Stored)
+_STORED: Final = msgspec.json.Decoder(_StoredDraw)
 
 
 @dataclass(frozen=True, slots=True)

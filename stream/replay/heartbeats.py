@@ -9,22 +9,19 @@ the greatest of the whole recording so far: it is late in its partition exactly 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from hatcast.stream.fold.hats import Calendar, Slot
-from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.fold.hats import Calendar, Slot, closes_at
 from hatcast.stream.policy.policy import Policy, Relation
-from hatcast.stream.readings.caches import cache
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
-from hatcast.stream.readings.partitioner import Partitioner
-from hatcast.stream.readings.reading import Reading, parse_time
-from hatcast.stream.readings.vehicles import canonical_vehicle
+from hatcast.stream.readings.reading import Reading, cache, parse_time
+from hatcast.stream.readings.vehicles import Partitioner, canonical_vehicle
 
 HEARTBEAT_MS: Final = 10_000  # multiples of it, whatever `lateness` is
 _EARLIEST_MS: Final = 1  # librdkafka replaces timestamp 0 by the current time
 _CACHE_SIZE: Final = 100_000  # vehicles
 
 
-class Message(NamedTuple):
+class TelemetryMessage(NamedTuple):
     """One record for the telemetry topic, arrived at `timestamp_ms` (UTC); a heartbeat lacks key and value."""
 
     partition: int
@@ -33,10 +30,10 @@ class Message(NamedTuple):
     value: bytes
 
 
-def heartbeats(partitions: int, timestamp_ms: int) -> Iterator[Message]:
+def heartbeats(partitions: int, timestamp_ms: int) -> Iterator[TelemetryMessage]:
     """Yield one heartbeat record for each partition."""
     for partition in range(partitions):
-        yield Message(partition, timestamp_ms, None, b"")
+        yield TelemetryMessage(partition, timestamp_ms, None, b"")
 
 
 class Router:
@@ -159,11 +156,11 @@ class Replay(RecordingPass):
         self._router = router
         self._excluded = frozenset(vehicle.encode() for vehicle in excluded)
 
-    def messages(self, records: Iterable[tuple[int, Recorded]]) -> Iterator[Message]:
+    def messages(self, records: Iterable[tuple[int, Recorded]]) -> Iterator[TelemetryMessage]:
         """Yield records and heartbeat records in order. See `with_heartbeats`."""
         yield from self.messages_of(self.with_heartbeats(records))
 
-    def messages_of(self, passed: Iterable[tuple[int, Recorded | None]]) -> Iterator[Message]:
+    def messages_of(self, passed: Iterable[tuple[int, Recorded | None]]) -> Iterator[TelemetryMessage]:
         """Yield the messages of what `with_heartbeats` yields."""
         partitions = self._router.partitions
         for timestamp, recorded in passed:
@@ -174,17 +171,17 @@ class Replay(RecordingPass):
             if message.key not in self._excluded:
                 yield message
 
-    def _record(self, timestamp: int, recorded: Recorded) -> Message:
+    def _record(self, timestamp: int, recorded: Recorded) -> TelemetryMessage:
         reading = recorded.reading
         route = None if reading is None else self._router.route(reading.vehicle)
         if reading is None or route is None:
             self.undecodable += 1
             key, partition = self._router.no_vehicle
-            return Message(partition, timestamp, key, recorded.raw)
+            return TelemetryMessage(partition, timestamp, key, recorded.raw)
         key, partition = route
-        return Message(partition, timestamp, key, canonical_value(recorded))
+        return TelemetryMessage(partition, timestamp, key, canonical_value(recorded))
 
-    def end(self) -> Iterator[Message]:
+    def end(self) -> Iterator[TelemetryMessage]:
         """Yield the last heartbeat records, which close the recording's last slot."""
         end = self.end_ms()
         if end is not None:

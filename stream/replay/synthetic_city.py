@@ -40,7 +40,7 @@ class RandomSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class BusLine:
     """A bus line: points every 100 m and, for each stretch between two points, its speeds.
 
     free_kmh   speed without traffic
@@ -73,7 +73,7 @@ class _Bus:
     """State of a bus: position on its route, speed factor, remaining wait."""
 
     vehicle: str
-    route: Route
+    route: BusLine
     rank: float  # on duty while this is below the share of buses on duty
     metres: float
     forward: bool
@@ -208,7 +208,7 @@ def traffic(hour: float, *, weekend: bool) -> tuple[float, float]:
     return (0.45 if weekend else 1.0) * rush, 0.25 + (0.55 if weekend else 0.75) * max(day, 0.0)
 
 
-def make_routes(random: RandomSource) -> list[Route]:
+def make_routes(random: RandomSource) -> list[BusLine]:
     """Return the city's lines: across the centre, around the rings, and out along one road and back by another."""
     roads = [_radial(index, random) for index in range(_RADIALS)]
     rings = [_ring(radius, random) for radius in _RINGS_M]
@@ -256,7 +256,7 @@ def _nearest(points: Sequence[Point], others: Sequence[Point]) -> int:
     return min(range(len(points)), key=lambda index: min(math.dist(points[index], other) for other in others))
 
 
-def _route(path: Sequence[Point], quarters: Sequence[float], random: RandomSource, *, circular: bool) -> Route:
+def _route(path: Sequence[Point], quarters: Sequence[float], random: RandomSource, *, circular: bool) -> BusLine:
     """Return the route along a path, with the speeds of the places that it passes."""
     points = _evenly(path)
     free, exposure = [], []
@@ -269,7 +269,7 @@ def _route(path: Sequence[Point], quarters: Sequence[float], random: RandomSourc
     stops = [0.0]
     while (stop := stops[-1] + 350 + 350 * random.random()) < length - 300:
         stops.append(stop)
-    return Route(points, free, exposure, [*stops, length], circular)
+    return BusLine(points, free, exposure, [*stops, length], circular)
 
 
 def _evenly(path: Sequence[Point]) -> list[Point]:

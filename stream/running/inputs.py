@@ -1,22 +1,27 @@
-"""Inputs of running means: a weight, a number and the parts of its error for each HAT of a slot."""
+"""Inputs of running means, a weight, a number and the parts of its error for each HAT, and windows of slots."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from enum import StrEnum
 from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.policy import HybridKeys, Policy
-from hatcast.stream.policy.running_keys import RunningOf
+from hatcast.stream.policy.running_keys import Running, RunningOf, Window
 from hatcast.stream.records import ReleaseRecord
 from hatcast.stream.tracker.observations import noise_variance
-from hatcast.stream.tracker.smoother import DayParts
+from hatcast.stream.tracker.smoother import DayParts, SmootherSetting
+from hatcast.stream.units import HOUR_MS
 
 Numbers = NDArray[np.float32]
 _LAPLACE_EXCESS: Final = 3.0  # excess kurtosis of the Laplace distribution
+_SPAN_MS: Final = {Window.DAY: 24 * HOUR_MS, Window.WEEK: 7 * 24 * HOUR_MS}
+_SATURDAY: Final = 5
 
 
 class Weights(StrEnum):
@@ -115,3 +120,67 @@ def estimate_inputs(parts: DayParts, number: Callable[[str], int], weights: Weig
         if weight is not None:
             rows.setdefault(record.slot, []).append((number(record.cell), weight, mean, common, own, 0.0))
     return {slot: Inputs.of(found) for slot, found in rows.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSetting:
+    """Public parameters of running means, from the policy.
+
+    means   the running means of the policy
+    value   range and unit of the value, its digits, and the policy's name and id
+    """
+
+    means: Sequence[Running]
+    value: SmootherSetting
+    weights: Weights
+    calendar: Calendar
+
+    @classmethod
+    def of(cls, policy: Policy) -> Self:
+        """Return the setting of a policy."""
+        return cls(policy.running, SmootherSetting.of(policy), Weights.of(policy), Calendar(policy))
+
+    @property
+    def kinds(self) -> frozenset[RunningOf]:
+        """Kinds of inputs that are read."""
+        return frozenset(running.of for running in self.means)
+
+    @property
+    def days(self) -> int:
+        """Number of local dates up to the present one whose inputs are kept."""
+        return max((running.days for running in self.means), default=0)
+
+
+def window_at(running: Running, at: SlotInputs) -> Callable[[SlotInputs], bool]:
+    """Return whether a slot is in the window whose last slot is `at`. Slots after `at` must not be given."""
+    if running.window is Window.TODAY:
+        return lambda slot: slot.date == at.date
+    if running.window in _SPAN_MS:
+        # By its end: so the window has the slot itself, however long it is, and no part of an hour twice.
+        start_ms = at.end_ms - _SPAN_MS[running.window]
+        return lambda slot: slot.end_ms > start_ms
+    first, weekend = _first_date(running, at.date), _is_weekend(at.date)
+    return lambda slot: slot.name == at.name and slot.date >= first and _is_weekend(slot.date) == weekend
+
+
+def window_start(running: Running, at: SlotInputs, calendar: Calendar) -> int:
+    """Return the start of the window, ms UTC: of its first local date, or 24 hours or 7 days before its end."""
+    if running.window in _SPAN_MS:
+        return at.end_ms - _SPAN_MS[running.window]
+    day = at.date if running.window is Window.TODAY else _first_date(running, at.date)
+    while not calendar.slots_of(day):  # a date that the local clock skipped
+        day = later(day, 1)
+    return calendar.day_start(day)
+
+
+def later(day: str, days: int) -> str:
+    """Return the local date so many days later."""
+    return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
+
+
+def _first_date(running: Running, day: str) -> str:
+    return later(day, 1 - running.days)
+
+
+def _is_weekend(day: str) -> bool:
+    return date.fromisoformat(day).weekday() >= _SATURDAY

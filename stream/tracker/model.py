@@ -101,7 +101,7 @@ class HatCounts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hat:
+class ModelHat:
     """One HAT of a day, as the model sees it.
 
     features     float64 [2]  ln(readings / users) and ln(users), centred
@@ -146,7 +146,7 @@ class DayCounts:
 
     def __init__(self, variances: Variances) -> None:
         self._variances = variances
-        self.hats: list[Hat] = []
+        self.hats: list[ModelHat] = []
         self.of_cell: dict[int, list[int]] = {}
         self.hat = np.empty(0, np.int64)
         self.bus = np.empty(0, np.int64)
@@ -171,14 +171,16 @@ class DayCounts:
             self.variance = np.concatenate((self.variance, variance))
         return range(before, len(self.hats))
 
-    def _hat_of(self, counts: HatCounts, first: int) -> tuple[Hat, tuple[Integers, Integers, Floats, Floats, Floats]]:
+    def _hat_of(
+        self, counts: HatCounts, first: int
+    ) -> tuple[ModelHat, tuple[Integers, Integers, Floats, Floats, Floats]]:
         users, variances = len(counts.buses), self._variances
         readings = counts.readings.astype(np.float64)
         total = float(readings.sum())
         weight = readings / total
         variance = variances.bus + variances.bus_hat + variances.reading / readings
         own = variances.hat + float(weight @ (weight * variance))
-        hat = Hat(
+        hat = ModelHat(
             counts.cell,
             counts.hour,
             features_of(users, total),
@@ -190,7 +192,7 @@ class DayCounts:
         return hat, (np.full(users, len(self.hats)), counts.buses, readings, weight, variance)
 
 
-def shared_rows(hats: Sequence[Hat]) -> Floats:
+def shared_rows(hats: Sequence[ModelHat]) -> Floats:
     """Return the weights of the shared parts in the mean of each HAT, without those of its cell, float64 [H, 27]."""
     rows = np.zeros((len(hats), SHARED))
     rows[:, CITY] = 1
@@ -280,7 +282,7 @@ class Covariance:
         self.slopes = np.concatenate((self.slopes, np.zeros((number, SHARED))))
         self.variance = np.concatenate((self.variance, np.full(number, self._variances.cell)))
 
-    def add_hats(self, hats: Iterable[Hat]) -> None:
+    def add_hats(self, hats: Iterable[ModelHat]) -> None:
         """Add HATs of the day that are new."""
         added = np.array([hat.variance for hat in hats])
         self.hats = np.concatenate((self.hats, added))

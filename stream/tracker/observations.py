@@ -15,7 +15,16 @@ from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import RELEASE, ReleaseRecord, ResidualQueryRecord
 from hatcast.stream.records.fields import Status, is_settlement
-from hatcast.stream.tracker.model import CITY, FEATURES, SHARED, Hat, Observation, Variances, features_of, hour_part
+from hatcast.stream.tracker.model import (
+    CITY,
+    FEATURES,
+    SHARED,
+    ModelHat,
+    Observation,
+    Variances,
+    features_of,
+    hour_part,
+)
 from hatcast.stream.tracker.track import Calibration, ReleaseCalibration
 
 DEVIATIONS: Final = 1.96  # of a normal distribution, on either side: 95 %
@@ -92,7 +101,7 @@ class Measurement:
     noise: float
 
 
-class Records(Protocol):
+class RecordConverter(Protocol):
     """Converter of one kind of policy's records to HATs and observations of the model."""
 
     @staticmethod
@@ -100,7 +109,7 @@ class Records(Protocol):
         """Return the calibration that goes with these records. means: of an earlier one; none at the beginning."""
         ...
 
-    def hat(self, record: ReleaseRecord, cell: int) -> Hat | None:
+    def hat(self, record: ReleaseRecord, cell: int) -> ModelHat | None:
         """Return the HAT of a record; None if the model does not have it. cell: its number."""
         ...
 
@@ -131,7 +140,7 @@ class PlainReleases:
         """Return the calibration that goes with plain releases. means: one number; none at the beginning."""
         return ReleaseCalibration(*means)
 
-    def hat(self, record: ReleaseRecord, cell: int) -> Hat | None:
+    def hat(self, record: ReleaseRecord, cell: int) -> ModelHat | None:
         """Return the HAT of a release; None for a record that is not released."""
         return hat_of(record, cell, self._variances) if record.is_released else None
 
@@ -152,13 +161,13 @@ def hour_of(slot: str) -> int:
     return int(slot[:2])
 
 
-def hat_of(release: ReleaseRecord, cell: int, variances: Variances) -> Hat:
+def hat_of(release: ReleaseRecord, cell: int, variances: Variances) -> ModelHat:
     """Return the HAT of a release. cell: its number."""
     counts = release.counts
     users, readings, squares = _UNKNOWN if counts is None else (counts.users, counts.readings, counts.squares)
     sampling = (variances.bus + variances.bus_hat) * squares + variances.reading / readings
     own = variances.hat + sampling
-    return Hat(cell, hour_of(release.slot), np.zeros(2), own, variances.hat / own, users, 0)
+    return ModelHat(cell, hour_of(release.slot), np.zeros(2), own, variances.hat / own, users, 0)
 
 
 def noise_variance(release: ReleaseRecord) -> float | None:
@@ -203,7 +212,7 @@ class QueryRecords:
         """Return the calibration that goes with these records. means: of an earlier one; none at the beginning."""
         return Calibration((means[0], means[1])) if means else Calibration()
 
-    def hat(self, record: ReleaseRecord, cell: int) -> Hat | None:
+    def hat(self, record: ReleaseRecord, cell: int) -> ModelHat | None:
         """Return the HAT of a record; None if the model does not have it. cell: its number."""
         counts = record.counts
         if counts is None or record.status not in _MODELLED:

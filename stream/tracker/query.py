@@ -165,7 +165,7 @@ def _new_part(rest: Floats, sampling: Floats, rest_before: float, sampling_befor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Query:
+class ResidualQuery:
     """A query before its noise. Public: it does not depend on unreleased speeds.
 
     payments   int64 [L]  what each bus is ready to pay, 1e-9
@@ -191,7 +191,7 @@ class Query:
 
 def query_of(
     members: Members, payments: Integers, day: DayCounts, covariance: Covariance, variances: Variances
-) -> Query:
+) -> ResidualQuery:
     """Design the query for these payments (int64 [L], 1e-9), and update the covariance with it."""
     if not payments.any():
         raise ValueError("nobody pays for the query")
@@ -209,7 +209,7 @@ def query_of(
     if len(members.hats) == 1:
         before = covariance.alone[members.hats[0]]
         before[:] = 1 / (1 / before[0] + 1 / designs.rest[0]), min(before[1], designs.sampling[0])
-    return Query(
+    return ResidualQuery(
         members,
         payments,
         bounds,
@@ -228,7 +228,7 @@ def charges_of(bounds: Integers, hundredths: int) -> Integers:
     return -(-bounds * (2 * NANO // _PER_CLIP) // hundredths)
 
 
-def noiseless_sum(query: Query, values: Floats, means: Means) -> int:
+def noiseless_sum(query: ResidualQuery, values: Floats, means: Means) -> int:
     """Return the sum of the buses' integer terms.
 
     values   float64 [N], the private mean of each contribution of the day, in the policy's unit
@@ -238,7 +238,7 @@ def noiseless_sum(query: Query, values: Floats, means: Means) -> int:
     return int(np.clip(terms, -query.bounds, query.bounds).astype(np.int64).sum())
 
 
-def _residuals(query: Query, values: Floats, means: Means) -> Floats:
+def _residuals(query: ResidualQuery, values: Floats, means: Means) -> Floats:
     """Return r_b: the difference of each bus's mean from the prediction of the HATs it was in, float64 [L]."""
     members = query.members
     of_cell = float(query.gain.slopes @ means.shared) + float(means.intercepts[members.cell])

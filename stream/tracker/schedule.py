@@ -10,8 +10,17 @@ from typing import Final
 import numpy as np
 
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
-from hatcast.stream.tracker.model import Covariance, DayCounts, Floats, Hat, HatCounts, Integers, Variances, shared_rows
-from hatcast.stream.tracker.query import Members, Query, designs_of, members_of, query_of
+from hatcast.stream.tracker.model import (
+    Covariance,
+    DayCounts,
+    Floats,
+    HatCounts,
+    Integers,
+    ModelHat,
+    Variances,
+    shared_rows,
+)
+from hatcast.stream.tracker.query import Members, ResidualQuery, designs_of, members_of, query_of
 from hatcast.stream.units import NANO
 
 PAYMENTS: Final = np.array((0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0))  # epsilon, at most, of each bus
@@ -109,7 +118,7 @@ class Appraisal:
 
     def query(
         self, items: Iterable[Integers], hats: Integers, outlook: Outlook, price: float, reserve: int = 0
-    ) -> Query | None:
+    ) -> ResidualQuery | None:
         """Make the query of the best of these contributions, if it is worth its price.
 
         hats      what the query is about, ascending
@@ -125,7 +134,7 @@ class Appraisal:
         _, members, payments = best
         return self.made(members, payments, outlook)
 
-    def made(self, members: Members, payments: Integers, outlook: Outlook) -> Query:
+    def made(self, members: Members, payments: Integers, outlook: Outlook) -> ResidualQuery:
         """Make a query. payments: int64 [L], of each bus, 1e-9."""
         outlook.before(members.cell)
         query = query_of(members, payments, self._day, self._covariance, self._variances)
@@ -190,7 +199,7 @@ class Settlement:
         self._by_users = [int(number) for number in np.argsort(users, kind="stable")]
         self._cells = sorted(day.of_cell, key=lambda cell: (-users[self._of_cell[cell]].sum(), cell))
 
-    def queries(self, unpaid: Integers, seen: Floats, hours: int) -> Iterator[Query]:
+    def queries(self, unpaid: Integers, seen: Floats, hours: int) -> Iterator[ResidualQuery]:
         """Make the queries, in order. The caller charges a query before it takes the next.
 
         unpaid   int64, ascending: contributions that no bus has paid for yet
@@ -219,7 +228,7 @@ class Settlement:
 
     def _block_queries(
         self, cell: int, blocks: dict[int, list[Integers]], outlook: Outlook, price: float
-    ) -> Iterator[Query]:
+    ) -> Iterator[ResidualQuery]:
         """Query a cell's blocks, best first, as long as one is worth its price."""
         left = blocks.get(cell, [])
         while left:
@@ -277,7 +286,7 @@ class Schedule:
         np.add.at(self.seen, [hat.cell for hat in hats], 1)
         self.hours += 1
 
-    def close_slot(self) -> Iterator[Query]:
+    def close_slot(self) -> Iterator[ResidualQuery]:
         """Make the queries of the newest slot: watched cells first, then those with most users."""
         counted = self.day.hats
         users = np.array([hat.users for hat in counted], np.float64)
@@ -294,7 +303,7 @@ class Schedule:
                 self._is_unpaid[query.members.contributions] = False
                 yield self._charged(query)
 
-    def _items(self, hat: Hat) -> list[Integers]:
+    def _items(self, hat: ModelHat) -> list[Integers]:
         """Return the alternatives of a HAT's query: the HAT alone, or all unpaid contributions to its cell today."""
         of_cell = (self.day.hats[number] for number in self.day.of_cell[hat.cell])
         unpaid = [np.arange(other.first, other.end)[self._is_unpaid[other.first : other.end]] for other in of_cell]
@@ -306,7 +315,7 @@ class Schedule:
         """Return what each bus keeps if only a share of its limit may be spent now."""
         return round((1 - share) * self._keys.daily_limit)
 
-    def _watched_query(self, hat: Hat, appraisal: Appraisal, outlook: Outlook) -> Query | None:
+    def _watched_query(self, hat: ModelHat, appraisal: Appraisal, outlook: Outlook) -> ResidualQuery | None:
         """Query a watched HAT at an equal payment of all its buses, as long as they have a watch share."""
         share = self._keys.watch_share
         contributions = np.arange(hat.first, hat.end)
@@ -319,12 +328,12 @@ class Schedule:
         payments = np.minimum(unit, self.balances.left(members.buses, self._reserve(share)))
         return appraisal.made(members, payments, outlook)
 
-    def settle(self) -> Iterator[Query]:
+    def settle(self) -> Iterator[ResidualQuery]:
         """Make the queries of the day's end."""
         settlement = Settlement(self._keys, self._variances, self.day, self.covariance, self.balances)
         for query in settlement.queries(np.flatnonzero(self._is_unpaid), self.seen, self.hours):
             yield self._charged(query)
 
-    def _charged(self, query: Query) -> Query:
+    def _charged(self, query: ResidualQuery) -> ResidualQuery:
         self.balances.charge(query.members.buses, query.charges)
         return query

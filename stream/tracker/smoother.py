@@ -20,8 +20,8 @@ from hatcast.stream.tracker.model import (
     SHARED,
     Covariance,
     Floats,
-    Hat,
     Means,
+    ModelHat,
     Variances,
     bytes_of,
     floats_of,
@@ -33,7 +33,7 @@ from hatcast.stream.tracker.observations import (
     Measurement,
     PlainReleases,
     QueryRecords,
-    Records,
+    RecordConverter,
     ReleasedSlot,
     SlotKey,
     hour_of,
@@ -138,7 +138,9 @@ class DayParts:
     own: Floats
 
 
-def day_parts(records: Sequence[ReleaseRecord], hats: Sequence[Hat], track: Track, covariance: Covariance) -> DayParts:
+def day_parts(
+    records: Sequence[ReleaseRecord], hats: Sequence[ModelHat], track: Track, covariance: Covariance
+) -> DayParts:
     """Return the estimates of a day's HATs: those that `Track.estimate` returns one by one.
 
     records, hats   of each HAT of the day, in the order of their numbers
@@ -159,7 +161,7 @@ class _DayHat:
     """
 
     record: ReleaseRecord
-    hat: Hat
+    hat: ModelHat
     residual_z: float | None = None
 
 
@@ -237,7 +239,9 @@ class Smoother:
         self._upper_bound, self._digits = setting.upper_bound, setting.digits
         self._variances = Variances.of(self._upper_bound)
         self._covariance = Covariance(self._variances)
-        self._records: Records = (QueryRecords if setting.is_tracker else PlainReleases)(self._variances, setting.lower)
+        self._records: RecordConverter = (QueryRecords if setting.is_tracker else PlainReleases)(
+            self._variances, setting.lower
+        )
         calibration = self._records.calibration(() if snapshot is None else snapshot.calibration)
         self._track = Track(self._upper_bound / 2, calibration=calibration)
         self._cells: dict[str, int] = {}
@@ -341,7 +345,7 @@ class Smoother:
         )
 
     def _predicted(self, cell: str, number: int, of_slot: ReleaseRecord) -> EstimateRecord:
-        hat = Hat(number, hour_of(of_slot.slot), np.zeros(2), self._variances.hat, 1.0, 0, 0)
+        hat = ModelHat(number, hour_of(of_slot.slot), np.zeros(2), self._variances.hat, 1.0, 0, 0)
         own = Normal(0.0, self._variances.hat)
         road = hat_estimate(hat, own, self._track, self._covariance).road
         return self._record("predicted", of_slot, cell, self._normal(road))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from hatcast.stream.mechanisms import LaplaceNoise
-from hatcast.stream.tracker.model import Covariance, Floats, Hat, Means
-from hatcast.stream.tracker.query import STEPS, Query, noiseless_sum
+from hatcast.stream.tracker.model import Covariance, Floats, Means, ModelHat
+from hatcast.stream.tracker.query import STEPS, ResidualQuery, noiseless_sum
 
 _WINDOW: Final = 200.0  # queries of a calibration; older ones fade exponentially
 
@@ -95,18 +95,18 @@ class Track:
         self.means = Means(centre)
         self.calibration = calibration
 
-    def draw(self, query: Query, values: Floats, noise: LaplaceNoise) -> int:
+    def draw(self, query: ResidualQuery, values: Floats, noise: LaplaceNoise) -> int:
         """Return Y with its noise. values: float64 [N], the private mean of each contribution of the day."""
         # The loss of a bus is at most 2 Z_b / D, whatever its Z_b: distance D at epsilon 1 names the noise of scale D.
         return noise.laplace(noiseless_sum(query, values, self.means), query.scale, 1.0).value
 
-    def expected(self, query: Query) -> float:
+    def expected(self, query: ResidualQuery) -> float:
         """Return the prediction of the query's weighted HATs, in the policy's unit."""
         observation, gain = query.observation, query.gain
         shared = float(gain.row @ self.means.shared) + float(self.means.intercepts[observation.cell])
         return shared + float(observation.weights @ self.means.hats[observation.hats])
 
-    def learn(self, query: Query, released: int) -> float:
+    def learn(self, query: ResidualQuery, released: int) -> float:
         """Update with a released Y. Return its innovation in standard deviations."""
         observation = query.observation
         shift = released / (STEPS * query.total * query.kept)
@@ -116,13 +116,13 @@ class Track:
         self.calibration.add(innovation, query.gain.variance, query.noise)
         return innovation / math.sqrt(query.gain.variance)
 
-    def estimate(self, number: int, hat: Hat, covariance: Covariance) -> HatEstimate:
+    def estimate(self, number: int, hat: ModelHat, covariance: Covariance) -> HatEstimate:
         """Return the estimate of a HAT. number: of the HAT in its day."""
         own = Normal(float(self.means.hats[number]), float(covariance.hats[number]))
         return hat_estimate(hat, own, self, covariance)
 
 
-def hat_estimate(hat: Hat, own: Normal, track: Track, covariance: Covariance) -> HatEstimate:
+def hat_estimate(hat: ModelHat, own: Normal, track: Track, covariance: Covariance) -> HatEstimate:
     """Return the estimate of a HAT. own: of its own deviation."""
     row = covariance.row_of(hat.cell, hat.hour, hat.features)
     centre, variance = track.means.predict(row, hat.cell), covariance.variance_of(row, hat.cell)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.policy.tracker_keys import TrackerKeys
 from hatcast.stream.tracker.model import HOURS, SHARED, HatCounts, Integers, Variances, bytes_of, floats_of
-from hatcast.stream.tracker.query import Query
+from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.schedule import Schedule
 from hatcast.stream.tracker.track import Calibration, HatEstimate, Track
 from hatcast.stream.units import HOUR_MS
@@ -168,7 +168,7 @@ class Tracker:
         self.values = np.empty(0)
         self._buses = {}
 
-    def close_slot(self, start_ms: int, hour: int, hats: Sequence[HatUsers]) -> Iterator[Query]:
+    def close_slot(self, start_ms: int, hour: int, hats: Sequence[HatUsers]) -> Iterator[ResidualQuery]:
         """Take the final HATs of a slot and make its queries.
 
         start_ms   ms UTC; later than that of the slot before
@@ -187,7 +187,7 @@ class Tracker:
             track.means.resize(self.schedule.covariance)
         return self.schedule.close_slot()
 
-    def settle(self) -> Iterator[Query]:
+    def settle(self) -> Iterator[ResidualQuery]:
         """Make the queries of the day's end."""
         return self.schedule.settle()
 

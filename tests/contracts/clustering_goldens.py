@@ -10,9 +10,8 @@ from hatcast.agents.cluster.live.rounds import round_of
 from hatcast.agents.cluster.live.run import result_record
 from hatcast.agents.cluster.live.state import Chosen, Plan
 from hatcast.agents.cluster.release import Blend, ClusteringOptions, Released
-from hatcast.stream.kmeans.lloyd import Clusters
-from hatcast.stream.kmeans.messages import Answer, encode, speeds_of
-from hatcast.stream.kmeans.seeding import seeds
+from hatcast.stream.kmeans.lloyd import Clusters, seeds
+from hatcast.stream.kmeans.messages import ClusterAnswer, encode, speeds_of
 from hatcast.stream.policy.policy import Policy
 
 CLUSTERING: Final = "fedcba9876543210fedcba9876543210"
@@ -43,9 +42,9 @@ def clusterings(policy: Policy, date: str, now_ms: int) -> Iterator[tuple[str, s
         yield f"released_{blend.value}", f"{CLUSTERING}/result", value
 
 
-def cluster_answers(policy: Policy, device: str) -> Iterator[tuple[str, Answer]]:
+def cluster_answers(policy: Policy, device: str) -> Iterator[tuple[str, ClusterAnswer]]:
     """The first answer of a device, and another one."""
-    first = Answer(
+    first = ClusterAnswer(
         clustering=CLUSTERING,
         round=1,
         id=device,

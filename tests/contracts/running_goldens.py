@@ -8,9 +8,8 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.running_keys import Running, RunningOf, Window
 from hatcast.stream.records import RunningRecord
-from hatcast.stream.running.inputs import SlotInputs, Weights
-from hatcast.stream.running.records import RecordMaker, Stage
-from hatcast.stream.running.setting import RunningSetting
+from hatcast.stream.running.inputs import RunningSetting, SlotInputs, Weights
+from hatcast.stream.running.running import RecordMaker, Stage
 
 _FIGURES: Final = (18.118, 1.503, 2.946)  # mean, sd, half width
 

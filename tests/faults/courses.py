@@ -23,16 +23,15 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.worker.folds import fold_maker
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.hats import Calendar, closes_at
 from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.policy.policy import Policy, TrackerKeys
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 from hatcast.stream.records.fields import SETTLEMENT, date_of
 from hatcast.stream.release.proposals import exact_json
 from hatcast.stream.release.tracker import hat_users
 from hatcast.stream.release.tracker_records import MadeQuery
-from hatcast.stream.tracker.query import STEPS, Query
+from hatcast.stream.tracker.query import STEPS, ResidualQuery
 from hatcast.stream.tracker.tracker import Tracker, TrackerState
 from tests.faults.facts import NANO, Asked, Course
 
@@ -133,7 +132,7 @@ class _Course:
                 hour = self._calendar.local(slot.start_ms).hour
                 self.take(self.tracker.close_slot(slot.start_ms, hour, counted), slot.name)
 
-    def take(self, queries: Iterator[Query], slot: str = "") -> None:
+    def take(self, queries: Iterator[ResidualQuery], slot: str = "") -> None:
         """Ask and learn each. slot: at whose close; none for the settlement."""
         track = self.tracker.tracks[0]
         for design in queries:

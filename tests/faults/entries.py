@@ -27,7 +27,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import Noisy
-from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import Release
 from tests.integration.harness import Pipeline

@@ -24,7 +24,7 @@ from hatcast.agents.redis.retained import Retained
 from hatcast.agents.release.hats import DueHat
 from hatcast.agents.release.path import ReleasePath
 from hatcast.agents.release.queries import Answers, DueAnswer
-from hatcast.stream.fold.checkpoint import Changes
+from hatcast.stream.fold.checkpoint import FoldChanges
 from hatcast.stream.ledger import commits
 from hatcast.stream.ledger.adoption import OutputPartition
 from hatcast.stream.ledger.day import Reserved
@@ -42,7 +42,7 @@ def offset_before_state() -> None:
     """A checkpoint writes the offset, then the state: what was folded between them is lost by a kill."""
     product = PartitionStore.checkpoint
 
-    async def checkpoint(self: PartitionStore, partition: int, base: int, following: int, changes: Changes) -> bool:
+    async def checkpoint(self: PartitionStore, partition: int, base: int, following: int, changes: FoldChanges) -> bool:
         del base
         await self._redis.hset(self._keys[partition].state, "offset", str(following))
         return await product(self, partition, following, following, changes)

@@ -25,9 +25,8 @@ from hatcast.agents.redis.recovery import SealStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.stored_values import without_digest
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.hats import Calendar, closes_at, min_watermark
 from hatcast.stream.fold.packing import stripped_columns
-from hatcast.stream.fold.watermark import closes_at, min_watermark
 from hatcast.stream.policy.policy import ContinualKeys, ValuesKeys
 from hatcast.stream.records.fields import release_id
 from hatcast.stream.release.queries import query_periods_of

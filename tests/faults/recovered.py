@@ -23,7 +23,7 @@ from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.stream.ledger.proposals import numbered
-from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.vehicles import by_murmur2
 from tests.faults.entries import RELEASED_AT_MS, Entries
 from tests.integration.harness import Pipeline
 from tests.integration.recovering import recovery_with

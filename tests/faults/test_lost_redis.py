@@ -12,7 +12,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.partition_store import PartitionStore
-from hatcast.stream.fold.checkpoint import Changes
+from hatcast.stream.fold.checkpoint import FoldChanges
 from hatcast.stream.ledger.adoption import Published
 from hatcast.stream.ledger.recovery import Attempt, Nonces, RecoveryCheck, RecoveryState
 from hatcast.stream.ledger.sealed_days import Sealed
@@ -220,7 +220,7 @@ def test_only_the_last_who_opened_a_partition_may_write_it_and_nobody_whom_redis
     async def take_turns() -> list[bool]:
         async with open_stores(pipeline) as stores:
             one, other = stores.partitions, PartitionStore(stores.redis, name, PARTITIONS)
-            empty = Changes(None, {})
+            empty = FoldChanges(None, {})
             written = []
             await one.open(0, 0)
             written.append(await one.checkpoint(0, 0, 5, empty))

@@ -17,13 +17,12 @@ from hatcast.stream.fold.partition_fold import PartitionFold
 from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.hybrid.report_fold import ReportFold
-from hatcast.stream.hybrid.report_keys import ReportKeys
+from hatcast.stream.hybrid.reports import ReportKeys
 from hatcast.stream.hybrid.signatures import ReportVerifier, public_key
 from hatcast.stream.kmeans.messages import decode_round
 from hatcast.stream.readings.formats import FORMATS, Columns, Format, FormatChoice, Recorded, jsonl
-from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.reading import MISSING, NOT_FINITE, Reading, ValueUnits, number, parse_time, to_milli
-from hatcast.stream.readings.vehicles import canonical_vehicle
+from hatcast.stream.readings.vehicles import by_murmur2, canonical_vehicle
 from hatcast.stream.replay.heartbeats import Router
 from hatcast.stream.time_zones import time_zone
 from tests.folding import HOUR, NOON, NOW, PSEUDONYMS, record, stored_of

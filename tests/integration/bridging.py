@@ -13,7 +13,7 @@ from hatcast.agents.clock import cancel_all
 from hatcast.agents.sources.connection import Source
 from hatcast.agents.sources.live import LiveOptions, LiveSummary, run_live
 from hatcast.stream.readings.formats import FormatChoice
-from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.vehicles import by_murmur2
 from tests.integration.harness import Pipeline
 from tests.services import Received
 from tests.services.kafka_server import PARTITIONS

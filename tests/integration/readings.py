@@ -19,9 +19,8 @@ from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import jsonl
-from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms, by_murmur2
 from tests.integration.harness import Pipeline
 from tests.services import Record
 from tests.services.kafka_server import PARTITIONS

@@ -15,9 +15,9 @@ import pytest
 
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.clock import now_ms
-from hatcast.stream.kmeans.devices import Devices
+from hatcast.stream.kmeans.groups import Devices
 from hatcast.stream.kmeans.lloyd import Clusters, cluster
-from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.kmeans.setting import ClusteringSetting
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.units import NANO
 from tests.contracts.check import closed, message_problems, value_problems
@@ -54,7 +54,7 @@ def city(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Itera
 
 def simulated(epsilon: float) -> Clusters:
     """The same clustering in this process, without noise."""
-    setting = Setting(2, 65_000, 2, 3, epsilon, 3)
+    setting = ClusteringSetting(2, 65_000, 2, 3, epsilon, 3)
     return cluster(vectors(CENTRAL), Devices(vectors(LOCAL), setting, Exact()), setting, Exact())
 
 

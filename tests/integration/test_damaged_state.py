@@ -17,7 +17,7 @@ from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.stored_values import Damaged, Reopened
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.checkpoint import Stored, restore, take_changes
+from hatcast.stream.fold.checkpoint import StoredPartition, restore, take_changes
 from hatcast.stream.ledger.recovery import Attempt
 from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.ledger.view import with_checksum
@@ -82,7 +82,7 @@ async def _begin(stage: Stage) -> list[str]:
     return sorted(changes.hats[SLOT])
 
 
-async def _restored(stage: Stage, stored: Stored) -> Stored:
+async def _restored(stage: Stage, stored: StoredPartition) -> StoredPartition:
     """Load a state into a fold, as a worker does; return the state that was loaded."""
     return (await stage.partition.read_until(0, stored, lambda read: restore(folds(stage.policy)[0], read)))[0]
 
@@ -335,13 +335,13 @@ def test_a_damaged_user_key_is_refused_since_each_vehicle_would_count_as_two(red
 class LoadedFromAnOlderCopy(PartitionStore):
     """Redis is empty while the state is read, and has again what it had before the read ends: two faults in a load."""
 
-    async def read(self, partition: int) -> Stored:
+    async def read(self, partition: int) -> StoredPartition:
         keys = [key async for key in self._redis.scan_iter(f"{PartitionKeys(self.name, partition).prefix}*")]
         self.copies = {key: await self._redis.dump(key) or b"" for key in keys}
         await self._redis.delete(*keys)
         return await super().read(partition)
 
-    async def _read_rows(self, *read: Any) -> Stored:
+    async def _read_rows(self, *read: Any) -> StoredPartition:
         stored = await super()._read_rows(*read)
         for key, copy in self.copies.items():
             await self._redis.restore(key, 0, copy, replace=True)

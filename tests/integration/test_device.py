@@ -27,10 +27,10 @@ from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.device.sources import SingleVehicleFilter
 from hatcast.agents.device.store import open_store
 from hatcast.stream.hybrid import Report, accepts, decode_report
-from hatcast.stream.hybrid.report_keys import parse_report_keys
+from hatcast.stream.hybrid.reports import parse_report_keys
 from hatcast.stream.hybrid.signatures import ReportVerifier
-from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.vehicles import by_murmur2
 from tests.devices import EXACT, HOUR, NOON, PRIVACY, line, recording, rules_of, two_hours
 from tests.integration.crashing_device import METHODS, die_after
 from tests.integration.forked import Forked, Wrap, plain

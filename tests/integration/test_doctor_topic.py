@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from hatcast.agents.clock import now_ms
-from hatcast.stream.readings.partitioner import by_crc32
+from hatcast.stream.readings.vehicles import by_crc32
 from tests.integration.bridging import SECONDS
 from tests.integration.harness import Finished, Pipeline, open_pipeline
 from tests.integration.tables import merged

@@ -11,7 +11,7 @@ from kafka.admin import NewPartitions
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import load_settings
-from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.vehicles import by_murmur2
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import EXACT, HOUR_MS, Sample, assert_exact_means, traffic
 from tests.integration.test_worker_refusals import look_often

@@ -18,8 +18,8 @@ import pytest
 from hatcast.agents.clock import now_ms
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.stream.readings.formats import FORMATS, jsonl
-from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.replay.heartbeats import Message
+from hatcast.stream.readings.vehicles import by_murmur2
+from hatcast.stream.replay.heartbeats import TelemetryMessage
 from tests.replayed import fold, golden_policy
 from tests.services import KafkaServer, Received, RedisServer, data
 from tests.services.fixtures import MakeTopic
@@ -105,8 +105,8 @@ def lines(path: Path, times: Sequence[int]) -> Path:
     return path
 
 
-def as_messages(received: Sequence[Received]) -> list[Message]:
-    return [Message(each.partition, each.timestamp_ms, each.key, each.value or b"") for each in received]
+def as_messages(received: Sequence[Received]) -> list[TelemetryMessage]:
+    return [TelemetryMessage(each.partition, each.timestamp_ms, each.key, each.value or b"") for each in received]
 
 
 @pytest.mark.parametrize("name", SOURCES)

@@ -31,7 +31,7 @@ from hatcast.stream.ledger.sealed_days import Sealed, SealedDay
 from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.queries import Period
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 from tests.integration.health import LISTEN, is_ready, missing
 from tests.integration.readings import (
     EXACT,

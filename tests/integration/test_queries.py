@@ -14,7 +14,7 @@ import pytest
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.policy_state import PolicyTransitionStore
 from hatcast.agents.redis.stored_values import DIGEST_BYTES
-from hatcast.stream.fold.checkpoint import Changes
+from hatcast.stream.fold.checkpoint import FoldChanges
 from hatcast.stream.ledger.transitions import NextPolicy
 from tests.integration.answering import (
     ANSWERS,
@@ -210,7 +210,7 @@ def test_days_that_a_partition_cannot_vouch_for_are_missing_and_no_others(
                 offset, stored = await stores.partitions.open(3, 1000, accept_gap=True)
                 assert (offset, stored.missing) == (1000, True)
                 after_gap_ms = END_MS - 2 * DAY_MS + 60_000  # of the first record after the gap
-                first = Changes(after_gap_ms, {}, complete_from=after_gap_ms)
+                first = FoldChanges(after_gap_ms, {}, complete_from=after_gap_ms)
                 assert await stores.partitions.checkpoint(3, offset, offset, first)
                 await store_closed(stores, pipeline.settings.policy, days([1, 2]), END_MS)
                 await releaser.round(asyncio.Event())

@@ -22,7 +22,7 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release.due import release_partition_of
 from hatcast.stream.hybrid import Report, encode_report
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.vehicles import by_murmur2
 from tests.integration.days import cell
 from tests.integration.deaf_worker import deafen
 from tests.integration.harness import Pipeline, open_pipeline

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.continual import KINDS, Advanced, Entries, Mechanism, Setting, Step
+from hatcast.stream.continual import KINDS, Advanced, Entries, Mechanism, Step, SumSetting
 from hatcast.stream.mechanisms import Distances, NoisyVector
 from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.method import NoiseKind
@@ -67,9 +67,9 @@ class Recording:
         return np.concatenate([call.values for call in self.calls]) if self.calls else np.zeros(0, np.int64)
 
 
-def setting_of(noise: NoiseKind, slots: int, participation: tuple[int, int] = (1, 1), bound: int = 1000) -> Setting:
+def setting_of(noise: NoiseKind, slots: int, participation: tuple[int, int] = (1, 1), bound: int = 1000) -> SumSetting:
     """A setting with epsilon 0.7. participation: max_slots, min_separation."""
-    return Setting(slots, *participation, bound, 0.7, 1e-6 if noise is NoiseKind.GAUSSIAN else 0.0, noise)
+    return SumSetting(slots, *participation, bound, 0.7, 1e-6 if noise is NoiseKind.GAUSSIAN else 0.0, noise)
 
 
 def entries(*values: int) -> Entries:

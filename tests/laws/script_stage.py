@@ -18,7 +18,7 @@ from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.policy_state import ClusteringStore, PolicyTransitionStore, SpentStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import RetainedStore
-from hatcast.stream.fold.checkpoint import Changes, take_changes
+from hatcast.stream.fold.checkpoint import FoldChanges, take_changes
 from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, Position, Published
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.progress import Mark
@@ -58,7 +58,7 @@ class Stage:
     name: str
     policy: Policy
     partition: PartitionStore
-    changes: Changes
+    changes: FoldChanges
     token: str = ""
 
     @property

@@ -16,10 +16,10 @@ from hatcast.stream.fold.packing import unpack
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.formats import Recorded
-from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Recording
-from hatcast.stream.replay.heartbeats import Message, Replay, Router
+from hatcast.stream.readings.vehicles import PARTITIONERS
+from hatcast.stream.replay.heartbeats import Replay, Router, TelemetryMessage
 from tests.folding import HOUR, MINUTE, NOON, NOW, PSEUDONYMS
 from tests.replayed import fold, policy_of
 
@@ -70,7 +70,7 @@ def contributed(policy: Policy, log: Sequence[Sent]) -> Found:
 def replayed(policy: Policy, log: Sequence[Sent]) -> dict[str, list[int]]:
     """HATs of a replay to one partition: users, count, sum, max."""
     plan = Replay(policy, Calendar(policy), Router(1, PARTITIONERS["murmur2"]), NOW)
-    messages: list[Message] = list(plan.messages(recording_of(log)))
+    messages: list[TelemetryMessage] = list(plan.messages(recording_of(log)))
     return fold(policy, 1, messages)[1]
 
 

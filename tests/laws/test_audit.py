@@ -13,9 +13,9 @@ from scipy.stats import binom
 from hatcast.agents.config.settings import load_settings
 from hatcast.lab.audit.days import DayFamily
 from hatcast.lab.audit.devices import ReportFamily
-from hatcast.lab.audit.events import Counts, epsilon_lower_bound, lower_bound, upper_bound
+from hatcast.lab.audit.events import EventCounts, epsilon_lower_bound, lower_bound, upper_bound
 from hatcast.lab.audit.families import Family, SeededNumbers
-from hatcast.lab.audit.family import Effort, Finding, audit_family
+from hatcast.lab.audit.family import AuditFinding, Effort, audit_family
 from hatcast.lab.audit.hats import MeanFamily
 from hatcast.lab.audit.laws import audit_selection
 from hatcast.lab.audit.run import FALSE_ALARM, families_of
@@ -36,7 +36,7 @@ ALL = [(path, at) for path in SHIPPED for at in range(len(families_of(load_setti
 every_part = pytest.mark.parametrize(("path", "at"), ALL, ids=[f"{path.stem}-{at}" for path, at in ALL])
 
 
-def found_of(family: Family, noise: Noise, samples: int = 100, pairs: int = 40) -> Finding:
+def found_of(family: Family, noise: Noise, samples: int = 100, pairs: int = 40) -> AuditFinding:
     return audit_family(family, Effort(samples, pairs, ERROR), SeededNumbers(5), noise)
 
 
@@ -57,9 +57,9 @@ def test_bounds_of_a_probability_are_those_of_the_binomial_distribution(
 
 
 def test_a_bound_needs_both_sides_and_delta_lowers_it() -> None:
-    assert epsilon_lower_bound(Counts(1000, 1000, 0, 0), 0.0, 1e-6) == 0
-    assert epsilon_lower_bound(Counts(1000, 1000, 0, 9), 0.0, 1e-6) == 0
-    few, many = Counts(1000, 1000, 500, 100), Counts(100_000, 100_000, 50_000, 10_000)
+    assert epsilon_lower_bound(EventCounts(1000, 1000, 0, 0), 0.0, 1e-6) == 0
+    assert epsilon_lower_bound(EventCounts(1000, 1000, 0, 9), 0.0, 1e-6) == 0
+    few, many = EventCounts(1000, 1000, 500, 100), EventCounts(100_000, 100_000, 50_000, 10_000)
     assert 0 < epsilon_lower_bound(few, 0.0, 1e-6) < epsilon_lower_bound(many, 0.0, 1e-6) < 1.6095  # ln 5
     assert epsilon_lower_bound(many, 0.1, 1e-6) < epsilon_lower_bound(many, 1e-9, 1e-6) < 1.6095
 

@@ -8,7 +8,7 @@ import pytest
 
 from hatcast.lab.audit.days import DayFamily
 from hatcast.lab.audit.devices import ClusteringFamily, ReportFamily, clusterings_of
-from hatcast.lab.audit.events import Counts, epsilon_lower_bound
+from hatcast.lab.audit.events import EventCounts, epsilon_lower_bound
 from hatcast.lab.audit.families import SeededNumbers
 from hatcast.lab.audit.hats import MeanFamily
 from hatcast.lab.audit.laws import audit_lists, losses_of_lists
@@ -16,12 +16,12 @@ from hatcast.lab.audit.lists import ListFamily
 from hatcast.lab.audit.run import parts_of
 from hatcast.lab.audit.running_sums import RunningSumFamily
 from hatcast.lab.audit.search import search
-from hatcast.lab.survey.run import Selection, select_from
-from hatcast.stream.continual import _prefixes as prefixes
+from hatcast.lab.survey.run import CellSelection, select_from
+from hatcast.stream.continual import trees as prefixes
 from hatcast.stream.continual._digits import Digits
 from hatcast.stream.hybrid import _interface
-from hatcast.stream.kmeans import devices
-from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.kmeans import groups
+from hatcast.stream.kmeans.setting import ClusteringSetting
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.release import continual
 from tests.auditing import FastNoise, shipped
@@ -54,7 +54,7 @@ def test_a_running_sum_that_gets_no_noise_at_once_is_found(monkeypatch: pytest.M
     """The mutant: the newest node's noise comes a slot later."""
     plan = prefixes.plan
 
-    def late(digits: Digits, before: int, after: int) -> prefixes.Plan:
+    def late(digits: Digits, before: int, after: int) -> prefixes.PrefixSteps:
         found = plan(digits, before, after)
         signs = found.signs.copy()
         signs[found.drawn_to] = 0
@@ -70,7 +70,7 @@ def test_a_running_sum_that_gets_no_noise_at_once_is_found(monkeypatch: pytest.M
 
 def test_a_bound_at_a_delta_is_that_of_the_probability_less_delta() -> None:
     """Of a million samples the bound is near ln((p - delta) / q), and below; without delta near ln(p / q)."""
-    counts = Counts(500_000, 500_000, 50_000, 10_000)
+    counts = EventCounts(500_000, 500_000, 50_000, 10_000)
     for delta, truth in ((0.0, 5.0), (1e-6, 5.0), (0.05, 2.5), (0.09, 0.5)):
         bound = epsilon_lower_bound(counts, delta, 1e-8)
         assert max(0.0, np.log(truth) - 0.15) <= bound <= max(0.0, np.log(truth))
@@ -117,20 +117,22 @@ def test_policies_without_a_proof_for_clusterings_have_none() -> None:
 
 
 def test_a_clustering_with_the_papers_sensitivity_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Setting, "central_distance", property(lambda self: self.top * self.dimensions + self.unit))
+    monkeypatch.setattr(
+        ClusteringSetting, "central_distance", property(lambda self: self.top * self.dimensions + self.unit)
+    )
     found = found_of(ClusteringFamily(shipped("baseline"), device=False), FastNoise(), pairs=60)
     assert found.problem is not None
     assert found.problem.startswith("requests of noise lose 1.")
 
 
 def test_devices_that_answer_with_the_true_cluster_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "randomised_cluster", lambda true, setting, noise: true)
+    monkeypatch.setattr(groups, "randomised_cluster", lambda true, setting, noise: true)
     found = found_of(ClusteringFamily(shipped("baseline"), device=True), FastNoise())
     assert found.problem == "what is published differs although all noisy numbers are the same"
 
 
 def test_devices_that_pay_for_rounds_and_not_for_the_vector_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Setting, "local_epsilon", property(lambda self: self.epsilon / self.iterations))
+    monkeypatch.setattr(ClusteringSetting, "local_epsilon", property(lambda self: self.epsilon / self.iterations))
     found = found_of(ClusteringFamily(shipped("baseline"), device=True), FastNoise(), pairs=60)
     assert found.problem is not None
     assert found.problem.startswith("requests of noise lose 1.")
@@ -159,13 +161,13 @@ def test_no_list_is_more_probable_with_a_user_day_than_epsilon_allows_and_one_is
     assert pairs > 300
 
 
-def for_one_pair(counts: Any, candidates: Any, cap: int, above: Any, epsilon: float, noise: Noise) -> Selection:
+def for_one_pair(counts: Any, candidates: Any, cap: int, above: Any, epsilon: float, noise: Noise) -> CellSelection:
     """Noise for a distance of 1, as if a user-day were in one pair."""
     del cap
     return select_from(counts, candidates, 1, above, epsilon, noise)
 
 
-def before_noise(counts: Any, candidates: Any, cap: int, above: Any, epsilon: float, noise: Noise) -> Selection:
+def before_noise(counts: Any, candidates: Any, cap: int, above: Any, epsilon: float, noise: Noise) -> CellSelection:
     """Cells without a user are left out before the noise."""
     busy = [cell for cell, row in zip(candidates, counts, strict=True) if row.any()]
     rows = counts[[candidates.index(cell) for cell in busy]]
@@ -173,7 +175,9 @@ def before_noise(counts: Any, candidates: Any, cap: int, above: Any, epsilon: fl
 
 
 @pytest.mark.parametrize("mutant", [for_one_pair, before_noise])
-def test_a_list_with_noise_for_one_pair_or_of_cells_with_users_alone_is_found(mutant: Callable[..., Selection]) -> None:
+def test_a_list_with_noise_for_one_pair_or_of_cells_with_users_alone_is_found(
+    mutant: Callable[..., CellSelection],
+) -> None:
     policy = shipped("private-list")
     assert policy.selection_cost is not None
     assert audit_lists(policy, policy.selection_cost, select_from).problem is None

@@ -17,7 +17,7 @@ from hatcast.stream.continual import _interface as interfaces
 from hatcast.stream.continual import _matrix as matrices
 from hatcast.stream.continual import blt as blts
 from hatcast.stream.continual import toeplitz as toeplitzes
-from hatcast.stream.continual._calibration import Calibration
+from hatcast.stream.continual._interface import NoiseCalibration
 from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.method import NoiseKind
 from tests.laws.continual_streams import MECHANISMS, VALUED, Recording, changes, entries, outputs, setting_of
@@ -88,7 +88,7 @@ DECODED: Final = toeplitzes.Toeplitz._decoded
 Mutant = tuple[Any, str, Any]
 MUTANTS: Final[dict[str, tuple[Mutant, set[ContinualKind]]]] = {
     "the sensitivity is that of one participation": (
-        (interfaces.Setting, "participations", property(lambda _: 1)),
+        (interfaces.SumSetting, "participations", property(lambda _: 1)),
         VALUED,
     ),
     "the separation is not that of the policy": (
@@ -108,7 +108,7 @@ MUTANTS: Final[dict[str, tuple[Mutant, set[ContinualKind]]]] = {
     "rounding is forgotten with buffers": ((blts, "_ROUNDED", Fraction(0)), {ContinualKind.BLT}),
     "noise is half as wide": (
         (
-            Calibration,
+            NoiseCalibration,
             "draw",
             lambda self, values, noise: noise.laplace_many(values, self.distances.l1, 2 * self.setting.epsilon).values,
         ),

@@ -9,7 +9,7 @@ import pytest
 from hatcast.stream.continual import Step
 from hatcast.stream.continual import blt as blts
 from hatcast.stream.continual import toeplitz as toeplitzes
-from hatcast.stream.continual._buffers import BITS, Parameters, best_parameters
+from hatcast.stream.continual.blt import BITS, BufferParameters, best_parameters
 from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.method import NoiseKind
@@ -44,7 +44,7 @@ def test_coefficients_are_those_of_the_square_root_and_never_increase() -> None:
         made(ContinualKind.TOEPLITZ, NoiseKind.LAPLACE, slots=10_001)
 
 
-def coefficient(parameters: Parameters, i: int) -> Fraction:
+def coefficient(parameters: BufferParameters, i: int) -> Fraction:
     """c_i of C, exact."""
     total, unit = Fraction(0 if i else 1), 1 << BITS
     for omega, theta in zip(parameters.omegas, parameters.thetas, strict=True):

@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from hatcast.stream.continual import KINDS, Entries, Setting, Step
-from hatcast.stream.continual import _prefixes as prefixes
+from hatcast.stream.continual import KINDS, Entries, Step, SumSetting
+from hatcast.stream.continual import trees as prefixes
 from hatcast.stream.continual._digits import Digits, Integers
-from hatcast.stream.continual._prefixes import PrefixNoise
+from hatcast.stream.continual.trees import PrefixNoise
 from hatcast.stream.mechanisms import Distances, NoisyVector, UnsafeNoise, laplace
 from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.method import NoiseKind
@@ -152,8 +152,8 @@ def totals(mechanism: PrefixNoise, table: dict[int, int], slots: dict[int, list[
     return released
 
 
-def setting(slots: int, most: int, separation: int, branching: int | None = None) -> Setting:
-    return Setting(slots, most, separation, BOUND, 1.0, 0.0, NoiseKind.LAPLACE, branching)
+def setting(slots: int, most: int, separation: int, branching: int | None = None) -> SumSetting:
+    return SumSetting(slots, most, separation, BOUND, 1.0, 0.0, NoiseKind.LAPLACE, branching)
 
 
 def mechanisms(slots: int, most: int, separation: int) -> Iterator[PrefixNoise]:
@@ -200,7 +200,7 @@ def test_shifted_noise_hides_a_user() -> None:
     check_that_shifted_noise_hides_a_user()
 
 
-def without_kept_noises(digits: Digits, before: int, after: int) -> prefixes.Plan:
+def without_kept_noises(digits: Digits, before: int, after: int) -> prefixes.PrefixSteps:
     """A mutant's plan: each released prefix has new noise in all of its nodes."""
     return PLAN(digits, 0, after)
 
@@ -234,7 +234,7 @@ def test_a_value_outside_its_bounds_is_rejected(kind: ContinualKind) -> None:
 
 
 def test_a_sum_that_may_not_fit_with_its_noise_is_rejected() -> None:
-    mechanism = KINDS[ContinualKind.TREE](Setting(4, 1, 1, 2**59, 1e12, 0.0, NoiseKind.LAPLACE))
+    mechanism = KINDS[ContinualKind.TREE](SumSetting(4, 1, 1, 2**59, 1e12, 0.0, NoiseKind.LAPLACE))
     entries = Entries(np.arange(3, dtype=np.uint64), np.full(3, 2**59))
     with pytest.raises(UnsafeNoise):
         mechanism.advance([Step(None, 0, entries)], Zero())
@@ -269,7 +269,7 @@ def test_balanced_digits_need_an_odd_base(branching: int) -> None:
 def test_nodes_whose_noise_is_used_before_they_end_have_no_gaussian_noise(kind: ContinualKind) -> None:
     """Their shift may depend on a part of their noise: the lemma for Gaussian noise does not cover it."""
     with pytest.raises(ValueError, match="Laplace"):
-        KINDS[kind](Setting(24, 1, 1, BOUND, 1.0, 1e-6, NoiseKind.GAUSSIAN))
+        KINDS[kind](SumSetting(24, 1, 1, BOUND, 1.0, 1e-6, NoiseKind.GAUSSIAN))
 
 
 def test_nodes_of_a_binary_tree_lie_within_the_prefixes_that_have_them() -> None:

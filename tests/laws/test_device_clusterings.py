@@ -17,7 +17,7 @@ from hatcast.agents.device.clusterings import Answering, Clusterings
 from hatcast.agents.device.store import ReportTimes, open_store
 from hatcast.agents.device.stored import VehicleHat
 from hatcast.stream.estimators.grouping import Integers
-from hatcast.stream.kmeans.messages import Answer, Round, decode_round, encode
+from hatcast.stream.kmeans.messages import ClusterAnswer, Round, decode_round, encode
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.units import NANO
 from tests.devices import rules_of
@@ -92,7 +92,7 @@ def check(asked: Sequence[Round], kind: Any = Answering) -> int:
                     key = round_.clustering, round_.round
                     assert answers.setdefault(key, stored.body) == stored.body, "another answer to the same round"
     assert noise.lost <= OWN_EPSILON, "more than its own epsilon"
-    decoded = [msgspec.json.decode(body, type=Answer) for body in answers.values()]
+    decoded = [msgspec.json.decode(body, type=ClusterAnswer) for body in answers.values()]
     for clustering in {answer.clustering for answer in decoded}:
         mine = [answer for answer in decoded if answer.clustering == clustering]
         assert sum(answer.vector is not None for answer in mine) == 1, "its vector more than once"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import hatcast.stream.fold.partition_fold
 import hatcast.stream.fold.reading_fold
-from hatcast.stream.fold.checkpoint import Changes, Stored, restore, take_changes
+from hatcast.stream.fold.checkpoint import FoldChanges, StoredPartition, restore, take_changes
 from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.readings.reading import HORIZON_OUTCOMES, REPORT_OUTCOMES, Outcome
 from tests.folding import PSEUDONYMS, apply, contributions, entered, occurring, other_totals
@@ -223,7 +223,7 @@ class Store:
         self.day_chunks: dict[tuple[str, int], bytes] = {}
         self.journal: dict[int, bytes] = {}
 
-    def write(self, changes: Changes) -> None:
+    def write(self, changes: FoldChanges) -> None:
         self.clock = changes.watermark
         self.outcomes |= changes.outcomes
         self.ends |= changes.slots
@@ -241,8 +241,8 @@ class Store:
             for chunk in range(chunks):
                 self.day_chunks.pop((date, chunk), None)
 
-    def read(self) -> Stored:
-        return Stored(
+    def read(self) -> StoredPartition:
+        return StoredPartition(
             watermark=self.clock,
             outcomes=self.outcomes,
             hats={hat: [packed for key, packed in sorted(self.chunks.items()) if key[:2] == hat] for hat in self.hats},

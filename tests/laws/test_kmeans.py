@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hatcast.stream.estimators.grouping import Integers
-from hatcast.stream.kmeans.devices import Devices
+from hatcast.stream.kmeans.groups import Devices, noisy_tally, tally
 from hatcast.stream.kmeans.lloyd import cluster
-from hatcast.stream.kmeans.setting import Setting
-from hatcast.stream.kmeans.tally import noisy_tally, tally
+from hatcast.stream.kmeans.setting import ClusteringSetting
 from hatcast.stream.mechanisms import Noisy
 from tests.support import ScalarNoise, Scripted
 
@@ -61,7 +60,7 @@ def loss(one: Told, other: Told) -> Fraction:
     return Fraction(numbers + answers)
 
 
-def moved(vectors: Integers, other: Integers, centres: Integers, setting: Setting) -> int:
+def moved(vectors: Integers, other: Integers, centres: Integers, setting: ClusteringSetting) -> int:
     """How far apart, in l1, the counts (in steps) and sums of two inputs are."""
     (counts, sums), (others, their_sums) = tally(vectors, centres), tally(other, centres)
     return int(np.abs(counts - others).sum()) * setting.unit + int(np.abs(sums - their_sums).sum())
@@ -79,7 +78,7 @@ def test_replacing_one_user_moves_counts_and_sums_by_at_most_the_sensitivity_and
     top: int, dimensions: int, clusters: int
 ) -> None:
     """All centres, all vectors, all others for them. The paper's half of it would not do."""
-    setting, cube = Setting(dimensions, top, clusters, 1, 1.0), points(top, dimensions)
+    setting, cube = ClusteringSetting(dimensions, top, clusters, 1, 1.0), points(top, dimensions)
     furthest = 0
     for centres in product(cube, repeat=clusters):
         rows = [np.array([point], np.int64) for point in cube]
@@ -91,11 +90,11 @@ def test_replacing_one_user_moves_counts_and_sums_by_at_most_the_sensitivity_and
 
 
 @st.composite
-def neighbours(draw: st.DrawFn) -> tuple[Setting, Integers, Integers]:
+def neighbours(draw: st.DrawFn) -> tuple[ClusteringSetting, Integers, Integers]:
     """A setting, and two inputs in which one user's vector is another one."""
     dimensions, top = draw(st.integers(1, 4)), draw(st.sampled_from([1, 7, 65_000, 2**29]))
     clusters, iterations = draw(st.integers(1, 5)), draw(st.integers(1, 6))
-    setting = Setting(dimensions, top, clusters, iterations, draw(st.sampled_from([0.1, 0.7, 1.0, 7.0])))
+    setting = ClusteringSetting(dimensions, top, clusters, iterations, draw(st.sampled_from([0.1, 0.7, 1.0, 7.0])))
     coordinate = st.sampled_from([0, top]) | st.integers(0, top)
     vector = st.lists(coordinate, min_size=dimensions, max_size=dimensions)
     rows = draw(st.lists(vector, min_size=1, max_size=8))
@@ -106,7 +105,7 @@ def neighbours(draw: st.DrawFn) -> tuple[Setting, Integers, Integers]:
 
 @given(case=neighbours(), data=st.data())
 def test_what_noise_is_put_on_is_no_further_apart_than_it_is_made_for(
-    case: tuple[Setting, Integers, Integers], data: st.DataObject
+    case: tuple[ClusteringSetting, Integers, Integers], data: st.DataObject
 ) -> None:
     setting, *inputs = case
     coordinate = st.integers(0, setting.top)
@@ -129,7 +128,11 @@ def test_what_noise_is_put_on_is_no_further_apart_than_it_is_made_for(
 
 
 def loss_of(
-    setting: Setting, inputs: Iterable[Integers], local: int, seed: int, devices: Setting | None = None
+    setting: ClusteringSetting,
+    inputs: Iterable[Integers],
+    local: int,
+    seed: int,
+    devices: ClusteringSetting | None = None,
 ) -> Fraction:
     """Of a run in which the first `local` users are devices, whatever was said. devices: what a mutant has for them."""
     tolds = []
@@ -143,20 +146,20 @@ def loss_of(
 
 @given(case=neighbours(), seed=st.integers(0, 10**6), share=st.floats(0, 1))
 def test_all_that_is_seen_of_a_run_costs_a_replaced_user_at_most_epsilon(
-    case: tuple[Setting, Integers, Integers], seed: int, share: float
+    case: tuple[ClusteringSetting, Integers, Integers], seed: int, share: float
 ) -> None:
     setting, *inputs = case
     assert loss_of(setting, inputs, round(share * len(inputs[0])), seed) <= Fraction(setting.epsilon)
 
 
 def test_a_device_at_the_other_end_of_the_cube_pays_all_of_epsilon_and_more_if_it_were_split_in_tau_parts() -> None:
-    setting = Setting(2, 100, 2, 3, 1.0)
+    setting = ClusteringSetting(2, 100, 2, 3, 1.0)
     inputs = [np.array([[0, 0]], np.int64), np.array([[100, 100]], np.int64)]
     losses = {loss_of(setting, inputs, 1, seed) for seed in range(40)}
     assert max(losses) == 4 * Fraction(setting.local_epsilon)
     assert math.isclose(float(max(losses)), setting.epsilon)
 
-    class Mutant(Setting):
+    class Mutant(ClusteringSetting):
         @property
         def local_epsilon(self) -> float:
             return self.epsilon / self.iterations
@@ -173,7 +176,7 @@ def test_a_device_at_the_other_end_of_the_cube_pays_all_of_epsilon_and_more_if_i
 def test_the_parts_of_epsilon_are_the_most_that_add_up_to_no_more(
     dimensions: int, epsilon: float, iterations: int
 ) -> None:
-    setting = Setting(dimensions, 1000, 3, iterations, epsilon)
+    setting = ClusteringSetting(dimensions, 1000, 3, iterations, epsilon)
     for part, parts in ((setting.central_epsilon, iterations), (setting.local_epsilon, iterations + 1)):
         assert Fraction(part) * parts <= Fraction(epsilon) < Fraction(math.nextafter(part, math.inf)) * parts
 
@@ -181,7 +184,7 @@ def test_the_parts_of_epsilon_are_the_most_that_add_up_to_no_more(
 @pytest.mark.parametrize("top", [10, 65_000])
 @pytest.mark.parametrize(("dimensions", "iterations", "epsilon"), [(1, 1, 1.0), (2, 5, 7.0), (12, 3, 0.5)])
 def test_scales_are_those_of_the_spec(top: int, dimensions: int, iterations: int, epsilon: float) -> None:
-    setting = Setting(dimensions, top, 4, iterations, epsilon)
+    setting = ClusteringSetting(dimensions, top, 4, iterations, epsilon)
     m = setting.top / setting.unit
     assert m == 1
     assert math.isclose(setting.central_scale / setting.unit, 2 * (m * dimensions + 1) * iterations / epsilon)
@@ -191,7 +194,7 @@ def test_scales_are_those_of_the_spec(top: int, dimensions: int, iterations: int
 @settings(max_examples=20)
 @given(case=neighbours())
 def test_vectors_outside_of_the_cube_are_refused_before_noise_is_drawn(
-    case: tuple[Setting, Integers, Integers],
+    case: tuple[ClusteringSetting, Integers, Integers],
 ) -> None:
     setting, vectors, _ = case
     told = Told(0, 1)
@@ -205,7 +208,7 @@ def test_vectors_outside_of_the_cube_are_refused_before_noise_is_drawn(
 
 
 def test_a_device_answers_no_more_often_than_epsilon_is_split_for() -> None:
-    setting, told = Setting(1, 10, 2, 2, 1.0), Told(0, 10)
+    setting, told = ClusteringSetting(1, 10, 2, 2, 1.0), Told(0, 10)
     devices, centres = Devices(np.array([[3]], np.int64), setting, told), np.array([[1], [9]], np.int64)
     for _ in range(setting.iterations):
         devices.clusters(centres)

@@ -10,7 +10,7 @@ from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.commits import Guard, commit, commit_rows
 from hatcast.stream.ledger.proposals import StateChange
 from hatcast.stream.ledger.rejections import Behind, DaySealed, Replaced, Unrecovered
-from hatcast.stream.ledger.view import Changes, DamagedRow, Decision, Unread
+from hatcast.stream.ledger.view import DamagedRow, Decision, RowChanges, Unread
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.units import NANO
 from tests.laws.test_ledger_decisions import DATES, PARTITIONS, SUMS, Writers, a_policy, not_stale, recover
@@ -24,7 +24,7 @@ FULL = NANO  # a charge that leaves no room for another on its day
 class Counts(MemoryStore):
     """A store that replaces a nonce by the next number: one that went back counts to the same again."""
 
-    async def apply(self, changes: Changes) -> bool:
+    async def apply(self, changes: RowChanges) -> bool:
         nonces = self.rows.get(rows.NONCES, {})
         numbers = {name: b"%d" % (int(nonces.get(name, 0)) + 1) for name in changes.nonces}
         return await super().apply(replace(changes, set=changes.set | {rows.NONCES: dict(numbers)}, nonces={}))
@@ -101,7 +101,7 @@ def test_a_store_that_went_back_and_counted_to_the_same_numbers_is_another_one(s
 def test_what_is_read_beside_the_dates_is_compared_by_value(key: str, name: str, value: bytes | None) -> None:
     of = machine()
     waiting = decided(of, FREE, (DATES[0], "a", FULL))
-    assert at_once(of.store.apply(Changes(set={key: {name: value}})))
+    assert at_once(of.store.apply(RowChanges(set={key: {name: value}})))
     assert not applied(of, waiting)
     again = [None]
     with pytest.raises((Unrecovered, DaySealed, Replaced)):
@@ -141,7 +141,7 @@ def test_a_damaged_row_rejects_its_proposal_and_the_others_are_committed() -> No
     of = machine()
     assert applied(of, decided(of, FREE, (DATES[0], "a", 1)))
     key, value = rows.costs(DATES[0], FREE.name), "\uff11".encode()
-    assert at_once(of.store.apply(Changes(set={key: {"b/00:00": value}})))
+    assert at_once(of.store.apply(RowChanges(set={key: {"b/00:00": value}})))
     decision = decided(of, FREE, (DATES[0], "b", 1), (DATES[0], "c", 1))
     damaged, committed = decision.result
     assert isinstance(damaged, DamagedRow)
@@ -155,9 +155,9 @@ def test_a_date_that_costs_less_than_it_has_is_damaged(damage: str) -> None:
     of = machine()
     assert applied(of, decided(of, FREE, (DATES[0], "a", 1)))
     key, levels = rows.ledger(DATES[0]), rows.levels(DATES[0], FREE.name)
-    lost = Changes(set={key: {f"cost:{FREE.name}:b": b"1"}})
+    lost = RowChanges(set={key: {f"cost:{FREE.name}:b": b"1"}})
     if damage == "levels are lost":
-        lost = Changes(set={levels: dict.fromkeys(of.store.rows[levels])})
+        lost = RowChanges(set={levels: dict.fromkeys(of.store.rows[levels])})
     assert at_once(of.store.apply(lost))
     (rejected,) = decided(of, FREE, (DATES[0], "b", 1)).result
     assert isinstance(rejected, DamagedRow)
@@ -194,11 +194,11 @@ def test_what_remembered_rows_reject_is_decided_again_from_rows_that_are_read() 
         wanted = commit_rows(FREE, proposals, guard)
         return at_once(recent.decide(wanted, lambda view: commit(view, FREE, proposals, guard), not_stale))
 
-    assert at_once(of.store.apply(Changes(set={rows.SEALED: {FREE.name: DATES[0].encode()}})))
+    assert at_once(of.store.apply(RowChanges(set={rows.SEALED: {FREE.name: DATES[0].encode()}})))
     sealed, other = committed(*DATES)
     assert isinstance(sealed, DaySealed)
     assert other.new
-    assert at_once(of.store.apply(Changes(set={rows.SEALED: {FREE.name: None}})))  # an older copy came back
+    assert at_once(of.store.apply(RowChanges(set={rows.SEALED: {FREE.name: None}})))  # an older copy came back
     (found,) = committed(DATES[0])
     assert not isinstance(found, DaySealed)
     assert found.new

@@ -28,7 +28,7 @@ from hatcast.stream.ledger.day import Reserved, reservations
 from hatcast.stream.ledger.proposals import AnswerProposal, Committed, Proposal, StateChange
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.ledger.summary import summary_of, summary_rows
-from hatcast.stream.ledger.view import Changes, Decision, Unread, View, Wanted, merged
+from hatcast.stream.ledger.view import Decision, RowChanges, Unread, View, Wanted, merged
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.units import NANO
@@ -71,8 +71,8 @@ def recover(store: Any) -> None:
     view = at_once(store.read({rows.SERVER: {"run_id", "replid"}}))
     server = {each: view.get(rows.SERVER, each) or each.encode() for each in ("run_id", "replid")}
     if view.get(rows.SERVER, "run_id") is None:
-        assert at_once(store.apply(Changes(set={rows.SERVER: server})))
-    assert at_once(store.apply(Changes(set={rows.RECOVERY: {"token": b"token", **server}})))
+        assert at_once(store.apply(RowChanges(set={rows.SERVER: server})))
+    assert at_once(store.apply(RowChanges(set={rows.RECOVERY: {"token": b"token", **server}})))
 
 
 async def not_stale(times: int) -> None:
@@ -241,7 +241,7 @@ class Writers(RuleBasedStateMachine):
 
     def _compare(self, policy: Policy, date: str) -> None:
         wanted = summary_rows(date, policy.name)
-        day = self.decide(wanted, lambda view: Decision(summary_of(view, policy, date), Changes())).result
+        day = self.decide(wanted, lambda view: Decision(summary_of(view, policy, date), RowChanges())).result
         model, key = self.model, (date, policy.name)
         assert day.epsilon_user_day == model.cost(date)
         assert (day.releases, day.sequence) == (model.releases[key], model.sequence[date])

@@ -35,7 +35,7 @@ from hatcast.stream.ledger.sealing import restore_days, restore_seals, seal, shr
 from hatcast.stream.ledger.summary import summary_of
 from hatcast.stream.ledger.transitions import NextPolicy, restore_next_policies
 from hatcast.stream.ledger.unsent import discard, supersede, unreserve
-from hatcast.stream.ledger.view import Changes, DamagedRow, Decision, Unread, View, Wanted, merged
+from hatcast.stream.ledger.view import DamagedRow, Decision, RowChanges, Unread, View, Wanted, merged
 from hatcast.stream.policy.query import Period
 from hatcast.stream.units import NANO
 from tests.integration.recovering import budget_record
@@ -274,7 +274,7 @@ def recovering() -> Recoveries:
     """A recovery in progress, of a ledger with one record that was never sent and a reservation that none has told."""
     of = Recoveries()
     of.commit("a", NANO)
-    changes = Changes(
+    changes = RowChanges(
         set={
             rows.releases(DATES[0], NAME): {SENT.release_id: SENT.record},
             rows.ledger(DATES[0]): {f"query:{NAME}:q": Reserved(1, NANO).stored, f"cost:{NAME}": b"%d" % (2 * NANO)},
@@ -308,7 +308,7 @@ def test_a_date_that_changed_between_read_and_apply_stops_each_step_that_read_it
     for step in ("supersede", "discard", "unreserve", "adopt a budget", "adopt an answer"):
         of = recovering()
         decision = of.read({}, STEPS_OF_A_RECOVERY[step])
-        assert at_once(of.store.apply(Changes(nonces={DATES[0]: None})))
+        assert at_once(of.store.apply(RowChanges(nonces={DATES[0]: None})))
         assert not at_once(of.store.apply(decision.changes)), step
 
 
@@ -316,7 +316,7 @@ def test_a_record_that_is_found_on_a_topic_between_read_and_apply_is_not_discard
     for mark in (rows.published, rows.seen):
         of = recovering()
         decision = of.read({}, STEPS_OF_A_RECOVERY["discard"])
-        assert at_once(of.store.apply(Changes(set={mark(DATES[0], NAME): {SENT.release_id: b""}})))
+        assert at_once(of.store.apply(RowChanges(set={mark(DATES[0], NAME): {SENT.release_id: b""}})))
         assert not at_once(of.store.apply(decision.changes))
         assert not of.read({}, STEPS_OF_A_RECOVERY["discard"]).result
 
@@ -346,7 +346,7 @@ def test_a_recovery_finishes_only_where_it_began() -> None:
     assert done.result
     for field in ("run_id", "replid"):
         copy = of.store.rows
-        assert at_once(of.store.apply(Changes(set={rows.RECOVERY: {f"attempt_{field}": b"another"}})))
+        assert at_once(of.store.apply(RowChanges(set={rows.RECOVERY: {f"attempt_{field}": b"another"}})))
         assert not at_once(of.store.apply(done.changes))
         assert not of.read({}, lambda view: finish(view, "attempt 1", {}, {})).result
         of.store.restore(copy)

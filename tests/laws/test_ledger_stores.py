@@ -21,7 +21,7 @@ from hatcast.agents.redis.row_store import RowStore
 from hatcast.agents.redis.stored_values import Damaged
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.rejections import Unrecovered
-from hatcast.stream.ledger.view import Changes, View, Wanted
+from hatcast.stream.ledger.view import RowChanges, View, Wanted
 from tests.integration.recovering import guard_of_all
 from tests.laws.redis_scripts import DAY, NANO, proposal
 from tests.laws.test_ledger_decisions import Writers
@@ -46,7 +46,7 @@ class RedisRows:
     async def read(self, wanted: Wanted) -> View:
         return self._loop.run_until_complete(self._store.read(wanted))
 
-    async def apply(self, changes: Changes) -> bool:
+    async def apply(self, changes: RowChanges) -> bool:
         return self._loop.run_until_complete(self._store.apply(changes))
 
     @property
@@ -157,7 +157,7 @@ def test_a_reply_that_is_lost_is_found_out_before_anything_else_is_written(redis
             store, guard = LedgerStore(redis, name, policy_of(name=name)), await guard_of_all(redis, name, name)
             apply = store._rows.apply
 
-            async def lost(changes: Changes) -> bool:
+            async def lost(changes: RowChanges) -> bool:
                 assert await apply(changes)
                 raise RedisConnectionError("the reply is lost")
 
@@ -185,7 +185,7 @@ def test_a_batch_that_others_are_faster_than_is_committed_in_halves(redis_server
             store, guard = LedgerStore(redis, name, policy_of(name=name)), await guard_of_all(redis, name, name)
             apply, sizes = store._rows.apply, list[int]()
 
-            async def beaten(changes: Changes) -> bool:
+            async def beaten(changes: RowChanges) -> bool:
                 sizes.append(len(changes.set[rows.releases(DAY, name)]))
                 return sizes[-1] == 1 and await apply(changes)
 

@@ -28,7 +28,7 @@ from hatcast.stream.ledger.recovery import RecoveryCheck
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records import BUDGET, BudgetRecord
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import Release

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters, accepts, report, steps_of
 from hatcast.stream.kmeans import messages
-from hatcast.stream.kmeans.hat_vectors import top_of
+from hatcast.stream.kmeans.setting import top_of
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.records import EstimateRecord, NormalRecord, ReleaseRecord

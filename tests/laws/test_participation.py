@@ -23,7 +23,7 @@ from hatcast.agents.batch.ledger_users import LedgerRuns
 from hatcast.agents.batch.release import release_final
 from hatcast.agents.batch.retention import RetainChunks
 from hatcast.stream.fold.hats import Slot
-from hatcast.stream.fold.horizon_packing import pack_horizon, pack_places, unpack_horizon
+from hatcast.stream.fold.horizons import pack_horizon, pack_places, unpack_horizon
 from hatcast.stream.fold.packing import pack_day, unpack
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.mechanisms.system import SystemNoise

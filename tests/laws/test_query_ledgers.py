@@ -24,7 +24,7 @@ from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import CELL_SELECTION, RetainedDay
-from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import Release
 from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hatcast.stream.estimators import ESTIMATORS, Estimate
-from hatcast.stream.estimators._one_draw import BeforeNoise
+from hatcast.stream.estimators._interface import BeforeNoise
 from hatcast.stream.estimators.grouping import order_of
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, columns, joined_columns, pack

@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.running_keys import Running, RunningOf, Window
 from hatcast.stream.records import RunningRecord
-from hatcast.stream.running.inputs import Inputs
-from hatcast.stream.running.means import window_means
-from hatcast.stream.running.running import RunningMeans, running_means_of
-from hatcast.stream.running.setting import RunningSetting
+from hatcast.stream.running.inputs import Inputs, RunningSetting
+from hatcast.stream.running.running import RunningMeans, running_means_of, window_means
 from hatcast.stream.tracker.observations import slots_of
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
 from tests.contracts.goldens import PRESENCE, SPEED

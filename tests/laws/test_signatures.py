@@ -11,7 +11,7 @@ from nacl import bindings
 from nacl.signing import SigningKey, VerifyKey
 
 from hatcast.stream.hybrid import Report, decode_report, encode_report
-from hatcast.stream.hybrid.report_keys import ReportKeys, device_id
+from hatcast.stream.hybrid.reports import ReportKeys, device_id
 from hatcast.stream.hybrid.signatures import ReportVerifier, certify, public_key
 from tests.signing import AUTHORITY, DATE, Device, report_of, seed_of
 

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.partition_store import PartitionStore
-from hatcast.stream.fold.checkpoint import Stored, restore, take_changes, totals
+from hatcast.stream.fold.checkpoint import StoredPartition, restore, take_changes, totals
 from hatcast.stream.fold.reading_fold import Fold
 from hatcast.stream.policy.policy import Policy
 from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, Sample, folds
@@ -81,7 +81,7 @@ async def _compare(url: str, policy: Policy, batches: list[tuple[list[Sample], s
         await _delete_all(store, whole)
 
 
-async def read(policy: Policy, reader: Callable[[int], Awaitable[Stored]]) -> Fold:
+async def read(policy: Policy, reader: Callable[[int], Awaitable[StoredPartition]]) -> Fold:
     fold = folds(policy)[0]
     restore(fold, await reader(0))
     return fold

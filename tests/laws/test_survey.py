@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hatcast.lab.survey.counts import Counts, busy_cells, capped_counts, noisy_counts
 from hatcast.lab.survey.rows import MemoryLimits, RowCollector, minutes_of, open_spill, slots_of
-from hatcast.lab.survey.run import SURVEYED, Job, Survey, survey
+from hatcast.lab.survey.run import SURVEYED, Survey, SurveyJob, survey
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded, jsonl
@@ -32,8 +32,8 @@ SMALL = MemoryLimits(chunk_rows=7, part_rows=5)
 ALL_DAYS = date(2, 1, 1), date(9998, 12, 31)
 
 
-def job_of(case: Case, path: Path, users: Fraction) -> Job:
-    return Job([path], jsonl.FORMAT, case.policy, None, users, case.now, lambda _, __: None, SMALL)
+def job_of(case: Case, path: Path, users: Fraction) -> SurveyJob:
+    return SurveyJob([path], jsonl.FORMAT, case.policy, None, users, case.now, lambda _, __: None, SMALL)
 
 
 @few

@@ -14,7 +14,7 @@ from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
 from hatcast.stream.tracker import query as queries
 from hatcast.stream.tracker import track as tracks
 from hatcast.stream.tracker.model import Floats, Integers, Means
-from hatcast.stream.tracker.query import CLIPS, STEPS, Query, charges_of, noiseless_sum
+from hatcast.stream.tracker.query import CLIPS, STEPS, ResidualQuery, charges_of, noiseless_sum
 from hatcast.stream.tracker.schedule import Balances, Schedule
 from hatcast.stream.tracker.track import HatEstimate, Track
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
@@ -155,24 +155,26 @@ def charge_half(bounds: Integers, hundredths: int) -> Integers:
     return charges_of(bounds // 2, hundredths)
 
 
-def charge_nothing(_: Schedule, query: Query) -> Query:
+def charge_nothing(_: Schedule, query: ResidualQuery) -> ResidualQuery:
     return query
 
 
-def clip_at_twice_the_bounds(query: Query, values: Floats, means: Means) -> int:
+def clip_at_twice_the_bounds(query: ResidualQuery, values: Floats, means: Means) -> int:
     return noiseless_sum(replace(query, bounds=query.bounds * 2), values, means)
 
 
-def clip_at_bounds_rounded_up(query: Query, values: Floats, means: Means) -> int:
+def clip_at_bounds_rounded_up(query: ResidualQuery, values: Floats, means: Means) -> int:
     return noiseless_sum(replace(query, bounds=query.bounds + 1), values, means)
 
 
-def stop_in_a_fast_slot(tracker: Tracker, start_ms: int, hour: int, hats: Sequence[HatUsers]) -> Iterator[Query]:
+def stop_in_a_fast_slot(
+    tracker: Tracker, start_ms: int, hour: int, hats: Sequence[HatUsers]
+) -> Iterator[ResidualQuery]:
     fast = any(bool(np.any(each.sums > 10_000 * each.counts)) for each in hats)
     return islice(CLOSE_SLOT(tracker, start_ms, hour, hats), 1 if fast else None)
 
 
-def settle_after_a_fast_day(tracker: Tracker) -> Iterator[Query]:
+def settle_after_a_fast_day(tracker: Tracker) -> Iterator[ResidualQuery]:
     return SETTLE(tracker) if bool(np.any(tracker.values > 10)) else iter(())
 
 
@@ -182,7 +184,7 @@ def keep_values(tracker: Tracker) -> None:
     tracker.values = kept
 
 
-def number_a_bus_anew(tracker: Tracker, start_ms: int, hour: int, hats: Sequence[HatUsers]) -> Iterator[Query]:
+def number_a_bus_anew(tracker: Tracker, start_ms: int, hour: int, hats: Sequence[HatUsers]) -> Iterator[ResidualQuery]:
     tracker._buses = {1_000_000 + hour + number: number for number in range(len(tracker._buses))}
     return CLOSE_SLOT(tracker, start_ms, hour, hats)
 
@@ -194,20 +196,20 @@ def estimate_from_values(tracker: Tracker, numbers: Sequence[int]) -> list[list[
     ]
 
 
-def calibrate_by_the_sum(track: Track, query: Query, values: Floats, noise: LaplaceNoise) -> int:
+def calibrate_by_the_sum(track: Track, query: ResidualQuery, values: Floats, noise: LaplaceNoise) -> int:
     track.calibration.add(noiseless_sum(query, values, track.means) / STEPS, query.gain.variance, query.noise)
     return DRAW(track, query, values, noise)
 
 
-def remember_the_sum(track: Track, query: Query, values: Floats, noise: LaplaceNoise) -> int:
+def remember_the_sum(track: Track, query: ResidualQuery, values: Floats, noise: LaplaceNoise) -> int:
     track.means.shared[0] += noiseless_sum(query, values, track.means) / STEPS
     return DRAW(track, query, values, noise)
 
 
-def draw_the_same_noise() -> Callable[[Track, Query, Floats, LaplaceNoise], int]:
+def draw_the_same_noise() -> Callable[[Track, ResidualQuery, Floats, LaplaceNoise], int]:
     drawn: dict[int, int] = {}
 
-    def draw(track: Track, query: Query, values: Floats, noise: LaplaceNoise) -> int:
+    def draw(track: Track, query: ResidualQuery, values: Floats, noise: LaplaceNoise) -> int:
         if query.scale not in drawn:
             drawn[query.scale] = noise.laplace(0, query.scale, 1.0).value
         return noiseless_sum(query, values, track.means) + drawn[query.scale]
@@ -215,10 +217,10 @@ def draw_the_same_noise() -> Callable[[Track, Query, Floats, LaplaceNoise], int]
     return draw
 
 
-def release_the_same_number() -> Callable[[Track, Query, Floats, LaplaceNoise], int]:
+def release_the_same_number() -> Callable[[Track, ResidualQuery, Floats, LaplaceNoise], int]:
     drawn: dict[int, int] = {}
 
-    def draw(track: Track, query: Query, values: Floats, noise: LaplaceNoise) -> int:
+    def draw(track: Track, query: ResidualQuery, values: Floats, noise: LaplaceNoise) -> int:
         if query.scale not in drawn:
             drawn[query.scale] = DRAW(track, query, values, noise)
         return drawn[query.scale]
@@ -226,15 +228,15 @@ def release_the_same_number() -> Callable[[Track, Query, Floats, LaplaceNoise], 
     return draw
 
 
-def draw_half_of_the_noise(track: Track, query: Query, values: Floats, noise: LaplaceNoise) -> int:
+def draw_half_of_the_noise(track: Track, query: ResidualQuery, values: Floats, noise: LaplaceNoise) -> int:
     return noise.laplace(noiseless_sum(query, values, track.means), query.scale, 2.0).value
 
 
-def draw_at_another_scale(track: Track, query: Query, values: Floats, noise: LaplaceNoise) -> int:
+def draw_at_another_scale(track: Track, query: ResidualQuery, values: Floats, noise: LaplaceNoise) -> int:
     return noise.laplace(noiseless_sum(query, values, track.means), query.scale - 1, 1.0).value
 
 
-def draw_no_noise(track: Track, query: Query, values: Floats, _: LaplaceNoise) -> int:
+def draw_no_noise(track: Track, query: ResidualQuery, values: Floats, _: LaplaceNoise) -> int:
     return noiseless_sum(query, values, track.means)
 
 

@@ -15,8 +15,7 @@ from hatcast.stream.estimators import ESTIMATORS, Parameters, Users
 from hatcast.stream.estimators._interface import epsilon_share
 from hatcast.stream.estimators.grouping import Counts
 from hatcast.stream.estimators.values import VALUE_ESTIMATORS, Axis, ValuesForm
-from hatcast.stream.estimators.vectors import LINEAR, VectorUsers, vector_form
-from hatcast.stream.estimators.worst_case import worst_case_error
+from hatcast.stream.estimators.vectors import LINEAR, VectorUsers, vector_form, worst_case_error
 from hatcast.stream.mechanisms.grid import Grid
 from tests.support import ITMS_LIKE, Scripted, Vector, as_counts, as_vectors, plain_parameters
 

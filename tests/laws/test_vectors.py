@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 
 from hatcast.stream.estimators import ESTIMATORS, Parameters, Users
 from hatcast.stream.estimators.grouping import GROUPINGS
-from hatcast.stream.estimators.vectors import LINEAR, NoVectorForm, VectorEstimate, VectorForm, VectorUsers, vector_form
-from hatcast.stream.estimators.worst_case import worst_case_error
+from hatcast.stream.estimators.vectors import (
+    LINEAR,
+    NoVectorForm,
+    VectorEstimate,
+    VectorForm,
+    VectorUsers,
+    vector_form,
+    worst_case_error,
+)
 from hatcast.stream.mechanisms.system import SystemNoise
 from tests.laws.estimator_oracle import by_definition
 from tests.support import (

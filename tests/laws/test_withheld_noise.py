@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hatcast.stream.continual import Step
-from hatcast.stream.continual import _prefixes as prefixes
+from hatcast.stream.continual import trees as prefixes
 from hatcast.stream.continual import withhold_release as kind
 from hatcast.stream.continual._digits import Integers
-from hatcast.stream.continual._withheld import Users, Withheld
+from hatcast.stream.continual._withheld import HorizonUsers, Withheld
 from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.mechanisms import Distances, NoisyVector
 from tests.laws.withheld_streams import BOUND, Slots, Table, arrivals, each_value, entries, read, setting, states, sums
@@ -90,7 +90,7 @@ def test_shifted_noise_hides_a_user(users: list[set[int]], seed: int) -> None:
 
 
 def test_values_that_are_not_withheld_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Users, "enter", each_value)
+    monkeypatch.setattr(HorizonUsers, "enter", each_value)
     with pytest.raises(AssertionError):
         check_that_shifted_noise_hides_a_user([set(range(7))], 1)
 

@@ -13,12 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hatcast.stream.continual import Entries, Setting, Step
+from hatcast.stream.continual import Entries, Step, SumSetting
 from hatcast.stream.continual._digits import Integers
-from hatcast.stream.continual._groups import Group, groups
-from hatcast.stream.continual._interface import BadState
-from hatcast.stream.continual._state import pack, unpack
-from hatcast.stream.continual._withheld import Released, Users
+from hatcast.stream.continual._interface import BadState, pack, unpack
+from hatcast.stream.continual._withheld import Group, HorizonUsers, ReleasedItems, groups
 from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.mechanisms import UnsafeNoise
 from hatcast.stream.policy.method import NoiseKind
@@ -114,7 +112,7 @@ def test_a_user_moves_one_item_of_each_stream() -> None:
     check_that_a_user_moves_one_item_of_each_stream()
 
 
-def unclipped(self: Released, items: Integers, index: int, group: Group) -> None:
+def unclipped(self: ReleasedItems, items: Integers, index: int, group: Group) -> None:
     """A mutant: items are released as they are."""
     if group.step and self.lowest < 0:
         self.waiting = np.concatenate([self.waiting, items])
@@ -125,8 +123,8 @@ def unclipped(self: Released, items: Integers, index: int, group: Group) -> None
 
 
 MUTANTS: Final[dict[str, tuple[Any, str, Callable[..., Any]]]] = {
-    "items are not truncated": (Released, "add", unclipped),
-    "values are not withheld": (Users, "enter", each_value),
+    "items are not truncated": (ReleasedItems, "add", unclipped),
+    "values are not withheld": (HorizonUsers, "enter", each_value),
 }
 
 
@@ -140,7 +138,7 @@ def test_a_mutant_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_narrower_width_than_the_interval_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interval of five steps whose items are claimed to differ by three."""
     monkeypatch.setattr(
-        Released,
+        ReleasedItems,
         "add",
         lambda self, items, index, group: unclipped(
             self, np.clip(items, self.lowest, self.lowest + 2 * group.width) if group.step else items, index, group
@@ -182,7 +180,7 @@ def test_a_user_beyond_its_slots_or_twice_in_one_or_outside_its_bounds_is_an_err
     with pytest.raises(ValueError, match="bound"):
         mechanism.advance([Step(None, 0, entries({1: BOUND + 1}))], noise)
     with pytest.raises(UnsafeNoise):
-        WithholdRelease(Setting(1000, 1000, 1, 2**40, 1.0, 0.0, NoiseKind.LAPLACE))
+        WithholdRelease(SumSetting(1000, 1000, 1, 2**40, 1.0, 0.0, NoiseKind.LAPLACE))
 
 
 def test_a_state_of_other_lengths_is_rejected() -> None:

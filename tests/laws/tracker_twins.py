@@ -13,7 +13,7 @@ import numpy as np
 
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.tracker_keys import TrackerKeys
-from hatcast.stream.tracker.query import Query
+from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import HOUR_MS, NANO
 
@@ -81,11 +81,11 @@ class Twin:
         self.tracker.begin_day()
         self.users = []
 
-    def close_slot(self, hours: int, hats: Sequence[HatUsers]) -> Iterator[Query]:
+    def close_slot(self, hours: int, hats: Sequence[HatUsers]) -> Iterator[ResidualQuery]:
         self.users += [user for each in hats for user in each.pseudonyms.tolist()]
         return self.tracker.close_slot(hours * HOUR_MS, hours % 24, hats)
 
-    def sum_of(self, query: Query, released: int) -> int:
+    def sum_of(self, query: ResidualQuery, released: int) -> int:
         """Release a query. Return what the noise was added to."""
         before = len(self.noise.asked)
         self.noise.given = released
@@ -131,7 +131,9 @@ def hold(keys: TrackerKeys, days: Sequence[Day], change: Change, released: Itera
     return steps
 
 
-def _step(twins: tuple[Twin, Twin], both: Sequence[Query | None], bus: int, released: int, paid: Counter[int]) -> Step:
+def _step(
+    twins: tuple[Twin, Twin], both: Sequence[ResidualQuery | None], bus: int, released: int, paid: Counter[int]
+) -> Step:
     left, right = both
     assert left is not None, "decision: one neighbour has one query more"
     assert right is not None, "decision: one neighbour has one query more"
@@ -151,7 +153,7 @@ def _step(twins: tuple[Twin, Twin], both: Sequence[Query | None], bus: int, rele
     return Step(moved * NANO, charges.get(bus, 0) * left.scale)
 
 
-def _assert_paid(query: Query, scale: int) -> None:
+def _assert_paid(query: ResidualQuery, scale: int) -> None:
     """Each bus pays for its own bounds, rounded up, and no more than it is ready to."""
     for bound, charge, payment in zip(
         query.bounds.tolist(), query.charges.tolist(), query.payments.tolist(), strict=True
@@ -160,7 +162,7 @@ def _assert_paid(query: Query, scale: int) -> None:
         assert 0 <= charge <= payment, "charge: more than the payment"
 
 
-def _users_of(query: Query, twin: Twin) -> list[int]:
+def _users_of(query: ResidualQuery, twin: Twin) -> list[int]:
     """Return the pseudonym of each bus of a query, by its contributions."""
     members = query.members
     pairs = {

@@ -6,12 +6,11 @@ from typing import Any, Final
 import numpy as np
 from hypothesis import strategies as st
 
-from hatcast.stream.continual import Entries, Setting, Step
+from hatcast.stream.continual import Entries, Step, SumSetting
 from hatcast.stream.continual import _withheld as withheld
 from hatcast.stream.continual._digits import Integers
-from hatcast.stream.continual._groups import Group
-from hatcast.stream.continual._state import unpack
-from hatcast.stream.continual._withheld import Users, Withheld
+from hatcast.stream.continual._interface import unpack
+from hatcast.stream.continual._withheld import Group, HorizonUsers, Withheld
 from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.mechanisms import Distances, NoisyVector
 from hatcast.stream.policy.method import NoiseKind
@@ -21,8 +20,8 @@ Slots = dict[int, dict[int, int]]
 """index -> pseudonym -> value"""
 
 
-def setting(slots: int, most: int, separation: int = 1, epsilon: float = 1.0) -> Setting:
-    return Setting(slots, most, separation, BOUND, epsilon, 0.0, NoiseKind.LAPLACE)
+def setting(slots: int, most: int, separation: int = 1, epsilon: float = 1.0) -> SumSetting:
+    return SumSetting(slots, most, separation, BOUND, epsilon, 0.0, NoiseKind.LAPLACE)
 
 
 class Table:
@@ -81,10 +80,10 @@ def sums(after: list[Withheld]) -> Integers:
 arrivals = st.lists(st.sets(st.integers(0, 11), max_size=7), min_size=1, max_size=6)
 
 
-ENTER: Final = Users.enter
+ENTER: Final = HorizonUsers.enter
 
 
-def each_value(self: Users, values: Entries, made: tuple[Group, ...]) -> dict[int, Integers]:
+def each_value(self: HorizonUsers, values: Entries, made: tuple[Group, ...]) -> dict[int, Integers]:
     """A mutant: values are not withheld."""
     found = ENTER(self, values, made)
     return found | {0: values.values}

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import h3.api.basic_str as h3
 
-from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.readings.pseudonyms import KEY_BYTES
+from hatcast.stream.readings.vehicles import KEY_BYTES, by_murmur2
 from tests.integration.hidden import CELLS, HIDDEN
 from tests.integration.readings import PLACES
 from tests.integration.tables import merged

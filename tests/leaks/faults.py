@@ -6,8 +6,7 @@ from functools import partial
 from typing import Final
 
 from hatcast.agents.redis.keys import PartitionKeys
-from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.readings.pseudonyms import Pseudonyms
+from hatcast.stream.readings.vehicles import Pseudonyms, by_murmur2
 from tests.integration.harness import WorkerProcess
 from tests.integration.health import is_ready, missing
 from tests.integration.readings import HOUR_MS, NOON_MS

@@ -14,7 +14,7 @@ from typing import Final
 
 import h3.api.basic_str as h3
 
-from hatcast.stream.readings.partitioner import murmur2
+from hatcast.stream.readings.vehicles import murmur2
 
 KMH: Final = {"km/h": Fraction(1), "m/s": Fraction(5, 18), "mph": Fraction(15625, 25146), "kn": Fraction(250, 463)}
 MILLI: Final = {"milli km/h": Fraction(1000)}

@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.readings.pseudonyms import Pseudonyms
+from hatcast.stream.readings.vehicles import Pseudonyms
 from tests.leaks import forms
 from tests.leaks.marks import PLATE, Truth
 

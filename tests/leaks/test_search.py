@@ -14,8 +14,7 @@ from typing import Final
 import h3.api.basic_str as h3
 import pytest
 
-from hatcast.stream.readings.partitioner import murmur2
-from hatcast.stream.readings.pseudonyms import Pseudonyms
+from hatcast.stream.readings.vehicles import Pseudonyms, murmur2
 from tests.leaks.cities import ADD_REMOVE, DATE, KEY, REPLACE, City
 from tests.leaks.search import Kind, Output
 from tests.services.data import ROOT

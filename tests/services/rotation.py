@@ -213,7 +213,7 @@ GROUPS: Final = {
     ),
     "queries, values and running sums": Group(
         _tests("integration", "continual", "queries_apart", "requested_limits", "single_value", "tracker", "values"),
-        ("agents/redis", "agents/release", "stream/continual", "stream/queries", "stream/release", "stream/tracker"),
+        ("agents/redis", "agents/release", "stream/continual", "stream/queries.py", "stream/release", "stream/tracker"),
     ),
     "recoveries in pairs": Group(
         (

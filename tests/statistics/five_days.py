@@ -14,8 +14,8 @@ import pytest
 
 from hatcast.lab.days import TRACKER_CAP, RecordedDay, open_days, policy_of_recordings, with_users
 from hatcast.lab.evaluate.clusters import SimulatedNoise
-from hatcast.lab.evaluate.days_replay import Replay, TrackerDesign
-from hatcast.lab.evaluate.days_scores import Published
+from hatcast.lab.evaluate.days_replay import DaysReplay, TrackerDesign
+from hatcast.lab.evaluate.days_scores import PublishedRuns
 from hatcast.lab.evaluate.simulation import Draws
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
@@ -41,8 +41,8 @@ class Replayed(NamedTuple):
     parts       after each slot and settlement, of each run: the HATs of the day so far, without their records
     """
 
-    live: Published
-    end: Published
+    live: PublishedRuns
+    end: PublishedRuns
     parts: list[list[DayParts]]
 
 
@@ -58,8 +58,8 @@ def days() -> list[RecordedDay]:
         return with_users(recordings.days(replace(POLICY, max_hats_per_day=TRACKER_CAP), lambda _: None), 3)
 
 
-def replay_with(noise: Noise) -> Replay:
-    return Replay(days(), POLICY.upper_bound, Grid(POLICY.grid), RUNS, noise)
+def replay_with(noise: Noise) -> DaysReplay:
+    return DaysReplay(days(), POLICY.upper_bound, Grid(POLICY.grid), RUNS, noise)
 
 
 @cache

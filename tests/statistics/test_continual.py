@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from hatcast.stream.continual import KINDS, Mechanism, Setting, Step
-from hatcast.stream.continual._calibration import Calibration
+from hatcast.stream.continual import KINDS, Mechanism, Step, SumSetting
+from hatcast.stream.continual._interface import NoiseCalibration
 from hatcast.stream.continual.independent import Independent
 from hatcast.stream.mechanisms import Distances
 from hatcast.stream.mechanisms.gaussian import smallest_vector_scale
@@ -39,13 +39,15 @@ def of(
     participation: tuple[int, int] = (1, 1),
     noise: NoiseKind = NoiseKind.GAUSSIAN,
 ) -> Mechanism:
-    return KINDS[kind](Setting(slots, *participation, BOUND, 1.0, 1e-6 if noise is NoiseKind.GAUSSIAN else 0.0, noise))
+    return KINDS[kind](
+        SumSetting(slots, *participation, BOUND, 1.0, 1e-6 if noise is NoiseKind.GAUSSIAN else 0.0, noise)
+    )
 
 
 def multipliers(mechanism: Mechanism) -> Floats:
     """The standard deviation after each slot, for a noise of 1 on one number that a user moves by 1."""
     setting = mechanism.setting
-    single = Independent(Setting(1, 1, 1, BOUND, setting.epsilon, setting.delta, setting.noise))
+    single = Independent(SumSetting(1, 1, 1, BOUND, setting.epsilon, setting.delta, setting.noise))
     return np.array([mechanism.sd(index) for index in range(setting.slots)]) / single.sd(0)
 
 
@@ -145,7 +147,7 @@ WEIGHTS: Final = {
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_95_percent_intervals_of_sums_of_laplace_draws_cover_95_to_96_percent(name: str) -> None:
     scale = 1000.0
-    calibration = Calibration(Setting(1, 1, 1, 1000, 1.0, 0.0, NoiseKind.LAPLACE), Distances(1000, 1000**2))
+    calibration = NoiseCalibration(SumSetting(1, 1, 1, 1000, 1.0, 0.0, NoiseKind.LAPLACE), Distances(1000, 1000**2))
     weights = WEIGHTS[name]
     width = calibration.width95(float(np.sum(weights**2)), float(np.sum(weights**4)))
     assert 0.95 <= coverage(weights, width / scale) < 0.96

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 import pytest
 
-from hatcast.stream.continual import KINDS, Entries, Setting, Step
+from hatcast.stream.continual import KINDS, Entries, Step, SumSetting
 from hatcast.stream.continual._digits import Digits, Integers
-from hatcast.stream.continual._prefixes import PrefixNoise
+from hatcast.stream.continual.trees import PrefixNoise
 from hatcast.stream.mechanisms import Distances, NoisyVector
 from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.method import NoiseKind
@@ -26,7 +26,7 @@ BOUND: Final = 1000
 
 
 def mechanism(kind: ContinualKind, most: int = 1, separation: int = 1, branching: int | None = None) -> PrefixNoise:
-    made = KINDS[kind](Setting(SLOTS, most, separation, BOUND, 1.0, 0.0, NoiseKind.LAPLACE, branching))
+    made = KINDS[kind](SumSetting(SLOTS, most, separation, BOUND, 1.0, 0.0, NoiseKind.LAPLACE, branching))
     assert isinstance(made, PrefixNoise)
     return made
 
@@ -87,7 +87,7 @@ def test_the_specifications_errors_with_laplace_noise_are_those_of_the_mechanism
     rows = list(rows_below("| n | k | b | " + " | ".join(f"`{kind.value}`" for kind in kinds) + " |"))
     assert len(rows) == 6
     for slots, most, separation, *cells in rows:
-        setting = Setting(int(slots), int(most), int(separation), 65 * BOUND, 1.0, 0.0, NoiseKind.LAPLACE)
+        setting = SumSetting(int(slots), int(most), int(separation), 65 * BOUND, 1.0, 0.0, NoiseKind.LAPLACE)
         for kind, cell in zip(kinds, cells, strict=True):
             deviations = np.array([*map(KINDS[kind](setting).sd, range(setting.slots))]) / setting.bound
             of_mean = np.sqrt(np.mean((deviations / np.arange(1, setting.slots + 1)) ** 2))

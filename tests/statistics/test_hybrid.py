@@ -25,7 +25,7 @@ from hatcast.lab.evaluate.lemmas import (
     tcm_only,
 )
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, Setting
-from hatcast.stream.hybrid._interval import gaussian_half_width, half_width, variance
+from hatcast.stream.hybrid._blend import gaussian_half_width, half_width, variance
 
 DRAWS = 10**6
 CENTRAL, LOCAL = 3, 5

@@ -16,23 +16,22 @@ from hatcast.lab.evaluate.clusters import (
     printed_local,
 )
 from hatcast.lab.evaluate.simulation import Draws, Floats
-from hatcast.stream.kmeans.devices import Devices
-from hatcast.stream.kmeans.means import Means, central_means, local_means
-from hatcast.stream.kmeans.setting import Setting
-from hatcast.stream.kmeans.tally import nearest, tally
+from hatcast.stream.kmeans.groups import Devices, nearest, tally
+from hatcast.stream.kmeans.means import ClusterMeans, central_means, local_means
+from hatcast.stream.kmeans.setting import ClusteringSetting
 from hatcast.stream.mechanisms.system import SystemNoise
 
 FALSE_ALARM = 1e-7
 FAR = 5.33  # standard errors: beyond it a normal number is once in 10^7
 RUNS = 3000
-SETTING = Setting(2, 1000, 3, 4, 7.0)
+SETTING = ClusteringSetting(2, 1000, 3, 4, 7.0)
 CENTRES = np.array([[200, 300], [700, 200], [600, 800]], np.int64)
 VECTORS = np.clip(
     np.repeat(CENTRES, [400, 300, 500], axis=0) + np.random.default_rng(5).integers(-90, 91, (1200, 2)), 0, 1000
 )
 
 
-def repeated(found: list[Means]) -> tuple[Floats, Floats]:
+def repeated(found: list[ClusterMeans]) -> tuple[Floats, Floats]:
     """[RUNS, K, d] the means, and [K, d] the variance that they claim on average."""
     return np.array([each.means for each in found]), np.mean([each.variances for each in found], axis=0)
 
@@ -102,7 +101,7 @@ def test_the_hybrid_is_no_worse_than_the_better_of_its_two_parts(
     Which one is better depends on how many trust the operator: the two cases have one each. The paper's pseudocode,
     beside it, is not as good.
     """
-    scores = compare_clusters(Setting(2, TOP, 4, 4, 7.0, 1), Synthetic(users, local), 12, [4])
+    scores = compare_clusters(ClusteringSetting(2, TOP, 4, 4, 7.0, 1), Synthetic(users, local), 12, [4])
     row = {name: found[4] for name, found in scores.items()}
 
     def above(one: str, other: str) -> float:
@@ -119,13 +118,15 @@ def test_the_hybrid_is_no_worse_than_the_better_of_its_two_parts(
 
 def test_each_run_has_clusters_and_a_start_of_its_own() -> None:
     """After one iteration without noise the score is that of the start; over users alone it varies by a hundredth."""
-    found = compare_clusters(Setting(2, TOP, 4, 1, 7.0, 1), Synthetic(2_000, 0.5), 8, [1])["non_private"][1]
+    found = compare_clusters(ClusteringSetting(2, TOP, 4, 1, 7.0, 1), Synthetic(2_000, 0.5), 8, [1])["non_private"][1]
     assert found.std() > 0.2 * found.mean()
 
 
 def test_more_users_and_a_larger_epsilon_bring_the_hybrid_to_what_there_is_without_noise() -> None:
     wide, narrow = (
-        compare_clusters(replace(Setting(2, TOP, 4, 4, 7.0, 1), epsilon=epsilon), Synthetic(3_000, 0.5), 4, [4])
+        compare_clusters(
+            replace(ClusteringSetting(2, TOP, 4, 4, 7.0, 1), epsilon=epsilon), Synthetic(3_000, 0.5), 4, [4]
+        )
         for epsilon in (1.0, 100.0)
     )
     assert narrow["pwh"][4].mean() <= 1.01 * narrow["non_private"][4].mean()

@@ -23,8 +23,8 @@ from hatcast.lab.days import RecordedSlot
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.running_keys import Running, RunningOf, Window
 from hatcast.stream.records import CountsRecord, ReleaseRecord
+from hatcast.stream.running.inputs import RunningSetting
 from hatcast.stream.running.running import RunningMeans
-from hatcast.stream.running.setting import RunningSetting
 from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey
 from hatcast.stream.tracker.smoother import DayParts
 from tests.statistics.five_days import POLICY, days, replayed

@@ -15,7 +15,7 @@ import pytest
 from hatcast.lab.days import RecordedDay, open_days
 from hatcast.lab.evaluate.contenders import parse_contender
 from hatcast.lab.evaluate.days_replay import epsilon_of_hat
-from hatcast.lab.evaluate.days_scores import Published, Scores, Truth, constant_scores, scores_of
+from hatcast.lab.evaluate.days_scores import PublishedRuns, Scores, Truth, constant_scores, scores_of
 from hatcast.stream.readings.formats import FORMATS
 from tests.statistics.five_days import FILES, POLICY, days, replay_with, seeded
 from tests.statistics.test_tracker_accuracy import STANDARD_ERRORS
@@ -33,7 +33,7 @@ def capped() -> list[RecordedDay]:
 
 
 @cache
-def published() -> Sequence[Published]:
+def published() -> Sequence[PublishedRuns]:
     """What is released, and the estimates after each hour and at the end of the day."""
     contender = parse_contender("array_averaging")
     return replay_with(seeded(1)).smoothed(contender, capped(), epsilon_of_hat(LIMIT, CAP))
@@ -83,7 +83,7 @@ def test_intervals_cover_95_percent_of_the_means_that_are_released_also_on_the_f
     for each in published()[1:]:
         for part in (slice(None), first):
             scored = Truth(truth.means[part], truth.users[part], truth.cells[part])
-            found = scores_of(Published(*(whole[:, part] for whole in (each.means, each.low, each.high))), scored)
+            found = scores_of(PublishedRuns(*(whole[:, part] for whole in (each.means, each.low, each.high))), scored)
             assert COVERAGE[0] <= found["coverage"].value <= COVERAGE[1]
 
 

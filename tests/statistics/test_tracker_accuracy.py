@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from hatcast.lab.evaluate.days_scores import Published, Scores, Truth, constant_scores, scores_of
+from hatcast.lab.evaluate.days_scores import PublishedRuns, Scores, Truth, constant_scores, scores_of
 from tests.statistics.five_days import POLICY, days, replayed
 
 STANDARD_ERRORS: Final = 4
@@ -40,7 +40,7 @@ def scores(limit: int, part: slice = slice(None)) -> dict[str, Scores]:
     scored = Truth(truth.means[part], truth.users[part], truth.cells[part])
     found = replayed(limit)
     return {
-        when: scores_of(Published(*(all_of[:, part] for all_of in (each.means, each.low, each.high))), scored)
+        when: scores_of(PublishedRuns(*(all_of[:, part] for all_of in (each.means, each.low, each.high))), scored)
         for when, each in (("live", found.live), ("end", found.end))
     }
 
@@ -72,5 +72,5 @@ def test_intervals_cover_95_percent_also_on_the_first_day(limit: int) -> None:
 
 def test_an_error_above_its_limit_is_found() -> None:
     truth = Truth.of(days())
-    off = Published(*(truth.means[None] + shift for shift in (5, 4, 6)))
+    off = PublishedRuns(*(truth.means[None] + shift for shift in (5, 4, 6)))
     assert above({"end": scores_of(off, truth)}, {"end mae": 4.9, "end by_users": 5.0}) == ["end mae 5.000, limit 4.9"]

@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from hatcast.lab.evaluate.comparison import Error, Errors, compare
+from hatcast.lab.evaluate.comparison import Errors, MeanError, compare
 from hatcast.lab.evaluate.contenders import parse_contender
-from hatcast.lab.evaluate.inputs import Hat, scale
+from hatcast.lab.evaluate.inputs import SampledHat, scale
 from hatcast.lab.evaluate.simulation import Readings, iid
 from tests.support import ITMS_LIKE, UPPER_BOUND
 
@@ -24,15 +24,15 @@ TIE = 3
 
 def errors_at(scaling: tuple[Literal["samples", "users"], int] | None) -> Errors:
     counts = scale(np.array(ITMS_LIKE, np.int64), scaling)
-    hat = Hat(counts, iid(counts, Readings()), UPPER_BOUND)
+    hat = SampledHat(counts, iid(counts, Readings()), UPPER_BOUND)
     return compare(hat, [parse_contender(name) for name in RANKED], EPSILONS, 10_000, seed=1)
 
 
-def is_no_worse(one: Error, other: Error) -> bool:
+def is_no_worse(one: MeanError, other: MeanError) -> bool:
     return one.mae - other.mae < TIE * math.hypot(one.standard_error, other.standard_error)
 
 
-def is_better(one: Error, other: Error) -> bool:
+def is_better(one: MeanError, other: MeanError) -> bool:
     return other.mae - one.mae >= TIE * math.hypot(one.standard_error, other.standard_error)
 
 

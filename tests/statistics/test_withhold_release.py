@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from hatcast.stream.continual import KINDS, Entries, Setting, Step
+from hatcast.stream.continual import KINDS, Entries, Step, SumSetting
 from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.method import NoiseKind
@@ -21,8 +21,8 @@ FAILURE: Final = 0.05
 TOTALS: Final = (ContinualKind.LAPLACE, ContinualKind.TREE, ContinualKind.WITHHOLD_RELEASE)
 
 
-def setting(slots: int, most: int, epsilon: float = 1.0) -> Setting:
-    return Setting(slots, most, 1, BOUND, epsilon, 0.0, NoiseKind.LAPLACE)
+def setting(slots: int, most: int, epsilon: float = 1.0) -> SumSetting:
+    return SumSetting(slots, most, 1, BOUND, epsilon, 0.0, NoiseKind.LAPLACE)
 
 
 def test_standard_deviations_are_within_two_percent_in_100_000_runs() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hatcast.stream.estimators import worst_case_length
+from hatcast.stream.estimators import array_length as rules
 from hatcast.stream.estimators.array_length import PRINTED_RULES, RULES, array_length
 from hatcast.stream.estimators.grouping import GROUPINGS
 from tests.support import ITMS_LIKE, as_counts
@@ -193,9 +193,7 @@ def test_above_4096_readings_no_length_of_all_has_a_worst_case_error_5_percent_b
     grouping: str | None, counts: list[int], epsilon: float
 ) -> None:
     ordered = as_counts(counts)
-    bias, noise = np.array(
-        [worst_case_length.bias_and_noise(ordered, length, grouping) for length in range(1, max(counts) + 1)]
-    ).T
+    bias, noise = np.array([rules.bias_and_noise(ordered, length, grouping) for length in range(1, max(counts) + 1)]).T
     scores = bias + noise / epsilon
     found = array_length("worst_case", ordered, epsilon, grouping)
     assert scores[found - 1] <= 1.05 * scores.min()
@@ -210,14 +208,14 @@ def test_a_user_with_a_million_readings_hides_no_length_that_the_other_rules_wou
             bias + noise / epsilon
             for rule in ("worst_case", "median", "sensitivity", "minimax")
             for length in [RULES[rule](ordered, epsilon, grouping)]
-            for bias, noise in [worst_case_length.bias_and_noise(ordered, length, grouping)]
+            for bias, noise in [rules.bias_and_noise(ordered, length, grouping)]
         )
         assert found <= min(others)
 
 
 def test_of_more_than_4096_different_counts_as_many_are_tried_and_both_ends() -> None:
     counts = as_counts(list(range(3, 9_003)))
-    tried = worst_case_length.lengths_to_try(counts)
+    tried = rules.lengths_to_try(counts)
     assert {1, 9_002} <= set(tried.tolist())
     assert len(tried) <= 2 * 4_096 + 1
 
@@ -234,7 +232,7 @@ def test_lengths_that_give_the_same_weights_are_scored_once(
         return whole(*given)
 
     for name in ("_bias_and_noise", "_exact_score"):
-        monkeypatch.setattr(worst_case_length, name, partial(counted, getattr(worst_case_length, name)))
+        monkeypatch.setattr(rules, name, partial(counted, getattr(rules, name)))
     array_length("worst_case", as_counts(counts), 1.0, grouping)
     assert len(scored) < 10, "of 4096 lengths"
 

@@ -55,7 +55,7 @@ def test_a_violated_claim_is_one_line_and_exit_code_1(
 ) -> None:
     whole = family.audit_family
 
-    def with_narrow_noise(part: Any, effort: Any, random: SeededNumbers, noise: Any) -> family.Finding:
+    def with_narrow_noise(part: Any, effort: Any, random: SeededNumbers, noise: Any) -> family.AuditFinding:
         del noise
         return whole(part, effort, random, FastNoise(width=0.2))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hatcast.agents.sources.connection import AckTracker
 from hatcast.agents.sources.filter import VALUE_BYTES_MAX, Filter
 from hatcast.stream.readings.formats import FORMATS, jsonl
-from hatcast.stream.readings.partitioner import PARTITIONERS, by_murmur2
+from hatcast.stream.readings.vehicles import PARTITIONERS, by_murmur2
 from hatcast.stream.replay.heartbeats import Router
 
 NOW = 1_795_000_000_000

@@ -16,8 +16,8 @@ from hatcast.agents.sources import live
 from hatcast.agents.sources.connection import SourceConnection
 from hatcast.agents.sources.endpoint import SourceLost, SourceRejection
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.replay.heartbeats import Message, Router
+from hatcast.stream.readings.vehicles import by_murmur2
+from hatcast.stream.replay.heartbeats import Router, TelemetryMessage
 
 Step = Callable[[SourceConnection, "Scripted"], None]
 
@@ -135,7 +135,7 @@ class LiveProducer:
     """What ticks are handed to; `waiting_s` as if Kafka had been silent for so long."""
 
     def __init__(self, stopping: asyncio.Event, rounds: int) -> None:
-        self.sent: list[Message] = []
+        self.sent: list[TelemetryMessage] = []
         self.waiting_s = 0.0
         self._left = rounds
         self._stopping = stopping
@@ -146,7 +146,7 @@ class LiveProducer:
             self._stopping.set()
         return self.waiting_s
 
-    def send_heartbeat(self, message: Message) -> None:
+    def send_heartbeat(self, message: TelemetryMessage) -> None:
         self.sent.append(message)
 
 
@@ -163,12 +163,12 @@ def test_every_partition_is_ticked_each_ten_seconds_of_the_bridges_clock_unless_
     monkeypatch.setattr(live, "pause", pause)
     monkeypatch.setattr(live, "now_ms", lambda: now[0])
 
-    async def run() -> list[Message]:
+    async def run() -> list[TelemetryMessage]:
         stopping = asyncio.Event()
         producer: Any = LiveProducer(stopping, 5)
         producer.waiting_s = silent_s
         await live._send_heartbeats(producer, Router(8, by_murmur2), stopping)
-        sent: list[Message] = producer.sent
+        sent: list[TelemetryMessage] = producer.sent
         return sent
 
     sent = asyncio.run(run())

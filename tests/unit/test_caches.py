@@ -1,6 +1,6 @@
 """Caches of what records send are bounded in bytes, not only in entries."""
 
-from hatcast.stream.readings.caches import cache
+from hatcast.stream.readings.reading import cache
 from hatcast.stream.replay.heartbeats import Router
 from tests.folding import NOON, apply, fold_of, occurring, record
 from tests.replayed import policy_of

@@ -2,7 +2,7 @@
 
 import h3.api.basic_int as h3
 
-from hatcast.stream.fold.checkpoint import Stored, restore, take_changes, totals
+from hatcast.stream.fold.checkpoint import StoredPartition, restore, take_changes, totals
 from hatcast.stream.fold.journal import MOST_ROWS
 from hatcast.stream.fold.open_slots import CHUNK_USERS
 from hatcast.stream.fold.packing import unpack, unpack_day
@@ -52,7 +52,9 @@ def test_readings_beyond_a_block_of_the_journal_are_in_chunks_and_the_next_one_i
     added = take_changes(fold, journal=True)
     assert added.block is not None
     assert added.chunks == {}
-    restore(again, Stored(added.watermark, added.outcomes, {(SLOT, CELL): chunks}, {}, journal=[added.block[1]]))
+    restore(
+        again, StoredPartition(added.watermark, added.outcomes, {(SLOT, CELL): chunks}, {}, journal=[added.block[1]])
+    )
     assert contributions(again) == contributions(fold)
 
 
@@ -81,7 +83,7 @@ def test_what_is_restored_is_what_was_stored_in_the_same_order() -> None:
     changes = take_changes(fold)
     restore(
         again,
-        Stored(
+        StoredPartition(
             changes.watermark,
             changes.outcomes,
             {(SLOT, CELL): [changes.chunks[SLOT, CELL, chunk] for chunk in range(3)]},
@@ -100,7 +102,7 @@ def test_slots_that_the_stored_clock_has_closed_stay_out() -> None:
     apply(fold, [(NOON, record()), (NOON + 65 * MINUTE, None)])
     changes = take_changes(fold)
     chunks = {(SLOT, CELL): [changes.chunks[SLOT, CELL, 0]]}
-    restore(again, Stored(changes.watermark, changes.outcomes, chunks, {}))
+    restore(again, StoredPartition(changes.watermark, changes.outcomes, chunks, {}))
     assert contributions(again) == {}
 
 

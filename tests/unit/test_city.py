@@ -20,8 +20,8 @@ from hatcast.agents.sources.synthetic import (
 )
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import jsonl
-from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Router
 from hatcast.stream.replay.synthetic_city import REPORT_MS, City, traffic
 from tests.replayed import policy_of

@@ -21,10 +21,10 @@ import pytest
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.config.policy_table import policy_of_table
-from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
+from hatcast.stream.accounting import ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.estimators import ESTIMATORS, Parameters
-from hatcast.stream.estimators._one_draw import OneDraw
+from hatcast.stream.estimators._interface import OneDraw
 from hatcast.stream.ledger.day import DayLedger, Total
 from hatcast.stream.mechanisms.laplace import smallest_scale
 from hatcast.stream.policy.composed_limit import check_alone

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hatcast.stream.accounting.composition import NOISES, ChargeSplit, KnownCharges, composed_epsilon
+from hatcast.stream.accounting import NOISES, ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.estimators import ESTIMATORS
 from hatcast.stream.units import NANO
 

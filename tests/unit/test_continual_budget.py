@@ -12,7 +12,7 @@ from hatcast.agents.cli.budget_tables import BudgetTable, today_line
 from hatcast.agents.cluster.release import check_relation
 from hatcast.agents.demo.introduction import introduction
 from hatcast.agents.kafka.registry_checks import policies_without_room
-from hatcast.stream.budget.per_user import day_loss
+from hatcast.stream.budget import day_loss
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar

@@ -7,7 +7,7 @@ import h3.api.basic_int as h3
 import pytest
 
 from hatcast.stream.fold.reading_fold import Fold
-from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.vehicles import by_murmur2
 from tests.folding import ABSENT, DAY, HOUR, MINUTE, NOON, NOW, apply, contributions, fold_of, occurring, record
 from tests.replayed import policy_of
 

@@ -18,7 +18,7 @@ from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMATS, FormatChoice, jsonl
-from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.replay.heartbeats import Router
 from tests.batching import CONFIG, batch, config
 

@@ -17,8 +17,8 @@ from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import DeriveSpeed, FormatChoice
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import number, to_milli
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 from tests.services.data import recording
 
 NOW = 1_795_000_000_000

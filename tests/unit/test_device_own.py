@@ -22,8 +22,8 @@ from hatcast.stream.hybrid import accepts, decode_report
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import NoiseKind
 from hatcast.stream.readings.formats import FORMATS, Recorded
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 from tests.devices import EXACT, HOUR, NOON, PRIVACY, policy_of, rules_of
 from tests.folding import NOW
 from tests.services import data

@@ -11,7 +11,7 @@ import pytest
 from hatcast.agents.cli.budget_explained import figures
 from hatcast.agents.cli.budget_horizon import certainty, factor
 from hatcast.agents.config.template import Answers, parse_template, render_template
-from hatcast.stream.budget.per_user import day_loss
+from hatcast.stream.budget import day_loss
 from hatcast.stream.estimators import ESTIMATOR_KEYS, ESTIMATORS, Parameters, Users
 from hatcast.stream.mechanisms.grid import quantile95
 from hatcast.stream.policy.policy import Policy, read_policy

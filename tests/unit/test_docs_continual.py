@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hatcast.lab.plan.continual import Criterion
-from hatcast.lab.plan.continual.kinds import Errors, Stream, errors_of, mechanisms_of
+from hatcast.lab.plan.continual.kinds import Errors, PlannedSums, errors_of, mechanisms_of
 from hatcast.lab.plan.continual.report import number
 from hatcast.lab.plan.continual.users import Participation, equal_users, run_of
 from hatcast.stream.policy.method import NoiseKind
@@ -21,13 +21,13 @@ WEEK = 168
 PARTICIPATIONS = ("once", "once a week", "every hour")
 
 
-def stream(slots: int, enters: str) -> Stream:
+def stream(slots: int, enters: str) -> PlannedSums:
     max_slots, separation = {
         "once": (1, 1),
         "once a week": ((slots - 1) // WEEK + 1, min(slots, WEEK)),
         "every hour": (slots, 1),
     }[enters]
-    return Stream(slots, 24, Participation(max_slots, separation, 1), 1.0, 1e-6, 65.0)
+    return PlannedSums(slots, 24, Participation(max_slots, separation, 1), 1.0, 1e-6, 65.0)
 
 
 def row(slots: int, enters: str) -> str:

@@ -27,7 +27,7 @@ from hatcast.lab.evaluate.lemmas import (
     tcm_only,
 )
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, estimate
-from hatcast.stream.hybrid.release import Blend, blend_fields, device_fields
+from hatcast.stream.hybrid.release import BlendedEstimate, blend_fields, device_fields
 from hatcast.stream.policy.policy import Policy, read_policy
 from tests.support import Scripted, as_users
 
@@ -61,7 +61,7 @@ def fields(groups: str, central: int, local: int) -> dict[str, Any]:
     reports = np.full(LOCAL, local, np.int64)
     blend = estimate(HYBRID_ESTIMATORS["kvh"], users, reports, HybridParameters.of(policy), Scripted([0]))
     assert blend is not None
-    made, unit = Blend(blend, CENTRAL, LOCAL), policy.released_value.unit
+    made, unit = BlendedEstimate(blend, CENTRAL, LOCAL), policy.released_value.unit
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(blend_fields(made, policy, unit)))
     return found | {
         "status": "released",

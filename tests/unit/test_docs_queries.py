@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hatcast.stream.budget.per_user import day_loss
+from hatcast.stream.budget import day_loss
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.policy.table import QueryTable

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from hatcast.lab.evaluate.comparison import Error, compare
+from hatcast.lab.evaluate.comparison import MeanError, compare
 from hatcast.lab.evaluate.contenders import (
     DEFAULT,
     GRID,
@@ -33,7 +33,7 @@ from hatcast.lab.evaluate.estimates import (
     smoothed_weights,
     value,
 )
-from hatcast.lab.evaluate.inputs import Hat
+from hatcast.lab.evaluate.inputs import SampledHat
 from hatcast.lab.evaluate.simulation import VALUES, Draws, Floats, Integers, Readings, mean_quantiles, recorded, vectors
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATORS, Users
@@ -128,7 +128,7 @@ def test_a_fast_vector_and_its_noise_are_those_of_the_exact_form(
 
 def test_the_error_of_vectors_is_the_sum_over_their_coordinates() -> None:
     counts, epsilon = as_counts(ITMS_LIKE), 1.0
-    hat = Hat(counts, vectors(counts, Readings(), 3), UPPER_BOUND, dimensions=3)
+    hat = SampledHat(counts, vectors(counts, Readings(), 3), UPPER_BOUND, dimensions=3)
     (error,) = (row[epsilon] for row in compare(hat, [parse_contender("baseline")], [epsilon], 10_000, seed=1).values())
     exact = vector_form("baseline", 3).worst_case_error(
         counts, parse_contender("baseline").resolve(counts, UPPER_BOUND, epsilon).parameters
@@ -178,11 +178,11 @@ def test_a_fast_ratio_is_the_exact_one_for_the_same_draws_and_has_noise_of_the_s
 
 def test_what_noise_suppresses_is_counted_and_is_no_error() -> None:
     counts = as_counts([20] * 20)  # at the threshold, so that it is suppressed in half of the runs
-    hat = Hat(counts, recorded(np.full(20, 30_000.0)), UPPER_BOUND)
+    hat = SampledHat(counts, recorded(np.full(20, 30_000.0)), UPPER_BOUND)
     (error,) = compare(hat, [parse_contender("capped_ratio:20")], [1.0], 4_000, seed=1)["capped_ratio:20"].values()
     assert abs(error.suppressed - 0.5) < 5 * 0.5 / 4_000**0.5
     assert 0 < error.mae < 10
-    nobody = Error.of(np.full(3, np.nan))
+    nobody = MeanError.of(np.full(3, np.nan))
     assert math.isnan(nobody.mae)
     assert (nobody.standard_error, nobody.suppressed) == (0.0, 1.0)
 

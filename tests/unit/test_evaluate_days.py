@@ -17,8 +17,8 @@ from hatcast.lab.cli.evaluate import command
 from hatcast.lab.days import RecordedDay, RecordedSlot, open_days, policy_of_recordings, with_users
 from hatcast.lab.evaluate.contenders import parse_contender
 from hatcast.lab.evaluate.days import Comparison, Result, report_of
-from hatcast.lab.evaluate.days_replay import Replay, TrackerDesign, epsilon_of_hat
-from hatcast.lab.evaluate.days_scores import Published, Score, Truth, constant_scores, scores_of
+from hatcast.lab.evaluate.days_replay import DaysReplay, TrackerDesign, epsilon_of_hat
+from hatcast.lab.evaluate.days_scores import PublishedRuns, Score, Truth, constant_scores, scores_of
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.tracker_keys import Objective
@@ -130,7 +130,7 @@ def test_scores_are_means_over_hats_and_runs() -> None:
     truth = Truth.of(days_of(hat("a", [10, 20]), hat("b", [30] * 10, [3] * 10)))
     assert truth.means.tolist() == [15, 30]
     means = np.array([[16.0, 30.0], [15.0, 26.0]])
-    scores = scores_of(Published(means, means - 2, means + 2), truth)
+    scores = scores_of(PublishedRuns(means, means - 2, means + 2), truth)
     assert scores["mae"].value == pytest.approx((0.5 + 2) / 2)
     assert scores["mae"].standard_error == pytest.approx(0.75)
     assert scores["by_users"].value == pytest.approx((2 / 12 + 40 / 12) / 2)
@@ -141,10 +141,10 @@ def test_scores_are_means_over_hats_and_runs() -> None:
 def test_hats_without_an_interval_are_left_out_of_coverage() -> None:
     truth = Truth.of(days_of(hat("a", [10]), hat("b", [20])))
     means = np.array([[11.0, 40.0]])
-    published = Published(means, np.array([[9.0, np.nan]]), np.array([[12.0, np.nan]]))
+    published = PublishedRuns(means, np.array([[9.0, np.nan]]), np.array([[12.0, np.nan]]))
     assert scores_of(published, truth)["coverage"].value == 1
     assert published.released == 0.5
-    nothing = Published(means, np.full((1, 2), np.nan), np.full((1, 2), np.nan))
+    nothing = PublishedRuns(means, np.full((1, 2), np.nan), np.full((1, 2), np.nan))
     assert scores_of(nothing, truth).keys() == {"mae", "by_users"}
 
 
@@ -158,7 +158,7 @@ def test_a_hat_without_room_counts_as_the_mean_of_what_was_released_before() -> 
     hats = [hat("a", [10]), hat("b", [20]), hat("c", [40]), hat("d", [60])]
     days = days_of(*hats)
     capped = [RecordedDay(days[0].date, (days[0].slots[1], days[0].slots[2]))]
-    replay = Replay(days, POLICY.upper_bound, Grid(POLICY.grid), 1, Scripted([0, 0]))
+    replay = DaysReplay(days, POLICY.upper_bound, Grid(POLICY.grid), 1, Scripted([0, 0]))
     published = replay.estimator(parse_contender("baseline"), capped, 1.0)
     assert published.means.tolist() == [[32.5, 20, 40, 30]]
     assert np.isnan(published.low).tolist() == [[True, False, False, True]]
@@ -175,7 +175,7 @@ def test_each_of_k_hats_costs_its_part_of_the_limit_rounded_down() -> None:
 def test_without_noise_and_with_a_large_budget_a_tracker_finds_the_means() -> None:
     days = days_of(*(hat("a", [20 + i] * 200) for i in range(6)))
     keys = TrackerDesign(1.0, Objective.CELLS).keys(1000, 65.0)
-    _, published = Replay(days, POLICY.upper_bound, Grid(POLICY.grid), 1, Scripted([0] * 100)).tracker(keys)
+    _, published = DaysReplay(days, POLICY.upper_bound, Grid(POLICY.grid), 1, Scripted([0] * 100)).tracker(keys)
     assert np.abs(published.means - Truth.of(days).means).max() < 1
 
 

@@ -14,7 +14,7 @@ from hatcast.lab.cli.evaluate import command
 from hatcast.lab.evaluate.worst import PublicHat, staircases
 from hatcast.stream.estimators import ESTIMATORS
 from hatcast.stream.estimators.array_length import RULES
-from hatcast.stream.estimators.worst_case import worst_case_error
+from hatcast.stream.estimators.vectors import worst_case_error
 from tests.services.data import DATA
 from tests.support import ITMS_LIKE, UPPER_BOUND, as_counts
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import capmetro
-from hatcast.stream.readings.formats._csv import fields, parse_number
+from hatcast.stream.readings.formats._csv import fields
+from hatcast.stream.readings.formats._values import parse_number
 from hatcast.stream.readings.reading import Reading
 from tests.services.data import DATA
 
@@ -85,7 +86,7 @@ def test_a_stray_quote_damages_one_line_only() -> None:
 @pytest.mark.parametrize(
     ("text", "missing"),
     [
-        (b"", "vehicle_id, timestamp, speed, latitude, longitude"),
+        (b"", "vehicle_id, timestamp, latitude, longitude, speed"),
         (b"vehicle_id,timestamp,speed,lat,lon\n", "latitude, longitude"),
         (b'[{"vehicle_id": 5}]', "vehicle_id"),
     ],

@@ -183,7 +183,7 @@ def test_an_undecodable_csv_line_keeps_its_arrival() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (b"", "license_plate, observationDateTime, speed, location.coordinates"),
+        (b"", "license_plate, observationDateTime, location.coordinates, speed"),
         (b"license_plate,speed,observationDateTime\n", "has no column location.coordinates"),
         (b'{"vehicle": "bus", "time": 5}\n', "has no itms record"),
         (b"[1, 2]", "has no itms record"),

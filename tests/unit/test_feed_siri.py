@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.agents.cli import hatcast
-from hatcast.stream.readings.formats import FORMATS, Recorded, _siri_xml, siri
+from hatcast.stream.readings.formats import FORMATS, Recorded, _deliveries, siri
 from tests.services.data import ROOT
 from tests.siri_deliveries import DELIVERED_MS, SAMPLES, SEVEN, TIME, activity, decoded, delivery, in_json, read
 
@@ -119,9 +119,9 @@ def test_deliveries_follow_each_other_in_any_layout() -> None:
 def test_wherever_a_chunk_ends_the_records_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     body = (SAMPLES / "siri.xml").read_bytes()
     usual = read(body)
-    monkeypatch.setattr(_siri_xml, "_CARRIED", 16)
+    monkeypatch.setattr(_deliveries, "_CARRIED", 16)
     for size in (17, 23, 64, 1_000):
-        monkeypatch.setattr(_siri_xml, "CHUNK_BYTES", size)
+        monkeypatch.setattr(_deliveries, "CHUNK_BYTES", size)
         assert read(body) == usual
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats import _json_values, _siri_json, _siri_xml, siri
+from hatcast.stream.readings.formats import _deliveries, _json_values, siri
 from tests.siri_deliveries import (
     SAMPLES,
     SEVEN,
@@ -105,8 +105,8 @@ def test_a_file_without_a_delivery_is_refused_and_such_a_message_is_one_bad_reco
 
 
 def test_what_holds_no_record_for_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_siri_xml, "CHUNK_BYTES", 1_000)
-    monkeypatch.setattr(_siri_xml, "UNREAD_BYTES_MAX", 10_000)
+    monkeypatch.setattr(_deliveries, "CHUNK_BYTES", 1_000)
+    monkeypatch.setattr(_deliveries, "UNREAD_BYTES_MAX", 10_000)
     body = delivery(*(activity() + "<!-- -->" * 1_000 for _ in range(9)))
     assert len(read(body)) == 9
     with pytest.raises(RecordingError, match="without a whole vehicle activity"):
@@ -115,7 +115,7 @@ def test_what_holds_no_record_for_too_long_is_refused(monkeypatch: pytest.Monkey
 
 def test_a_json_delivery_too_large_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     body = json.dumps({"VehicleActivity": [json.loads(in_json())] * 9}, indent=1).encode()
-    monkeypatch.setattr(_siri_json, "DELIVERY_BYTES_MAX", len(body) // 2)
+    monkeypatch.setattr(_deliveries, "DELIVERY_BYTES_MAX", len(body) // 2)
     with pytest.raises(RecordingError, match="has a delivery of more than"):
         read(body)
 

@@ -14,7 +14,7 @@ from hatcast.agents.device.store import Store, open_store
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.hybrid import decode_report
-from hatcast.stream.hybrid.report_keys import parse_report_keys
+from hatcast.stream.hybrid.reports import parse_report_keys
 from hatcast.stream.hybrid.signatures import ReportVerifier, sign_report
 from tests.devices import HOUR, NOON, rules_of
 from tests.support import Scripted

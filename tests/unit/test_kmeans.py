@@ -12,21 +12,24 @@ from hypothesis import strategies as st
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators.grouping import Integers
-from hatcast.stream.hybrid import pwh
-from hatcast.stream.kmeans.devices import Devices
-from hatcast.stream.kmeans.hat_vectors import hat_vectors, slots_of_day, top_of
-from hatcast.stream.kmeans.lloyd import WeightedMeans, cluster, iterate
-from hatcast.stream.kmeans.means import Means, blend
+from hatcast.stream.hybrid import methods
+from hatcast.stream.kmeans.groups import Devices, nearest, tally
+from hatcast.stream.kmeans.lloyd import WeightedMeans, cluster, iterate, seeds, uniform
+from hatcast.stream.kmeans.means import ClusterMeans, blend
 from hatcast.stream.kmeans.messages import decode_answer, decode_round
-from hatcast.stream.kmeans.seeding import seeds, uniform
-from hatcast.stream.kmeans.setting import Setting
-from hatcast.stream.kmeans.tally import nearest, tally
+from hatcast.stream.kmeans.setting import ClusteringSetting, hat_vectors, slots_of_day, top_of
 from tests.replayed import policy_of
 from tests.support import Scripted
 
 TOP = 10_000
 parse_settings = st.builds(
-    Setting, st.integers(1, 4), st.just(TOP), st.integers(1, 8), st.integers(1, 4), st.just(1000.0), st.integers(0, 99)
+    ClusteringSetting,
+    st.integers(1, 4),
+    st.just(TOP),
+    st.integers(1, 8),
+    st.integers(1, 4),
+    st.just(1000.0),
+    st.integers(0, 99),
 )
 dimensions_and_clusters = st.tuples(st.integers(1, 3), st.integers(1, 4))
 
@@ -40,8 +43,8 @@ def rows(dimensions: int, least: int, most: int, top: int = TOP) -> st.SearchStr
 
 
 @given(parse_settings)
-@example(Setting(1, TOP, 1, 1, 1000.0, 31))  # seed 32 starts at 5,008 too, which is near the middle
-def test_clusters_start_at_the_same_places_of_the_cube_each_time(setting: Setting) -> None:
+@example(ClusteringSetting(1, TOP, 1, 1, 1000.0, 31))  # seed 32 starts at 5,008 too, which is near the middle
+def test_clusters_start_at_the_same_places_of_the_cube_each_time(setting: ClusteringSetting) -> None:
     found = seeds(setting)
     assert found.shape == (setting.clusters, setting.dimensions)
     assert found.min() >= 0
@@ -54,14 +57,18 @@ def test_clusters_start_at_the_same_places_of_the_cube_each_time(setting: Settin
 
 @pytest.mark.parametrize("seed", range(10))
 def test_clusters_start_far_from_one_another_and_from_the_border(seed: int) -> None:
-    found = seeds(Setting(2, TOP, 4, 1, 1.0, seed))
+    found = seeds(ClusteringSetting(2, TOP, 4, 1, 1.0, seed))
     apart = [np.sqrt(((a - b) ** 2).sum()) for i, a in enumerate(found) for b in found[:i]]
     assert min(apart) > 0.25 * TOP
     assert np.minimum(found, TOP - found).min() > 0.1 * TOP
 
 
 def test_where_clusters_start_is_part_of_the_promise_that_a_run_can_be_made_again() -> None:
-    assert seeds(Setting(2, 65_000, 3, 1, 1.0, 1)).tolist() == [[33827, 35760], [14420, 16566], [12859, 50920]]
+    assert seeds(ClusteringSetting(2, 65_000, 3, 1, 1.0, 1)).tolist() == [
+        [33827, 35760],
+        [14420, 16566],
+        [12859, 50920],
+    ]
 
 
 # Nearest, tally
@@ -85,7 +92,7 @@ def test_a_user_is_in_the_first_of_the_nearest_clusters_and_counted_there(case: 
 
 @given(parse_settings.flatmap(lambda setting: st.tuples(st.just(setting), rows(setting.dimensions, 1, 30))))
 def test_without_noise_a_centre_goes_to_the_mean_of_its_users_and_one_without_users_stays(
-    case: tuple[Setting, Integers],
+    case: tuple[ClusteringSetting, Integers],
 ) -> None:
     setting, vectors = replace(case[0], iterations=1), case[1]
     start = seeds(setting)
@@ -103,8 +110,8 @@ def test_without_noise_a_centre_goes_to_the_mean_of_its_users_and_one_without_us
 # Clusters without anybody
 
 
-def setting_of(**changes: int) -> Setting:
-    return replace(Setting(2, TOP, 3, 2, 1000.0), **changes)
+def setting_of(**changes: int) -> ClusteringSetting:
+    return replace(ClusteringSetting(2, TOP, 3, 2, 1000.0), **changes)
 
 
 def test_a_cluster_that_everybody_left_starts_anew_beside_the_largest_one_and_stays_at_the_end() -> None:
@@ -113,7 +120,7 @@ def test_a_cluster_that_everybody_left_starts_anew_beside_the_largest_one_and_st
     def found(centres: Integers) -> WeightedMeans:
         seen.append(centres)
         users, ones = np.array([50.0, 0.2, 20.0]), np.ones((3, 2))
-        return Means(users, np.full((3, 2), 4000.0) * [[1.0], [9.0], [2.0]], ones), ones
+        return ClusterMeans(users, np.full((3, 2), 4000.0) * [[1.0], [9.0], [2.0]], ones), ones
 
     end = iterate(found, setting)
     first, second = seen
@@ -132,7 +139,9 @@ def test_what_is_told_of_a_centre_is_of_where_it_stands_now() -> None:
     setting, users = setting_of(iterations=3), iter([[9, 9, 9], [9, 0, 9], [9, 0, 0]])
 
     def found(_: Integers) -> WeightedMeans:
-        return Means(np.array(next(users), np.float64), np.full((3, 2), 5000.0), np.full((3, 2), 4.0)), np.ones((3, 2))
+        return ClusterMeans(np.array(next(users), np.float64), np.full((3, 2), 5000.0), np.full((3, 2), 4.0)), np.ones(
+            (3, 2)
+        )
 
     end = iterate(found, setting)
     assert end.moved.tolist() == [3, 0, 2]
@@ -146,7 +155,8 @@ def test_what_is_told_of_a_centre_is_of_where_it_stands_now() -> None:
 def test_where_noise_hides_everybody_no_centre_moves(variance: float) -> None:
     setting = setting_of()
     found = iterate(
-        lambda _: (Means(np.full(3, 50.0), np.zeros((3, 2)), np.full((3, 2), variance)), np.ones((3, 2))), setting
+        lambda _: (ClusterMeans(np.full(3, 50.0), np.zeros((3, 2)), np.full((3, 2), variance)), np.ones((3, 2))),
+        setting,
     )
     assert (found.centres == seeds(setting)).all()
     assert found.moved.tolist() == [0, 0, 0]
@@ -198,11 +208,11 @@ def test_each_cluster_and_dimension_is_blended_by_its_own_weight_with_the_least_
     central: np.ndarray, local: np.ndarray, one: np.ndarray, other: np.ndarray
 ) -> None:
     users = np.array([1.0, 2.0, 3.0])
-    means, weights = blend(Means(users, one, central), Means(users, other, local))
+    means, weights = blend(ClusterMeans(users, one, central), ClusterMeans(users, other, local))
     assert means.users.tolist() == [2.0, 4.0, 6.0]
     for at in np.ndindex(3, 2):
         n = 1000.0  # local users of a cluster whose mean has this variance: each report has n times as much
-        assert weights[at] == pytest.approx(pwh.weight(n, float(central[at]), float(local[at]) * n))
+        assert weights[at] == pytest.approx(methods.weight(n, float(central[at]), float(local[at]) * n))
         assert means.means[at] == pytest.approx(weights[at] * one[at] + (1 - weights[at]) * other[at])
         assert means.variances[at] == pytest.approx(1 / (1 / central[at] + 1 / local[at]))
 
@@ -226,7 +236,7 @@ PLAIN: dict[str, Any] = {"dimensions": 2, "top": 1000, "clusters": 2, "iteration
 def test_settings_out_of_bounds_are_refused_with_the_key(key: str, values: list[float]) -> None:
     for value in values:
         with pytest.raises(SettingError, match="grid" if key == "top" else key):
-            Setting(**(PLAIN | {key: value}))
+            ClusteringSetting(**(PLAIN | {key: value}))
 
 
 # Vectors of HATs
@@ -270,4 +280,4 @@ def test_no_coordinate_is_outside_of_the_cube(count: int, grid: float, data: st.
 @pytest.mark.parametrize("raw", [b"", b"\xff", b"[]", b'{"x": ' + b"[" * 9999 + b"]" * 9999 + b"}"], ids=len)
 def test_no_message_raises(raw: bytes) -> None:
     assert decode_round(raw) is None
-    assert decode_answer(raw, Setting(2, 10, 3, 2, 1.0), policy_of()) is None
+    assert decode_answer(raw, ClusteringSetting(2, 10, 3, 2, 1.0), policy_of()) is None

@@ -13,7 +13,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hatcast.stream.accounting.loss_distribution import LossDistribution
+from hatcast.stream.accounting import LossDistribution
 from tests.support import examples
 
 DELTA = 1e-6

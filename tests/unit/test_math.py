@@ -15,7 +15,7 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATORS
 from hatcast.stream.estimators.array_length import RULES
 from hatcast.stream.estimators.grouping import GROUPINGS
-from hatcast.stream.estimators.worst_case import worst_case_error
+from hatcast.stream.estimators.vectors import worst_case_error
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS
 from tests.laws.estimator_oracle import by_definition
 from tests.support import ITMS_LIKE, UPPER_BOUND, as_counts, as_users, plain_parameters

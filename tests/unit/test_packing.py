@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.stream.fold.packing import Row, columns, pack, pack_day, unpack, unpack_day
-from hatcast.stream.fold.seen_steps import _as_deltas, _as_runs, pack_seen, quick_seen, unpack_seen
-from hatcast.stream.fold.varints import varint
+from hatcast.stream.fold.seen_steps import _as_deltas, _as_runs, pack_seen, quick_seen, unpack_seen, varint
 
 HOUR_S = 3600
 pseudonyms = st.binary(min_size=8, max_size=8)

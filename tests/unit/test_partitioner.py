@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
-from hatcast.stream.readings.partitioner import PARTITIONERS, by_crc32, by_murmur2, murmur2
+from hatcast.stream.readings.vehicles import PARTITIONERS, by_crc32, by_murmur2, murmur2
 
 keys = st.binary(max_size=200)
 

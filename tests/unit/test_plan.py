@@ -15,7 +15,7 @@ from hatcast.lab import processes
 from hatcast.lab.cli.plan import command
 from hatcast.lab.days import RecordedDay, RecordedSlot
 from hatcast.lab.plan import tracker as tracker_plans
-from hatcast.lab.plan.counts import Counts, counts_of_days, counts_of_file, counts_of_rows
+from hatcast.lab.plan.counts import CountedDays, counts_of_days, counts_of_file, counts_of_rows
 from hatcast.lab.plan.forecast import MEAN_DEVIATION, Forecast, constant_errors
 from hatcast.lab.plan.write import with_table_keys, without_other_keys
 from hatcast.stream.errors import HatcastError, RecordingError
@@ -27,7 +27,7 @@ HOUR_MS = 3_600_000
 KEYS = TrackerKeys(5 * NANO, price=1.5)
 
 
-def counts(cells: int = 4, hours: int = 4, buses: int = 6) -> Counts:
+def counts(cells: int = 4, hours: int = 4, buses: int = 6) -> CountedDays:
     """One day on which every bus is in every cell and hour."""
     rows = [
         ("2016-11-24", 7 + hour, f"cell {cell}", f"bus {bus}", 1 + (bus + cell) % 3)

@@ -13,8 +13,16 @@ from hatcast.agents.config.settings import load_settings
 from hatcast.agents.config.template import Answers, render_template
 from hatcast.lab.cli.plan import command
 from hatcast.lab.plan.continual import Criterion
-from hatcast.lab.plan.continual.kinds import Stream, compare
-from hatcast.lab.plan.continual.users import Participation, Users, equal_users, kept_by, memory_of, presence_of, run_of
+from hatcast.lab.plan.continual.kinds import PlannedSums, compare
+from hatcast.lab.plan.continual.users import (
+    Participation,
+    UsersBySlot,
+    equal_users,
+    kept_by,
+    memory_of,
+    presence_of,
+    run_of,
+)
 from hatcast.lab.plan.counts import Row
 from hatcast.stream.continual import KINDS
 from hatcast.stream.errors import HatcastError
@@ -90,12 +98,12 @@ def test_pure_epsilon_leaves_gaussian_noise_out() -> None:
 
 @pytest.mark.parametrize("criterion", Criterion)
 def test_each_kind_has_the_noise_and_branching_of_its_least_error(criterion: Criterion) -> None:
-    stream = Stream(24, 24, Participation(3, 2, 4), 1.0, 1e-6, 65.0)
+    stream = PlannedSums(24, 24, Participation(3, 2, 4), 1.0, 1e-6, 65.0)
     found = compare(stream, equal_users(24, 10), criterion)
     assert [each.kind for each in found] == [*ContinualKind][: len(found)]
     pure = {
         each.kind: each
-        for each in compare(Stream(24, 24, stream.participation, 1.0, 0, 65.0), equal_users(24, 10), criterion)
+        for each in compare(PlannedSums(24, 24, stream.participation, 1.0, 0, 65.0), equal_users(24, 10), criterion)
     }
     for each in found:
         if each.kind in pure:
@@ -115,11 +123,11 @@ def test_errors_scale_with_range_users_and_epsilon_as_they_must() -> None:
 
 @pytest.mark.parametrize(("max_slots", "separation"), [(1, 1), (5, 1), (4, 3), (24, 1)])
 def test_equal_users_withhold_as_many_values_as_the_mechanism_does(max_slots: int, separation: int) -> None:
-    stream = Stream(24, 24, Participation(max_slots, separation, 1), 1.0, 0, 65.0)
+    stream = PlannedSums(24, 24, Participation(max_slots, separation, 1), 1.0, 0, 65.0)
     mechanism = KINDS[ContinualKind.WITHHOLD_RELEASE](stream.setting(NoiseKind.LAPLACE))
     computed = run_of(mechanism, equal_users(24, 3))
     rows = [(0, index, user) for index in range(24) for user in users_of(index, max_slots, separation)]
-    entered = Users(computed.values, computed.values > 0, np.array(rows))
+    entered = UsersBySlot(computed.values, computed.values > 0, np.array(rows))
     advanced = run_of(mechanism, entered)
     assert computed.values.tolist() == advanced.values.tolist()
     assert computed.deviations == pytest.approx(advanced.deviations)
@@ -245,7 +253,7 @@ def test_a_written_policy_runs_the_setting_that_was_compared(tmp_path: Path, cri
     options = ("--horizon-days", 5, "--max-slots", 4, "--min-separation", 5, "--max-cells", 3, "--by", criterion)
     found = planned("--config", config, *options, "--write", config)
     setting = setting_of(load_settings(config).policy)
-    stream = Stream(setting.slots, setting.slots // 5, Participation(4, 5, 3), 1.0, 1e-6, 65.0)
+    stream = PlannedSums(setting.slots, setting.slots // 5, Participation(4, 5, 3), 1.0, 1e-6, 65.0)
     compared = {each.kind: each.setting for each in compare(stream, equal_users(setting.slots, 10), criterion)}
     assert setting == compared[found["best"]["kind"]]
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.accounting.composition import KnownCharges, composed_epsilon
-from hatcast.stream.budget.per_user import day_loss
-from hatcast.stream.budget.report_table import LEAST_USER_DAYS, REPORT, ReportSettings, report_table
+from hatcast.stream.accounting import KnownCharges, composed_epsilon
+from hatcast.stream.budget import LEAST_USER_DAYS, REPORT, ReportSettings, day_loss, report_table
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import Kind
 from hatcast.stream.queries import KINDS

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from hatcast.stream.readings import reading
 from hatcast.stream.readings.formats._times import time_reader
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import NOT_FINITE, UNITS, Reading, is_complete, number, parse_time, to_milli
+from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 
 units = st.sampled_from(sorted(UNITS))
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMATS, Recorded
-from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Recording
-from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Message, Replay, Router, WholeDays
+from hatcast.stream.readings.vehicles import PARTITIONERS
+from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Replay, Router, TelemetryMessage, WholeDays
 from tests.replayed import NOW, fold, golden_policy, policy_of
 from tests.services import data
 
@@ -36,7 +36,7 @@ def plan_of(policy: Policy, partitions: int = 8, now: int = NOW) -> Replay:
     return Replay(policy, Calendar(policy), Router(partitions, PARTITIONERS["murmur2"]), now)
 
 
-def sent(plan: Replay, records: Iterable[tuple[int, Recorded]], *, end: bool = True) -> list[Message]:
+def sent(plan: Replay, records: Iterable[tuple[int, Recorded]], *, end: bool = True) -> list[TelemetryMessage]:
     return [*plan.messages(records), *(plan.end() if end else ())]
 
 

@@ -13,7 +13,7 @@ from hatcast.agents.device.run import DeviceOptions, open_device
 from hatcast.agents.worker.checks import Check, State
 from hatcast.agents.worker.preflight import examine
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.hybrid.report_keys import DayKey, parse_report_keys
+from hatcast.stream.hybrid.reports import DayKey, parse_report_keys
 from hatcast.stream.hybrid.signatures import public_key
 from tests.devices import policy_table
 from tests.signing import AUTHORITY

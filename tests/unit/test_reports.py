@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hatcast.stream.estimators import ESTIMATOR_KEYS
-from hatcast.stream.fold.checkpoint import Stored, restore, take_changes
+from hatcast.stream.fold.checkpoint import StoredPartition, restore, take_changes
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.hybrid import (
@@ -24,7 +24,7 @@ from hatcast.stream.hybrid import (
 )
 from hatcast.stream.hybrid.report_fold import ReportFold, reports_of
 from hatcast.stream.policy.policy import Policy, read_policy
-from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.vehicles import by_murmur2
 from tests.folding import HOUR, MINUTE, NOON, NOW, PSEUDONYMS
 from tests.signing import Device, report_of
 
@@ -227,7 +227,7 @@ def test_a_state_that_was_stored_and_read_back_goes_on_as_if_nothing_had_happene
     half = len(records) // 2
     outcomes(records[:half], first)
     changes = take_changes(first)
-    stored = Stored(
+    stored = StoredPartition(
         watermark=changes.watermark,
         outcomes=changes.outcomes,
         hats={(slot, cell): [chunk] for (slot, cell, _), chunk in changes.chunks.items()},

@@ -12,8 +12,8 @@ from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.sources.filter import Filter
 from hatcast.stream.readings.formats import Format, Recorded, format_with, jsonl
 from hatcast.stream.readings.formats.jsonl import canonical_value
-from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.reading import Outcome, Reading, ValueReading, ValueUnits
+from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.replay.heartbeats import Router
 from tests.batching import batch, releases
 from tests.folding import ABSENT, NOON, apply, contributions, fold_of, occurring, record

@@ -12,7 +12,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import CountsRecord, EstimateRecord, NoiseRecord, ReleaseRecord
-from hatcast.stream.release.counts import counts_fields
+from hatcast.stream.release.hats import counts_fields
 from hatcast.stream.tracker.observations import noise_variance, read_release, slots_of
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, SmootherState, estimates_of
 from hatcast.stream.tracker.track import ReleaseCalibration

@@ -12,8 +12,8 @@ from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_m
 
 from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.cli.budget_tables import today_line
-from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
-from hatcast.stream.budget.per_user import day_loss
+from hatcast.stream.accounting import ChargeSplit, KnownCharges, composed_epsilon
+from hatcast.stream.budget import day_loss
 from hatcast.stream.estimators import ESTIMATOR_KEYS, ESTIMATORS, Estimate
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack

@@ -17,7 +17,7 @@ from hatcast.agents.config.settings import load_settings
 from hatcast.agents.recordings.files import open_recording
 from hatcast.lab.cli.survey import command as survey_command
 from hatcast.lab.survey.report import rings_of
-from hatcast.lab.survey.run import Job, survey, survey_policy
+from hatcast.lab.survey.run import SurveyJob, survey, survey_policy
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.readings.formats import capmetro
@@ -74,7 +74,7 @@ def test_hats_users_and_readings_are_those_of_batch_without_a_cap() -> None:
     totals = RetainTotals()
     with open_recording([TUESDAY], capmetro.FORMAT) as recording:
         fold_recording(recording, FoldJob(policy, FoldUsers(PSEUDONYMS), NOW, totals, lambda _: None))
-    job = Job([TUESDAY], capmetro.FORMAT, policy, None, Fraction(10), NOW, lambda _, __: None)
+    job = SurveyJob([TUESDAY], capmetro.FORMAT, policy, None, Fraction(10), NOW, lambda _, __: None)
     (found,) = (each for each in survey(job).resolutions if each.resolution == 7)
     assert found.hats == len(totals.hats)
     assert found.users == Counter(users for users, *_ in totals.hats.values())

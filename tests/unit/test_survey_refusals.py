@@ -12,7 +12,7 @@ import pytest
 
 from hatcast.agents.config.settings import load_settings
 from hatcast.lab.survey.rows import DayRows, Spill
-from hatcast.lab.survey.run import Job, survey, survey_policy
+from hatcast.lab.survey.run import SurveyJob, survey, survey_policy
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import capmetro
 from tests.replayed import NOW
@@ -91,7 +91,7 @@ def test_temporary_files_are_their_owners_and_gone_after_a_stop(
     policy = survey_policy(None, "capmetro", {}, None)
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
-        survey(Job([TUESDAY], capmetro.FORMAT, policy, None, Fraction(10), NOW, stop))
+        survey(SurveyJob([TUESDAY], capmetro.FORMAT, policy, None, Fraction(10), NOW, stop))
     assert modes == [("reading records", 0o700)]
     assert [*tmp_path.iterdir()] == []
     assert signal.getsignal(signal.SIGTERM) is before

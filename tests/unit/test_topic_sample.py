@@ -4,7 +4,7 @@ import json
 
 from hatcast.stream.fold.topic_sample import TopicSample, best_partitioner, share
 from hatcast.stream.readings.formats import FORMATS, Format
-from hatcast.stream.readings.partitioner import by_crc32, by_murmur2
+from hatcast.stream.readings.vehicles import by_crc32, by_murmur2
 from tests.folding import NOON
 from tests.replayed import policy_of
 

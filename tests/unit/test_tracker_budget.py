@@ -2,7 +2,7 @@
 
 from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.worker.readiness import reserved_up_front
-from hatcast.stream.budget.per_user import day_loss
+from hatcast.stream.budget import day_loss
 from hatcast.stream.ledger.day import DayLedger, Reserved, Total, reservations
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.queries import TRACKER_QUERIES

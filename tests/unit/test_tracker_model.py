@@ -12,8 +12,8 @@ from hatcast.stream.tracker.model import (
     SHARED,
     Covariance,
     Floats,
-    Hat,
     Means,
+    ModelHat,
     Observation,
     Variances,
     hour_part,
@@ -43,7 +43,7 @@ class Dense:
 def made() -> tuple[Covariance, Means, Dense]:
     covariance, means = Covariance(VARIANCES), Means(32.5)
     covariance.add_cells(CELLS)
-    covariance.add_hats(Hat(i % CELLS, i, np.zeros(2), 9.0 + i, 0.2, 3, 0) for i in range(HATS))
+    covariance.add_hats(ModelHat(i % CELLS, i, np.zeros(2), 9.0 + i, 0.2, 3, 0) for i in range(HATS))
     means.resize(covariance)
     full = np.zeros((SHARED + CELLS + HATS,) * 2)
     full[:SHARED, :SHARED] = covariance.shared

@@ -18,7 +18,7 @@ from hatcast.stream.records import ReleaseRecord
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.tracker import PolicyTracker
 from hatcast.stream.release.tracker_records import StoredQuery, TrackerRelease
-from hatcast.stream.tracker.query import Query
+from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import HOUR_MS, NANO
 
@@ -256,7 +256,7 @@ def paid(ledger: Ledger) -> dict[str, int]:
     tracker, most = Tracker(POLICY.keys_of(TrackerKeys), 65.0), {}
     for date in DATES:
         tracker.begin_day()
-        queries: list[Query] = []
+        queries: list[ResidualQuery] = []
         for slot, hats in slots(date):
             enough = [each for each in hats if len(each.counts) >= POLICY.min_users]
             queries += tracker.close_slot(slot.start_ms, slot.start_ms // HOUR_MS % 24, enough)

@@ -22,8 +22,8 @@ from hatcast.stream.mechanisms.grid import MAX_FINENESS
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format, Recorded, format_with, jsonl
 from hatcast.stream.readings.formats.jsonl import canonical_value
-from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.reading import Outcome, Reading, ValuesReading, ValueUnits
+from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records import RELEASE
 from hatcast.stream.records.shown import SHOWN
 from hatcast.stream.release.hats import Release

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import hatcast
 from hatcast.lab.cli.survey import command as survey
 from hatcast.stream.fold.checkpoint import take_changes
-from hatcast.stream.fold.id_spans import IdSpans
+from hatcast.stream.fold.open_slots import IdSpans
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.vehicles import VEHICLE_BYTES_MAX, canonical_vehicle, vehicle_text
 from tests.api_data import EXACT, NOON

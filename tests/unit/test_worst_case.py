@@ -16,7 +16,7 @@ from scipy.optimize import linprog
 from hatcast.stream.estimators import ESTIMATORS, EmptyHat, Parameters
 from hatcast.stream.estimators.array_length import RULES
 from hatcast.stream.estimators.grouping import GROUPINGS
-from hatcast.stream.estimators.worst_case import worst_case_error
+from hatcast.stream.estimators.vectors import worst_case_error
 from hatcast.stream.mechanisms.grid import Grid
 from tests.support import ITMS_LIKE, UPPER_BOUND, as_counts, as_users, examples
 

@@ -15,7 +15,7 @@ from hatcast.agents.kafka.partition_reader import is_end, next_messages, open_co
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.kmeans.messages import decode_answer
-from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.kmeans.setting import ClusteringSetting
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -116,7 +116,7 @@ class AnswerReader:
     answers   those read so far
     """
 
-    def __init__(self, settings: Settings, plan: "Plan", setting: Setting, consumer: "Consumer") -> None:
+    def __init__(self, settings: Settings, plan: "Plan", setting: ClusteringSetting, consumer: "Consumer") -> None:
         self.answers = Answers()
         self._settings = settings
         self._plan = plan
@@ -168,7 +168,7 @@ class AnswerReader:
 
 
 @contextmanager
-def open_answers(settings: Settings, plan: "Plan", setting: Setting) -> Iterator[AnswerReader]:
+def open_answers(settings: Settings, plan: "Plan", setting: ClusteringSetting) -> Iterator[AnswerReader]:
     """Open the reader at the clustering's first offsets."""
     from confluent_kafka import TopicPartition
 

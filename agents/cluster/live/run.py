@@ -26,8 +26,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recordings.dump_file import DUMP
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators.grouping import Integers
-from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.fold.hats import Calendar, closes_at
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format
 from hatcast.stream.records import ClustersRecord

@@ -12,8 +12,7 @@ import msgspec
 from hatcast.agents import sqlite
 from hatcast.stream.errors import UNREADABLE, HatcastError
 from hatcast.stream.hybrid import ID_BYTES
-from hatcast.stream.kmeans.hat_vectors import top_of
-from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.kmeans.setting import ClusteringSetting, top_of
 from hatcast.stream.policy.policy import Policy
 
 _SHOWN: Final = 12  # digits of the id in the name of the reservation
@@ -31,9 +30,11 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     blend: str
 
-    def setting(self, policy: Policy) -> Setting:
+    def setting(self, policy: Policy) -> ClusteringSetting:
         """Return the setting of the K-means. Raises SettingError."""
-        return Setting(len(self.slots), top_of(policy), self.clusters, self.iterations, self.epsilon, self.seed)
+        return ClusteringSetting(
+            len(self.slots), top_of(policy), self.clusters, self.iterations, self.epsilon, self.seed
+        )
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

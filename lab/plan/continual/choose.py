@@ -16,13 +16,13 @@ from hatcast.lab.plan.continual.kinds import (
     INDEPENDENT,
     Candidate,
     Errors,
-    Spread,
-    Stream,
+    ErrorSpread,
+    PlannedSums,
     compare,
     errors_of,
 )
-from hatcast.lab.plan.continual.users import Presence, Users, run_of
-from hatcast.lab.plan.counts import Counts
+from hatcast.lab.plan.continual.users import Presence, UsersBySlot, run_of
+from hatcast.lab.plan.counts import CountedDays
 from hatcast.lab.plan.forecast import Forecast
 from hatcast.stream.continual import KINDS
 from hatcast.stream.policy.continual_keys import ContinualKind
@@ -33,17 +33,17 @@ from hatcast.stream.units import nano_floor
 _UNIFORM: Final = 12**-0.5  # standard deviation of values spread evenly over a range of width 1
 
 
-def daily_cost(stream: Stream) -> float:
+def daily_cost(stream: PlannedSums) -> float:
     """Return the epsilon that a horizon costs a user, which each of its dates books."""
     return stream.participation.max_cells * stream.epsilon
 
 
-def release_epsilon(stream: Stream) -> float:
+def release_epsilon(stream: PlannedSums) -> float:
     """Return the epsilon of a HAT at the same cost of a day: a user's day enters as many HATs as are declared."""
     return stream.epsilon / stream.day_participations
 
 
-def release_errors(stream: Stream, users: Users) -> Errors:
+def release_errors(stream: PlannedSums, users: UsersBySlot) -> Errors:
     """Return the errors of running means of releases, if each user has one value in a HAT.
 
     The noise of each HAT is independent, as that of kind `laplace`, for a user in one slot.
@@ -54,7 +54,7 @@ def release_errors(stream: Stream, users: Users) -> Errors:
     return errors_of(noise, users, stream.bound)
 
 
-def tracker_errors(stream: Stream, counts: Counts, progress: Callable[[int], None]) -> Spread:
+def tracker_errors(stream: PlannedSums, counts: CountedDays, progress: Callable[[int], None]) -> ErrorSpread:
     """Return upper bounds of the errors of running means of a tracker's estimates, over the HATs of the horizon.
 
     The days of `counts` are repeated. Errors of estimates are correlated, and the deviation of a weighted mean is at
@@ -78,7 +78,7 @@ def tracker_errors(stream: Stream, counts: Counts, progress: Callable[[int], Non
         for hat, deviation in zip((hat for slot in slots for hat in slot.hats), end[0], strict=True):
             settled[hat.cell] += len(hat.buses) * deviation
         progress(1)
-    return Spread.of(np.array(found))
+    return ErrorSpread.of(np.array(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Observed:
 
     presence: Presence
     cut: float
-    counts: Counts | None
+    counts: CountedDays | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ class Free:
 
     daily_cost: float
     release_epsilon: float
-    releases: Spread
-    tracker: Spread | None
+    releases: ErrorSpread
+    tracker: ErrorSpread | None
 
     def best(self, criterion: Criterion) -> float:
         """Return the least error of the running mean."""
@@ -125,8 +125,8 @@ class ContinualPlan:
     observed   None: without recordings
     """
 
-    stream: Stream
-    users: Users
+    stream: PlannedSums
+    users: UsersBySlot
     criterion: Criterion
     candidates: tuple[Candidate, ...]
     best: Candidate
@@ -152,8 +152,8 @@ class ContinualPlan:
 
 
 def choose(
-    stream: Stream,
-    users: Users,
+    stream: PlannedSums,
+    users: UsersBySlot,
     criterion: Criterion,
     observed: Observed | None,
     progress: Callable[[int], None] = lambda _: None,

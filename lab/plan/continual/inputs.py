@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from hatcast.lab.plan.continual.choose import Observed
-from hatcast.lab.plan.continual.kinds import Stream
+from hatcast.lab.plan.continual.kinds import PlannedSums
 from hatcast.lab.plan.continual.users import (
     Participation,
     Presence,
-    Users,
+    UsersBySlot,
     equal_users,
     kept_by,
     presence_of,
@@ -34,7 +34,7 @@ USERS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedPlan:
     """Parameters as the user gives them; None: that of the policy, that of the data, or a default."""
 
     slots: int | None = None
@@ -49,7 +49,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedCounts:
     """Public counts of recordings.
 
     rows        with the number of a slot within its day in place of the hour
@@ -69,12 +69,12 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inputs:
+class PlanInputs:
     """Inputs of a plan. users_per_slot: the same in each slot; None: those of recordings."""
 
     source: str | None
-    stream: Stream
-    users: Users
+    stream: PlannedSums
+    users: UsersBySlot
     users_per_slot: float | None
     observed: Observed | None
 
@@ -91,7 +91,7 @@ class _Horizon:
         return -(-self.slots // self.day_slots)
 
 
-def inputs_of(wanted: Wanted, policy: Policy, recorded: Recorded | None, *, is_given: bool) -> Inputs:
+def inputs_of(wanted: RequestedPlan, policy: Policy, recorded: RecordedCounts | None, *, is_given: bool) -> PlanInputs:
     """Return the inputs of a plan.
 
     is_given  whether somebody gave the policy; if not, it only says which HATs the recordings have
@@ -103,15 +103,17 @@ def inputs_of(wanted: Wanted, policy: Policy, recorded: Recorded | None, *, is_g
     stream = _stream_of(wanted, policy if is_given else None, horizon, presence)
     if recorded is None or presence is None:
         users = wanted.users or USERS
-        return Inputs(None, stream, equal_users(stream.slots, users), users, None)
+        return PlanInputs(None, stream, equal_users(stream.slots, users), users, None)
     counted, observed = _observe(recorded, presence, stream)
-    return Inputs(recorded.name, stream, counted, None, observed)
+    return PlanInputs(recorded.name, stream, counted, None, observed)
 
 
-def recorded(recordings: "Recordings", policy: Policy, min_users: int, progress: Callable[[int], None]) -> Recorded:
+def recorded(
+    recordings: "Recordings", policy: Policy, min_users: int, progress: Callable[[int], None]
+) -> RecordedCounts:
     """Fold recordings and return their counts. Raises RecordingError."""
     first_hour = policy.hours[0] if policy.slot_length_ms == HOUR_MS else None
-    return Recorded(recordings.name, rows_of_recordings(recordings, policy, progress), first_hour, min_users)
+    return RecordedCounts(recordings.name, rows_of_recordings(recordings, policy, progress), first_hour, min_users)
 
 
 def rows_of_recordings(recordings: "Recordings", policy: Policy, progress: Callable[[int], None]) -> list[Row]:
@@ -145,7 +147,7 @@ def slots_of_day(policy: Policy) -> range:
     return range(first, end)
 
 
-def _horizon_of(wanted: Wanted, policy: Policy, days: int | None, *, is_fixed: bool) -> _Horizon:
+def _horizon_of(wanted: RequestedPlan, policy: Policy, days: int | None, *, is_fixed: bool) -> _Horizon:
     """Return the horizon.
 
     days      to use if neither `wanted` nor the policy has a number; None: none is known
@@ -169,7 +171,9 @@ def _horizon_of(wanted: Wanted, policy: Policy, days: int | None, *, is_fixed: b
     return _Horizon(slots, day_slots)
 
 
-def _stream_of(wanted: Wanted, policy: Policy | None, horizon: _Horizon, presence: Presence | None) -> Stream:
+def _stream_of(
+    wanted: RequestedPlan, policy: Policy | None, horizon: _Horizon, presence: Presence | None
+) -> PlannedSums:
     """Return the declared stream: as wanted, else as the policy declares, else as 95 % of the users in the data need.
 
     policy  None: none is given
@@ -190,7 +194,7 @@ def _stream_of(wanted: Wanted, policy: Policy | None, horizon: _Horizon, presenc
         chosen("max_cells", 1 if presence is None else quantile(presence.cells, _COVERED)) or 1,
     )
     _check_fits(participation, horizon.slots)
-    return Stream(
+    return PlannedSums(
         slots=horizon.slots,
         day_slots=horizon.day_slots,
         participation=participation,
@@ -209,7 +213,7 @@ def _check_fits(participation: Participation, slots: int) -> None:
         )
 
 
-def _observe(recorded: Recorded, presence: Presence, stream: Stream) -> tuple[Users, Observed]:
+def _observe(recorded: RecordedCounts, presence: Presence, stream: PlannedSums) -> tuple[UsersBySlot, Observed]:
     """Return the users that count under the declared participation. Raises HatcastError if no HAT has enough."""
     kept = kept_by(presence, stream.participation, stream.slots)
     users = recorded_users(kept, recorded.min_users)

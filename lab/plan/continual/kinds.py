@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.lab.plan.continual import Criterion
-from hatcast.lab.plan.continual.users import Participation, Run, Users, equal_users, memory_of, run_of
-from hatcast.stream.continual import KINDS, Mechanism, Setting
+from hatcast.lab.plan.continual.users import Participation, PlannedRun, UsersBySlot, equal_users, memory_of, run_of
+from hatcast.stream.continual import KINDS, Mechanism, SumSetting
 from hatcast.stream.continual.toeplitz import MAX_SLOTS
 from hatcast.stream.policy.continual_keys import BUFFERS, NOISES, ContinualKind, part_of_delta
 from hatcast.stream.policy.method import NoiseKind
@@ -23,7 +23,7 @@ _MILLI: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class ErrorSpread:
     """Maximum and root mean square of standard deviations over slots and cells, in the value's unit."""
 
     maximum: float
@@ -46,8 +46,8 @@ class Errors:
     sum   None: of kind `withhold_release`, whose sums lack values
     """
 
-    sum: Spread | None
-    mean: Spread
+    sum: ErrorSpread | None
+    mean: ErrorSpread
 
     def by(self, criterion: Criterion) -> float:
         """Return the error of a criterion."""
@@ -65,7 +65,7 @@ class Candidate:
     """
 
     kind: ContinualKind
-    setting: Setting
+    setting: SumSetting
     errors: Errors
     factor: float
     memory: int
@@ -78,7 +78,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class PlannedSums:
     """Public parameters of the running sum of each cell.
 
     day_slots  slots of a local day
@@ -94,9 +94,9 @@ class Stream:
     delta: float
     bound: float
 
-    def setting(self, noise: NoiseKind, branching: int | None = None, buffers: int | None = None) -> Setting:
+    def setting(self, noise: NoiseKind, branching: int | None = None, buffers: int | None = None) -> SumSetting:
         """Return the setting of a mechanism with this noise."""
-        return Setting(
+        return SumSetting(
             slots=self.slots,
             max_slots=self.participation.max_slots,
             min_separation=self.participation.min_separation,
@@ -119,9 +119,9 @@ class Stream:
         return min(self.participation.max_slots, -(-self.day_slots // self.participation.min_separation))
 
 
-def compare(stream: Stream, users: Users, criterion: Criterion) -> list[Candidate]:
+def compare(stream: PlannedSums, users: UsersBySlot, criterion: Criterion) -> list[Candidate]:
     """Return each kind with the noise and branching that have its least error by the criterion."""
-    best: dict[ContinualKind, tuple[Mechanism, Run, Errors]] = {}
+    best: dict[ContinualKind, tuple[Mechanism, PlannedRun, Errors]] = {}
     for kind, mechanism in mechanisms_of(stream):
         run = run_of(mechanism, users)
         errors = errors_of(run, users, stream.bound)
@@ -133,7 +133,7 @@ def compare(stream: Stream, users: Users, criterion: Criterion) -> list[Candidat
     ]
 
 
-def mechanisms_of(stream: Stream) -> Iterator[tuple[ContinualKind, Mechanism]]:
+def mechanisms_of(stream: PlannedSums) -> Iterator[tuple[ContinualKind, Mechanism]]:
     """Yield the mechanisms to compare: each kind with each noise that delta allows, and several branchings."""
     for kind in KINDS:
         if kind is ContinualKind.TOEPLITZ and stream.slots > MAX_SLOTS:
@@ -145,17 +145,17 @@ def mechanisms_of(stream: Stream) -> Iterator[tuple[ContinualKind, Mechanism]]:
                 yield from ((kind, KINDS[kind](stream.setting(noise, branching, buffers))) for branching in branchings)
 
 
-def errors_of(run: Run, users: Users, bound: float) -> Errors:
+def errors_of(run: PlannedRun, users: UsersBySlot, bound: float) -> Errors:
     """Return the errors of running sums and means."""
     of_mean = mean_errors(run, users, bound)
     has_record = np.isfinite(of_mean)
     if not has_record.any():
-        return Errors(None, Spread(math.inf, math.inf))
+        return Errors(None, ErrorSpread(math.inf, math.inf))
     has_all_values = run.values is users.running
-    return Errors(Spread.of(run.deviations) if has_all_values else None, Spread.of(of_mean[has_record]))
+    return Errors(ErrorSpread.of(run.deviations) if has_all_values else None, ErrorSpread.of(of_mean[has_record]))
 
 
-def mean_errors(run: Run, users: Users, bound: float) -> Floats:
+def mean_errors(run: PlannedRun, users: UsersBySlot, bound: float) -> Floats:
     """Return the errors of running means, float64 [C, n]; NaN without a record.
 
     Without some of the values, a running mean is that of a sample: this adds U^2 / 12 (1 / values in it - 1 / all), for

@@ -12,8 +12,8 @@ from rich.table import Column, Table
 from hatcast.agents.cli.report import Report, open_axes, table
 from hatcast.lab.plan.continual import Criterion
 from hatcast.lab.plan.continual.choose import ContinualPlan, Observed
-from hatcast.lab.plan.continual.inputs import Inputs
-from hatcast.lab.plan.continual.kinds import Candidate, Spread, Stream, mean_errors
+from hatcast.lab.plan.continual.inputs import PlanInputs
+from hatcast.lab.plan.continual.kinds import Candidate, ErrorSpread, PlannedSums, mean_errors
 from hatcast.lab.plan.continual.users import run_of
 from hatcast.lab.plan.tracker import LOOK
 from hatcast.lab.survey.figures import Histogram, dropped_share, quantile, summarize
@@ -36,7 +36,7 @@ _LARGE: Final = 100_000
 _EQUAL: Final = 0.005
 
 
-def report_of(plan: ContinualPlan, inputs: Inputs, unit: str) -> Report:
+def report_of(plan: ContinualPlan, inputs: PlanInputs, unit: str) -> Report:
     """Return {"kinds": errors and memory by kind, "best", "free", "constant", "participation"}. unit: of the value."""
     free, observed, stream, limits = plan.free, plan.observed, plan.stream, plan.stream.participation
     users = inputs.source if inputs.users_per_slot is None else f"{inputs.users_per_slot:g} users a slot"
@@ -122,7 +122,7 @@ def _table(plan: ContinualPlan, title: str, unit: str) -> Table:
     )
 
 
-def _participation_table(observed: Observed, stream: Stream) -> Table:
+def _participation_table(observed: Observed, stream: PlannedSums) -> Table:
     """Return a table of the participation in the data: quantiles, and the share that each as a limit would cut."""
     participation = stream.participation
 
@@ -221,7 +221,7 @@ def _kind_json(each: Candidate) -> dict[str, Any]:
     }
 
 
-def _spread_json(spread: Spread) -> dict[str, float]:
+def _spread_json(spread: ErrorSpread) -> dict[str, float]:
     return {"rms": _rounded(spread.rms), "max": _rounded(spread.maximum)}
 
 

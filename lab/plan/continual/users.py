@@ -114,7 +114,7 @@ def kept_by(presence: Presence, limits: Participation, slots: int) -> Kept:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Users:
+class UsersBySlot:
     """Users of each cell and slot.
 
     running    float64 [C, n], values from the horizon's start on
@@ -128,7 +128,7 @@ class Users:
     entries: Integers | None
 
 
-class Run(NamedTuple):
+class PlannedRun(NamedTuple):
     """A mechanism with its users.
 
     deviations  float64 [1 or C, n], of the running sum's noise in the value's unit
@@ -141,25 +141,25 @@ class Run(NamedTuple):
     memory: int | None = None
 
 
-def equal_users(slots: int, users: float) -> Users:
+def equal_users(slots: int, users: float) -> UsersBySlot:
     """Return one cell with the same number of users in each slot."""
-    return Users(users * np.arange(1.0, slots + 1)[None, :], np.ones((1, slots), bool), None)
+    return UsersBySlot(users * np.arange(1.0, slots + 1)[None, :], np.ones((1, slots), bool), None)
 
 
-def recorded_users(kept: Kept, min_users: int) -> Users:
+def recorded_users(kept: Kept, min_users: int) -> UsersBySlot:
     """Return the users of recordings. HATs with fewer than `min_users` users have no record."""
-    return Users(kept.users.cumsum(axis=1).astype(np.float64), kept.users >= min_users, kept.entries)
+    return UsersBySlot(kept.users.cumsum(axis=1).astype(np.float64), kept.users >= min_users, kept.entries)
 
 
-def run_of(mechanism: Mechanism, users: Users) -> Run:
+def run_of(mechanism: Mechanism, users: UsersBySlot) -> PlannedRun:
     """Return noise, values and memory of a mechanism with these users."""
     if isinstance(mechanism, WithholdRelease):
         return _with_withheld_values(mechanism, users)
     deviations = np.array([mechanism.sd(index) for index in range(mechanism.setting.slots)]) / _MILLI
-    return Run(deviations[None, :], users.running)
+    return PlannedRun(deviations[None, :], users.running)
 
 
-def memory_of(mechanism: Mechanism, users: Users) -> int:
+def memory_of(mechanism: Mechanism, users: UsersBySlot) -> int:
     """Return the most bytes of a cell's state, of a cell with entries from the first slot to the last."""
     if isinstance(mechanism, WithholdRelease):
         return _memory_with_users(mechanism, max(1, round(float(users.running[0, 0]))))
@@ -172,7 +172,7 @@ def memory_of(mechanism: Mechanism, users: Users) -> int:
     return most
 
 
-def _with_withheld_values(mechanism: WithholdRelease, users: Users) -> Run:
+def _with_withheld_values(mechanism: WithholdRelease, users: UsersBySlot) -> PlannedRun:
     """Return the run of kind `withhold_release`: which values are in the sum depends on which users enter."""
     if users.entries is not None:
         return _advanced(mechanism, users.entries, users.running.shape)
@@ -188,10 +188,10 @@ def _with_withheld_values(mechanism: WithholdRelease, users: Users) -> Run:
     released = np.array([mechanism.released(count) for count in range(mechanism.setting.participations + 1)])
     values = number * np.cumsum(released[value + 1] - released[value])
     deviations = np.array([mechanism.sd(index) for index in slots.tolist()]) / _MILLI
-    return Run(deviations[None, :], values[None, :])
+    return PlannedRun(deviations[None, :], values[None, :])
 
 
-def _advanced(mechanism: Mechanism, entries: Integers, shape: tuple[int, ...]) -> Run:
+def _advanced(mechanism: Mechanism, entries: Integers, shape: tuple[int, ...]) -> PlannedRun:
     """Advance the cells through all their slots."""
     deviations, values = np.zeros(shape), np.zeros(shape)
     states: dict[int, bytes] = {}
@@ -201,7 +201,7 @@ def _advanced(mechanism: Mechanism, entries: Integers, shape: tuple[int, ...]) -
         for (cell, _), each in zip(by_cell, mechanism.advance(steps, _NoNoise()), strict=True):
             states[cell] = each.state
             deviations[cell, index:], values[cell, index:] = each.sd / _MILLI, each.count or 0
-    return Run(deviations, values, max(map(len, states.values())))
+    return PlannedRun(deviations, values, max(map(len, states.values())))
 
 
 def _memory_with_users(mechanism: Mechanism, users: int) -> int:

@@ -4,23 +4,26 @@ To add a format: a module here, an entry below, a sample in tests/data/feeds and
 the steps. A decoder never raises on a record: it returns None for one that it cannot decode (outcome `undecodable`).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import tzinfo
+from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import BinaryIO, Final
 
-from hatcast.stream.errors import SettingError
+from hatcast.stream.errors import RecordingError, SettingError
 from hatcast.stream.readings.formats import capmetro, gtfs_rt, hfp, itms, jsonl, siri
-from hatcast.stream.readings.formats._choice import MAPPED, PARQUET, in_zone, mapped_format
 from hatcast.stream.readings.formats._columns import Columns
-from hatcast.stream.readings.formats._mapped import NO_VALUE, Wanted
-from hatcast.stream.readings.formats._mapped_csv import header_of
-from hatcast.stream.readings.formats._times import zone_of
-from hatcast.stream.readings.formats.interface import Format, Recorded, Table
+from hatcast.stream.readings.formats._csv import CSV, header_of, mapped_csv
+from hatcast.stream.readings.formats._mapped import NO_VALUE, WantedValues
+from hatcast.stream.readings.formats._mapped_json import JSONL, mapped_json
+from hatcast.stream.readings.formats._times import Repeated, RepeatedHours, time_reader, zone_of
+from hatcast.stream.readings.formats.interface import Format, Recorded, Table, arrival_ms
 from hatcast.stream.readings.positions import DeriveSpeed
-from hatcast.stream.readings.reading import ValueUnits
+from hatcast.stream.readings.reading import Reading, ValueUnits, parse_time
 
+PARQUET: Final = "parquet"
+MAPPED: Final = (CSV, PARQUET, JSONL)
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
     {
         each.name: each
@@ -39,6 +42,98 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
 
 FORMAT_NAMES: Final = (*FORMATS, *(name for name in MAPPED if name not in FORMATS))
 """All formats: of fixed fields, and with named columns"""
+
+
+def mapped_format(name: str, columns: Columns, wanted: WantedValues, *, live: bool = False) -> Format:
+    """Return the format `csv`, `parquet` or `jsonl` with these columns.
+
+    live   single records have to be decodable, so nothing is left to a header
+    Raises SettingError if the columns name an unknown field, or this format has fixed columns. Without a unit or column
+    of speeds only `without_speed` can be read.
+    """
+    if name not in MAPPED:
+        raise SettingError("columns", f"{name} records have fixed columns", f"remove it, or use {', '.join(MAPPED)}")
+    columns = columns.for_values(wanted.value, wanted.others)
+    _check_options(name, columns)
+    if live:
+        _check_live(name, columns)
+    if wanted.single is not None:
+        return _mapped(name, columns, wanted)
+    positions = _mapped(name, columns, replace(wanted, without_speed=True))
+    try:
+        return replace(_mapped(name, columns, wanted), without_speed=positions)
+    except SettingError as error:
+        if live:
+            raise
+        # Only of the speeds, which may be derived from the positions.
+        return Format(name, lambda _: None, partial(_rejected, error), without_speed=positions)
+
+
+def _check_options(name: str, columns: Columns) -> None:
+    """Raise SettingError if an option is for another of the formats."""
+    for option, formats in (("records", (JSONL,)), ("skip", (CSV,))):
+        if getattr(columns, option) and name not in formats:
+            raise SettingError(option, f"{name} has none", f"remove it, or use {', '.join(formats)}")
+
+
+def _check_live(name: str, columns: Columns) -> None:
+    if name == PARQUET:
+        raise SettingError("format", f"{PARQUET} is a format of files", "use jsonl or csv")
+    if name == CSV and not columns.numbered:
+        raise SettingError(
+            "columns", "a message of CSV has no header", "write them by number, such as vehicle=1,time=2"
+        )
+
+
+def _mapped(name: str, columns: Columns, wanted: WantedValues) -> Format:
+    def rows(header: Sequence[str], path: str) -> Format:
+        paths = [each for each in columns.names.values() if "." in each and each.partition(".")[0] in header]
+        known = [*header, *(each for each in paths if each not in header)]  # into columns of structs
+        return mapped_json(wanted.completed(columns, known, path, is_schema=True), wanted)
+
+    if name == PARQUET:
+        return Format(PARQUET, lambda _: None, _not_parquet, rows=rows)
+    # Rows of Parquet keep their types: as texts, the vehicles 7 and 7.0 would be two.
+    feed = replace((mapped_csv if name == CSV else mapped_json)(columns, wanted), rows=rows)
+    encoding, split = columns.encoding, feed.split
+    if encoding is None:
+        return feed
+    return replace(
+        feed,
+        encoding=encoding,
+        split=lambda body, topic="": split(body.decode(encoding, "replace").encode(errors="replace"), topic),
+    )
+
+
+def _rejected(error: SettingError, _: BinaryIO, __: str) -> Iterator[Recorded]:
+    raise error
+
+
+def _not_parquet(_: BinaryIO, path: str) -> Iterator[Recorded]:
+    raise RecordingError(path, "is not a Parquet file", "name its format, such as csv or jsonl")
+
+
+def in_zone(feed: Format, zone: tzinfo) -> Format:
+    """Return a format of fixed fields whose times without an offset are local times of a zone."""
+    read_time = time_reader(None, zone)
+
+    def placed(reading: Reading | None, repeated: RepeatedHours | None = None) -> Reading | None:
+        if reading is not None and isinstance(reading.time, str) and parse_time(reading.time) is None:
+            time = read_time(reading.time)
+            if isinstance(time, Repeated):
+                time = int(time) if repeated is None else repeated.instant(reading.vehicle, time)
+            reading.time = reading.time if time is None else time
+        return reading
+
+    def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+        repeated = RepeatedHours()
+        for each in feed.records(stream, path):
+            reading = placed(each.reading, repeated)
+            arrival = arrival_ms(reading.time) if each.arrival is None and reading is not None else each.arrival
+            yield replace(each, reading=reading, arrival=arrival)
+
+    positions = None if feed.without_speed is None else in_zone(feed.without_speed, zone)
+    return replace(feed, decode=lambda value: placed(feed.decode(value)), records=records, without_speed=positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +177,7 @@ class FormatChoice:
         if self.header_time:
             raise _no_header(self.name)
         return mapped_format(
-            self.name, self.columns or Columns(), Wanted(zone, tuple(units.others), units.single), live=live
+            self.name, self.columns or Columns(), WantedValues(zone, tuple(units.others), units.single), live=live
         )
 
 

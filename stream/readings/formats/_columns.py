@@ -13,6 +13,9 @@ from hatcast.stream.readings.reading import UNITS
 
 VEHICLE, TIME, LAT, LON, VALUE, ARRIVAL = "vehicle", "time", "lat", "lon", "value", "arrival"
 REQUIRED: Final = (VEHICLE, TIME, LAT, LON, VALUE)
+VEHICLE_AT, TIME_AT, LAT_AT, LON_AT, VALUE_AT = range(len(REQUIRED))
+"""Number of each required field in the cells of a record, in all readers of columns; further values follow."""
+ARRIVAL_AT: Final = -1
 SPEED: Final = "speed"  # another name of `value`
 _LISTED_MAX: Final = 30  # names of columns in an error message
 _SKIPPED_MAX: Final = 10_000

@@ -1,26 +1,49 @@
-"""CSV with a header and one record per physical line: a stray quote damages only its own record."""
+"""CSV with fixed or with named columns, one record per physical line: a stray quote damages only its own record.
+
+Named columns are found by a header or by number, with comma, semicolon, tab or bar between them.
+"""
 
 import csv
-import math
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import chain
+from operator import itemgetter
+from typing import BinaryIO, Final, NamedTuple
 
-from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats._recorded import arrival_ms
-from hatcast.stream.readings.formats._speed import finite
-from hatcast.stream.readings.formats.interface import Recorded
+from hatcast.stream.errors import RecordingError, as_option
+from hatcast.stream.readings.formats._columns import ARRIVAL, TIME_AT, Columns
+from hatcast.stream.readings.formats._mapped import (
+    Cells,
+    CellsTarget,
+    WantedValues,
+    cells_reader,
+    recorded,
+    with_points,
+)
+from hatcast.stream.readings.formats._times import RepeatedHours
+from hatcast.stream.readings.formats._values import parse_number
+from hatcast.stream.readings.formats.interface import BYTE_ORDER_MARK, Format, Recorded, arrival_ms, lines, split_lines
+from hatcast.stream.readings.magic import other_text
 from hatcast.stream.readings.reading import Reading
 
-_NOT_FINITE: Final = frozenset({"nan", "inf", "infinity"})
+CSV: Final = "csv"
+_DELIMITERS: Final = ";\t|,"
+# Also with a decimal comma or a unit, and times: 21,2 or 52.5N or 2022-01-02T05:29:43.
+_DATA: Final = re.compile(r"[-+]?[0-9]+[.,:/-][0-9]")
+_SHOWN_MIN: Final = 2  # fields that a header shows: a row of data may have the cell "bus"
+_LOOKED_AHEAD: Final = 50  # lines
+
+_CellsOf = Callable[[list[str]], Cells]
+"""the fields of a line -> the cells, "" if one is missing"""
 
 
 @dataclass(frozen=True, slots=True)
 class CsvTable:
     """CSV reader of a format.
 
-    columns   columns; the first two are the vehicle and the time
+    columns   columns; numbered `VEHICLE_AT` and `TIME_AT` are the vehicle and the time
     read      converts the texts of these columns to a reading; None if undecodable
     optional  those of the columns that a file may lack: their texts are empty then
     """
@@ -50,7 +73,7 @@ class CsvTable:
                 yield Recorded(raw, None, None, shifted)
                 continue
             cells = [row[place] if place < len(row) else "" for place in places]
-            yield Recorded(raw, self.read(cells) if _is_text(raw) else None, arrival_ms(cells[1]))
+            yield Recorded(raw, self.read(cells) if _is_text(raw) else None, arrival_ms(cells[TIME_AT]))
 
 
 def shifted_problem(row: Sequence[str], width: int) -> str | None:
@@ -74,37 +97,170 @@ def fields(line: str, delimiter: str = ",") -> list[str] | None:
         return None
 
 
-def parse_number(text: str) -> float | str | None:
-    """Parse a decimal number; "nan", "inf" or "-inf" if it is written as such; None if the text is not a number.
-
-    Stricter than float(): no underscores, no digits of other scripts, and no number too large for a double, as in JSON.
-    """
-    value = _decimal(text)
-    return None if isinstance(value, float) and math.isinf(value) else value
-
-
-def parse_speed(text: str) -> float | str | None:
-    """Parse like `parse_number`, but a number too large for a double gives the largest double: see `_speed`."""
-    value = _decimal(text)
-    return finite(value) if isinstance(value, float) else value
-
-
-def _decimal(text: str) -> float | str | None:
-    """Parse like `parse_number`, but a number too large for a double gives infinity."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    if not text.isascii() or "_" in text:
-        return None
-    if math.isfinite(value):
-        return value
-    return str(value) if text.strip().lstrip("+-").lower() in _NOT_FINITE else value
-
-
 def _is_text(raw: bytes) -> bool:
     try:
         raw.decode()
     except UnicodeDecodeError:
         return False
     return True
+
+
+def mapped_csv(columns: Columns, wanted: WantedValues) -> Format:
+    """Return the format of CSV with these columns.
+
+    Without a header, which only a recording has, the columns have to be numbers: `decode` and `split` are for these.
+    Raises SettingError if columns that are numbers are not complete, or their unit is unknown.
+    """
+    if columns.numbered:
+        return _numbered(columns, wanted)
+
+    def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+        first, number = _first_line(stream, columns, path)
+        delimiter, header = header_of(first.decode(errors="replace"), columns)
+        if columns.shown(header, wanted.fields, wanted.value) < _SHOWN_MIN:
+            _check_header(header, stream, number, columns, wanted, path)
+        complete = wanted.completed(columns, header, path, is_schema=False)
+        places = {name: header.index(column) for name, column in complete.names.items()}
+        where = [(header.index(column), value) for column, value in columns.where.items()]
+        cells_of = _cells_of(places, wanted, columns)
+        rows = _Rows(lambda _: delimiter, cells_of, wanted.target(complete), where, len(header))
+        yield from rows.records(lines(stream))
+
+    return Format(CSV, lambda _: None, records, split_lines)
+
+
+def _numbered(columns: Columns, wanted: WantedValues) -> Format:
+    """Return the format of CSV without a header. Each line is decoded by itself, so no vehicle changes another's."""
+    columns.check_complete(wanted.required)
+    places = {name: int(number) - 1 for name, number in columns.names.items()}
+    where = [(int(number) - 1, value) for number, value in columns.where.items()]
+    rows = _Rows(delimiter_of, _cells_of(places, wanted, columns), wanted.target(columns), where)
+
+    def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+        first, _ = _first_line(stream, columns, path)
+        yield from rows.records(chain((first.rstrip(b"\r\n"),), lines(stream)))
+
+    def decode(value: bytes) -> Reading | None:
+        line = value.rstrip(b"\r\n")
+        return None if b"\n" in line else next((each.reading for each in rows.records((line,))), None)
+
+    return Format(CSV, decode, records, split_lines)
+
+
+def delimiter_of(line: str) -> str:
+    """Return what separates the fields of a line: the character that separates most of them."""
+    if '"' not in line:
+        return max(_DELIMITERS, key=line.count)
+    return max(_DELIMITERS, key=lambda each: len(fields(line, each) or ()))
+
+
+def header_of(line: str, columns: Columns) -> tuple[str, list[str]]:
+    """Return the delimiter of a header and its names: the one by which most of the given columns are names."""
+    headers = {each: [name.strip() for name in fields(line, each) or ()] for each in _DELIMITERS}
+    given = set(columns.names.values())
+    delimiter = max(headers, key=lambda each: (len(given.intersection(headers[each])), len(headers[each])))
+    return delimiter, headers[delimiter]
+
+
+def _is_data(name: str) -> bool:
+    """Return True if a cell of the first line starts like a number or a time, unlike a column's name."""
+    return isinstance(parse_number(name), float) or _DATA.match(name) is not None
+
+
+def _first_line(stream: BinaryIO, columns: Columns, path: str) -> tuple[bytes, int]:
+    """Read the first line that is not blank, after those that are left out; return it and its number in the file.
+
+    Excel's line `sep=;` is left out, too. Raises RecordingError: there is none, or it is of another kind of file.
+    """
+    for _ in range(columns.skip):
+        stream.readline()
+    number, line = columns.skip, b"\n"
+    while line and (
+        not line.strip(b" \t\r\n\xef\xbb\xbf") or line.removeprefix(BYTE_ORDER_MARK)[:4].lower() == b"sep="
+    ):
+        line, number = stream.readline(), number + 1
+    if not line:
+        raise RecordingError(path, "is empty", "use a CSV file with a header")
+    found = other_text(line)
+    if found is not None:
+        raise RecordingError(path, f"is {found[0]}", found[1])
+    return line.removeprefix(BYTE_ORDER_MARK), number
+
+
+def _check_header(
+    header: list[str], stream: BinaryIO, number: int, columns: Columns, wanted: WantedValues, path: str
+) -> None:
+    """Raise RecordingError about a first line that shows no fields: its cells may be data, so no error has them.
+
+    number   of the line in the file
+    """
+    for ahead in range(number, number + _LOOKED_AHEAD):
+        _, names = header_of(stream.readline().decode(errors="replace"), columns)
+        if columns.shown(names, wanted.fields, wanted.value) >= _SHOWN_MIN:
+            raise RecordingError(
+                path, f"line {ahead + 1} looks like the header", f"{as_option('skip', ahead)} begins there"
+            )
+    if any(map(_is_data, header)):
+        raise RecordingError(
+            path,
+            "has a number or a time in its first line, so no header",
+            "write columns by number, such as vehicle=1,time=2",
+        )
+    if len(header) == 1:
+        raise RecordingError(path, "has one column, or other signs than , ; | and tabs between them", "check the file")
+    missing = [name for name in wanted.required if name not in columns.names]
+    raise RecordingError(
+        path,
+        f"its first line does not plainly show {', '.join(missing) or 'the columns'}",
+        f"write columns such as {','.join(f'{name}=COLUMN' for name in missing)}; `hatcast check` prints that line",
+    )
+
+
+class _Rows(NamedTuple):
+    """Reader of lines.
+
+    delimiter   returns what separates the fields of a line
+    where       place and value of columns: lines with other values are left out
+    width       number of the header's fields; None: there is no header
+    """
+
+    delimiter: Callable[[str], str]
+    cells_of: _CellsOf
+    target: CellsTarget
+    where: Sequence[tuple[int, str]]
+    width: int | None = None
+
+    def records(self, raws: Iterable[bytes]) -> Iterator[Recorded]:
+        """Yield the records of the lines of one recording."""
+        delimiter, cells_of, target, where, width = self
+        read = cells_reader(target, RepeatedHours())
+        for raw in raws:
+            try:
+                text, whole = raw.decode(), True
+            except UnicodeDecodeError:  # its time may still be readable
+                text, whole = raw.decode(errors="replace"), False
+            row = fields(text, delimiter(text))
+            if row is not None and width is not None and len(row) != width and (shifted := shifted_problem(row, width)):
+                yield Recorded(raw, None, None, shifted)
+                continue
+            if where and row is not None and any(len(row) <= at or row[at].strip() != value for at, value in where):
+                continue
+            cells = () if row is None else cells_of(row)
+            reading = read(cells) if cells and whole else None
+            yield recorded(raw, cells, reading, target)
+
+
+def _cells_of(places: Mapping[str, int], wanted: WantedValues, columns: Columns) -> _CellsOf:
+    """Return a function that finds the cells of the fields at these places of a line."""
+    # A field without a place is behind the last one, which is appended and empty.
+    ordered = [places.get(name, -1) for name in (*wanted.fields, ARRIVAL)]
+    width = 1 + max(ordered)
+    pick: Callable[[list[str]], Cells] = itemgetter(*ordered)
+
+    def cells_of(row: list[str]) -> Cells:
+        if len(row) < width:
+            row += [""] * (width - len(row))
+        row.append("")
+        return pick(row)
+
+    return with_points(cells_of, columns)

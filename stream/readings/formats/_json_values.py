@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from hatcast.stream.errors import UNREADABLE, RecordingError, as_option
-from hatcast.stream.readings.formats._recorded import BYTE_ORDER_MARK, WHITE_SPACE, first_byte, lines
+from hatcast.stream.readings.formats.interface import BYTE_ORDER_MARK, WHITE_SPACE, first_byte, lines
 
 CHUNK_BYTES: Final = 1 << 20
 _CUTS_TRIED: Final = 8  # a "}" may end an inner object: then an earlier one ends an element

@@ -10,26 +10,31 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.readings.formats._columns import (
+    ARRIVAL_AT,
     LAT,
+    LAT_AT,
     LON,
+    LON_AT,
     REQUIRED,
     SPEED,
     TIME,
+    TIME_AT,
     VALUE,
+    VALUE_AT,
     VEHICLE,
+    VEHICLE_AT,
     Columns,
     is_utc,
     unit_in_name,
 )
-from hatcast.stream.readings.formats._csv import parse_number, parse_speed
-from hatcast.stream.readings.formats._speed import finite
 from hatcast.stream.readings.formats._times import Repeated, RepeatedHours, TimeReader, time_reader, zone_of
+from hatcast.stream.readings.formats._values import finite, parse_number, parse_speed
 from hatcast.stream.readings.formats.interface import Recorded
 from hatcast.stream.readings.reading import MISSING, UNITS, Reading, ValueReading, ValuesReading, is_empty
 from hatcast.stream.readings.vehicles import canonical_vehicle, vehicle_text
 
 Cells = Sequence[Any]
-"""vehicle, time, lat, lon, value, the further values, and the arrival: texts of CSV, or values of JSON.
+"""Fields numbered as in `_columns`, the further values, and the arrival: texts of CSV, or values of JSON.
 
 None or "": the cell is missing."""
 
@@ -43,7 +48,7 @@ _DECIMAL_COMMA: Final = re.compile(r"\s*[-+]?[0-9]+,[0-9]+\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedValues:
     """Values that a policy needs from records with columns of other names.
 
     zone           of times without an offset, unless the columns name one
@@ -76,18 +81,18 @@ class Wanted:
         """Return the columns with those that a header shows. Raises RecordingError: `Columns.completed`."""
         return columns.completed(header, self.required, self.value, path, is_schema=is_schema)
 
-    def target(self, columns: Columns) -> "Target":
+    def target(self, columns: Columns) -> "CellsTarget":
         """Return how cells are read. Raises SettingError: the unit is unknown or another one, or the time zone is."""
         zone = UTC if is_utc(columns.names.get(TIME, TIME)) else self.zone
         if columns.times_in is not None:
             zone = zone_of(columns.times_in)
         read_time = time_reader(columns.time_format, zone)
         if self.single is None:
-            return Target(read_time, self._speed_unit(columns), Reading, self.others, self.without_speed)
+            return CellsTarget(read_time, self._speed_unit(columns), Reading, self.others, self.without_speed)
         name, unit = self.single
         if columns.unit not in (None, unit):
             raise SettingError("unit", f"{columns.unit!r} is not the unit of {name} in the policy, {unit}", "remove it")
-        return Target(read_time, unit, ValueReading)
+        return CellsTarget(read_time, unit, ValueReading)
 
     def _speed_unit(self, columns: Columns) -> str:
         column = columns.names.get(VALUE)
@@ -100,14 +105,14 @@ class Wanted:
         return unit
 
 
-class Target(NamedTuple):
+class CellsTarget(NamedTuple):
     """Reading of one row's cells, or the problem with them.
 
     instant  reads the time
     unit     of the value
     kind     of readings without further values
     others   names of the further values
-    without_speed  as in `Wanted`
+    without_speed  as in `WantedValues`
     """
 
     instant: TimeReader
@@ -117,7 +122,7 @@ class Target(NamedTuple):
     without_speed: bool = False
 
 
-def cells_reader(target: Target, repeated: RepeatedHours | None = None) -> ReadCells:
+def cells_reader(target: CellsTarget, repeated: RepeatedHours | None = None) -> ReadCells:
     """Return a function that converts cells to a reading; None if one of them is missing or not of its kind.
 
     repeated   for the records of one recording, in their order; None: for single records
@@ -126,13 +131,13 @@ def cells_reader(target: Target, repeated: RepeatedHours | None = None) -> ReadC
     first = len(REQUIRED)
 
     def read(cells: Cells) -> Reading | None:
-        text = cells[0]
+        text = cells[VEHICLE_AT]
         if text.__class__ is not str:
             text = vehicle_text(text)
         vehicle = canonical_vehicle(text) if text else None
-        time = instant(cells[1])
-        lat, lon, value = _number(cells[2]), _number(cells[3]), _value(cells[4])
-        if value is None and without_speed and _is_missing(cells[4]):
+        time = instant(cells[TIME_AT])
+        lat, lon, value = _number(cells[LAT_AT]), _number(cells[LON_AT]), _value(cells[VALUE_AT])
+        if value is None and without_speed and _is_missing(cells[VALUE_AT]):
             value = MISSING
         if not vehicle or time is None or lat is None or lon is None or value is None:
             return None
@@ -151,22 +156,22 @@ def cells_reader(target: Target, repeated: RepeatedHours | None = None) -> ReadC
     return read
 
 
-def recorded(raw: bytes, cells: Cells, reading: Reading | None, target: Target) -> Recorded:
+def recorded(raw: bytes, cells: Cells, reading: Reading | None, target: CellsTarget) -> Recorded:
     """Return a record of a recording. Its arrival is the last cell, or else its time. No cells: it is malformed."""
     if not cells:
         return Recorded(raw, None, None, "malformed")
-    arrival = target.instant(cells[-1]) if cells[-1] else None
+    arrival = target.instant(cells[ARRIVAL_AT]) if cells[ARRIVAL_AT] else None
     if reading is not None:
         time = int(reading.time)
         if arrival.__class__ is Repeated and time > arrival:
             arrival = arrival.second
         return Recorded(raw, reading, time if arrival is None else arrival)
     if arrival is None:
-        arrival = target.instant(cells[1])
+        arrival = target.instant(cells[TIME_AT])
     return Recorded(raw, None, arrival, problem_of(cells, target))
 
 
-def problem_of(cells: Cells, target: Target, decimal_fix: str = "`--decimal ,` reads it") -> str:
+def problem_of(cells: Cells, target: CellsTarget, decimal_fix: str = "`--decimal ,` reads it") -> str:
     """Return which cell of an undecodable record is wrong, without any of its data."""
     checks: tuple[tuple[str, Callable[[object], object], str], ...] = (
         (VEHICLE, _vehicle, "is not an id: a text or a whole number"),
@@ -221,7 +226,7 @@ def _number(cell: object) -> float | str | None:
 
 
 def _value(cell: object) -> float | str | None:
-    """Return the value: any number, however large, as `_speed` requires."""
+    """Return the value: any number, however large, as `finite` has it."""
     if isinstance(cell, str):
         return parse_speed(cell)
     if isinstance(cell, float):

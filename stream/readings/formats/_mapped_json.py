@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from hatcast.stream.errors import UNREADABLE, RecordingError
-from hatcast.stream.readings.formats._columns import ARRIVAL, REQUIRED, VALUE, Columns, listed
+from hatcast.stream.readings.formats._columns import ARRIVAL, REQUIRED, VALUE, VALUE_AT, Columns, listed
 from hatcast.stream.readings.formats._json_values import (
     is_keyed,
     json_values,
@@ -17,13 +17,12 @@ from hatcast.stream.readings.formats._json_values import (
     split_json,
     with_member,
 )
-from hatcast.stream.readings.formats._mapped import Cells, Wanted, cells_reader, recorded, with_points
-from hatcast.stream.readings.formats._recorded import wrong_format
+from hatcast.stream.readings.formats._mapped import Cells, WantedValues, cells_reader, recorded, with_points
 from hatcast.stream.readings.formats._times import RepeatedHours
-from hatcast.stream.readings.formats.interface import Format, Recorded
+from hatcast.stream.readings.formats.interface import Format, Recorded, wrong_format
 from hatcast.stream.readings.reading import Reading
 
-NAME: Final = "jsonl"
+JSONL: Final = "jsonl"
 _LOOKED_AT: Final = 100  # first records, whose keys an error lists
 _TOPIC: Final = re.compile(r"topic:([1-9][0-9]?)")
 """Column of a level of a message's MQTT topic, counted from 1"""
@@ -39,7 +38,7 @@ _read: Final = msgspec.json.Decoder().decode
 _read_any_number: Final = msgspec.json.Decoder(float_hook=float).decode
 
 
-def mapped_json(columns: Columns, wanted: Wanted) -> Format:
+def mapped_json(columns: Columns, wanted: WantedValues) -> Format:
     """Return the format of JSON objects with these columns. A field without a column is under its own name.
 
     No column is found by the keys of other records: then one vehicle could change how those of others are read.
@@ -84,7 +83,7 @@ def mapped_json(columns: Columns, wanted: Wanted) -> Format:
         return [raw for raw in found if (each := _object_of(raw)) is None or keep(each)]
 
     plain = inside is None and keep is None and not topics
-    return Format(NAME, decode, records, split_json if plain else split, "json")
+    return Format(JSONL, decode, records, split_json if plain else split, "json")
 
 
 def _no_column(first: Iterable[bytes], names: Mapping[str, str], path: str) -> RecordingError:
@@ -139,19 +138,19 @@ def _add_keys(members: _Object, prefix: str, depth: int, found: dict[str, None])
             found[prefix + key] = None
 
 
-def _cells_of(names: Mapping[str, str], wanted: Wanted, other_value: str | None) -> _CellsOf:
+def _cells_of(names: Mapping[str, str], wanted: WantedValues, other_value: str | None) -> _CellsOf:
     """Return a function that finds the cells of the fields in an object.
 
     other_value   another key of the value, if the first one is missing
     """
     columns = [names[name] for name in (*wanted.fields, ARRIVAL)]
     plain = all("." not in column for column in columns)
-    getters, at = [_getter(column) for column in columns], REQUIRED.index(VALUE)
+    getters = [_getter(column) for column in columns]
 
     def cells_of(found: _Object) -> Cells:
         cells = [*map(found.get, columns)] if plain else [get(found) for get in getters]
-        if other_value is not None and cells[at] is None:
-            cells[at] = found.get(other_value)
+        if other_value is not None and cells[VALUE_AT] is None:
+            cells[VALUE_AT] = found.get(other_value)
         return cells
 
     return cells_of

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from hatcast.stream.errors import SettingError, name_fix
-from hatcast.stream.readings.formats._csv import parse_number
+from hatcast.stream.readings.formats._values import parse_number
 from hatcast.stream.readings.reading import instant_ms, iso_moment
 from hatcast.stream.time_zones import similar_time_zone, time_zone
 

@@ -1,14 +1,82 @@
-"""Formats whose readings carry other values than the speed, such as a delay."""
+"""Values of readings: parsing of numbers, and formats whose readings carry other values than the speed."""
 
+import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import BinaryIO
+from typing import Any, BinaryIO, Final
 
+import msgspec
+
+from hatcast.stream.errors import UNREADABLE, SettingError
 from hatcast.stream.readings.formats.interface import Format, Recorded
-from hatcast.stream.readings.reading import Reading, ValuesReading
+from hatcast.stream.readings.reading import NOT_FINITE, Reading, ValueReading, ValuesReading, has_numbers
 
+_NOT_FINITE: Final = frozenset({"nan", "inf", "infinity"})
+_read: Final = msgspec.json.Decoder(str).decode
 Extract = Callable[[bytes], Mapping[str, float | str] | None]
 """One record -> its further values by name, numbers or texts of `NOT_FINITE`; None if one is missing"""
+DELAY: Final = "delay"
+DELAY_UNIT: Final = "s"
+_VALUE: Final = "value"
+_PLACE: Final[tuple[tuple[str, Any], ...]] = (
+    ("vehicle", str),
+    ("time", str | int | float),
+    ("lat", float | str),
+    ("lon", float | str),
+)
+_ABSENT: Final = msgspec.Raw()
+
+
+# Any speed is accepted, so that its value does not decide whether the record counts.
+# A policy with `drop_zero = false` and `reject_above = "none"` guarantees this (docs/proofs.md). So a number too
+# large for a double becomes the largest double of the same sign: it counts as U, or as 0 if negative.
+def finite(number: float) -> float:
+    """Replace an infinity, the result of parsing too large a number, by the largest double of its sign."""
+    return math.copysign(sys.float_info.max, number) if math.isinf(number) else number
+
+
+def parse_number(text: str) -> float | str | None:
+    """Parse a decimal number; "nan", "inf" or "-inf" if it is written as such; None if the text is not a number.
+
+    Stricter than float(): no underscores, no digits of other scripts, and no number too large for a double, as in JSON.
+    """
+    value = _decimal(text)
+    return None if isinstance(value, float) and math.isinf(value) else value
+
+
+def parse_speed(text: str) -> float | str | None:
+    """Parse like `parse_number`, but a number too large for a double gives the largest double: see `finite`."""
+    value = _decimal(text)
+    return finite(value) if isinstance(value, float) else value
+
+
+def _decimal(text: str) -> float | str | None:
+    """Parse like `parse_number`, but a number too large for a double gives infinity."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    if not text.isascii() or "_" in text:
+        return None
+    if math.isfinite(value):
+        return value
+    return str(value) if text.strip().lstrip("+-").lower() in _NOT_FINITE else value
+
+
+def speed_of(raw: msgspec.Raw) -> float | str | None:
+    """Return the speed of a JSON value: any number, or a text of `NOT_FINITE`; None if it is neither.
+
+    The bytes of a text are not checked yet when they arrive here: they may be invalid UTF-8.
+    """
+    text = bytes(raw)
+    if text[:1] in b"-0123456789":
+        return finite(float(text))
+    try:
+        named = _read(text)
+    except UNREADABLE:
+        return None
+    return named if named in NOT_FINITE else None
 
 
 def with_values(feed: Format, extract: Extract) -> Format:
@@ -41,3 +109,77 @@ def with_decoder(feed: Format, decode: Callable[[bytes], Reading | None]) -> For
             yield replace(recorded, reading=decode(recorded.raw))
 
     return replace(feed, decode=decode, records=records, without_speed=None)
+
+
+def check_delays(feed: str, units: Mapping[str, str]) -> None:
+    """Raise SettingError if `policy.values` names another value or unit. feed: name of the format."""
+    for name, unit in units.items():
+        _check_delay(feed, name, unit, "policy.values")
+
+
+def check_single_delay(feed: str, name: str, unit: str) -> None:
+    """Raise SettingError if `[policy.value]` is another value or in another unit. feed: name of the format."""
+    _check_delay(feed, name, unit, "policy.value.name")
+
+
+def _check_delay(feed: str, name: str, unit: str, key: str) -> None:
+    if name != DELAY:
+        raise SettingError(key, f"{feed} records have no {name!r}", f"use {DELAY!r}, or format jsonl")
+    if unit != DELAY_UNIT:
+        raise SettingError(
+            "policy.value", f"{feed} gives {DELAY} in {DELAY_UNIT}, not in {unit}", f'write "{DELAY_UNIT}"'
+        )
+
+
+def single_value_decoder(name: str, unit: str) -> Callable[[bytes], Reading | None]:
+    """Return the function that decodes a canonical record with this value; None if undecodable. It raises nothing.
+
+    {"vehicle": "GJ05BX1234", "time": "2022-01-02T05:29:43+05:30", "lat": 21.2, "lon": 72.8, "value": 12.5,
+    "unit": "ug/m3"}
+
+    The value is the field with the policy's name for it, or else `value`. `unit` is the unit of `value` and, if
+    present, must be the policy's: numbers in other units are not converted. [docs/specification/fold.md, rule 3]
+
+    name, unit   of the value in the policy
+    """
+    plain, raw = _value_reader(name, unit, float | None, None), _value_reader(name, unit, msgspec.Raw, _ABSENT)
+
+    def decode(record: bytes) -> Reading | None:
+        try:
+            read: Any = plain(record)
+            number = read.named
+        except UNREADABLE:
+            return any_number(record)
+        if number is None:
+            number = read.value
+            if number is None or read.unit != unit:
+                return None
+        reading = ValueReading(read.vehicle, read.time, read.lat, read.lon, number, unit)
+        return reading if has_numbers(reading) else None
+
+    def any_number(record: bytes) -> Reading | None:
+        """Decode a record whose value is a text of `NOT_FINITE`, or too large for a double."""
+        try:
+            read: Any = raw(record)
+        except UNREADABLE:
+            return None
+        text = read.named or read.value
+        if not text or (not read.named and read.unit != unit):
+            return None
+        number = speed_of(text)
+        if number is None:
+            return None
+        reading = ValueReading(read.vehicle, read.time, read.lat, read.lon, number, unit)
+        return reading if has_numbers(reading) else None
+
+    return decode
+
+
+def _value_reader(name: str, unit: str, kind: Any, missing: Any) -> Callable[[bytes], Any]:
+    """Return the decoder of records whose value has this type."""
+    fields: list[Any] = [*_PLACE, (_VALUE, kind, missing), ("unit", str, unit)]
+    if name == _VALUE:
+        fields.append(("named", kind, msgspec.field(default=missing, name="")))
+    else:
+        fields.append(("named", kind, msgspec.field(default=missing, name=name)))
+    return msgspec.json.Decoder(msgspec.defstruct("ValueRecord", fields, gc=False)).decode

@@ -9,9 +9,9 @@ Source: github.com/scascketta/CapMetrics. Speeds are in m/s from 2016 on; the un
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final
 
-from hatcast.stream.readings.formats._csv import CsvTable, fields, parse_number, parse_speed
-from hatcast.stream.readings.formats._recorded import lines, split_lines
-from hatcast.stream.readings.formats.interface import Format, Recorded
+from hatcast.stream.readings.formats._csv import CsvTable, fields
+from hatcast.stream.readings.formats._values import parse_number, parse_speed
+from hatcast.stream.readings.formats.interface import Format, Recorded, lines, split_lines
 from hatcast.stream.readings.reading import MISSING, Reading, is_empty
 
 NAME: Final = "capmetro"
@@ -30,7 +30,7 @@ def _decode_position(value: bytes) -> Reading | None:
 
 
 def _cells(value: bytes) -> Sequence[str] | None:
-    """Return vehicle, time, speed, latitude and longitude of a line in the standard column order; None if broken."""
+    """Return the cells of `_COLUMNS` of a line in the standard column order; None if broken."""
     try:
         line = value.decode().rstrip("\r\n")
     except UnicodeDecodeError:
@@ -38,11 +38,12 @@ def _cells(value: bytes) -> Sequence[str] | None:
     row = fields(line)
     if row is None or len(row) < len(COLUMNS) - 1 or "\n" in line:  # the headsign is optional
         return None
-    return row[0], row[1], row[2], row[5], row[6]
+    vehicle, time, speed, _, _, lat, lon, *_ = row
+    return vehicle, time, lat, lon, speed
 
 
 def _reading(cells: Sequence[str]) -> Reading | None:
-    vehicle, time, speed_text, latitude, longitude = cells
+    vehicle, time, latitude, longitude, speed_text = cells
     lat, lon, speed = parse_number(latitude), parse_number(longitude), parse_speed(speed_text)
     if not vehicle or not time or lat is None or lon is None or speed is None:
         return None
@@ -53,7 +54,7 @@ def _reading(cells: Sequence[str]) -> Reading | None:
 
 def _position(cells: Sequence[str]) -> Reading | None:
     """Return a reading like `_reading`, with the speed `MISSING` if the cell is empty or its unit unknown."""
-    vehicle, time, speed, latitude, longitude = cells
+    vehicle, time, latitude, longitude, speed = cells
     if not is_empty(speed) and not _has_unknown_unit(time):
         return _reading(cells)
     lat, lon = parse_number(latitude), parse_number(longitude)
@@ -66,7 +67,7 @@ def _has_unknown_unit(time: str) -> bool:
     return time < _FIRST_YEAR and time[4:5] == "-"
 
 
-_COLUMNS: Final = ("vehicle_id", "timestamp", "speed", "latitude", "longitude")
+_COLUMNS: Final = ("vehicle_id", "timestamp", "latitude", "longitude", "speed")
 _TABLE: Final = CsvTable(_COLUMNS, _reading)
 _POSITIONS: Final = CsvTable(_COLUMNS, _position, optional=("speed",))
 

@@ -14,8 +14,7 @@ from types import ModuleType
 from typing import BinaryIO, Final
 
 from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats._recorded import Decode, arrival_ms
-from hatcast.stream.readings.formats.interface import Format, Recorded
+from hatcast.stream.readings.formats.interface import Decode, Format, Recorded, arrival_ms
 from hatcast.stream.readings.reading import MISSING, Reading
 
 NAME: Final = "gtfs-rt"

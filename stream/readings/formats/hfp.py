@@ -16,11 +16,24 @@ from typing import BinaryIO, Final, Generic, TypeVar
 import msgspec
 
 from hatcast.stream.errors import UNREADABLE
-from hatcast.stream.readings.formats._delays import DELAY, DELAY_UNIT, check_delays, check_single_delay
-from hatcast.stream.readings.formats._recorded import Decode, decode_all, lines, split_lines, wrong_format
-from hatcast.stream.readings.formats._speed import speed_of
-from hatcast.stream.readings.formats._values import with_decoder, with_values
-from hatcast.stream.readings.formats.interface import Format, Recorded
+from hatcast.stream.readings.formats._values import (
+    DELAY,
+    DELAY_UNIT,
+    check_delays,
+    check_single_delay,
+    speed_of,
+    with_decoder,
+    with_values,
+)
+from hatcast.stream.readings.formats.interface import (
+    Decode,
+    Format,
+    Recorded,
+    decode_all,
+    lines,
+    split_lines,
+    wrong_format,
+)
 from hatcast.stream.readings.reading import MISSING, Reading, ValueReading
 
 NAME: Final = "hfp"

@@ -15,17 +15,18 @@ from typing import BinaryIO, Final, Generic, TypeVar
 import msgspec
 
 from hatcast.stream.errors import UNREADABLE
-from hatcast.stream.readings.formats._csv import CsvTable, parse_number, parse_speed
+from hatcast.stream.readings.formats._csv import CsvTable
 from hatcast.stream.readings.formats._json_values import json_values, split_json
-from hatcast.stream.readings.formats._recorded import (
+from hatcast.stream.readings.formats._values import parse_number, parse_speed, speed_of
+from hatcast.stream.readings.formats.interface import (
     Decode,
+    Format,
+    Recorded,
     decode_all,
     first_byte,
     lines,
     wrong_format,
 )
-from hatcast.stream.readings.formats._speed import speed_of
-from hatcast.stream.readings.formats.interface import Format, Recorded
 from hatcast.stream.readings.reading import MISSING, Reading, is_empty
 
 NAME: Final = "itms"
@@ -146,16 +147,16 @@ def _inspect(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
 
 
 def _from_csv(cells: Sequence[str]) -> Reading | None:
-    speed = parse_speed(cells[2])
+    speed = parse_speed(cells[_SPEED_AT])
     return None if speed is None else _with_speed(cells, speed)
 
 
 def _position_from_csv(cells: Sequence[str]) -> Reading | None:
-    return _with_speed(cells, MISSING) if is_empty(cells[2]) else _from_csv(cells)
+    return _with_speed(cells, MISSING) if is_empty(cells[_SPEED_AT]) else _from_csv(cells)
 
 
 def _with_speed(cells: Sequence[str], speed: float | str) -> Reading | None:
-    plate, time, _, coordinates = cells
+    plate, time, coordinates, _ = cells
     lon_text, comma, others = coordinates.strip().removeprefix("[").removesuffix("]").partition(",")
     lon, lat = parse_number(lon_text), parse_number(others.partition(",")[0])
     if not plate or not time or not comma or lat is None or lon is None:
@@ -163,7 +164,8 @@ def _with_speed(cells: Sequence[str], speed: float | str) -> Reading | None:
     return Reading(plate, time, lat, lon, speed)
 
 
-_COLUMNS: Final = ("license_plate", "observationDateTime", "speed", "location.coordinates")
+_COLUMNS: Final = ("license_plate", "observationDateTime", "location.coordinates", "speed")
+_SPEED_AT: Final = 3  # one column has latitude and longitude
 _TABLE: Final = CsvTable(_COLUMNS, _from_csv)
 _POSITIONS: Final = CsvTable(_COLUMNS, _position_from_csv, optional=("speed",))
 

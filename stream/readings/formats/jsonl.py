@@ -18,11 +18,15 @@ import msgspec
 
 from hatcast.stream.errors import UNREADABLE, RecordingError, SettingError, as_option
 from hatcast.stream.readings.formats._json_values import json_values, records_advice, split_json
-from hatcast.stream.readings.formats._recorded import Decode, decode_all, wrong_format
-from hatcast.stream.readings.formats._single_value import VALUE, single_value_decoder
-from hatcast.stream.readings.formats._speed import speed_of
-from hatcast.stream.readings.formats._values import Extract, with_decoder, with_values
-from hatcast.stream.readings.formats.interface import Format, Recorded
+from hatcast.stream.readings.formats._values import (
+    _VALUE,
+    Extract,
+    single_value_decoder,
+    speed_of,
+    with_decoder,
+    with_values,
+)
+from hatcast.stream.readings.formats.interface import Decode, Format, Recorded, decode_all, wrong_format
 from hatcast.stream.readings.reading import MISSING, Reading, ValueReading, ValuesReading, is_complete, is_empty
 
 NAME: Final = "jsonl"
@@ -183,7 +187,7 @@ def canonical_value(recorded: Recorded) -> bytes:
     plain = Reading(reading.vehicle, reading.time, lat, lon, speed, reading.unit)
     if isinstance(reading, ValueReading):
         fields = msgspec.structs.asdict(plain)
-        return _write({**{name: fields[name] for name in _PLACE}, VALUE: speed, "unit": reading.unit})
+        return _write({**{name: fields[name] for name in _PLACE}, _VALUE: speed, "unit": reading.unit})
     if not isinstance(reading, ValuesReading):
         return _write(plain)
     others = {name: _as_json_number(value) for name, value in reading.others.items()}

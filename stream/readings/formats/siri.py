@@ -21,21 +21,35 @@ from typing import BinaryIO, Final
 import msgspec
 
 from hatcast.stream.errors import UNREADABLE, RecordingError
-from hatcast.stream.readings.formats._csv import parse_number, parse_speed
-from hatcast.stream.readings.formats._delays import DELAY, DELAY_UNIT, check_delays, check_single_delay
-from hatcast.stream.readings.formats._mapped import Target, problem_of
-from hatcast.stream.readings.formats._recorded import (
+from hatcast.stream.readings.formats._deliveries import (
+    NotSiriError,
+    SiriRecord,
+    json_recording,
+    json_records,
+    xml_records,
+)
+from hatcast.stream.readings.formats._mapped import CellsTarget, problem_of
+from hatcast.stream.readings.formats._values import (
+    DELAY,
+    DELAY_UNIT,
+    check_delays,
+    check_single_delay,
+    finite,
+    parse_number,
+    parse_speed,
+    speed_of,
+    with_decoder,
+    with_values,
+)
+from hatcast.stream.readings.formats.interface import (
     BYTE_ORDER_MARK,
     WHITE_SPACE,
     Decode,
+    Format,
+    Recorded,
     arrival_ms,
     first_byte,
 )
-from hatcast.stream.readings.formats._siri_json import json_recording, json_records
-from hatcast.stream.readings.formats._siri_xml import NotSiriError, SiriRecord, xml_records
-from hatcast.stream.readings.formats._speed import finite, speed_of
-from hatcast.stream.readings.formats._values import with_decoder, with_values
-from hatcast.stream.readings.formats.interface import Format, Recorded
 from hatcast.stream.readings.reading import MISSING, Reading, ValueReading, is_empty
 from hatcast.stream.readings.vehicles import vehicle_text
 
@@ -87,7 +101,7 @@ class _Delayed(msgspec.Struct, gc=False):
 
 _read: Final = msgspec.json.Decoder(_Activity).decode
 _read_times: Final = msgspec.json.Decoder(dict[str, object]).decode
-_CHECKS: Final = Target(lambda _: 0, "m/s", Reading)  # a time that is not one is a `bad_time`
+_CHECKS: Final = CellsTarget(lambda _: 0, "m/s", Reading)  # a time that is not one is a `bad_time`
 _read_wrapped: Final = msgspec.json.Decoder(_WrappedRaw).decode
 _read_text: Final = msgspec.json.Decoder(str).decode
 _read_delay: Final = msgspec.json.Decoder(_Delayed).decode

@@ -20,31 +20,43 @@ State: the cell's first slot, the exact prefix sum and the noises of the nodes i
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from math import isqrt
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from hatcast.stream.continual._calibration import Calibration
 from hatcast.stream.continual._digits import Digits, Integers
-from hatcast.stream.continual._entries import checked_sum, slot_sums
-from hatcast.stream.continual._interface import Advanced, BadState, Setting, Step
-from hatcast.stream.continual._state import check_index, fingerprint, pack, unpack
+from hatcast.stream.continual._interface import (
+    Advanced,
+    BadState,
+    NoiseCalibration,
+    Step,
+    SumSetting,
+    check_index,
+    checked_sum,
+    fingerprint,
+    pack,
+    slot_sums,
+    unpack,
+)
 from hatcast.stream.mechanisms import Distances, VectorNoise
+from hatcast.stream.policy.method import NoiseKind
 
 _PLANS: Final = 4096  # an hour's cells have few different first and last slots
 _FIELDS: Final = 2  # before the noises
 _DAMAGED: Final = "the state of a running sum is damaged"
 
 
-def distances(digits: Digits, setting: Setting) -> Distances:
+def distances(digits: Digits, setting: SumSetting) -> Distances:
     """Return the sensitivity of the sums over nodes, in milli-units."""
     k, b = setting.participations, setting.min_separation
     return Distances(digits.most_nodes(k, b) * setting.bound, digits.most_squares(k, b) * setting.bound**2)
 
 
-class Plan(NamedTuple):
+class PrefixSteps(NamedTuple):
     """Steps from the noises of one prefix to those of a later one.
 
     kept_from, kept_to  int64 [K]: places of the nodes of both, in the earlier and in the later prefix
@@ -58,20 +70,20 @@ class Plan(NamedTuple):
     signs: Integers
 
 
-def plan(digits: Digits, before: int, after: int) -> Plan:
+def plan(digits: Digits, before: int, after: int) -> PrefixSteps:
     """Return the plan from a prefix of `before` slots to one of `after` slots. before 0: nothing was drawn yet."""
     old, new = digits.nodes(before), digits.nodes(after)
     _, kept_from, kept_to = np.intersect1d(old.keys, new.keys, assume_unique=True, return_indices=True)
-    return Plan(kept_from, kept_to, np.setdiff1d(np.arange(len(new.keys)), kept_to), new.signs)
+    return PrefixSteps(kept_from, kept_to, np.setdiff1d(np.arange(len(new.keys)), kept_to), new.signs)
 
 
 class PrefixNoise:
     """One noise for each node, for all cells of one setting. See `Mechanism`."""
 
-    def __init__(self, kind: str, setting: Setting, digits: Digits) -> None:
+    def __init__(self, kind: str, setting: SumSetting, digits: Digits) -> None:
         self.setting = setting
         self.digits = digits
-        self.calibration = Calibration(setting, distances(digits, setting))
+        self.calibration = NoiseCalibration(setting, distances(digits, setting))
         self._fingerprint = fingerprint(kind, setting, f"{digits.base} {digits.levels}")
         self._plan = lru_cache(maxsize=_PLANS)(lambda before, after: plan(digits, before, after))
 
@@ -93,7 +105,7 @@ class PrefixNoise:
             drawn = drawn[taken:]
             totals = (noises @ plans[key].signs + sums[members]).tolist()
             for number, row, total in zip(members, noises, totals, strict=True):
-                state = _Stored(stored[number].first, key[1], int(sums[number]), row)
+                state = _StoredNodes(stored[number].first, key[1], int(sums[number]), row)
                 advanced[number] = self._advanced(state, total)
         return [each for each in advanced if each is not None]
 
@@ -101,10 +113,10 @@ class PrefixNoise:
         """See `Mechanism.sd`."""
         return self.calibration.sd * math.sqrt(int(self.digits.numbers[index + 1]))
 
-    def _read(self, step: Step) -> "_Stored":
+    def _read(self, step: Step) -> "_StoredNodes":
         check_index(step.index, self.setting)
         if step.state is None:
-            return _Stored(step.index, 0, 0, np.zeros(0, np.int64))
+            return _StoredNodes(step.index, 0, 0, np.zeros(0, np.int64))
         index, numbers = unpack(step.state, self._fingerprint, step.index)
         if len(numbers) < _FIELDS or not 0 <= numbers[0] <= index:
             raise BadState(_DAMAGED)
@@ -112,15 +124,15 @@ class PrefixNoise:
         prefix = index - first + 1
         if len(numbers) != _FIELDS + int(self.digits.numbers[prefix]):
             raise BadState(_DAMAGED)
-        return _Stored(first, prefix, total, numbers[_FIELDS:])
+        return _StoredNodes(first, prefix, total, numbers[_FIELDS:])
 
-    def _advanced(self, after: "_Stored", total: int) -> Advanced:
+    def _advanced(self, after: "_StoredNodes", total: int) -> Advanced:
         nodes, index = len(after.noises), after.first + after.prefix - 1
         state = pack(self._fingerprint, index, np.concatenate([[after.first, after.total], after.noises]))
         return Advanced(state, float(total), self.sd(after.prefix - 1), self.calibration.width95(nodes, nodes))
 
 
-class _Stored(NamedTuple):
+class _StoredNodes(NamedTuple):
     """State of one cell.
 
     first   index of its first slot
@@ -135,7 +147,7 @@ class _Stored(NamedTuple):
     noises: Integers
 
 
-def placed(plan: Plan, stored: Integers, drawn: Integers) -> Integers:
+def placed(plan: PrefixSteps, stored: Integers, drawn: Integers) -> Integers:
     """Return the noises of the later prefix's nodes, for cells with the same plan.
 
     stored  [cells, nodes of the earlier prefix]
@@ -145,3 +157,80 @@ def placed(plan: Plan, stored: Integers, drawn: Integers) -> Integers:
     noises[:, plan.kept_to] = stored[:, plan.kept_from]
     noises[:, plan.drawn_to] = drawn.reshape(len(stored), len(plan.drawn_to))
     return noises
+
+
+def kary(setting: SumSetting) -> PrefixNoise:
+    """Return the k-ary tree mechanism of a setting. Without a branching it has the one of the least maximum error.
+
+    Trees have many children for each node, and negative digits. A running sum after t slots adds and subtracts noisy
+    nodes: with B children for each node (odd), at most (B - 1) / 2 of each level. Laplace noise grows in proportion to
+    the number of levels, so few levels with many nodes are better than a binary tree. State: O(B log_B n) numbers.
+    Source: Andersson, Pagh and Torkamani 2024, arXiv 2408.07021.
+
+    Raises ValueError for a branching that is even or below 3, and for Gaussian noise: a node's noise may be in a sum
+    before its last slot, and for streams that react to sums the proof above is for Laplace noise alone.
+    """
+    return PrefixNoise("kary", setting, kary_digits(setting))
+
+
+class _ShapeError(NamedTuple):
+    """Integers that order shapes by their errors, the same on every machine.
+
+    largest  proportional to the largest variance of a running sum
+    mean     to the mean one
+    """
+
+    largest: int
+    mean: int
+    branching: int
+    levels: int
+
+
+def kary_digits(setting: SumSetting) -> Digits:
+    """Return the branching and number of levels of the least maximum error; ties by the mean error, then the smallest.
+
+    Shapes are tried in the order of a lower bound of their errors, until it exceeds the best error.
+    Raises ValueError as `kary`.
+    """
+    if setting.noise is not NoiseKind.LAPLACE:
+        raise ValueError("trees with negative digits have Laplace noise")
+    k, b = setting.participations, setting.min_separation
+    shapes = [(_error(digits, digits.nodes_of_even_slots(k, b)), digits) for digits in _shapes(setting)]
+    best: tuple[_ShapeError, Digits] | None = None
+    for bound, digits in sorted(shapes, key=itemgetter(0)):
+        if best is not None and bound.largest > best[0].largest:
+            break
+        error = _error(digits, digits.most_nodes(k, b))
+        if best is None or error < best[0]:
+            best = error, digits
+    if best is None:
+        raise AssertionError("each setting has a shape")
+    return best[1]
+
+
+def _shapes(setting: SumSetting) -> Iterator[Digits]:
+    """Yield the trees to choose from. One level is noise for each slot, so it is left out where two are possible."""
+    n = setting.slots
+    widest = 4 * isqrt(n) + 3  # a tree of two levels is best near the square root of 2 n
+    for base in range(3, widest + 1, 2) if setting.branching is None else (setting.branching,):
+        levels = 2 if base < 2 * n else 1
+        while levels <= 2 or base ** (levels - 1) < 2 * n:
+            yield Digits(n, base, levels, balanced=True)
+            levels += 1
+
+
+def _error(digits: Digits, nodes: int) -> _ShapeError:
+    """Return the error of a shape whose sensitivity is `nodes`, or is at least that."""
+    squared, numbers = nodes**2, digits.numbers
+    return _ShapeError(squared * int(numbers.max()), squared * int(numbers.sum()), digits.base, digits.levels)
+
+
+def tree(setting: SumSetting) -> PrefixNoise:
+    """Return the binary tree mechanism of a setting.
+
+    A running sum after t slots is the sum of as many noisy nodes as the binary number t has ones. A node is used only
+    if it is the left child of its parent. So a user in one slot moves at most floor(log2 n) + 1 nodes, and a user in
+    every slot half as many a slot: the sensitivity is the exact maximum over the declared participation. State:
+    O(log n) numbers. Sources: Dwork, Naor, Pitassi and Rothblum (2010); Chan, Shi and Song (2011).
+    """
+    return PrefixNoise("tree", setting, Digits(setting.slots, 2, setting.slots.bit_length(), balanced=False))

@@ -1,1 +1,0 @@
-"""Privacy accounting: a day's cost per user, and its composition to (epsilon, delta)."""
