@@ -11,8 +11,7 @@ import numpy as np
 from rich.table import Column, Table
 
 from hatcast.agents.cli.report import Report, nested, open_axes, rounded, table
-from hatcast.lab.evaluate.contenders import Contender, hides_presence
-from hatcast.lab.evaluate.estimates import RunBatch, raw
+from hatcast.lab.evaluate.contenders import Contender, RunBatch, hides_presence, raw
 from hatcast.lab.evaluate.inputs import SampledHat
 from hatcast.lab.evaluate.simulation import Draws, Floats
 

@@ -10,8 +10,16 @@ from rich.table import Column, Table
 from hatcast.agents.cli.report import COMPACT, Report, rounded, table
 from hatcast.lab.days import TRACKER_CAP, RecordedDay, open_days, with_users
 from hatcast.lab.evaluate.contenders import BadContender, Contender, parse_contender
-from hatcast.lab.evaluate.days_replay import DaysReplay, TrackerDesign, epsilon_of_hat
-from hatcast.lab.evaluate.days_scores import MANY_USERS, Scores, Truth, constant_scores, scores_of
+from hatcast.lab.evaluate.days_replay import (
+    MANY_USERS,
+    DaysReplay,
+    Scores,
+    TrackerDesign,
+    Truth,
+    constant_scores,
+    epsilon_of_hat,
+    scores_of,
+)
 from hatcast.lab.processes import in_processes
 from hatcast.stream.errors import RecordingError, SettingError
 from hatcast.stream.mechanisms import Noise

@@ -14,8 +14,7 @@ import pytest
 
 from hatcast.lab.days import TRACKER_CAP, RecordedDay, open_days, policy_of_recordings, with_users
 from hatcast.lab.evaluate.clusters import SimulatedNoise
-from hatcast.lab.evaluate.days_replay import DaysReplay, TrackerDesign
-from hatcast.lab.evaluate.days_scores import PublishedRuns
+from hatcast.lab.evaluate.days_replay import DaysReplay, PublishedRuns, TrackerDesign
 from hatcast.lab.evaluate.simulation import Draws
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid

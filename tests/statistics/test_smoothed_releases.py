@@ -14,8 +14,7 @@ import pytest
 
 from hatcast.lab.days import RecordedDay, open_days
 from hatcast.lab.evaluate.contenders import parse_contender
-from hatcast.lab.evaluate.days_replay import epsilon_of_hat
-from hatcast.lab.evaluate.days_scores import PublishedRuns, Scores, Truth, constant_scores, scores_of
+from hatcast.lab.evaluate.days_replay import PublishedRuns, Scores, Truth, constant_scores, epsilon_of_hat, scores_of
 from hatcast.stream.readings.formats import FORMATS
 from tests.statistics.five_days import FILES, POLICY, days, replay_with, seeded
 from tests.statistics.test_tracker_accuracy import STANDARD_ERRORS

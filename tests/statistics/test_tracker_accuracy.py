@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from hatcast.lab.evaluate.days_scores import PublishedRuns, Scores, Truth, constant_scores, scores_of
+from hatcast.lab.evaluate.days_replay import PublishedRuns, Scores, Truth, constant_scores, scores_of
 from tests.statistics.five_days import POLICY, days, replayed
 
 STANDARD_ERRORS: Final = 4

@@ -18,14 +18,12 @@ from hatcast.lab.evaluate.contenders import (
     DEFAULT,
     GRID,
     ResolvedContender,
-    default_estimators,
-    parse_contender,
-)
-from hatcast.lab.evaluate.estimates import (
     RunBatch,
     array_means,
     clipped_mean,
+    default_estimators,
     levy_weights,
+    parse_contender,
     quantile_intervals,
     quantile_ranks,
     quantile_weights,

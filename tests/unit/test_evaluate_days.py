@@ -17,8 +17,16 @@ from hatcast.lab.cli.evaluate import command
 from hatcast.lab.days import RecordedDay, RecordedSlot, open_days, policy_of_recordings, with_users
 from hatcast.lab.evaluate.contenders import parse_contender
 from hatcast.lab.evaluate.days import Comparison, Result, report_of
-from hatcast.lab.evaluate.days_replay import DaysReplay, TrackerDesign, epsilon_of_hat
-from hatcast.lab.evaluate.days_scores import PublishedRuns, Score, Truth, constant_scores, scores_of
+from hatcast.lab.evaluate.days_replay import (
+    DaysReplay,
+    PublishedRuns,
+    Score,
+    TrackerDesign,
+    Truth,
+    constant_scores,
+    epsilon_of_hat,
+    scores_of,
+)
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.tracker_keys import Objective
