@@ -1,4 +1,4 @@
-"""Commands, options and links in README.md, CONTRIBUTING.md and docs/ are there."""
+"""Commands, options and links in docs/ and the pages beside the code are there, and a page says whom it is for."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,10 @@ from tests.commands import problem_of, said_in
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "bench/README.md", "tests/mutants/README.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md", "tests/mutants/README.md")
+    ),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 READERS = (
@@ -48,7 +51,9 @@ def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.parent != ROOT and not page.name.startswith("00")])
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page != ROOT / "README.md" and not page.name.startswith("00")]
+)
 def test_a_page_says_in_its_first_line_whom_it_is_for(page: Path) -> None:
     _, empty, first, *_ = page.read_text().split("\n")
     assert empty == ""
