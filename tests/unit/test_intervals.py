@@ -186,6 +186,19 @@ def test_a_smoothed_quantile_gives_each_step_the_least_cost_within_rho(
     assert found.interval == (min(ends), max(ends))
 
 
+def test_neighbours_draw_a_smoothed_end_within_a_quarter_of_epsilon_and_nearly_use_it() -> None:
+    """One mean of twenty moves from 0 to U: steps below the others cost one more, and those above them one less."""
+    logs = []
+    for moved in (0, UPPER_BOUND):
+        noise = Listening([0, 0, 0, 0])
+        parameters = replace(PLAIN, array_length=1, quantiles=SMOOTHED, grid=Grid(Decimal("0.1")))
+        QUANTILE.estimate(as_users([1] * 20, [moved] + [60_000] * 19), parameters, noise)
+        widths, costs, rate = noise.chosen_from[0]
+        weights = np.exp(-float(rate) * np.repeat(costs, widths))
+        logs.append(np.log(weights / weights.sum()))
+    assert 0.23 < np.abs(logs[0] - logs[1]).max() <= 0.25 + 1e-12
+
+
 @pytest.mark.parametrize(("number", "smoothed"), [(60, 0.8), (150, 0.99)])
 def test_of_means_at_the_bound_the_upper_end_is_drawn_near_it_with_smoothing_only(number: int, smoothed: float) -> None:
     """Without smoothing the ends are drawn from between the means: all of [0, U], each step as likely."""
