@@ -1,8 +1,11 @@
 """The public grid: rounding, distances, text, and the quantile of the noise."""
 
+import json
 import math
+import re
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 from hatcast.stream.mechanisms.grid import MAX_FINENESS, Grid, fineness, quantile95
 from tests.support import GRIDS
 
+ROOT = Path(__file__).parents[2]
 grids = st.sampled_from(GRIDS).map(lambda text: Grid(Decimal(text)))
 values = st.fractions(0, 65_000, max_denominator=10**6)
 
@@ -120,8 +124,22 @@ def test_the_quantile_of_the_widest_noise_is_that_of_the_continuous_laplace() ->
     assert abs(quantile95(2.0**50) - 2.0**50 * math.log(20)) <= 1
 
 
-def test_the_quantile_of_the_designs_example_is_that_of_its_interval() -> None:
-    assert quantile95(545.0) == 21314 - 19681
+def test_the_interval_of_every_record_that_the_pages_show_is_that_of_its_noise() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    blocks = [
+        block
+        for page in pages
+        for block in re.findall(r"^```json\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    ]
+    shown = [text for block in blocks for text in re.split(r"^(?=\{)", block, flags=re.MULTILINE)]
+    records = [json.loads(text) for text in shown if '"kind": "laplace", "scale"' in text]
+    assert len(records) >= 2
+    for record in records:
+        low, high = (round(each * 1000) for each in record["interval95"])
+        middle = round(record["mean"] * 1000)
+        assert middle - low == high - middle
+        scale = record["noise"]["scale"] * 1000  # rounded to a step
+        assert quantile95(scale - 0.5) <= high - middle <= quantile95(scale + 0.5)
 
 
 def test_no_noise_and_hardly_any_have_quantile_nothing() -> None:
