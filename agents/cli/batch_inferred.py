@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from hatcast.agents.cli.files import write_records
+from hatcast.agents.cli.report import write_records
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording

@@ -15,8 +15,8 @@ from rich.table import Table
 from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.cli.budget_horizon import Paragraph
 from hatcast.agents.cli.budget_tables import BudgetTable, query_table, report_cost_table, today_line
-from hatcast.agents.cli.files import check_one_output, output_option, write_records
 from hatcast.agents.cli.options import config_option, json_option
+from hatcast.agents.cli.report import check_one_output, output_option, write_records
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.redis.connection import CONNECT_SECONDS, connect_redis_async, redis_error

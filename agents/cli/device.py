@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import click
 
-from hatcast.agents.cli.options import FiniteRange, config_option, json_option, vehicles_of
+from hatcast.agents.cli.options import FiniteRange, config_option, json_option, stop_on_signals, vehicles_of
 from hatcast.agents.cli.recordings import checked_format, format_options
-from hatcast.agents.cli.signals import stop_on_signals
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.device.run import DeviceOptions, Summary, run_city, run_live, run_recording
 from hatcast.agents.device.sources import FleetFilter, SingleVehicleFilter, read_lines, vehicles_in

@@ -9,9 +9,15 @@ from typing import Any, Final
 import click
 
 from hatcast.agents.cli import feed_live
-from hatcast.agents.cli.options import METRICS_LISTEN, config_option, except_option, json_option, metrics_listen_option
+from hatcast.agents.cli.options import (
+    METRICS_LISTEN,
+    config_option,
+    except_option,
+    json_option,
+    metrics_listen_option,
+    stop_on_signals,
+)
 from hatcast.agents.cli.recordings import checked_format, format_options
-from hatcast.agents.cli.signals import stop_on_signals
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import load_settings

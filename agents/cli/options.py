@@ -1,16 +1,54 @@
-"""Options and option callbacks that several commands share."""
+"""Options that several commands share, progress bars, and the signals that end a command."""
 
 import math
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import click
+from rich.console import Console
+from rich.progress import Progress
 
 from hatcast.agents.config.address import Address, parse_address
 from hatcast.agents.config.settings import DEFAULT_FILE
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.readings.vehicles import canonical_vehicle
+
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str, int | None], Callable[[int], None]]]:
+    """Yield a function (description, total) -> advance(steps) that adds a bar; no output without a terminal."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+
+        def add_bar(description: str, total: int | None) -> Callable[[int], None]:
+            task = progress.add_task(description, total=total)
+            return lambda steps: progress.advance(task, steps)
+
+        yield add_bar
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C or SIGTERM sets, for a clean stop; a second signal raises KeyboardInterrupt."""
+    stop = threading.Event()
+
+    def handle(_: int, __: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 class FiniteNumber(click.ParamType):

@@ -9,10 +9,9 @@ from typing import Final, TypedDict, Unpack
 import click
 from rich.console import Console
 
-from hatcast.agents.cli.files import check_one_output, output_option, report_written
-from hatcast.agents.cli.options import config_option, json_option
+from hatcast.agents.cli.options import config_option, json_option, stop_on_signals
 from hatcast.agents.cli.output import check_reader, write_output
-from hatcast.agents.cli.signals import stop_on_signals
+from hatcast.agents.cli.report import check_one_output, output_option, report_written
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import kafka_python_options, translate_kafka_errors

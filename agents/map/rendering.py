@@ -13,8 +13,7 @@ from hatcast.agents.map.parameters import RequestError
 from hatcast.agents.map.record import Budget, HatRecord, Kind
 from hatcast.agents.map.responses import Body, prefers
 from hatcast.agents.tables.columns import Layout, Table
-from hatcast.agents.tables.csv import csv_of_records
-from hatcast.agents.tables.geojson import features_of
+from hatcast.agents.tables.geojson import csv_of_records, features_of
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 

@@ -1,11 +1,8 @@
 """Published records as tables and files. The tables are those of `hatcast export`, of `-o FILE` and of the map's API.
 
 records    the columns of each kind of record
-columns    tables of records: columns, rows, several kinds in one table
+columns    tables of records, or of other results: columns, rows, several kinds in one table
 arrow      records as Arrow tables
-csv        records as lines of CSV
-geojson    records as GeoJSON features
-figures    rows of results that are not records, such as those of `hatcast evaluate`
-formats    the formats of files
-files      files that get their name when they are complete
+geojson    records as lines of CSV, and as GeoJSON features
+files      files of records by format, which get their name when they are complete
 """

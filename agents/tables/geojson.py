@@ -1,5 +1,10 @@
-"""Records as GeoJSON features: the polygon of the record's H3 cell, and the record's bytes as properties. [RFC 7946]"""
+"""Records as lines of CSV, and as GeoJSON features: the polygon of the H3 cell, the record's bytes as properties.
 
+[RFC 4180, RFC 7946]
+"""
+
+import csv
+import io
 import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -10,6 +15,42 @@ import h3.api.basic_str as h3
 import msgspec
 
 from hatcast.agents.tables.columns import Layout
+
+# CSV keeps the digits of the records: a header, then a line for each record.    [RFC 4180]
+#
+# A value that a record does not have is an empty field. Lines end with a line feed.
+
+
+def csv_header(layout: Layout) -> bytes:
+    """Return the line of the columns' names."""
+    return _line([each.name for each in layout.columns])
+
+
+def csv_line(layout: Layout, record: bytes) -> bytes | None:
+    """Return a record's line; None if the record is not of this table."""
+    values = layout.values(record)
+    return None if values is None else _line([_text(values[each.name]) for each in layout.columns])
+
+
+def csv_of_records(layout: Layout, records: Iterable[bytes]) -> bytes:
+    """Return records as CSV; records of other tables are left out."""
+    lines = (csv_line(layout, record) for record in records)
+    return b"".join([csv_header(layout), *(each for each in lines if each is not None)])
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _line(fields: Sequence[str]) -> bytes:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow(fields)
+    return buffer.getvalue().encode()
+
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 _CELLS: Final = 10_000  # cached polygons, about 1 kB each

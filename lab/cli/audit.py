@@ -5,8 +5,7 @@ from typing import Final
 
 import click
 
-from hatcast.agents.cli.options import json_option
-from hatcast.agents.cli.progress import progress_bars
+from hatcast.agents.cli.options import json_option, progress_bars
 from hatcast.agents.config.settings import DEFAULT_FILE
 from hatcast.stream.errors import HatcastError
 

@@ -6,15 +6,14 @@ from typing import Any, Final, TypedDict, Unpack
 
 import click
 
-from hatcast.agents.cli.files import check_one_output, output_option
-from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
-from hatcast.agents.cli.progress import progress_bars
+from hatcast.agents.cli.options import epsilons_of, json_option, plot_option, progress_bars
 from hatcast.agents.cli.recordings import (
     check_recordings,
     format_options,
     more_argument,
     policy_option,
 )
+from hatcast.agents.cli.report import check_one_output, output_option
 from hatcast.lab.cli import evaluate_models
 from hatcast.lab.evaluate import comparison, worst
 from hatcast.lab.evaluate.contenders import DEFAULT, Contender, default_estimators, parse_contender

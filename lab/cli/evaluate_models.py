@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hatcast.agents.cli.files import check_one_output, output_option
-from hatcast.agents.cli.options import FiniteRange, epsilons_of, json_option, plot_option
-from hatcast.agents.cli.progress import progress_bars
+from hatcast.agents.cli.options import FiniteRange, epsilons_of, json_option, plot_option, progress_bars
 from hatcast.agents.cli.recordings import (
     check_recordings,
     checked_format,
@@ -16,6 +14,7 @@ from hatcast.agents.cli.recordings import (
     more_argument,
     policy_option,
 )
+from hatcast.agents.cli.report import check_one_output, output_option
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import FormatChoice
 

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import click
 
-from hatcast.agents.cli.options import FiniteRange, epsilons_of, json_option, plot_option
-from hatcast.agents.cli.progress import progress_bars
+from hatcast.agents.cli.options import FiniteRange, epsilons_of, json_option, plot_option, progress_bars
 from hatcast.agents.cli.recordings import (
     check_recordings,
     checked_format,

@@ -14,9 +14,9 @@ import click
 from rich.console import Console
 from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from hatcast.agents.cli.files import check_one_output, output_option
 from hatcast.agents.cli.options import days_of, json_option, map_option, plot_option
 from hatcast.agents.cli.recordings import checked_format, format_options
+from hatcast.agents.cli.report import check_one_output, output_option
 from hatcast.agents.clock import now_ms
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.cells_file import CellsFile, SelectionCost

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from hatcast.agents.tables import formats
+from hatcast.agents.tables import files
 from hatcast.agents.tables.arrow import table_of_records
 from hatcast.agents.tables.files import EXTENSIONS, check_target, open_file, open_growing_file
 from hatcast.agents.tables.records import BUDGET_DAYS, RELEASES
@@ -48,7 +48,7 @@ def test_a_file_has_every_record(extension: str, number: int, tmp_path: Path) ->
 
 
 def test_json_lines_are_the_bytes_and_parquet_is_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "_ROW_GROUP", 3)
+    monkeypatch.setattr(files, "_ROW_GROUP", 3)
     for name in ("a.jsonl", "a.PARQUET"):
         with open_file(tmp_path / name, RELEASES) as file:
             for record in RECORDS:
@@ -186,7 +186,7 @@ def test_a_file_of_lines_has_whole_lines_when_the_disk_is_full(extension: str, t
 def test_a_full_disk_while_a_topic_is_followed_leaves_no_half_file(
     extension: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(formats, "_ROW_GROUP", 3)
+    monkeypatch.setattr(files, "_ROW_GROUP", 3)
     path = tmp_path / f"out{extension}"
     with pytest.raises(HatcastError, match="make room"), little_room(3000), open_growing_file(path, RELEASES) as file:
         for record in RECORDS * 100:
