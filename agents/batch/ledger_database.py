@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from hatcast.agents import sqlite
 from hatcast.agents.ledger.sqlite import SCHEMA as ROWS
@@ -128,7 +128,7 @@ def back_up(path: Path, copy: Path) -> int:
         raise HatcastError(f"{path}: no such file; `hatcast batch --ledger` creates it")
     if copy.exists() and copy.samefile(path):
         raise HatcastError(f"--backup: {copy} is the ledger itself; name another file, best on another disk")
-    with _opened(path) as ledger:
+    with opened(path, "rw") as ledger:  # not read-only: after a crash SQLite has to roll back what was not committed
         dates = _sequences(ledger)
         if copy.exists():
             _check_older(copy, path, dates)
@@ -145,11 +145,10 @@ def back_up(path: Path, copy: Path) -> int:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a ledger that nothing writes to meanwhile. Raises HatcastError."""
+def opened(path: Path, mode: Literal["ro", "rw"]) -> Iterator[sqlite3.Connection]:
+    """Open a ledger and check it. Raises HatcastError."""
     try:
-        # Not read-only: after a crash SQLite has to roll back what was not committed.
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, timeout=0.0)) as database:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=0.0)) as database:
             check_readable(database, path)
             check_contents(database)
             yield database
@@ -167,7 +166,7 @@ def _sequences(ledger: sqlite3.Connection) -> dict[str, int]:
 
 def _check_older(copy: Path, path: Path, dates: dict[str, int]) -> None:
     """Raise HatcastError if a copy is not an older state of the ledger: it may be the only one with its charges."""
-    with _opened(copy) as older:
+    with opened(copy, "rw") as older:
         newer = [date for date, sequence in _sequences(older).items() if sequence > dates.get(date, 0)]
     if newer:
         raise HatcastError(

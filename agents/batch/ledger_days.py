@@ -4,12 +4,12 @@ estimates and running means from a ledger file or a dump.
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from hatcast.agents.batch.ledger_database import check_contents, check_readable, damaged_error, unusable_error
+from hatcast.agents.batch.ledger_database import opened
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.ledger.sqlite import SqliteStore
 from hatcast.agents.ledger.store import at_once, decide
@@ -93,15 +93,8 @@ def stored_records(database: sqlite3.Connection) -> Iterator[bytes]:
 def _open_readable(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise HatcastError(f"{path}: no such file; `hatcast batch --ledger` creates it")
-    try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=0.0)) as database:
-            check_readable(database, path)
-            check_contents(database)
-            yield database
-    except sqlite3.OperationalError as error:
-        raise unusable_error(path, error) from None
-    except sqlite3.DatabaseError:
-        raise damaged_error(path) from None
+    with opened(path, "ro") as database:
+        yield database
 
 
 def _check_policy(database: sqlite3.Connection, path: Path, policy: Policy) -> None:

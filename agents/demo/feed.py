@@ -31,7 +31,7 @@ from hatcast.agents.demo.defaults import (
 )
 from hatcast.agents.demo.embedded import PARTITIONS
 from hatcast.agents.demo.state import Began, Ended, Failed, FeedMessage, Job, Note
-from hatcast.agents.device.recorded import RecordedRun
+from hatcast.agents.device.closing import RecordedRun
 from hatcast.agents.device.run import FAR_MS, Device, DeviceOptions, as_records, open_device
 from hatcast.agents.device.sources import FleetFilter, vehicles_in
 from hatcast.agents.kafka.client import confluent_options

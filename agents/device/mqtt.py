@@ -13,7 +13,7 @@ import structlog
 from aiomqtt import Client, MqttError
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.device.live import Arrived
+from hatcast.agents.device.closing import Arrived
 from hatcast.agents.device.sources import QUEUE_READINGS
 from hatcast.agents.monitoring.failures import back_off_s
 from hatcast.agents.sources.endpoint import PASSWORD_VARIABLE, Endpoint, read_secret, source_error, tls_context

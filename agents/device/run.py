@@ -13,12 +13,11 @@ import msgspec
 from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.device.closing import Arrived, LiveRun, RecordedRun
 from hatcast.agents.device.clusterings import AnswerTally, Clusterings, open_clusterings
 from hatcast.agents.device.fold import OwnMeans, Rules
-from hatcast.agents.device.live import Arrived, LiveRun
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter, Sign
-from hatcast.agents.device.recorded import RecordedRun
 from hatcast.agents.device.sources import FleetFilter
 from hatcast.agents.device.store import Store, open_store
 from hatcast.agents.errors.extras import require

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import BinaryIO, Final
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.device.live import Arrived
+from hatcast.agents.device.closing import Arrived
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.reading import Reading

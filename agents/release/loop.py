@@ -12,8 +12,7 @@ from redis.exceptions import RedisError
 from hatcast.agents.clock import pause
 from hatcast.agents.kafka.producers import ProducerGone
 from hatcast.agents.redis.retained import RetainedStore
-from hatcast.agents.release.continual import ContinualHats
-from hatcast.agents.release.hats import Hats
+from hatcast.agents.release.hats import ContinualHats, Hats
 from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.path import ReleasePath
 from hatcast.agents.release.queries import Answers

@@ -47,8 +47,19 @@ from hatcast.agents.kafka.producers import Message, ProducerGone
 from hatcast.agents.monitoring.declarations import COMMIT_SECONDS, RELEASES
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.release.budget_records import budget_messages
-from hatcast.agents.release.due import TRACKER_PARTITION, Drawn, Due, batches_of, groups_of, one_ahead, sends_of
-from hatcast.agents.release.kind import Kind, Part, ReleaseContext, Session
+from hatcast.agents.release.kind import (
+    TRACKER_PARTITION,
+    Drawn,
+    Due,
+    Kind,
+    Part,
+    ReleaseContext,
+    Session,
+    batches_of,
+    groups_of,
+    one_ahead,
+    sends_of,
+)
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.proposals import Committed
 from hatcast.stream.ledger.rejections import Behind, Unrecovered

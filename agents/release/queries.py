@@ -16,8 +16,7 @@ from hatcast.agents.kafka.registry import Facts, LimitRequest, Registry, read_re
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.retained import Gap, Retained, RetainedStore
-from hatcast.agents.release.due import Due
-from hatcast.agents.release.kind import Kind, Part, ReleaseContext
+from hatcast.agents.release.kind import Due, Kind, Part, ReleaseContext
 from hatcast.agents.release.path import ReleasePath
 from hatcast.stream.fold.hats import Calendar, Slot, closes_at, min_watermark
 from hatcast.stream.ledger.commits import AnyProposal

@@ -22,7 +22,7 @@ from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import SealStore
 from hatcast.agents.release.budget_records import budget_message
-from hatcast.agents.release.due import release_partition_of, sends_of
+from hatcast.agents.release.kind import release_partition_of, sends_of
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.fold.hats import Calendar, min_watermark
 from hatcast.stream.ledger.sealed_days import SEALED_KEY, Sealed, SealedDay, registry_records

@@ -18,9 +18,8 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.causes import cause_of
 from hatcast.agents.errors.unexpected import brief
 from hatcast.agents.kafka.client import aiokafka_options, broker_name
-from hatcast.agents.kafka.producers import TransactionalProducers
+from hatcast.agents.kafka.producers import TransactionalProducers, back_off_reconnects
 from hatcast.agents.kafka.topic_ids import TopicIds
-from hatcast.agents.kafka.transactional import back_off_reconnects
 from hatcast.agents.monitoring.declarations import Process
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import OperatorServer

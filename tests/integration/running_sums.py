@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hatcast.agents.kafka.producers import TransactionalProducers
-from hatcast.agents.release.continual import ContinualHats
+from hatcast.agents.release.hats import ContinualHats
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.mechanisms import NoisyVector
 from tests.integration.harness import Pipeline

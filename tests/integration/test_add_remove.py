@@ -18,8 +18,8 @@ from redis import Redis
 from hatcast.agents.clock import now_ms
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.release.due import release_partition_of
 from hatcast.agents.release.hats import DueHat
+from hatcast.agents.release.kind import release_partition_of
 from hatcast.agents.release.queries import DueAnswer
 from hatcast.stream.fold.hats import Calendar
 from tests.integration.answering import answering

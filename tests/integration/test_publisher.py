@@ -10,11 +10,17 @@ import pytest
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 
-from hatcast.agents.kafka import transactional
+from hatcast.agents.kafka import producers
 from hatcast.agents.kafka.client import aiokafka_options
-from hatcast.agents.kafka.producers import Message, ProducerGone, TransactionalProducers
+from hatcast.agents.kafka.producers import (
+    Message,
+    ProducerGone,
+    Transaction,
+    TransactionalProducers,
+    start_producer,
+    stop_producer,
+)
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.kafka.transactional import Transaction, start_producer, stop_producer
 from hatcast.agents.monitoring.failures import back_off_s
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.services import KafkaServer, RedisServer
@@ -82,7 +88,7 @@ def test_a_start_of_a_producer_that_kafka_gives_no_id_ends_and_the_next_one_succ
     pipeline: Pipeline, breakable_kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """aiokafka asks without end, so a release loop would stand still without a word."""
-    monkeypatch.setattr(transactional, "_LIMIT_S", 3.0)
+    monkeypatch.setattr(producers, "_LIMIT_S", 3.0)
     lookup = AIOKafkaClient.coordinator_lookup
 
     async def pause(client: AIOKafkaClient, *arguments: object) -> object:
@@ -120,7 +126,7 @@ def test_a_send_that_kafka_does_not_take_fails_and_is_not_published(
             await asyncio.wait_for(start(sends), WAIT_S)
             breakable_kafka.pause()
             with monkeypatch.context() as patched, pytest.raises(KafkaTimeoutError):
-                patched.setattr(transactional, "_LIMIT_S", 3.0)
+                patched.setattr(producers, "_LIMIT_S", 3.0)
                 await asyncio.wait_for(sends.publish(0, [Message(topic, 0, b"late", b"value")]), WAIT_S)
             await nothing_goes_on()
             with pytest.raises(ProducerGone):

@@ -19,7 +19,7 @@ import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.release.due import release_partition_of
+from hatcast.agents.release.kind import release_partition_of
 from hatcast.stream.hybrid import Report, encode_report
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.vehicles import by_murmur2

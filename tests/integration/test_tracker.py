@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import hatcast.agents.release.due
+import hatcast.agents.release.kind
 from hatcast.agents.cli.status import read_tracker
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
@@ -310,7 +310,7 @@ def test_after_a_record_that_replaced_a_draw_nothing_is_committed_that_was_drawn
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches are committed in groups before they are sent: the check is not left to the send."""
-    monkeypatch.setattr(hatcast.agents.release.due, "MAX_BATCH", 1)
+    monkeypatch.setattr(hatcast.agents.release.kind, "MAX_BATCH", 1)
 
     async def run() -> tuple[int, int]:
         async with open_stores(pipeline) as stores:

@@ -228,7 +228,7 @@ GROUPS: Final = {
     ),
     "record batches": Group(
         _tests("integration", "record_batches*", "publisher", "services"),
-        ("agents/kafka/batches", "agents/kafka/producers.py", "agents/kafka/transactional.py", "tests/services"),
+        ("agents/kafka/batches", "agents/kafka/producers.py", "agents/kafka/producers.py", "tests/services"),
     ),
     "live clusterings": Group(
         (*_tests("integration", "cluster_live"), *_tests("laws", "device_clusterings")),

@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 
 from hatcast.agents.config.settings import Settings, parse_settings
-from hatcast.agents.kafka.client import wait_for_broker
-from hatcast.agents.kafka.client_settings import aiokafka_options, confluent_options, kafka_python_options, ssl_context
+from hatcast.agents.kafka.client import (
+    aiokafka_options,
+    confluent_options,
+    kafka_python_options,
+    ssl_context,
+    wait_for_broker,
+)
 from hatcast.agents.redis.connection import redis_name, redis_options
 from hatcast.stream.errors import SettingError
 from tests.integration.tables import DEFAULTS, merged

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from hatcast.agents.release.due import MAX_BATCH, Due, groups_of, one_ahead, sends_of
+from hatcast.agents.release.kind import MAX_BATCH, Due, groups_of, one_ahead, sends_of
 
 
 @dataclass(frozen=True, slots=True)

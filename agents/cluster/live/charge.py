@@ -14,7 +14,7 @@ from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.cluster.live.state import Plan
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.client_settings import aiokafka_options
+from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.registry_checks import check_limits
 from hatcast.agents.recordings.files import open_recording
