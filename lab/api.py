@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from hatcast.agents.api.batching import ArrowStream, Data, Reading, paths_of, table_of
+from hatcast.agents.api.batching import ArrowStream, Data, ReadingOptions, paths_of, table_of
 from hatcast.agents.api.frames import Frame
 from hatcast.agents.api.keywords import ContinualKeywords, TrackerKeywords
 from hatcast.agents.api.policy import plain_policy, settings_of
@@ -137,7 +137,7 @@ def plan(  # noqa: PLR0913 - options by name
     found = (
         _counts_of_table(counts, least)
         if data is None
-        else _counts_of(data, Reading(format, columns, unit, derive_speed), settings, least)
+        else _counts_of(data, ReadingOptions(format, columns, unit, derive_speed), settings, least)
     )
     if not found.days:
         raise HatcastError(f"the data have no HAT with {least} users: give more days, or a smaller min_users")
@@ -156,7 +156,7 @@ def default_settings(policy: str | Path | Policy | Settings | None, format_name:
     return settings_of(policy_of_recordings(None, format_name or ""))
 
 
-def _counts_of(data: Data, reading: Reading, settings: Settings, min_users: int) -> "CountedDays":
+def _counts_of(data: Data, reading: ReadingOptions, settings: Settings, min_users: int) -> "CountedDays":
     from hatcast.lab.days import Recordings
     from hatcast.lab.plan.counts import counts_of_opened
 
@@ -313,7 +313,7 @@ def plan_continual(  # noqa: PLR0913 - options by name
     wanted = inputs.RequestedPlan(
         slots, horizon_days, max_slots, min_separation, max_cells, epsilon, delta, upper_bound, users_per_slot
     )
-    recorded = _recorded(data, Reading(format, columns, unit, derive_speed), checked, least)
+    recorded = _recorded(data, ReadingOptions(format, columns, unit, derive_speed), checked, least)
     if counts is not None:
         rows = inputs.rows_of_counts(rows_of(counts), checked)
         recorded = inputs.RecordedCounts("counts", rows, checked.hours[0], least)
@@ -321,7 +321,7 @@ def plan_continual(  # noqa: PLR0913 - options by name
     return PlannedKinds(choose(found.stream, found.users, Criterion(by), found.observed), checked.released_value.unit)
 
 
-def _recorded(data: Data | None, reading: Reading, policy: Policy, min_users: int) -> "RecordedCounts | None":
+def _recorded(data: Data | None, reading: ReadingOptions, policy: Policy, min_users: int) -> "RecordedCounts | None":
     from hatcast.lab.days import Recordings
     from hatcast.lab.plan.continual.inputs import recorded
 

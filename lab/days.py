@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.agents.batch.fold import Job, fold_recording
+from hatcast.agents.batch.fold import FoldJob, fold_recording
 from hatcast.agents.batch.retention import RetainChunks, RetainedHat
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import load_settings, parse_settings
@@ -67,7 +67,7 @@ class Recordings:
         retained = RetainChunks()
         # A constant key, for reproducible results: pseudonyms decide the order of users.
         pseudonyms = Pseudonyms(bytes(KEY_BYTES))
-        fold_recording(self.recording, Job(policy, FoldUsers(pseudonyms), now_ms(), retained, progress))
+        fold_recording(self.recording, FoldJob(policy, FoldUsers(pseudonyms), now_ms(), retained, progress))
         calendar = Calendar(policy)
         slots = [
             _slot_of(key, [_users_of(hat, retained) for hat in hats], calendar)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hatcast.agents.cli.batch import command
-from hatcast.agents.kafka.dump import Head, Line
+from hatcast.agents.kafka.dump import DumpHead, DumpLine
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.vehicles import by_murmur2
 from tests.folding import record
@@ -63,11 +63,14 @@ def dump_of(path: Path, logs: Sequence[Sequence[tuple[int, bytes | None]]], star
     """The lines of `hatcast dump`, partitions taking turns, each from its start offset (0) on."""
     starts = starts or [0] * len(logs)
     lines = [
-        (at, partition, Line("telemetry", partition, starts[partition] + 10 * at, ts, b"key", value))
+        (at, partition, DumpLine("telemetry", partition, starts[partition] + 10 * at, ts, b"key", value))
         for partition, log in enumerate(logs)
         for at, (ts, value) in enumerate(log)
     ]
-    whole = [Head("telemetry", len(logs), [*starts]), *(line for _, _, line in sorted(lines, key=lambda it: it[:2]))]
+    whole = [
+        DumpHead("telemetry", len(logs), [*starts]),
+        *(line for _, _, line in sorted(lines, key=lambda it: it[:2])),
+    ]
     path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in whole))
     return path
 

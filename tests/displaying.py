@@ -13,7 +13,7 @@ from aiohttp import ClientSession
 from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.map.awaited import AwaitedReleases
-from hatcast.agents.map.events import Hub, Position
+from hatcast.agents.map.events import EventPosition, Hub
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import HatRecord, read_budget, read_estimate, read_release, read_running
 from hatcast.agents.map.server import Access, application
@@ -215,7 +215,7 @@ def feed(
 ) -> Feed:
     """A map that has read these records, and is `ready` or still reads; with or without two topics."""
     zeros = [0] * partitions
-    position = Position("1f0c3a52", zeros[:], [0], zeros * estimates, zeros * running)
+    position = EventPosition("1f0c3a52", zeros[:], [0], zeros * estimates, zeros * running)
     made = Feed(DAY_MS, Hub(), position, policy)
     publish(made, records)
     if ready:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, get_args, runtime_
 from hatcast.agents.api.frames import Answers, BatchReleases, BudgetDays, Frame, Releases
 from hatcast.agents.api.policy import settings_of
 from hatcast.agents.batch.retention import RetainTotals, Totals, in_unit
-from hatcast.agents.batch.run import Input, Run, StartProgress, files_input, fold_input, open_released, release_problem
+from hatcast.agents.batch.run import (
+    BatchRun,
+    Input,
+    StartProgress,
+    files_input,
+    fold_input,
+    open_released,
+    release_problem,
+)
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.extras import require
 from hatcast.agents.recordings.dump_file import DUMP
@@ -51,7 +59,7 @@ _FAILED: Final = "Conversion failed for "  # how pyarrow begins to name a column
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadingOptions:
     """The arguments of `hatcast.batch` for reading data."""
 
     format: str | None = None
@@ -202,20 +210,20 @@ def batch(  # noqa: PLR0913 - options by name
     problem = release_problem(settings, dates, reports, "`{}`".format)
     if problem is not None:
         raise HatcastError(problem)
-    given = Reading(format, columns, unit, derive_speed).input(data, settings.policy)
+    given = ReadingOptions(format, columns, unit, derive_speed).input(data, settings.policy)
     if ledger is None:
         warnings.warn(_NO_LEDGER, HatcastWarning, stacklevel=2)
     lines: list[str] = []
     try:
         with _ledger_path(ledger) as path:
-            run = Run(settings, given, None if reports is None else Path(reports), no_progress, lines.append)
+            run = BatchRun(settings, given, None if reports is None else Path(reports), no_progress, lines.append)
             return _released(run, path, dates, is_kept=ledger is not None)
     finally:
         for line in lines:
             warnings.warn(line, HatcastWarning, stacklevel=2)
 
 
-def _released(run: Run, path: Path, days: tuple[date, date] | None, *, is_kept: bool) -> BatchReleases:
+def _released(run: BatchRun, path: Path, days: tuple[date, date] | None, *, is_kept: bool) -> BatchReleases:
     from hatcast.stream.release.spending import budget_record
 
     policy = run.settings.policy
@@ -304,8 +312,8 @@ def raw_means(
     lines: list[str] = []
     totals = RetainTotals()
     try:
-        given = Reading(format, columns, unit, derive_speed).input(data, settings.policy)
-        run = Run(settings, given, None, no_progress, lines.append)
+        given = ReadingOptions(format, columns, unit, derive_speed).input(data, settings.policy)
+        run = BatchRun(settings, given, None, no_progress, lines.append)
         fold_input(run, totals)
     finally:
         for line in lines:

@@ -13,7 +13,7 @@ from hatcast.agents.batch.ledger_days import estimates as estimate_values
 from hatcast.agents.batch.ledger_days import running_means as running_values
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.errors.extras import require
-from hatcast.agents.kafka.dump import Head
+from hatcast.agents.kafka.dump import DumpHead
 from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.tables.columns import RECORD
@@ -24,7 +24,7 @@ from hatcast.stream.records.projections import PUBLISHED
 
 _FIX: Final = "name a file of `hatcast tail --json`, `batch --json` or `export`, a dump, or a ledger"
 
-_read_head: Final = msgspec.json.Decoder(Head).decode
+_read_head: Final = msgspec.json.Decoder(DumpHead).decode
 
 
 def values_of(path: Path, table: str) -> Iterator[bytes]:

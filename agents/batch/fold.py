@@ -33,7 +33,7 @@ _reading_of: Final[Callable[[Recorded], Reading | None]] = attrgetter("reading")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class FoldJob:
     """Settings of a fold, the same for all partitions.
 
     now_ms     time of the start: records with a later arrival arrived in the future
@@ -96,7 +96,7 @@ class _Partition(Generic[V]):
     ahead     of a dump: the record at which the fold stopped
     """
 
-    def __init__(self, job: Job, number: int, fold: PartitionFold[V], *, missing: bool = False) -> None:
+    def __init__(self, job: FoldJob, number: int, fold: PartitionFold[V], *, missing: bool = False) -> None:
         self.fold = fold
         self.first_ms: int | None = None
         self.ahead: EarlyRecord | None = None
@@ -143,7 +143,7 @@ class _Partition(Generic[V]):
         fold.drop_closed()
 
 
-def fold_recording(records: Iterable[tuple[int, Recorded]], job: Job) -> FoldResult:
+def fold_recording(records: Iterable[tuple[int, Recorded]], job: FoldJob) -> FoldResult:
     """Fold (arrival, record) in arrival order, without rule 10.
 
     At the end every slot is final, as after replay's last heartbeat. Under `add_remove` a record without an arrival
@@ -158,7 +158,7 @@ def fold_recording(records: Iterable[tuple[int, Recorded]], job: Job) -> FoldRes
     return _folded([partition], lambda _: True)
 
 
-def fold_dump(dump: Dump, job: Job, make_fold: Callable[[int], PartitionFold[bytes]]) -> FoldResult:
+def fold_dump(dump: Dump, job: FoldJob, make_fold: Callable[[int], PartitionFold[bytes]]) -> FoldResult:
     """Fold each partition in offset order, with its own watermark and rule 10. `make_fold`: agents/worker/folds.py."""
     partitions = [
         _Partition(job, number, make_fold(number), missing=start > 0)

@@ -23,7 +23,7 @@ from hatcast.agents.batch.ledger_database import (
     unusable_error,
 )
 from hatcast.agents.batch.ledger_days import LedgerDays, stored_records
-from hatcast.agents.batch.ledger_users import NO_USERS, Entered, Users, claim_user_key
+from hatcast.agents.batch.ledger_users import NO_USERS, Entered, LedgerUsers, claim_user_key
 from hatcast.agents.ledger.sqlite import SqliteStore
 from hatcast.agents.ledger.store import at_once, decide
 from hatcast.agents.recordings.pinned import PinnedReadings, Read
@@ -108,7 +108,7 @@ class LedgerFile(LedgerDays):
     readings  how their readings were read
     """
 
-    def __init__(self, database: sqlite3.Connection, path: Path, policy: Policy, users: Users) -> None:
+    def __init__(self, database: sqlite3.Connection, path: Path, policy: Policy, users: LedgerUsers) -> None:
         super().__init__(database, policy)
         self._path = path
         self.users = users
@@ -245,7 +245,7 @@ def open_ledger(path: Path, policy: Policy, user_key: bytes | None = None) -> It
             with transaction(database, path):
                 claim_policy(database, path, policy)
                 pseudonyms = claim_user_key(database, path, user_key)
-            ledger = LedgerFile(database, path, policy, Users(database, policy.name, pseudonyms))
+            ledger = LedgerFile(database, path, policy, LedgerUsers(database, policy.name, pseudonyms))
             ledger.readings.check_dates(ledger.calendar)
             ledger.book_spent()
             yield ledger

@@ -96,7 +96,7 @@ def _split(users: bytes) -> Iterable[bytes]:
     return (users[at : at + PSEUDONYM_BYTES] for at in range(0, len(users), PSEUDONYM_BYTES))
 
 
-class Users:
+class LedgerUsers:
     """The users of a policy in a ledger file.
 
     vehicles, devices   users and HATs of earlier runs, for the folds of readings and of reports

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from hatcast.agents.batch.fold import FoldResult, Job, fold_dump, fold_recording
+from hatcast.agents.batch.fold import FoldJob, FoldResult, fold_dump, fold_recording
 from hatcast.agents.batch.hints import account, hints
 from hatcast.agents.batch.retention import RetainChunks, Retention
 from hatcast.agents.clock import now_ms
@@ -63,7 +63,7 @@ def files_input(paths: Sequence[str | Path], feed: Format, choice: FormatChoice)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class BatchRun:
     """One run over an input.
 
     reports    output of `hatcast dump reports`; None: none
@@ -83,7 +83,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class ReleasedRun:
     """Releases of a run, valid as long as its ledger is open.
 
     records   yields each record after it is durable in the ledger: consume all of them
@@ -120,7 +120,7 @@ def release_problem(
     return None
 
 
-def fold_input(run: Run, retention: Retention, ledger: "LedgerFile | None" = None) -> FoldResult:
+def fold_input(run: BatchRun, retention: Retention, ledger: "LedgerFile | None" = None) -> FoldResult:
     """Fold the input, continuing the ledger's earlier runs. Without a ledger and a user key, use a random key.
 
     Warns about partitions that were not folded to their ends and, unless counts are private, about inputs with few
@@ -143,7 +143,7 @@ def fold_input(run: Run, retention: Retention, ledger: "LedgerFile | None" = Non
 
 
 @contextmanager
-def open_released(run: Run, path: Path, days: "Days | None" = None) -> Iterator[Released]:
+def open_released(run: BatchRun, path: Path, days: "Days | None" = None) -> Iterator[ReleasedRun]:
     """Fold the input, and release its final HATs into the ledger file `path`, each once.
 
     days   under `add_remove`: first and last local date to release; None: those of the arrivals
@@ -162,10 +162,10 @@ def open_released(run: Run, path: Path, days: "Days | None" = None) -> Iterator[
         # A HAT has one record but in a tracker's settlement; under add_remove most HATs have no readings.
         known = policy.relation is Relation.REPLACE and not policy.method.settles_days
         records = release_final(folded, chunks, ledger, SystemNoise(), days)
-        yield Released(folded, ledger, _counted(run, records, len(chunks.hats()) if known else None))
+        yield ReleasedRun(folded, ledger, _counted(run, records, len(chunks.hats()) if known else None))
 
 
-def _counted(run: Run, records: Iterator[bytes], total: int | None) -> Iterator[bytes]:
+def _counted(run: BatchRun, records: Iterator[bytes], total: int | None) -> Iterator[bytes]:
     """Yield the records, and show how many of them there are so far."""
     with run.progress(RELEASING) as start:
         advance = start(RELEASING, total)
@@ -174,7 +174,7 @@ def _counted(run: Run, records: Iterator[bytes], total: int | None) -> Iterator[
             advance(1)
 
 
-def _fold(run: Run, retention: Retention, ledger: "LedgerFile | None") -> FoldResult:
+def _fold(run: BatchRun, retention: Retention, ledger: "LedgerFile | None") -> FoldResult:
     settings, started_ms = run.settings, now_ms()
     is_genuine = None if run.reports is None else report_check(settings)
     own_key = settings.user_key or secrets.token_bytes(KEY_BYTES)
@@ -183,8 +183,8 @@ def _fold(run: Run, retention: Retention, ledger: "LedgerFile | None") -> FoldRe
     vehicles = FoldUsers(pseudonyms, None if ledger is None else ledger.users.vehicles)
     devices = FoldUsers(pseudonyms, None if ledger is None else ledger.users.devices)
 
-    def job(users: FoldUsers, advance: Callable[[int], None]) -> Job:
-        return Job(settings.policy, users, started_ms, retention, advance)
+    def job(users: FoldUsers, advance: Callable[[int], None]) -> FoldJob:
+        return FoldJob(settings.policy, users, started_ms, retention, advance)
 
     with run.progress("reading") as start, run.input.open() as recording:
         read = None if ledger is None else Read.of(run.input.choice, recording.contents(), settings)

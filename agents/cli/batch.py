@@ -19,8 +19,8 @@ from hatcast.agents.batch.fold import FoldResult
 from hatcast.agents.batch.retention import RetainNothing, RetainTotals, Totals, in_unit
 from hatcast.agents.batch.run import (
     RELEASING,
-    Released,
-    Run,
+    BatchRun,
+    ReleasedRun,
     StartProgress,
     files_input,
     fold_input,
@@ -119,7 +119,7 @@ def command(
     progress = _progress_beside(as_json=as_json)
     tell = partial(click.echo, err=True)
     given = files_input(files, feed, feed_format)
-    run = Run(settings, given, reports, progress, tell, tell, is_private=sys.stderr.isatty())
+    run = BatchRun(settings, given, reports, progress, tell, tell, is_private=sys.stderr.isatty())
     if ledger is not None:
         printed = _Output(file=output, as_json=as_json, inferring=inferring, queries=release["releases"])
         _release(run, ledger, days, printed)
@@ -197,7 +197,7 @@ class _Output:
     queries: bool
 
 
-def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Output) -> None:
+def _release(run: BatchRun, path: Path, days: tuple[date, date] | None, output: _Output) -> None:
     # Imported here: accounting takes seconds to import, and folding does not need it.
     from hatcast.agents.cli.budget_tables import BudgetTable
     from hatcast.stream.release.spending import budget_record
@@ -228,7 +228,7 @@ def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Outp
     console.print(BudgetTable(ledger_days))
 
 
-def _tables(decoded: Sequence[Shown], released: Released, policy: Policy, *, queries: bool) -> list[Table]:
+def _tables(decoded: Sequence[Shown], released: ReleasedRun, policy: Policy, *, queries: bool) -> list[Table]:
     """Return the table of a run's releases, or of what a tracker's say of each HAT, and those of its answers.
 
     queries   a tracker's single queries, in place of estimates
@@ -247,13 +247,13 @@ def _charged_dates(record: Shown) -> list[str]:
     return Period(date.fromisoformat(record.first_date), record.days).dates if record.query_name else [record.date]
 
 
-def _published(released: Released, policy: Policy, *, inferring: Sequence[str]) -> Iterator[bytes]:
+def _published(released: ReleasedRun, policy: Policy, *, inferring: Sequence[str]) -> Iterator[bytes]:
     """Yield the records of a run, then what follows from all releases in its ledger."""
     yield from released.records
     yield from inferred(released.ledger.records, inferring, policy)
 
 
-def _write(released: Released, policy: Policy, path: Path, *, inferring: Sequence[str]) -> set[str]:
+def _write(released: ReleasedRun, policy: Policy, path: Path, *, inferring: Sequence[str]) -> set[str]:
     """Write the records of a run to a file; return the local dates whose budget they are charged to."""
     from hatcast.agents.tables.columns import layout_of
     from hatcast.agents.tables.records import ANSWERS, RELEASES

@@ -73,7 +73,7 @@ Box = tuple[float, float, float, float]
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
-class _Options(TypedDict):
+class _CellsOptions(TypedDict):
     """Parsed command-line options."""
 
     gtfs: Path | None
@@ -110,7 +110,7 @@ def _box(_: click.Context, __: click.Parameter, text: str | None) -> Box | None:
     "--rings", type=click.IntRange(0, 10), default=0, show_default=True, help="Add so many rings of neighbours."
 )
 @click.option("-o", "--output", type=_FILE, help="Write to this new file.  [default: standard output]")
-def command(**given: Unpack[_Options]) -> None:
+def command(**given: Unpack[_CellsOptions]) -> None:
     """Make a list of cells for `policy.cells` that is public: it is made without telemetry.
 
     Give a timetable, an area or a box. `relation = "add_remove"` needs such a list, and `survey --private` chooses
@@ -130,7 +130,7 @@ def command(**given: Unpack[_Options]) -> None:
     _write(_widened(cells, rings), f"{origin}{around}", given["resolution"], output)
 
 
-def _cells(given: _Options) -> tuple[set[int], str]:
+def _cells(given: _CellsOptions) -> tuple[set[int], str]:
     """Return the cells, and a description of where they are from."""
     from hatcast.stream.areas import cells_of_area, cells_of_box, cells_of_lines
 

@@ -109,7 +109,7 @@ def live(  # noqa: PLR0913 - options by name
     The result is printed and sent to hats.clusters.
     """
     from hatcast.agents.cluster.live.charge import RecordedUsers
-    from hatcast.agents.cluster.live.run import LiveOptions, run_live
+    from hatcast.agents.cluster.live.run import LiveClusteringOptions, run_live
     from hatcast.agents.cluster.live.state import Chosen
     from hatcast.agents.cluster.release import select_slots
 
@@ -139,7 +139,7 @@ def live(  # noqa: PLR0913 - options by name
             if console.is_terminal:
                 status.update(text)
 
-        options = LiveOptions(state=state, round_s=round_seconds, users=users)
+        options = LiveClusteringOptions(state=state, round_s=round_seconds, users=users)
         record = run_live(settings, chosen, options, note)
     click.echo(_notice(record, policy.unit), err=True)
     report_of(record).write(as_json=as_json, plot_file=plot_file)

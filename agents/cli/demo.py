@@ -15,7 +15,7 @@ from hatcast.stream.readings.formats import FormatChoice
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
-class _Options(TypedDict):
+class _DemoOptions(TypedDict):
     """Parsed command-line options."""
 
     files: tuple[Path, ...]
@@ -69,7 +69,7 @@ class _Options(TypedDict):
 @click.option("--gtfs", type=_FILE, metavar="FILE", help="A timetable (zip): the map draws its routes and stops.")
 @click.option("--basemap", type=_FILE, metavar="FILE", help="A PMTiles archive: the map draws it under the hexagons.")
 @click.option("--json", "as_json", is_flag=True, help="Print releases and answers as JSON lines, for programs.")
-def command(**given: Unpack[_Options]) -> None:
+def command(**given: Unpack[_DemoOptions]) -> None:
     """Run everything on this machine: a feed, Kafka, Redis, a worker and a live map; show the releases.
 
     Without options it follows a synthetic city until Ctrl-C. With --feed it ends when the last slot of the recordings
@@ -111,7 +111,7 @@ def command(**given: Unpack[_Options]) -> None:
         run_demo(services, options, view)
 
 
-def _check_format(choice: FormatChoice, given: _Options, *, hybrid: bool) -> None:
+def _check_format(choice: FormatChoice, given: _DemoOptions, *, hybrid: bool) -> None:
     """Show how named columns are read, before the demo begins. Raises HatcastError."""
     from hatcast.agents.demo.defaults import demo_settings
     from hatcast.agents.demo.embedded import Addresses

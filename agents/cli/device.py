@@ -13,7 +13,7 @@ import click
 from hatcast.agents.cli.options import FiniteRange, config_option, json_option, stop_on_signals, vehicles_of
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.device.run import DeviceOptions, Summary, run_city, run_live, run_recording
+from hatcast.agents.device.run import DeviceOptions, DeviceSummary, run_city, run_live, run_recording
 from hatcast.agents.device.sources import FleetFilter, SingleVehicleFilter, read_lines, vehicles_in
 from hatcast.agents.monitoring.logs import configure_logs
 from hatcast.agents.recordings.files import open_recording
@@ -170,7 +170,7 @@ def _timer(seconds: float | None, stop: threading.Event) -> Iterator[None]:
         timer.cancel()
 
 
-def _live(settings: Settings, given: dict[str, Any], options: DeviceOptions, stop: threading.Event) -> Summary:
+def _live(settings: Settings, given: dict[str, Any], options: DeviceOptions, stop: threading.Event) -> DeviceSummary:
     configure_logs()
     feed = policy_format(given["feed_format"], settings.policy, live=True)
     accepts = _filter(given["vehicle"], "the source")
@@ -191,7 +191,7 @@ def _filter(vehicle: str | None, source: str) -> Callable[[Reading], bool]:
 
 def _recorded(
     settings: Settings, files: tuple[str, ...], given: dict[str, Any], options: DeviceOptions, stop: threading.Event
-) -> Summary:
+) -> DeviceSummary:
     pace = replay_pace(settings.policy, _speedup(given), stop)
     with open_recording(files, checked_format(given["feed_format"], settings.policy, files)) as recording:
         if given["fleet"] is None and given["vehicles"] is None:

@@ -12,11 +12,11 @@ from rich.text import Text
 
 from hatcast.agents.cli.options import accept_gap_option, accept_volatile_state_option, config_option, json_option
 from hatcast.agents.worker.brought_topic import SAMPLE_RECORDS, examine_topic
-from hatcast.agents.worker.checks import Accepted, Check, State
+from hatcast.agents.worker.checks import Accepted, Check, CheckState
 from hatcast.agents.worker.preflight import examine
 from hatcast.stream.readings.formats import FORMATS
 
-_STYLES = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red"}
+_STYLES = {CheckState.OK: "green", CheckState.WARNING: "yellow", CheckState.PROBLEM: "bold red"}
 
 
 @click.command(epilog="Example:  hatcast doctor --topic positions --format hfp")
@@ -52,7 +52,7 @@ def command(*, config: Path, as_json: bool, topic: str | None, feed: str | None,
         )
     else:
         checks = list(examine_topic(config, topic, feed, chosen["records"]))
-    problems = sum(check.state is State.PROBLEM for check in checks)
+    problems = sum(check.state is CheckState.PROBLEM for check in checks)
     if as_json:
         click.echo(msgspec.json.encode({"problems": problems, "checks": checks}))
     else:

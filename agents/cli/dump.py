@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from hatcast.agents.cli.options import config_option
 from hatcast.agents.cli.output import write_all, write_output
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.kafka.dump import Dump, open_dump
+from hatcast.agents.kafka.dump import TopicDump, open_dump
 from hatcast.stream.errors import HatcastError
 
 GZIP_LEVEL: Final = 3  # on telemetry a third larger than level 6, in a third of the time
@@ -113,7 +113,7 @@ def _write(file: BinaryIO, data: bytes) -> None:
 
 
 @contextmanager
-def _progress(dump: Dump) -> Iterator[Callable[[int], None]]:
+def _progress(dump: TopicDump) -> Iterator[Callable[[int], None]]:
     """Yield a function that advances a progress bar; no output without a terminal."""
     console = Console(stderr=True)
     with Progress(

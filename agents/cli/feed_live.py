@@ -25,7 +25,7 @@ from hatcast.stream.policy.toml_tables import duration_ms
 from hatcast.stream.readings.formats import Columns, FormatChoice
 
 if TYPE_CHECKING:
-    from hatcast.agents.sources.connection import Source
+    from hatcast.agents.sources.connection import LiveSource
     from hatcast.agents.sources.endpoint import Endpoint
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -285,7 +285,7 @@ def _run(
     given: dict[str, Any],
     settings: Settings,
     feed: FormatChoice,
-    connect: Callable[[], "Source"],
+    connect: Callable[[], "LiveSource"],
     *,
     polled: bool = False,
 ) -> None:

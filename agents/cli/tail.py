@@ -68,7 +68,7 @@ def follow(
                         yield record.value
 
 
-class _Options(TypedDict):
+class _TailOptions(TypedDict):
     """Parsed command-line options."""
 
     config: Path
@@ -98,7 +98,7 @@ class _Options(TypedDict):
 @click.option("--for", "seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this many seconds.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Stop after this many releases.")
 @output_option("the records")
-def command(**given: Unpack[_Options]) -> None:
+def command(**given: Unpack[_TailOptions]) -> None:
     """Show new estimates, or the releases that they are made of, until Ctrl-C or SIGTERM.
 
     Estimates are what a tracker is read by. Of any other policy the releases are shown: means and answers to queries.
@@ -130,7 +130,7 @@ def command(**given: Unpack[_Options]) -> None:
 
 
 @contextmanager
-def _open_output(given: _Options, chosen: list[str]) -> Iterator[Callable[[bytes], object]]:
+def _open_output(given: _TailOptions, chosen: list[str]) -> Iterator[Callable[[bytes], object]]:
     """Yield the function that writes a record: to the file, or to standard output as JSON or as a line of text."""
     output = given["output"]
     if output is None:
@@ -167,7 +167,7 @@ def _of_policy(records: Iterator[bytes], policy: str | None) -> Iterator[bytes]:
     return (value for value in records if (read := read_shown(value)) is not None and read.policy == policy)
 
 
-def chosen_topics(given: _Options, policy: Policy) -> list[str]:
+def chosen_topics(given: _TailOptions, policy: Policy) -> list[str]:
     """Return the keys of the topics to show: those that are named, by default what the policy is read by."""
     named = (
         ("means", given["means"] or given["releases"]),

@@ -19,7 +19,7 @@ from hatcast.agents.config.settings import load_settings
 from hatcast.agents.monitoring.logs import configure_logs
 
 
-class _Options(TypedDict):
+class _WorkerOptions(TypedDict):
     """Parsed command-line options."""
 
     config: Path
@@ -43,7 +43,7 @@ class _Options(TypedDict):
     is_flag=True,
     help="After the feeds have stopped: close what is open, with the partitions of the policy's first start, and end.",
 )
-def command(**given: Unpack[_Options]) -> None:
+def command(**given: Unpack[_WorkerOptions]) -> None:
     """Fold telemetry and release private means, until Ctrl-C or SIGTERM.
 
     Run any number of workers: they share the partitions, and each may be killed at any time.

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.agents.batch.fold import Job, fold_dump, fold_recording
+from hatcast.agents.batch.fold import FoldJob, fold_dump, fold_recording
 from hatcast.agents.batch.retention import RetainChunks
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
@@ -77,7 +77,7 @@ def read_vectors(
     """
     pseudonyms = Pseudonyms(settings.user_key or secrets.token_bytes(KEY_BYTES))
     retained, users = RetainChunks(), FoldUsers(pseudonyms)
-    job = Job(settings.policy, users, now_ms(), retained, progress)
+    job = FoldJob(settings.policy, users, now_ms(), retained, progress)
     with open_recording(files, feed) as recording:
         if feed is DUMP:
             dump = Dump(recording, ", ".join(map(str, files)))
@@ -100,7 +100,7 @@ def _contributions(retained: RetainChunks, date: str | None) -> Iterator[Contrib
 EPSILON_MAX: Final = 10.0  # a larger epsilon hides hardly anything; policies have the same limit
 
 
-class Blend(StrEnum):
+class ClusterBlend(StrEnum):
     """Groups of users in the release: both, blended by PWH, or one of them."""
 
     PWH = "pwh"
@@ -117,11 +117,11 @@ class ClusteringOptions:
 
     setting: ClusteringSetting
     local: float
-    blend: Blend
+    blend: ClusterBlend
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Released:
+class ReleasedCentres:
     """A private release, publishable. central, local: selected users of each group, public under `replace`."""
 
     policy: Policy
@@ -175,11 +175,13 @@ def check_relation(policy: Policy) -> None:
         )
 
 
-def release(vectors: Vectors, policy: Policy, options: ClusteringOptions, noise: Noise) -> Released:
+def release(vectors: Vectors, policy: Policy, options: ClusteringOptions, noise: Noise) -> ReleasedCentres:
     """Release the centres; each user's charge is `options.setting.epsilon`. Raises HatcastError for too few users."""
     check_relation(policy)
     local = select_local(vectors.pseudonyms, options.local, vectors.key)
-    selected = {Blend.PWH: np.ones_like(local), Blend.TCM_ONLY: ~local, Blend.LM_ONLY: local}[options.blend]
+    selected = {ClusterBlend.PWH: np.ones_like(local), ClusterBlend.TCM_ONLY: ~local, ClusterBlend.LM_ONLY: local}[
+        options.blend
+    ]
     number = int(selected.sum())
     if number < max(policy.min_users, 1):  # the number of users is public under `replace`
         raise HatcastError(
@@ -187,7 +189,7 @@ def release(vectors: Vectors, policy: Policy, options: ClusteringOptions, noise:
         )
     central, local_vectors = vectors.steps[selected & ~local], vectors.steps[selected & local]
     clusters = cluster(central, Devices(local_vectors, options.setting, noise), options.setting, noise)
-    return Released(policy, vectors.slots, options, len(central), len(local_vectors), clusters)
+    return ReleasedCentres(policy, vectors.slots, options, len(central), len(local_vectors), clusters)
 
 
 def select_local(pseudonyms: NDArray[np.uint64], share: float, key: bytes) -> NDArray[np.bool_]:

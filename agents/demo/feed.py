@@ -30,7 +30,7 @@ from hatcast.agents.demo.defaults import (
     demo_settings,
 )
 from hatcast.agents.demo.embedded import PARTITIONS
-from hatcast.agents.demo.state import Began, Ended, Failed, FeedMessage, Job, Note
+from hatcast.agents.demo.state import Began, Ended, Failed, FeedJob, FeedMessage, Note
 from hatcast.agents.device.closing import RecordedRun
 from hatcast.agents.device.run import FAR_MS, Device, DeviceOptions, as_records, open_device
 from hatcast.agents.device.sources import FleetFilter, vehicles_in
@@ -108,7 +108,7 @@ _SHUTDOWN_S: Final = 2.0  # for a clean shutdown, before the process exits in an
 
 def main() -> None:
     """Run the job that standard input describes."""
-    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
+    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=FeedJob)
     stop = threading.Event()
     threading.Thread(target=_exit_with_input, args=(stop,), daemon=True).start()
     try:
@@ -140,7 +140,7 @@ def send(message: FeedMessage) -> None:
     sys.stdout.buffer.flush()
 
 
-def _send_city(settings: Settings, job: Job, redis: SyncRedis, stop: threading.Event) -> None:
+def _send_city(settings: Settings, job: FeedJob, redis: SyncRedis, stop: threading.Event) -> None:
     check_speeds_only(settings.policy)
     vehicles, default = (HYBRID_VEHICLES, HYBRID_SPEEDUP) if settings.policy.takes_reports else (VEHICLES, SPEEDUP)
     speedup = default if job.speedup is None else job.speedup
@@ -160,7 +160,7 @@ def _send_city(settings: Settings, job: Job, redis: SyncRedis, stop: threading.E
             producer.send_all(plan.messages_of(fleet.pass_on(passed)), pace)
 
 
-def _send_files(settings: Settings, job: Job, redis: SyncRedis, stop: threading.Event) -> None:
+def _send_files(settings: Settings, job: FeedJob, redis: SyncRedis, stop: threading.Event) -> None:
     policy = settings.policy
     names, choice = ", ".join(job.files), job.format or FormatChoice("")
     feed = policy_format(choice, policy)
@@ -224,7 +224,7 @@ class _Groups:
         return {"trusting": self.vehicles - len(self.devices), "devices": len(self.devices)}
 
 
-def _groups(settings: Settings, job: Job, vehicles: Callable[[], Collection[str]]) -> _Groups:
+def _groups(settings: Settings, job: FeedJob, vehicles: Callable[[], Collection[str]]) -> _Groups:
     """Choose who trusts the operator. `vehicles`: called only if the policy takes reports."""
     if not settings.policy.takes_reports:
         return _Groups(takes_reports=False)

@@ -5,7 +5,7 @@ from typing import Final
 
 from hatcast.agents.demo.defaults import VEHICLES
 from hatcast.agents.demo.embedded import PARTITIONS
-from hatcast.agents.demo.state import Began, State
+from hatcast.agents.demo.state import Began, DemoState
 from hatcast.agents.demo.texts import days_text, running_name
 from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, Policy, TrackerKeys
 from hatcast.stream.records.fields import Status
@@ -16,7 +16,7 @@ _DEFERRED: Final = (
 )
 
 
-def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
+def introduction(state: DemoState, began: Began) -> Iterator[tuple[str, str]]:
     """Yield rows of (term, meaning) for the top of the page."""
     policy = state.policy
     real = (
@@ -113,7 +113,7 @@ def _hidden(policy: Policy, keys: HybridKeys) -> str:
     return f"the operator adds noise to their mean, epsilon {policy.epsilon:g}"
 
 
-def _source(state: State, began: Began) -> tuple[str, str]:
+def _source(state: DemoState, began: Began) -> tuple[str, str]:
     pace = f"{began.speedup:,.0f} times the recorded pace" if began.speedup else "as fast as possible"
     if 0 < began.speedup <= 3600:
         pace = f"an hour in {3600 / began.speedup:.2g} s"

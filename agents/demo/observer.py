@@ -7,7 +7,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.demo.embedded import PARTITIONS
-from hatcast.agents.demo.state import State
+from hatcast.agents.demo.state import DemoState
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async
@@ -27,19 +27,19 @@ Ends = Mapping[str, Sequence[int]]
 """Topic -> end offset of each of its partitions."""
 
 
-class Listener(Protocol):
+class RecordListener(Protocol):
     """Receives each new public record once, after it was added to the state."""
 
-    def release(self, release: ReleaseRecord, record: bytes, state: State) -> None:
+    def release(self, release: ReleaseRecord, record: bytes, state: DemoState) -> None:
         """Receive a release and its bytes."""
 
-    def answer(self, answer: QueryRecord, record: bytes, state: State) -> None:
+    def answer(self, answer: QueryRecord, record: bytes, state: DemoState) -> None:
         """Receive an answer to a query over days and its bytes."""
 
-    def estimate(self, estimate: EstimateRecord, state: State) -> None:
+    def estimate(self, estimate: EstimateRecord, state: DemoState) -> None:
         """Receive an estimate of a new slot."""
 
-    def settled(self, date: str, state: State) -> None:
+    def settled(self, date: str, state: DemoState) -> None:
         """Receive a local date that a tracker has settled, once."""
 
 
@@ -66,14 +66,14 @@ class OutputConsumer:
     async def __aexit__(self, *_: object) -> None:
         await self._consumer.stop()
 
-    async def follow(self, state: State, listener: Listener) -> None:
+    async def follow(self, state: DemoState, listener: RecordListener) -> None:
         """Add all published records to `state`, until cancelled. `listener` gets the new ones."""
         while True:
             for partition, records in (await self._consumer.getmany(timeout_ms=_WAIT_MS)).items():
                 for record in records:
                     self._apply(partition.topic, record.value, state, listener)
 
-    def _apply(self, topic: str, value: bytes, state: State, listener: Listener) -> None:
+    def _apply(self, topic: str, value: bytes, state: DemoState, listener: RecordListener) -> None:
         if topic == self._topics.budget:
             state.add_budget(BUDGET.decode(value))
         elif topic == self._topics.estimates:
@@ -90,7 +90,7 @@ class OutputConsumer:
                 listener.release(release, value, state)
 
 
-def _apply_estimate(estimate: EstimateRecord, state: State, listener: Listener) -> None:
+def _apply_estimate(estimate: EstimateRecord, state: DemoState, listener: RecordListener) -> None:
     is_first = estimate.stage == "settled" and estimate.date not in state.settled_dates
     if state.add_estimate(estimate):
         listener.estimate(estimate, state)
@@ -122,14 +122,14 @@ class StoredState:
         """Close the connection."""
         await self._redis.aclose()
 
-    async def refresh(self, state: State) -> None:
+    async def refresh(self, state: DemoState) -> None:
         """Update the watermark and the outcomes of `state`."""
         state.watermark_ms = min_watermark(await self._store.watermarks())
         state.outcomes = _without_heartbeats(await self._store.telemetry.outcomes())
         if self._store.reports is not None:
             state.report_outcomes = _without_heartbeats(await self._store.reports.outcomes())
 
-    async def is_finished(self, state: State, ends: Ends) -> bool:
+    async def is_finished(self, state: DemoState, ends: Ends) -> bool:
         """Return whether all is folded up to `ends`, every slot is released, and `state` has every record of it.
 
         Of queries over days those are answered whose periods are over.

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from hatcast.agents.demo import texts
 from hatcast.agents.demo.introduction import introduction
-from hatcast.agents.demo.observer import Listener
-from hatcast.agents.demo.state import Began, State
+from hatcast.agents.demo.observer import RecordListener
+from hatcast.agents.demo.state import Began, DemoState
 from hatcast.agents.tables.terminal import read_shown, record_line
 from hatcast.stream.records import EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord
 
@@ -29,7 +29,7 @@ _BAR_WIDTH: Final = 40
 _WIDE: Final = 76  # columns, with a running mean
 
 
-def page(state: State, width: int, height: int) -> RenderableType:
+def page(state: DemoState, width: int, height: int) -> RenderableType:
     """Return the live part for a terminal of the given size."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold", no_wrap=True)
@@ -46,7 +46,7 @@ def page(state: State, width: int, height: int) -> RenderableType:
     return Group(facts, Text(), table, _hours(state))
 
 
-def releases_table(state: State, rows: int) -> Table:
+def releases_table(state: DemoState, rows: int) -> Table:
     """Return a table of the latest releases, newest slot first, with at most a few suppressed ones."""
     top = state.policy.upper_bound / 1000
     is_hybrid = state.policy.takes_reports
@@ -75,7 +75,7 @@ def _groups(release: ReleaseRecord) -> Iterator[str]:
         yield f"{release.weight:.2f}+{1 - release.weight:.2f}"
 
 
-def estimates_table(state: State, rows: int, columns: int) -> Table:
+def estimates_table(state: DemoState, rows: int, columns: int) -> Table:
     """Return a table of each hexagon's newest estimate, by hexagon, so that rows stay where they are.
 
     A terminal of enough columns has the policy's first running mean beside it.
@@ -97,7 +97,7 @@ def estimates_table(state: State, rows: int, columns: int) -> Table:
     return table
 
 
-def answers_table(state: State) -> Table:
+def answers_table(state: DemoState) -> Table:
     """Return a table of the answers to queries over days: the first ones by query, slot and hexagon."""
     table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="bold")
     for heading in ("query", "days", "slot", "hexagon (H3)", "answer"):
@@ -122,7 +122,7 @@ def _table(value: str, top: float, width: int = _STRIP_WIDTH) -> Table:
     return table
 
 
-def _shown_releases(state: State, rows: int) -> list[ReleaseRecord]:
+def _shown_releases(state: DemoState, rows: int) -> list[ReleaseRecord]:
     """Return the rows of the table: newest slot first, each slot by hexagon, so that rows stay where they are."""
     newest = sorted(state.latest, key=lambda release: release.cell)
     newest.sort(key=lambda release: (release.date, release.slot), reverse=True)
@@ -141,7 +141,7 @@ def noise_strip(mean: float, spread: float, top: float, width: int = _STRIP_WIDT
     return "".join("●" if at == dot else "─" if low <= at <= high else " " for at in range(width))
 
 
-def _budget(state: State, width: int) -> Iterator[RenderableType]:
+def _budget(state: DemoState, width: int) -> Iterator[RenderableType]:
     budget = state.budget
     yield "budget"
     if budget is None:
@@ -153,7 +153,7 @@ def _budget(state: State, width: int) -> Iterator[RenderableType]:
     yield bar
 
 
-def _hours(state: State) -> Text:
+def _hours(state: DemoState) -> Text:
     """Return the counts of the two latest slots."""
     parts = [
         f"{texts.day(hour[:10])} {hour[11:]}: {texts.status_counts(counts)}"
@@ -165,23 +165,23 @@ def _hours(state: State) -> Text:
 _STARTING: Final = "starting Kafka, Redis and a worker; the first means come in about ten seconds ..."
 
 
-class View(Listener, Protocol):
+class DemoView(RecordListener, Protocol):
     """Output of the demo while it runs."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 
-    def begin(self, state: State, began: Began) -> None:
+    def begin(self, state: DemoState, began: Began) -> None:
         """Print the introduction: the feed has started."""
 
-    def refresh(self, state: State) -> None:
+    def refresh(self, state: DemoState) -> None:
         """Update the display; called regularly."""
 
     def note(self, sentence: str) -> None:
         """Show a sentence to the user."""
 
-    def end(self, state: State, seconds: float) -> None:
+    def end(self, state: DemoState, seconds: float) -> None:
         """Print the summary: the demo has stopped."""
 
 
@@ -194,33 +194,33 @@ class Json:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def begin(self, state: State, began: Began) -> None:
+    def begin(self, state: DemoState, began: Began) -> None:
         """Do nothing."""
 
-    def release(self, release: ReleaseRecord, record: bytes, state: State) -> None:
+    def release(self, release: ReleaseRecord, record: bytes, state: DemoState) -> None:
         """Print the record."""
         sys.stdout.buffer.write(record + b"\n")
         sys.stdout.buffer.flush()
 
-    def answer(self, answer: QueryRecord, record: bytes, state: State) -> None:
+    def answer(self, answer: QueryRecord, record: bytes, state: DemoState) -> None:
         """Print the record."""
         sys.stdout.buffer.write(record + b"\n")
         sys.stdout.buffer.flush()
 
-    def estimate(self, estimate: EstimateRecord, state: State) -> None:
+    def estimate(self, estimate: EstimateRecord, state: DemoState) -> None:
         """Do nothing: the releases are printed."""
 
-    def settled(self, date: str, state: State) -> None:
+    def settled(self, date: str, state: DemoState) -> None:
         """Do nothing."""
 
-    def refresh(self, state: State) -> None:
+    def refresh(self, state: DemoState) -> None:
         """Do nothing."""
 
     def note(self, sentence: str) -> None:
         """Print to standard error."""
         click.echo(sentence, err=True)
 
-    def end(self, state: State, seconds: float) -> None:
+    def end(self, state: DemoState, seconds: float) -> None:
         """Do nothing."""
 
 
@@ -236,31 +236,31 @@ class Lines:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def begin(self, state: State, began: Began) -> None:
+    def begin(self, state: DemoState, began: Began) -> None:
         """Print the introduction."""
         rows = introduction(state, began)
         self._print(f"{word:<10}  {text}".replace("±", "+-") for word, text in rows)
 
-    def release(self, release: ReleaseRecord, record: bytes, state: State) -> None:
+    def release(self, release: ReleaseRecord, record: bytes, state: DemoState) -> None:
         """Print the release; those of a tracker are shown as estimates."""
         self._open_slots.add(f"{release.date}/{release.slot}")
         if not state.policy.method.settles_days:
             self._print_record(release)
 
-    def answer(self, answer: QueryRecord, record: bytes, state: State) -> None:
+    def answer(self, answer: QueryRecord, record: bytes, state: DemoState) -> None:
         """Print the answer."""
         self._print_record(answer)
 
-    def estimate(self, estimate: EstimateRecord, state: State) -> None:
+    def estimate(self, estimate: EstimateRecord, state: DemoState) -> None:
         """Print the estimate of a tracker."""
         if state.policy.method.settles_days:
             self._print_record(estimate)
 
-    def settled(self, date: str, state: State) -> None:
+    def settled(self, date: str, state: DemoState) -> None:
         """Print that the day is settled."""
         self._print([f"-- {texts.settled_line(date)}"])
 
-    def refresh(self, state: State) -> None:
+    def refresh(self, state: DemoState) -> None:
         """Print the counts of each slot that a later slot follows."""
         self._print_counts(sorted(self._open_slots)[:-1], state)
 
@@ -268,20 +268,20 @@ class Lines:
         """Print the sentence."""
         self._print([sentence])
 
-    def end(self, state: State, seconds: float) -> None:
+    def end(self, state: DemoState, seconds: float) -> None:
         """Print the counts of the last slots, the newest running means, and the summary."""
         self._print_counts(sorted(self._open_slots), state)
         self._print_running(state)
         self._print(texts.summary(state, seconds))
 
-    def _print_counts(self, slots: Sequence[str], state: State) -> None:
+    def _print_counts(self, slots: Sequence[str], state: DemoState) -> None:
         for slot in slots:
             self._open_slots.remove(slot)
             budget = state.budgets.get(slot[:10])
             spent = "" if budget is None else f"; {texts.budget_line(budget)}"
             self._print([f"-- {slot.replace('/', ' ')}: {texts.status_counts(state.hours[slot])}{spent}"])
 
-    def _print_running(self, state: State) -> None:
+    def _print_running(self, state: DemoState) -> None:
         """Print the newest running means that have a number, each name with its hexagons."""
         for keys in state.policy.running:
             known = [each for _, each in sorted(state.running.get(keys.name, {}).items()) if each.mean is not None]
@@ -313,7 +313,7 @@ class Screen:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def begin(self, state: State, began: Began) -> None:
+    def begin(self, state: DemoState, began: Began) -> None:
         """Print the introduction above the live part."""
         rows = Table.grid(padding=(0, 2))
         rows.add_column(style="bold", no_wrap=True)
@@ -322,20 +322,20 @@ class Screen:
             rows.add_row(word, text)
         self._live.console.print(Text("hatcast demo", style="bold"), rows, Text("Ctrl-C ends it.\n", style="dim"))
 
-    def release(self, release: ReleaseRecord, record: bytes, state: State) -> None:
+    def release(self, release: ReleaseRecord, record: bytes, state: DemoState) -> None:
         """Do nothing: the next refresh shows it."""
 
-    def answer(self, answer: QueryRecord, record: bytes, state: State) -> None:
+    def answer(self, answer: QueryRecord, record: bytes, state: DemoState) -> None:
         """Do nothing: the next refresh counts it, and the end shows it."""
 
-    def estimate(self, estimate: EstimateRecord, state: State) -> None:
+    def estimate(self, estimate: EstimateRecord, state: DemoState) -> None:
         """Do nothing: the next refresh shows it."""
 
-    def settled(self, date: str, state: State) -> None:
+    def settled(self, date: str, state: DemoState) -> None:
         """Print above the live part that the day is settled."""
         self._live.console.print(texts.settled_line(date), highlight=False, markup=False)
 
-    def refresh(self, state: State) -> None:
+    def refresh(self, state: DemoState) -> None:
         """Draw the live part."""
         self._live.update(page(state, self._console.width, self._console.height), refresh=True)
 
@@ -343,7 +343,7 @@ class Screen:
         """Print the sentence above the live part."""
         self._live.console.print(sentence, highlight=False, markup=False)
 
-    def end(self, state: State, seconds: float) -> None:
+    def end(self, state: DemoState, seconds: float) -> None:
         """Leave the last table on the screen and print the summary below it."""
         self.refresh(state)
         self._live.stop()

@@ -24,8 +24,8 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.demo.defaults import MAP, MAP_HOST, MAP_PORT, SHARE, demo_settings
 from hatcast.agents.demo.embedded import PARTITIONS, Addresses, Services, end_child, start_child
 from hatcast.agents.demo.observer import Ends, OutputConsumer, StoredState, source_ends
-from hatcast.agents.demo.rendering import View
-from hatcast.agents.demo.state import Began, Ended, Failed, FeedMessage, Job, Note, Origin, State
+from hatcast.agents.demo.rendering import DemoView
+from hatcast.agents.demo.state import Began, DemoState, Ended, Failed, FeedJob, FeedMessage, Note, Origin
 from hatcast.agents.errors.unexpected import brief
 from hatcast.agents.map.server import Display
 from hatcast.agents.monitoring.logs import configure_logs
@@ -42,7 +42,7 @@ _WORKER_STOP_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """Options of the user; see `Job` for those of the feed.
+    """Options of the user; see `FeedJob` for those of the feed.
 
     seconds   time limit; None: until Ctrl-C or the end of the recording
     port      of the map; None: `MAP_PORT`, or any free port if that is in use
@@ -76,9 +76,9 @@ class DemoOptions:
         """Source of the readings and of the policy."""
         return Origin(self.files, self.format, self.config)
 
-    def job(self, addresses: Addresses) -> Job:
+    def job(self, addresses: Addresses) -> FeedJob:
         """Return the job for the feed."""
-        return Job(
+        return FeedJob(
             addresses=addresses,
             config=None if self.config is None else str(self.config),
             files=tuple(map(str, self.files)),
@@ -89,7 +89,7 @@ class DemoOptions:
         )
 
 
-def run_demo(services: Services, options: DemoOptions, view: View) -> None:
+def run_demo(services: Services, options: DemoOptions, view: DemoView) -> None:
     """Run until the recording is released, the time limit is reached, or SIGINT or SIGTERM arrives.
 
     services   entered but not waited for: they start while this module is imported
@@ -130,7 +130,7 @@ def _log_file(folder: Path) -> Iterator[Path]:
 class _Demo:
     """One run. It ends with the first of: worker, feed, time limit, signal, last release of the recording."""
 
-    def __init__(self, settings: Settings, services: Services, options: DemoOptions, view: View) -> None:
+    def __init__(self, settings: Settings, services: Services, options: DemoOptions, view: DemoView) -> None:
         self._settings = settings
         self._services = services
         self._options = options
@@ -154,11 +154,11 @@ class _Demo:
         finally:
             end_child(feed, _FEED_STOP_S)
 
-    async def _run(self, feed: "subprocess.Popen[bytes]") -> State:
+    async def _run(self, feed: "subprocess.Popen[bytes]") -> DemoState:
         """Run the map and all the rest; return the last state on display."""
         live_map, address = await self._open_map()
         policy = self._settings.policy
-        state = State(policy, Calendar(policy), self._options.origin, f"http://{address}/")
+        state = DemoState(policy, Calendar(policy), self._options.origin, f"http://{address}/")
         try:
             await self._run_with(feed, live_map, state)
         finally:
@@ -180,7 +180,7 @@ class _Demo:
     def _map_at(self, port: int) -> Display:
         return Display(self._settings, Address(MAP_HOST, port), check_crcs=False, option="--port")
 
-    async def _run_with(self, feed: "subprocess.Popen[bytes]", live_map: Display, state: State) -> None:
+    async def _run_with(self, feed: "subprocess.Popen[bytes]", live_map: Display, state: DemoState) -> None:
         stored = await StoredState.open(self._settings)
         worker = asyncio.create_task(self._run_worker())
         parts = self._read_feed(feed, state), self._follow(state), self._watch(stored, state)
@@ -214,7 +214,7 @@ class _Demo:
         except TimeoutError:
             pass
 
-    async def _read_feed(self, feed: "subprocess.Popen[bytes]", state: State) -> None:
+    async def _read_feed(self, feed: "subprocess.Popen[bytes]", state: DemoState) -> None:
         """Send the feed its job and handle its messages, until cancelled."""
         if feed.stdin is None or feed.stdout is None:
             raise RuntimeError("the feed was started without pipes")
@@ -231,7 +231,7 @@ class _Demo:
             raise HatcastError("the feed's process ended unexpectedly: start again")
         await asyncio.Event().wait()
 
-    def _handle(self, message: FeedMessage, state: State) -> None:
+    def _handle(self, message: FeedMessage, state: DemoState) -> None:
         match message:
             case Failed():
                 raise HatcastError(message.text)
@@ -245,11 +245,11 @@ class _Demo:
             case Note():
                 self._view.note(message.text)
 
-    async def _follow(self, state: State) -> None:
+    async def _follow(self, state: DemoState) -> None:
         async with OutputConsumer(self._settings) as outputs:
             await outputs.follow(state, self._view)
 
-    async def _watch(self, stored: StoredState, state: State) -> None:
+    async def _watch(self, stored: StoredState, state: DemoState) -> None:
         """Poll the worker's state and refresh the view; return when a whole recording is released."""
         while not self._stopping.is_set():
             self._services.check()
@@ -266,7 +266,7 @@ class _Demo:
                 await self._keep_map(state)
             await asyncio.sleep(_POLL_S)
 
-    async def _keep_map(self, state: State) -> None:
+    async def _keep_map(self, state: DemoState) -> None:
         """Print the summary, and keep the map until the demo is stopped. Raises HatcastError."""
         self._end_view(state)
         self._view.note(f"the map stays at {state.map_url} until Ctrl-C")
@@ -274,7 +274,7 @@ class _Demo:
             self._services.check()
             await asyncio.sleep(_POLL_S)
 
-    def _end_view(self, state: State) -> None:
+    def _end_view(self, state: DemoState) -> None:
         if not self._has_ended and state.began is not None:
             self._has_ended = True
             self._view.end(state, monotonic_s() - self._began_s)

@@ -16,7 +16,7 @@ from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, Re
 from hatcast.stream.records.fields import is_settlement
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class FeedJob(msgspec.Struct, frozen=True, kw_only=True):
     """Job of the feed: source, speed-up and target services. Without `files`, the synthetic city.
 
     config    path of a hatcast.toml whose [policy] is used; None: the demo's policy
@@ -104,7 +104,7 @@ class Origin:
 
 
 @dataclass(slots=True)
-class State:
+class DemoState:
     """Progress of the demo.
 
     origin        source of the readings and of the policy

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from hatcast.agents.demo.state import Origin, State
+from hatcast.agents.demo.state import DemoState, Origin
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Columns
 from hatcast.stream.readings.reading import Outcome
@@ -139,7 +139,7 @@ _WINDOWS: Final[dict[str, str]] = {
 }
 
 
-def clock_line(state: State) -> str:
+def clock_line(state: DemoState) -> str:
     """Return the time in the city and the slot that is released next."""
     next_slot = state.next_slot
     if next_slot is None or state.watermark_ms is None:
@@ -223,13 +223,13 @@ def period(answered: QueryRecord) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def queries_line(state: State) -> str:
+def queries_line(state: DemoState) -> str:
     """Return the number of answers to each query."""
     counts = Counter(each.query for each in state.answers.values())
     return ", ".join(f"{query.name}: {_number(counts[query.name], 'answer')}" for query in state.policy.queries)
 
 
-def unanswered(state: State) -> Iterator[str]:
+def unanswered(state: DemoState) -> Iterator[str]:
     """Yield a line for each query without an answer."""
     answered = {each.query for each in state.answers.values()}
     for query in state.policy.queries:
@@ -271,7 +271,7 @@ def status_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(rest if counts.get(Status.DEFERRED) and not means else [_number(means, "mean"), *rest])
 
 
-def summary(state: State, seconds: float) -> Iterator[str]:
+def summary(state: DemoState, seconds: float) -> Iterator[str]:
     """Yield the summary: the results and the next commands."""
     yield f"{status_counts(state.counts)} in {_number(len(state.hours), 'slot')}, in {seconds:.0f} s"
     if state.policy.queries:

@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.device.clusterings import Clusterings
+from hatcast.agents.device.clusterings import DeviceClusterings
 from hatcast.agents.device.fold import OwnMeans
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
@@ -38,7 +38,7 @@ class LiveRun:
         reporter: Reporter,
         outbox: Outbox,
         clock: Callable[[], int] = now_ms,
-        clusterings: Clusterings | None = None,
+        clusterings: DeviceClusterings | None = None,
     ) -> None:
         """Args: `clock`, ms UTC; `clusterings` that it answers meanwhile."""
         self.readings = 0

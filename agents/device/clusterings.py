@@ -12,8 +12,8 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.device.fold import Rules
 from hatcast.agents.device.outbox import Outbox
-from hatcast.agents.device.store import Store
-from hatcast.agents.device.stored import Stored
+from hatcast.agents.device.store import DeviceStore
+from hatcast.agents.device.stored import StoredMessage
 from hatcast.agents.kafka.client import broker_name, confluent_options
 from hatcast.agents.kafka.partition_reader import open_consumer
 from hatcast.agents.kafka.topics import topic_range
@@ -90,7 +90,7 @@ class AnswerTally:
 class Answering:
     """Answers rounds for one device, or for a fleet."""
 
-    def __init__(self, rules: Rules, store: Store, noise: Noise, epsilon_nano: int) -> None:
+    def __init__(self, rules: Rules, store: DeviceStore, noise: Noise, epsilon_nano: int) -> None:
         """Args: `epsilon_nano`, the most that all clusterings of one local date may cost a vehicle, in 1e-9."""
         self.tally = AnswerTally()
         self._rules = rules
@@ -111,7 +111,7 @@ class Answering:
         self.tally.rejected += not allowed
         return allowed
 
-    def draw(self, round_: Round, at_ms: int) -> list[Stored]:
+    def draw(self, round_: Round, at_ms: int) -> list[StoredMessage]:
         """Return the answers of all vehicles with readings on the round's date, stored and durable.
 
         A round that a vehicle has answered gets the stored bytes, whatever it says now. at_ms: wall clock, ms UTC.
@@ -135,7 +135,9 @@ class Answering:
                     found.append(stored)
         return found
 
-    def _draw(self, vehicle: str, rows: list[tuple[str, int, int]], request: RoundRequest, at_ms: int) -> Stored | None:
+    def _draw(
+        self, vehicle: str, rows: list[tuple[str, int, int]], request: RoundRequest, at_ms: int
+    ) -> StoredMessage | None:
         round_, setting = request.round, request.setting
         store, parameters = self._store.answers, round_.parameters
         joined, first = store.joined(vehicle, round_.clustering), False
@@ -157,7 +159,7 @@ class Answering:
             vector=None if vector is None else speeds_of(vector, self._rules.policy),
         )
         self.tally.answered += 1
-        new = Stored(0, joined.id, encode(answer), at_ms, round_.closes)
+        new = StoredMessage(0, joined.id, encode(answer), at_ms, round_.closes)
         return store.add((vehicle, round_.clustering, round_.round), round_.date, new)
 
     def _fits(self, vehicle: str, date: str, cost_nano: int) -> bool:
@@ -180,7 +182,7 @@ _MOST_OPEN: Final = 100  # rounds that wait for their slots; an operator has one
 _FINISH_S: Final = 10.0  # what the broker does not acknowledge until then is sent at the next start
 
 
-class Clusterings:
+class DeviceClusterings:
     """Open clusterings of a device or a fleet."""
 
     def __init__(self, answering: Answering, reader: RoundReader, outbox: Outbox, clock: Callable[[], int]) -> None:
@@ -228,8 +230,8 @@ class Clusterings:
 
 @contextmanager
 def open_clusterings(
-    settings: Settings, rules: Rules, store: Store, noise: Noise, epsilon: float
-) -> Iterator[Clusterings]:
+    settings: Settings, rules: Rules, store: DeviceStore, noise: Noise, epsilon: float
+) -> Iterator[DeviceClusterings]:
     """Open a device's clusterings and send its unsent answers. Raises HatcastError if a topic does not exist.
 
     epsilon   the most that all clusterings of one local date may cost
@@ -240,4 +242,4 @@ def open_clusterings(
         reader = stack.enter_context(open_rounds(settings))
         outbox = stack.enter_context(Outbox(confluent_options(settings), topic, partitions, store.answers, live=now_ms))
         outbox.send(store.answers.unsent())
-        yield Clusterings(Answering(rules, store, noise, nano_floor(epsilon)), reader, outbox, now_ms)
+        yield DeviceClusterings(Answering(rules, store, noise, nano_floor(epsilon)), reader, outbox, now_ms)

@@ -6,7 +6,7 @@ from typing import Any, Final
 import structlog
 from confluent_kafka import KafkaError
 
-from hatcast.agents.device.stored import Marks, Stored
+from hatcast.agents.device.stored import Marks, StoredMessage
 from hatcast.agents.kafka.queued_producer import QUEUE_FULL_WAIT_S, PolledProducer, one_line
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.vehicles import by_murmur2
@@ -18,7 +18,7 @@ _DELIVERY_MS: Final = 30_000  # per attempt; a live device then retries
 _RETRIABLE: Final = (KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - librdkafka's own names
 
 
-class Outbox(PolledProducer[Stored]):
+class Outbox(PolledProducer[StoredMessage]):
     """Producer of reports, whose delivery it marks in the state file.
 
     sent, expired   reports acknowledged by the broker, and reports too late to be sent, since the start
@@ -49,7 +49,7 @@ class Outbox(PolledProducer[Stored]):
         self._failure: KafkaError | None = None
         self._unreachable = False
 
-    def send(self, reports: Iterable[Stored]) -> None:
+    def send(self, reports: Iterable[StoredMessage]) -> None:
         """Produce reports; mark those that are late already as expired. Raises HatcastError as `poll` does."""
         late = []
         for stored in reports:
@@ -70,7 +70,7 @@ class Outbox(PolledProducer[Stored]):
             self._send(message)
         self.heartbeats += self.partitions
 
-    def _send(self, message: TelemetryMessage, stored: Stored | None = None) -> None:
+    def _send(self, message: TelemetryMessage, stored: StoredMessage | None = None) -> None:
         while not self._produce(message, stored):
             self.poll(QUEUE_FULL_WAIT_S)
 

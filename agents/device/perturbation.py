@@ -7,8 +7,8 @@ from decimal import Decimal
 import h3.api.basic_int as h3
 
 from hatcast.agents.device.fold import OwnHat, Rules
-from hatcast.agents.device.store import ReportTimes, Store
-from hatcast.agents.device.stored import Stored, VehicleHat
+from hatcast.agents.device.store import DeviceStore, ReportTimes
+from hatcast.agents.device.stored import StoredMessage, VehicleHat
 from hatcast.agents.recordings.pinned import Read
 from hatcast.stream.hybrid import Report, encode_report, report
 from hatcast.stream.hybrid.reports import DayKey
@@ -42,7 +42,7 @@ class Reporter:
     def __init__(
         self,
         rules: Rules,
-        store: Store,
+        store: DeviceStore,
         noise: Noise,
         *,
         read: Read | None = None,
@@ -62,13 +62,13 @@ class Reporter:
         self._store = store
         self._noise = noise
 
-    def draw(self, hats: Iterable[OwnHat], at_ms: int) -> list[Stored]:
+    def draw(self, hats: Iterable[OwnHat], at_ms: int) -> list[StoredMessage]:
         """Draw and store the reports of final HATs, except those that have one; durable when this returns.
 
         hats    in each device's order of entry: the first ones of a day are reported
         at_ms   current time of the sender, wall clock or recorded, ms UTC
         """
-        drawn: list[Stored] = []
+        drawn: list[StoredMessage] = []
         dates: set[str] = set()
         with self._store.transaction():
             for hat in hats:
@@ -84,7 +84,7 @@ class Reporter:
             self._store.forget_old(max(dates))
         return drawn
 
-    def _draw(self, hat: OwnHat, at_ms: int) -> Stored | None:
+    def _draw(self, hat: OwnHat, at_ms: int) -> StoredMessage | None:
         rules, store, slot = self._rules, self._store, hat.slot
         key = VehicleHat(hat.vehicle, slot.date, slot.name, h3.int_to_str(hat.cell))
         if store.is_forgotten(slot.date):

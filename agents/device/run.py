@@ -14,12 +14,12 @@ from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.device.closing import Arrived, LiveRun, RecordedRun
-from hatcast.agents.device.clusterings import AnswerTally, Clusterings, open_clusterings
+from hatcast.agents.device.clusterings import AnswerTally, DeviceClusterings, open_clusterings
 from hatcast.agents.device.fold import OwnMeans, Rules
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter, Sign
 from hatcast.agents.device.sources import FleetFilter
-from hatcast.agents.device.store import Store, open_store
+from hatcast.agents.device.store import DeviceStore, open_store
 from hatcast.agents.errors.extras import require
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.kafka.grants import check_permissions
@@ -34,7 +34,7 @@ from hatcast.stream.readings.recording import Contents, Recording
 from hatcast.stream.replay.heartbeats import RecordingPass
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Results of a device or a fleet: counts only, no places and no values.
 
     readings         readings of its vehicles, by outcome
@@ -118,7 +118,12 @@ class Device:
     """Components of a device or a fleet, in any mode."""
 
     def __init__(
-        self, rules: Rules, store: Store, outbox: Outbox, reporter: Reporter, clusterings: Clusterings | None
+        self,
+        rules: Rules,
+        store: DeviceStore,
+        outbox: Outbox,
+        reporter: Reporter,
+        clusterings: DeviceClusterings | None,
     ) -> None:
         self.rules = rules
         self.store = store
@@ -134,7 +139,7 @@ class Device:
             self.clusterings.poll(ended=True, seconds=_POLL_S)
             self.outbox.poll()
 
-    def summary(self, *, finished: bool) -> Summary:
+    def summary(self, *, finished: bool) -> DeviceSummary:
         """Wait for the broker, then return the results."""
         all_sent = self.outbox.finish(_FINISH_S)
         tally = self.reporter.tally
@@ -142,7 +147,7 @@ class Device:
         if self.clusterings is not None:
             self.clusterings.finish()
             answers = self.clusterings.tally
-        return Summary(
+        return DeviceSummary(
             topic=self.outbox.topic,
             partitions=self.outbox.partitions,
             readings=self.means.outcomes,
@@ -224,7 +229,7 @@ def run_recording(
     pace: Pace,
     *,
     heartbeats: bool,
-) -> Summary:
+) -> DeviceSummary:
     """Run devices over a recording. `heartbeats`: see RecordedRun.run. Raises HatcastError."""
     with (
         open_device(settings, options, live=False, contents=recording.contents()) as device,
@@ -241,7 +246,7 @@ def run_recording(
         return device.summary(finished=finished)
 
 
-def run_city(settings: Settings, city: CityOptions, options: DeviceOptions, stop: threading.Event) -> Summary:
+def run_city(settings: Settings, city: CityOptions, options: DeviceOptions, stop: threading.Event) -> DeviceSummary:
     """Run a fleet in a synthetic city until `stop` is set. Raises HatcastError."""
     with open_device(settings, options, live=False) as device, ProgressBar(device.rules.calendar, None) as bar:
         calendar = device.rules.calendar
@@ -267,7 +272,7 @@ def run_live(
     accepts: ReadingFilter,
     options: DeviceOptions,
     stop: threading.Event,
-) -> Summary:
+) -> DeviceSummary:
     """Run one device on live readings. Raises HatcastError."""
     with open_device(settings, options, live=True) as device:
         run = LiveRun(device.means, device.reporter, device.outbox, clusterings=device.clusterings)

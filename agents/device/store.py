@@ -21,7 +21,7 @@ from hatcast.agents.device.stored import (
     AnswerStore,
     DayKeys,
     MessageTable,
-    Stored,
+    StoredMessage,
     VehicleHat,
 )
 from hatcast.agents.recordings import pinned
@@ -56,13 +56,13 @@ INSERT INTO forgotten VALUES ('');
 
 @dataclass(frozen=True, slots=True)
 class ReportTimes:
-    """Times of a report in ms UTC, see `Stored`."""
+    """Times of a report in ms UTC, see `StoredMessage`."""
 
     sent_ms: int
     closes_ms: int
 
 
-class Store(MessageTable):
+class DeviceStore(MessageTable):
     """Open state file, and table of its reports. Only one process can open it at a time.
 
     answers   its answers to clusterings
@@ -139,7 +139,7 @@ class Store(MessageTable):
         self._sql.execute("INSERT INTO ids VALUES (?, ?, ?)", (vehicle, day, new))
         return new
 
-    def add(self, key: VehicleHat, cost_nano: int, name: str, body: bytes, times: ReportTimes) -> Stored:
+    def add(self, key: VehicleHat, cost_nano: int, name: str, body: bytes, times: ReportTimes) -> StoredMessage:
         """Store an unsent report with the id `name`."""
         row = (*_columns(key), cost_nano, name, body, times.sent_ms, times.closes_ms)
         number = self._sql.execute(
@@ -148,7 +148,7 @@ class Store(MessageTable):
             row,
         ).lastrowid
         assert number is not None  # noqa: S101 - guaranteed by sqlite3 after an INSERT
-        return Stored(number, name, body, times.sent_ms, times.closes_ms)
+        return StoredMessage(number, name, body, times.sent_ms, times.closes_ms)
 
     def forget_old(self, newest: str) -> None:
         """Delete the days more than RETENTION_DAYS before a reported local date; nothing is drawn for them again."""
@@ -186,7 +186,7 @@ def _columns(key: VehicleHat) -> tuple[str, str, str, str]:
 
 
 @contextmanager
-def open_store(path: Path) -> Iterator[Store]:
+def open_store(path: Path) -> Iterator[DeviceStore]:
     """Open the state file; create it if it is missing, readable by its owner only.
 
     Raises HatcastError if it is not writable, in use by another process, not a state file, or damaged, also where that
@@ -199,7 +199,7 @@ def open_store(path: Path) -> Iterator[Store]:
             with sqlite.transaction(database):
                 _create_or_check(database, path)
             sqlite.check_structure(database)
-            store = Store(database, path)
+            store = DeviceStore(database, path)
             _check_contents(database)
             for file in (path, path.with_name(f"{path.name}-wal")):  # also if they existed with other permissions
                 file.chmod(0o600)

@@ -13,7 +13,7 @@ from hatcast.stream.hybrid.reports import KEY_BYTES, DayKey, device_id
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredMessage:
     """Stored report or answer; every attempt sends the same bytes.
 
     id         key on the topic
@@ -51,7 +51,7 @@ class Marks(Protocol):
 
 
 STORED = "number, id, body, sent_ms, closes_ms"
-"""Columns of a `Stored`."""
+"""Columns of a `StoredMessage`."""
 
 
 class MessageTable:
@@ -65,10 +65,10 @@ class MessageTable:
         self._table = table
         self._transaction = transaction
 
-    def unsent(self) -> list[Stored]:
+    def unsent(self) -> list[StoredMessage]:
         """Return the messages that no broker has acknowledged, in the order of their draws."""
         rows = self._sql.execute(f"SELECT {STORED} FROM {self._table} WHERE state = 'unsent' ORDER BY number")  # noqa: S608 - constants
-        return [Stored(*row) for row in rows]
+        return [StoredMessage(*row) for row in rows]
 
     def mark_sent(self, numbers: Iterable[int]) -> None:
         """Mark messages as acknowledged by the broker."""
@@ -161,15 +161,15 @@ class AnswerStore(MessageTable):
         self._sql.execute("INSERT INTO clusterings VALUES (?, ?, ?, ?, ?, ?)", row)
         return new
 
-    def find(self, vehicle: str, clustering: str, number: int) -> Stored | None:
+    def find(self, vehicle: str, clustering: str, number: int) -> StoredMessage | None:
         """Return the answer of a vehicle to a round, or None."""
         row = self._sql.execute(
             f"SELECT {STORED} FROM answers WHERE vehicle = ? AND clustering = ? AND round = ?",  # noqa: S608 - a constant
             (vehicle, clustering, number),
         ).fetchone()
-        return None if row is None else Stored(*row)
+        return None if row is None else StoredMessage(*row)
 
-    def add(self, key: tuple[str, str, int], day: str, stored: Stored) -> Stored:
+    def add(self, key: tuple[str, str, int], day: str, stored: StoredMessage) -> StoredMessage:
         """Store an answer to (vehicle, clustering, round) of a local date; return it with its number."""
         number = self._sql.execute(
             "INSERT INTO answers (vehicle, clustering, round, date, id, body, sent_ms, closes_ms)"
@@ -177,7 +177,7 @@ class AnswerStore(MessageTable):
             (*key, day, stored.id, stored.body, stored.sent_ms, stored.closes_ms),
         ).lastrowid
         assert number is not None  # noqa: S101 - guaranteed by sqlite3 after an INSERT
-        return Stored(number, stored.id, stored.body, stored.sent_ms, stored.closes_ms)
+        return StoredMessage(number, stored.id, stored.body, stored.sent_ms, stored.closes_ms)
 
     def forget(self, before: str) -> None:
         """Delete everything of the local dates before one."""

@@ -27,7 +27,7 @@ STATE: Final = "hatcast-export.json"
 _PART: Final = ".part"
 
 
-class Progress(msgspec.Struct):
+class ExportProgress(msgspec.Struct):
     """Position up to which a topic was read.
 
     topic_id   None if the broker is older than topic ids
@@ -40,7 +40,7 @@ class Progress(msgspec.Struct):
 
 class _State(msgspec.Struct, forbid_unknown_fields=True):
     version: int = 1
-    topics: dict[str, Progress] = {}
+    topics: dict[str, ExportProgress] = {}
 
 
 class ExportFolder:
@@ -51,7 +51,7 @@ class ExportFolder:
         self._state = self._read_state()
         self._write_state()  # before the first file, by which a later run knows the folder
 
-    def progress(self, topic: str) -> Progress | None:
+    def progress(self, topic: str) -> ExportProgress | None:
         """Return how far a topic was read; None if it was not."""
         return self._state.topics.get(topic)
 
@@ -60,7 +60,7 @@ class ExportFolder:
         for day, of_day in groupby(sorted(rows, key=itemgetter("date")), key=itemgetter("date")):
             self._merge_day(table, day, list(of_day))
 
-    def set_progress(self, topic: str, progress: Progress) -> None:
+    def set_progress(self, topic: str, progress: ExportProgress) -> None:
         """Store how far a topic was read, after its rows were merged."""
         self._state.topics[topic] = progress
         self._write_state()

@@ -10,7 +10,7 @@ import msgspec
 from aiokafka.errors import KafkaError
 
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.export.folder import ExportFolder, Progress
+from hatcast.agents.export.folder import ExportFolder, ExportProgress
 from hatcast.agents.kafka.client import broker_name
 from hatcast.agents.kafka.cloud_events import is_from_other_domain
 from hatcast.agents.kafka.partition_reader import connection_errors, is_end, next_messages, open_consumer
@@ -26,7 +26,7 @@ Headers = list[tuple[str, bytes | None]]
 
 
 @dataclass(slots=True)
-class Batch:
+class ExportBatch:
     """Values of records in offset order within each partition, and the offsets after them."""
 
     values: list[bytes] = field(default_factory=list)
@@ -52,7 +52,7 @@ class NewRecords:
         """Upper bound of their number: offsets may have holes."""
         return sum(self.ends[partition] - start for partition, start in self.starts.items())
 
-    def batches(self, settings: Settings) -> Iterator[Batch]:
+    def batches(self, settings: Settings) -> Iterator[ExportBatch]:
         """Yield the records of this domain in batches; memory is bounded. Raises HatcastError."""
         from confluent_kafka import TopicPartition
 
@@ -61,7 +61,7 @@ class NewRecords:
             return
         with _connection_errors(settings, self.topic), open_consumer(settings, "export", {}) as consumer:
             consumer.assign([TopicPartition(self.topic, each, self.starts[each]) for each in remaining])
-            batch = Batch()
+            batch = ExportBatch()
             while remaining:
                 for message in next_messages(consumer, BATCH_RECORDS, _FILL_S):
                     partition, offset = message.partition(), message.offset()
@@ -79,10 +79,10 @@ class NewRecords:
                     batch.offsets[partition] = offset + 1
                 if len(batch.values) >= BATCH_RECORDS or not remaining:
                     yield batch
-                    batch = Batch()
+                    batch = ExportBatch()
 
 
-def new_records(settings: Settings, topic: str, before: Progress | None) -> NewRecords:
+def new_records(settings: Settings, topic: str, before: ExportProgress | None) -> NewRecords:
     """Return the records after an earlier export.
 
     Raises HatcastError if the broker is unreachable, the topic does not exist, or is another one than before.
@@ -143,7 +143,7 @@ def export(settings: Settings, folder: ExportFolder, key: str, advance: Callable
     """
     table, topic = TABLES[key], getattr(settings.topics, key)
     new = new_records(settings, topic, folder.progress(topic))
-    progress = Progress(new.topic_id, dict(new.starts))
+    progress = ExportProgress(new.topic_id, dict(new.starts))
     records = rejected = 0
     for batch in new.batches(settings):
         rows = [row for value in batch.values if (row := table.row(value)) is not None]

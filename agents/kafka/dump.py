@@ -27,7 +27,7 @@ FILL_SECONDS: Final = 0.1  # how long to wait for a full batch
 _NO_TIME: Final = -1  # Kafka's timestamp for a record without one
 
 
-class Head(msgspec.Struct, frozen=True):
+class DumpHead(msgspec.Struct, frozen=True):
     """First line of a dump. `start_offsets[p]` is the log start of partition p; above 0, records were deleted."""
 
     topic: str
@@ -35,7 +35,7 @@ class Head(msgspec.Struct, frozen=True):
     start_offsets: list[int]
 
 
-class Line(msgspec.Struct, frozen=True, gc=False):
+class DumpLine(msgspec.Struct, frozen=True, gc=False):
     """One record of a dump."""
 
     topic: str
@@ -50,7 +50,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
 
 
-class Dump:
+class TopicDump:
     """Committed records of a topic, from the log start to the end that it had when this object was created.
 
     head      first line of the dump
@@ -62,7 +62,7 @@ class Dump:
         self._topic = topic
         self._consumer = consumer
         bounds = topic_range(settings, topic)
-        self.head = Head(topic, len(bounds), [start for start, _ in bounds])
+        self.head = DumpHead(topic, len(bounds), [start for start, _ in bounds])
         self._ends = {partition: end for partition, (start, end) in enumerate(bounds) if end > start}
         self.records = sum(end - start for start, end in bounds)
 
@@ -85,7 +85,7 @@ class Dump:
                 if lines:
                     yield _encode_lines(lines), len(lines)
 
-    def _lines(self, messages: "list[Message]", remaining: dict[int, int]) -> list[Line]:
+    def _lines(self, messages: "list[Message]", remaining: dict[int, int]) -> list[DumpLine]:
         """Return the records before the end; remove finished partitions from `remaining` (partition -> end)."""
         topic = self._topic
         lines = []
@@ -101,7 +101,7 @@ class Dump:
             if offset < remaining[partition]:
                 kind, timestamp = message.timestamp()
                 ts = timestamp if kind else _NO_TIME
-                lines.append(Line(topic, partition, offset, ts, message.key(), message.value()))
+                lines.append(DumpLine(topic, partition, offset, ts, message.key(), message.value()))
             if offset + 1 >= remaining[partition]:
                 del remaining[partition]
                 self._pause(partition)
@@ -135,7 +135,7 @@ class Dump:
 
 
 @contextmanager
-def open_dump(settings: Settings, topic: str) -> Iterator[Dump]:
+def open_dump(settings: Settings, topic: str) -> Iterator[TopicDump]:
     """Open a dump of a topic. Raises HatcastError if the broker is unreachable or does not have the topic."""
     options = {
         "auto.offset.reset": "error",
@@ -144,4 +144,4 @@ def open_dump(settings: Settings, topic: str) -> Iterator[Dump]:
         "max.poll.interval.ms": 86_400_000,  # the reader of our output may be slow
     }
     with open_consumer(settings, "dump", options) as consumer:
-        yield Dump(settings, topic, consumer)
+        yield TopicDump(settings, topic, consumer)

@@ -175,7 +175,7 @@ _CONCURRENT_STARTS: Final = 16  # producers that are started in parallel: each o
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class OutputMessage:
     """One record to publish, with an explicit partition.
 
     timestamp_ms   ms UTC, the record's Kafka timestamp; None: the time of the send
@@ -205,7 +205,7 @@ class TransactionalProducers:
         self._producers: dict[int, AIOKafkaProducer] = {}
         self._renewed: set[int] = set()
 
-    async def publish(self, release_partition: int, messages: Iterable[Message]) -> None:
+    async def publish(self, release_partition: int, messages: Iterable[OutputMessage]) -> None:
         """Send all messages in one transaction and wait for its commit (acks=all).
 
         Uses only a producer that was started before the messages were read from the ledger: with one started now, this
@@ -292,7 +292,7 @@ class TransactionalProducers:
             await stop_producer(producer)
 
 
-async def _send(producer: AIOKafkaProducer, messages: Iterable[Message]) -> int:
+async def _send(producer: AIOKafkaProducer, messages: Iterable[OutputMessage]) -> int:
     """Send the messages in one transaction; return their number."""
     async with time_limit(), Transaction(producer):
         sent = []

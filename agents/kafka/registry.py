@@ -30,7 +30,7 @@ _POLICY: Final = "policy/"
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class Topics(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyTopics(msgspec.Struct, frozen=True, kw_only=True):
     """Topic names of a policy, except telemetry: those it publishes to, and the device reports."""
 
     means: str
@@ -63,7 +63,7 @@ class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     policy_id: str
     canonical: msgspec.Raw
-    topics: Topics
+    topics: PolicyTopics
     telemetry_id: str | None
     reports_id: str | None = None
     partitions: int
@@ -104,7 +104,7 @@ class OutputTopics:
         """All output topics."""
         return self.releases | self.budget
 
-    def with_topics(self, topics: Topics) -> "OutputTopics":
+    def with_topics(self, topics: PolicyTopics) -> "OutputTopics":
         """Return these topics and those of one policy."""
         return OutputTopics(self.means | {topics.means}, self.queries | {topics.queries}, self.budget | {topics.budget})
 

@@ -34,7 +34,7 @@ _KAFKA_DEFAULT_BYTES: Final = 1_048_588
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TopicFinding:
     """Difference between an existing topic and its specification.
 
     fix     what to do, in words or as a command
@@ -238,24 +238,24 @@ def _exactly(value: str, *, fatal: bool = True) -> Rule:
     return Rule(value, value, lambda found: found == value, lambda _: fatal)
 
 
-def findings(spec: TopicSpec, state: TopicState, settings: Settings) -> list[Finding]:
+def findings(spec: TopicSpec, state: TopicState, settings: Settings) -> list[TopicFinding]:
     """Compare an existing topic with its specification; return the differences."""
     found = _partition_findings(spec, state, settings)
     if not state.configs:
         fix = "grant this user DESCRIBE_CONFIGS on it"
-        return [*found, Finding(spec.name, "settings", "not readable", "readable", fix, fatal=True)]
+        return [*found, TopicFinding(spec.name, "settings", "not readable", "readable", fix, fatal=True)]
     for setting, rule in spec.rules.items():
         value = state.configs.get(setting)
         if value is None:  # AFTER_MAX, on a broker before 3.6
             fix = "update Kafka, or keep the feeds' clocks right: a record dated ahead blocks its partition"
-            found.append(Finding(spec.name, setting, "unknown to this broker", rule.expected, fix, fatal=False))
+            found.append(TopicFinding(spec.name, setting, "unknown to this broker", rule.expected, fix, fatal=False))
         elif not rule.accepts(value):
             fix = alter_command(settings, spec.name, setting, rule.default)
-            found.append(Finding(spec.name, setting, value, rule.expected, fix, fatal=rule.is_fatal(value)))
+            found.append(TopicFinding(spec.name, setting, value, rule.expected, fix, fatal=rule.is_fatal(value)))
     return found
 
 
-def _partition_findings(spec: TopicSpec, state: TopicState, settings: Settings) -> list[Finding]:
+def _partition_findings(spec: TopicSpec, state: TopicState, settings: Settings) -> list[TopicFinding]:
     """Compare the number of partitions.
 
     Telemetry may have any number: the first start of the policy fixes it, not the settings. Topics that need one
@@ -277,7 +277,7 @@ def _partition_findings(spec: TopicSpec, state: TopicState, settings: Settings) 
         fix = "no action needed: records are in the expected ones, and the others stay empty or are another city's"
     elif spec.name == topics.registry:
         fix = "delete it while it is empty, and hatcast creates it"
-    return [Finding(spec.name, PARTITIONS, str(state.partitions), str(spec.partitions), fix, fatal=not harmless)]
+    return [TopicFinding(spec.name, PARTITIONS, str(state.partitions), str(spec.partitions), fix, fatal=not harmless)]
 
 
 def alter_command(settings: Settings, topic: str, setting: str, value: str) -> str:

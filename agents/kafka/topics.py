@@ -17,7 +17,7 @@ from hatcast.agents.kafka.topic_rules import (
     RETENTION,
     TIMESTAMP_TYPE,
     UNLIMITED,
-    Finding,
+    TopicFinding,
     TopicSpec,
     TopicState,
     alter_command,
@@ -65,7 +65,7 @@ def ensure_topics(settings: Settings, started_with: int | None = None) -> int:
     return partitions
 
 
-def broken_topics(settings: Settings, started_with: int) -> list[Finding]:
+def broken_topics(settings: Settings, started_with: int) -> list[TopicFinding]:
     """Return what breaks a promise of the topics of a worker that runs. Raises HatcastError if no broker answers.
 
     A topic that is missing has no findings.
@@ -76,7 +76,9 @@ def broken_topics(settings: Settings, started_with: int) -> list[Finding]:
     return [each for each in _all_findings(settings, specs, states) if each.fatal]
 
 
-def _all_findings(settings: Settings, specs: Sequence[TopicSpec], states: Mapping[str, TopicState]) -> list[Finding]:
+def _all_findings(
+    settings: Settings, specs: Sequence[TopicSpec], states: Mapping[str, TopicState]
+) -> list[TopicFinding]:
     """Return the differences of the existing topics from their specifications."""
     return [f for topic in specs if topic.name in states for f in findings(topic, states[topic.name], settings)]
 
@@ -94,7 +96,7 @@ class TopicReport:
 
     partitions: Mapping[str, int]
     missing: Sequence[str]
-    findings: Sequence[Finding]
+    findings: Sequence[TopicFinding]
     denied: Mapping[str, HatcastError]
     broker_version: str
 

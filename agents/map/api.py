@@ -11,7 +11,7 @@ from aiohttp import web
 from hatcast.agents.clock import now_ms
 from hatcast.agents.map import openapi
 from hatcast.agents.map.awaited import AwaitedReleases
-from hatcast.agents.map.events import GZIP_HEADER, Chunk, Disconnected, Viewer, parse_position
+from hatcast.agents.map.events import GZIP_HEADER, Disconnected, EventChunk, Viewer, parse_position
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.history import PolicyHistory, SlotRecords
 from hatcast.agents.map.newest import PolicyRunning
@@ -26,13 +26,13 @@ from hatcast.agents.map.parameters import (
     parse_span,
     reject_unknown,
 )
-from hatcast.agents.map.record import Kind
+from hatcast.agents.map.record import RecordKind
 from hatcast.agents.map.rendering import (
     GZIP_LEVEL,
     JSON,
     VARY,
     WITHOUT_PLACES,
-    Format,
+    ResponseFormat,
     answers_view,
     cell_history,
     cell_view,
@@ -46,7 +46,7 @@ from hatcast.agents.map.rendering import (
     slot_head,
     slot_records,
 )
-from hatcast.agents.map.responses import Body, BodyCache, Stream, accepts_gzip
+from hatcast.agents.map.responses import Body, BodyCache, ResponseStream, accepts_gzip
 from hatcast.agents.tables.records import ANSWERS, CLUSTERINGS, ESTIMATES, RELEASES, RUNNING_MEANS
 
 _RUNNING: Final = lenient(RUNNING_MEANS)
@@ -96,18 +96,22 @@ class RunningApi:
         return self._feed.running.policies.get(policy) or PolicyRunning()
 
 
-def _body(wanted: Format, policy: str, records: list[bytes], **head: str) -> Body:
-    if wanted is not Format.JSON:
+def _body(wanted: ResponseFormat, policy: str, records: list[bytes], **head: str) -> Body:
+    if wanted is not ResponseFormat.JSON:
         return records_body(wanted, _RUNNING, records, {"policy": policy, **head})
     return Body(running_view(policy, records, **head), JSON, level=GZIP_LEVEL)
 
 
 _TABLES: Final = {
-    Kind.RELEASES: lenient(RELEASES),
-    Kind.ESTIMATES: lenient(ESTIMATES),
-    Kind.CONTINUAL: lenient(RELEASES),
+    RecordKind.RELEASES: lenient(RELEASES),
+    RecordKind.ESTIMATES: lenient(ESTIMATES),
+    RecordKind.CONTINUAL: lenient(RELEASES),
 }
-_ONE: Final = {Kind.RELEASES: "release", Kind.ESTIMATES: "estimate", Kind.CONTINUAL: "release of a continual policy"}
+_ONE: Final = {
+    RecordKind.RELEASES: "release",
+    RecordKind.ESTIMATES: "estimate",
+    RecordKind.CONTINUAL: "release of a continual policy",
+}
 _ANSWERS: Final = lenient(ANSWERS)
 _CLUSTERINGS: Final = lenient(CLUSTERINGS)
 _STATUS_HEADERS: Final = {405: {"Allow": "GET, HEAD"}, 503: {"Retry-After": "2"}}
@@ -124,13 +128,13 @@ class Api:
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Register the paths of the API."""
-        router.add_get("/api/v1/latest", partial(self._latest, Kind.RELEASES))
-        router.add_get("/api/v1/estimates", partial(self._latest, Kind.ESTIMATES))
-        router.add_get("/api/v1/continual", partial(self._latest, Kind.CONTINUAL))
+        router.add_get("/api/v1/latest", partial(self._latest, RecordKind.RELEASES))
+        router.add_get("/api/v1/estimates", partial(self._latest, RecordKind.ESTIMATES))
+        router.add_get("/api/v1/continual", partial(self._latest, RecordKind.CONTINUAL))
         router.add_get("/api/v1/slots", self._slots)
-        router.add_get("/api/v1/cells/{cell}", partial(self._cell, Kind.RELEASES))
-        router.add_get("/api/v1/cells/{cell}/estimates", partial(self._cell, Kind.ESTIMATES))
-        router.add_get("/api/v1/cells/{cell}/continual", partial(self._cell, Kind.CONTINUAL))
+        router.add_get("/api/v1/cells/{cell}", partial(self._cell, RecordKind.RELEASES))
+        router.add_get("/api/v1/cells/{cell}/estimates", partial(self._cell, RecordKind.ESTIMATES))
+        router.add_get("/api/v1/cells/{cell}/continual", partial(self._cell, RecordKind.CONTINUAL))
         self._running.add_to(router)
         router.add_get("/api/v1/queries", self._queries)
         router.add_get("/api/v1/cells/{cell}/queries", self._cell_queries)
@@ -140,20 +144,22 @@ class Api:
         router.add_get("/api/v1/events", self._events, allow_head=False)
         router.add_get(openapi.PATH, self._openapi)
 
-    async def _latest(self, kind: Kind, request: web.Request) -> web.StreamResponse:
+    async def _latest(self, kind: RecordKind, request: web.Request) -> web.StreamResponse:
         """Return the records of the requested slot, by default the latest."""
         reject_unknown(request.query, "policy", "slot", "format")
         name = self._policy(request)
-        policy, releases = self._feed.policy(kind, name), self._feed.policy(Kind.RELEASES, name)
+        policy, releases = self._feed.policy(kind, name), self._feed.policy(RecordKind.RELEASES, name)
         budgets = {} if releases is None else releases.budgets
         requested = parse_slot(request.query)
         slot = _slot(policy, requested)
         wanted = parse_format(request)
 
         def make() -> Body:
-            if wanted is not Format.JSON:
+            if wanted is not ResponseFormat.JSON:
                 return records_body(wanted, _TABLES[kind], slot_records(slot), slot_head(name, slot))
-            view = estimates_view(name, slot) if kind is Kind.ESTIMATES else releases_view(kind, name, slot, budgets)
+            view = (
+                estimates_view(name, slot) if kind is RecordKind.ESTIMATES else releases_view(kind, name, slot, budgets)
+            )
             return Body(view, JSON, level=GZIP_LEVEL)
 
         key = (wanted, kind, name, requested or "")
@@ -178,7 +184,7 @@ class Api:
         )
         return body.respond(request)
 
-    async def _cell(self, kind: Kind, request: web.Request) -> web.StreamResponse:
+    async def _cell(self, kind: RecordKind, request: web.Request) -> web.StreamResponse:
         """Return the stored records of one cell."""
         reject_unknown(request.query, "policy", "from", "to", "format")
         cell = parse_cell(request.match_info["cell"])
@@ -191,7 +197,7 @@ class Api:
 
         def make() -> Body:
             records = cell_history(policy, cell, begin, end)
-            if wanted is not Format.JSON:
+            if wanted is not ResponseFormat.JSON:
                 head = {"policy": name, "cell": cell}
                 return records_body(wanted, _TABLES[kind], (each.record for each in records), head)
             return Body(cell_view(kind, name, cell, records), JSON, level=GZIP_LEVEL)
@@ -235,7 +241,7 @@ class Api:
         wanted = parse_format(request, WITHOUT_PLACES)
 
         def make() -> Body:
-            if wanted is Format.CSV:
+            if wanted is ResponseFormat.CSV:
                 return records_body(wanted, _CLUSTERINGS, stored.records(name), {})
             return Body(clusterings_view(name, stored.records(name)), JSON, level=GZIP_LEVEL)
 
@@ -273,7 +279,7 @@ class Api:
             "Vary": "Accept-Encoding",
         }
         response = web.StreamResponse(headers=headers | ({"Content-Encoding": "gzip"} if packed else {}))
-        stream = await Stream.open(response, request)
+        stream = await ResponseStream.open(response, request)
         with self._feed.hub.viewer(kind) as viewer:
             # No await between registering the viewer and this call: no change is lost in between.
             first, status = self._feed.initial_chunk(name, seen, kind), self._feed.status_chunk()
@@ -286,7 +292,7 @@ class Api:
                     request.transport.abort()  # a graceful close would wait for the send buffer
         return response
 
-    async def _follow(self, viewer: Viewer, stream: Stream, first: Chunk, packed: bool) -> None:  # noqa: FBT001 - one caller
+    async def _follow(self, viewer: Viewer, stream: ResponseStream, first: EventChunk, packed: bool) -> None:  # noqa: FBT001 - one caller
         await viewer.send(stream, first.packed if packed else first.plain)
         async for chunk in viewer.chunks():
             await viewer.send(stream, chunk.packed if packed else chunk.plain)
@@ -315,8 +321,8 @@ def _slot(policy: PolicyHistory | None, requested: str | None) -> SlotRecords | 
     return slot
 
 
-def _answers(wanted: Format, name: str, records: list[bytes], **head: str) -> Body:
-    if wanted is not Format.JSON:
+def _answers(wanted: ResponseFormat, name: str, records: list[bytes], **head: str) -> Body:
+    if wanted is not ResponseFormat.JSON:
         return records_body(wanted, _ANSWERS, records, {"policy": name, **head})
     return Body(answers_view(name, records, **head), JSON, level=GZIP_LEVEL)
 

@@ -10,8 +10,8 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Final
 
-from hatcast.agents.map.record import Kind
-from hatcast.agents.map.responses import Stream, pieces
+from hatcast.agents.map.record import RecordKind
+from hatcast.agents.map.responses import ResponseStream, pieces
 from hatcast.agents.monitoring.declarations import DISPLAY_CLIENTS, DISPLAY_DROPPED, DISPLAY_EVENTS
 from hatcast.agents.monitoring.meters import METERS
 
@@ -34,7 +34,7 @@ def log_id(*parts: str) -> str:
 
 
 @dataclass(slots=True)
-class Position:
+class EventPosition:
     """Next offset of each partition of `hats.means`, `hats.budget`, `hats.estimates` and `hats.running`."""
 
     log: str
@@ -48,7 +48,7 @@ class Position:
         parts = (letter + ".".join(map(str, offsets)) for letter, offsets in named if offsets)
         return "-".join([self.log, *parts])
 
-    def reaches(self, other: "Position") -> bool:
+    def reaches(self, other: "EventPosition") -> bool:
         """Return whether `other` is a position in the same log and not ahead of this one."""
         pairs = [
             (self.means, other.means),
@@ -62,13 +62,13 @@ class Position:
         )
 
 
-def parse_position(text: str) -> Position | None:
+def parse_position(text: str) -> EventPosition | None:
     """Return the position that an event id stands for, or None if it is malformed: the viewer then gets a snapshot."""
     match = _FORM.fullmatch(text) if len(text) <= MAX_CHARACTERS else None
     if match is None:
         return None
     log, *topics = match.groups()
-    return Position(log, *map(_numbers, topics))
+    return EventPosition(log, *map(_numbers, topics))
 
 
 def _numbers(text: str | None) -> list[int]:
@@ -86,7 +86,7 @@ GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _RAW_DEFLATE: Final = -15  # zlib's window bits for deflate without a header
 
 
-class Chunk:
+class EventChunk:
     """Some complete events, and their number."""
 
     def __init__(self, events: Sequence[bytes]) -> None:
@@ -100,20 +100,20 @@ class Chunk:
         return packer.compress(self.plain) + packer.flush(zlib.Z_FULL_FLUSH)
 
 
-class Batch:
+class EventBatch:
     """Events of a batch of records. A viewer gets those of the kind that it wants; None stands for every kind."""
 
-    def __init__(self, events: Sequence[tuple[Kind | None, bytes]]) -> None:
+    def __init__(self, events: Sequence[tuple[RecordKind | None, bytes]]) -> None:
         """Args: `events`, each with the kind of its record, or None if every viewer gets it."""
         self._events = events
-        self._chunks: dict[Kind | None, Chunk] = {}
+        self._chunks: dict[RecordKind | None, EventChunk] = {}
 
-    def chunk(self, kind: Kind | None) -> Chunk:
+    def chunk(self, kind: RecordKind | None) -> EventChunk:
         """Return the events for viewers that want a kind. All such viewers share it."""
         chunk = self._chunks.get(kind)
         if chunk is None:
             wanted = [text for each, text in self._events if kind is None or each is None or each is kind]
-            chunk = self._chunks[kind] = Chunk(wanted)
+            chunk = self._chunks[kind] = EventChunk(wanted)
         return chunk
 
 
@@ -145,12 +145,12 @@ class Viewer:
     kind   of the records that it wants; None: every kind
     """
 
-    def __init__(self, kind: Kind | None = None) -> None:
+    def __init__(self, kind: RecordKind | None = None) -> None:
         self.kind = kind
-        self._queue: asyncio.Queue[Chunk] = asyncio.Queue(MAX_QUEUED_CHUNKS)
+        self._queue: asyncio.Queue[EventChunk] = asyncio.Queue(MAX_QUEUED_CHUNKS)
         self._over = asyncio.Event()
 
-    def offer(self, chunk: Chunk) -> bool:
+    def offer(self, chunk: EventChunk) -> bool:
         """Enqueue a chunk; return False if the queue is full: the viewer is then disconnected."""
         try:
             self._queue.put_nowait(chunk)
@@ -158,7 +158,7 @@ class Viewer:
             self._over.set()
         return not self._over.is_set()
 
-    async def chunks(self) -> AsyncIterator[Chunk]:
+    async def chunks(self) -> AsyncIterator[EventChunk]:
         """Yield the offered chunks in order. Raises Disconnected."""
         while True:
             chunk = await self._queue.get()
@@ -170,9 +170,9 @@ class Viewer:
         """End the stream: `chunks` raises Disconnected, also while it waits."""
         self._over.set()
         if self._queue.empty():
-            self._queue.put_nowait(Chunk([]))
+            self._queue.put_nowait(EventChunk([]))
 
-    async def send(self, stream: Stream, data: bytes) -> None:
+    async def send(self, stream: ResponseStream, data: bytes) -> None:
         """Write in pieces, so that the connection buffers little. Raises Disconnected."""
         for piece in pieces(data):
             if self._over.is_set():
@@ -201,7 +201,7 @@ class Hub:
         return len(self._viewers) >= self._most
 
     @contextmanager
-    def viewer(self, kind: Kind | None = None) -> Iterator[Viewer]:
+    def viewer(self, kind: RecordKind | None = None) -> Iterator[Viewer]:
         """Register a viewer for the length of the block."""
         viewer = Viewer(kind)
         self._viewers.add(viewer)
@@ -215,7 +215,7 @@ class Hub:
         for viewer in self._viewers:
             viewer.end()
 
-    def send(self, batch: Batch) -> None:
+    def send(self, batch: EventBatch) -> None:
         """Send each viewer the events that it wants; disconnect those whose queue is full."""
         behind, sent = list[Viewer](), 0
         for viewer in self._viewers:

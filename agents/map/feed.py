@@ -9,10 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.map.events import Batch, Chunk, Hub, Position, event
+from hatcast.agents.map.events import EventBatch, EventChunk, EventPosition, Hub, event
 from hatcast.agents.map.history import History, PolicyHistory, names_of
-from hatcast.agents.map.newest import Answers, Clusterings, RunningMeans
-from hatcast.agents.map.record import Budget, HatRecord, Kind
+from hatcast.agents.map.newest import AnswerIndex, ClusteringIndex, RunningIndex
+from hatcast.agents.map.record import Budget, HatRecord, RecordKind
 from hatcast.agents.map.rendering import slots_view
 from hatcast.agents.monitoring.server import READY
 
@@ -89,34 +89,34 @@ _CACHED_INITIAL_CHUNKS: Final = 8
 
 
 _EVENTS: Final = {
-    Kind.RELEASES: "release",
-    Kind.ESTIMATES: "estimate",
-    Kind.RUNNING: "running",
-    Kind.CONTINUAL: "continual",
+    RecordKind.RELEASES: "release",
+    RecordKind.ESTIMATES: "estimate",
+    RecordKind.RUNNING: "running",
+    RecordKind.CONTINUAL: "continual",
 }
 
-Histories = Mapping[Kind, History]
-Events = list[tuple[Kind | None, bytes]]
+Histories = Mapping[RecordKind, History]
+Events = list[tuple[RecordKind | None, bytes]]
 
 
-def _record_event(record: HatRecord, position: str = "") -> tuple[Kind, bytes]:
+def _record_event(record: HatRecord, position: str = "") -> tuple[RecordKind, bytes]:
     return record.kind, event(_EVENTS[record.kind], record.record, position)
 
 
-class Changes:
+class FeedChanges:
     """Events of one batch of records."""
 
     def __init__(self, feed: "Feed") -> None:
         """Collect events; publish none before the topics are read to their end, when viewers are admitted."""
         self._stored = feed.stored
-        self._releases = feed.histories[Kind.RELEASES]
+        self._releases = feed.histories[RecordKind.RELEASES]
         self._answers = feed.answers
         self._clusterings = feed.clusterings
         self._position = feed.position
         self._offsets = offsets_of(feed.position)
         self._publish = feed.caught_up
         self.policies: set[str] = set()
-        self._events: list[tuple[HatRecord | None, tuple[Kind | None, bytes]]] = []
+        self._events: list[tuple[HatRecord | None, tuple[RecordKind | None, bytes]]] = []
 
     def add(self, record: HatRecord) -> None:
         """Apply a record of `hats.means`, `hats.estimates` or `hats.running`."""
@@ -148,13 +148,13 @@ class Changes:
         return [made for record, made in self._events if record is None or self._stored[record.kind].contains(record)]
 
 
-def offsets_of(position: Position) -> Mapping[Kind, list[int]]:
+def offsets_of(position: EventPosition) -> Mapping[RecordKind, list[int]]:
     """Return the next offsets of the topic of each kind."""
     return {
-        Kind.RELEASES: position.means,
-        Kind.ESTIMATES: position.estimates,
-        Kind.RUNNING: position.running,
-        Kind.CONTINUAL: position.means,
+        RecordKind.RELEASES: position.means,
+        RecordKind.ESTIMATES: position.estimates,
+        RecordKind.RUNNING: position.running,
+        RecordKind.CONTINUAL: position.means,
     }
 
 
@@ -164,13 +164,13 @@ class Feed:
     Nothing is served before `serve`.
     """
 
-    def __init__(self, keep_ms: int, hub: Hub, position: Position, policy: str) -> None:
+    def __init__(self, keep_ms: int, hub: Hub, position: EventPosition, policy: str) -> None:
         """Args: `keep_ms`, see `History`; `policy`, the name of the default policy."""
-        self.histories: Histories = {kind: History(keep_ms) for kind in Kind if kind is not Kind.RUNNING}
-        self.running = RunningMeans(keep_ms)
-        self.stored: Mapping[Kind, History | RunningMeans] = {**self.histories, Kind.RUNNING: self.running}
-        self.answers = Answers()
-        self.clusterings = Clusterings()
+        self.histories: Histories = {kind: History(keep_ms) for kind in RecordKind if kind is not RecordKind.RUNNING}
+        self.running = RunningIndex(keep_ms)
+        self.stored: Mapping[RecordKind, History | RunningIndex] = {**self.histories, RecordKind.RUNNING: self.running}
+        self.answers = AnswerIndex()
+        self.clusterings = ClusteringIndex()
         self.hub = hub
         self.position = position
         self.freshness = Freshness(now_ms())
@@ -178,7 +178,7 @@ class Feed:
         self._caught_up = False
         self._policy = policy
         self._sent_slots: dict[str, bytes] = {}
-        self._initial_chunks: dict[tuple[str, ...], Chunk] = {}
+        self._initial_chunks: dict[tuple[str, ...], EventChunk] = {}
 
     @property
     def caught_up(self) -> bool:
@@ -190,18 +190,18 @@ class Feed:
         self._caught_up = True
 
     @contextmanager
-    def batch(self) -> Iterator[Changes]:
+    def batch(self) -> Iterator[FeedChanges]:
         """Apply a batch of records; send its changes to all viewers at the end of the block."""
-        changes = Changes(self)
+        changes = FeedChanges(self)
         yield changes
         self._initial_chunks.clear()
         slots: Events = [
             (None, event("slots", view)) for name in sorted(changes.policies) if (view := self._changed_slots(name))
         ]
         if events := [*slots, *changes.events()]:
-            self.hub.send(Batch(events))
+            self.hub.send(EventBatch(events))
 
-    def add_topics(self, start: Position) -> None:
+    def add_topics(self, start: EventPosition) -> None:
         """Read topics of estimates or running means from now on that did not exist before.
 
         start   the position before the first record of all topics that exist now
@@ -212,18 +212,20 @@ class Feed:
     def send_keepalive(self) -> None:
         """Send an `alive` event with the name of the default policy, and the status, to all viewers."""
         name = self.select_policy(None)
-        self.hub.send(Batch([(None, event("alive", json.dumps({"policy": name}).encode())), (None, self._status())]))
+        self.hub.send(
+            EventBatch([(None, event("alive", json.dumps({"policy": name}).encode())), (None, self._status())])
+        )
 
     def send_status_if_changed(self) -> None:
         """Send a `status` event to viewers if brokers became unreachable or answer again, or the first record came."""
         status = (self.freshness.live(now_ms()), self.freshness.has_record)
         if status != self._sent_status:
             self._sent_status = status
-            self.hub.send(Batch([(None, self._status())]))
+            self.hub.send(EventBatch([(None, self._status())]))
 
-    def status_chunk(self) -> Chunk:
+    def status_chunk(self) -> EventChunk:
         """Return the `status` event for a new viewer."""
-        return Chunk([self._status()])
+        return EventChunk([self._status()])
 
     def _status(self) -> bytes:
         return event("status", self.freshness.view(now_ms()))
@@ -237,9 +239,9 @@ class Feed:
 
     def names(self) -> list[str]:
         """Return the names of the policies with releases, the one with the newest slot first."""
-        return names_of(self.histories[Kind.RELEASES], self.histories[Kind.CONTINUAL])
+        return names_of(self.histories[RecordKind.RELEASES], self.histories[RecordKind.CONTINUAL])
 
-    def policy(self, kind: Kind, name: str) -> PolicyHistory | None:
+    def policy(self, kind: RecordKind, name: str) -> PolicyHistory | None:
         """Return the records of a kind of a policy, or None if there is none. Running means are in `running`."""
         return self.histories[kind].policies.get(name)
 
@@ -252,7 +254,7 @@ class Feed:
         }
         return slots_view(self.names(), name, {kind: self.policy(kind, name) for kind in self.histories}, lists)
 
-    def initial_chunk(self, name: str | None, seen: Position | None, kind: Kind | None = None) -> Chunk:
+    def initial_chunk(self, name: str | None, seen: EventPosition | None, kind: RecordKind | None = None) -> EventChunk:
         """Return a viewer's first events: the changes since `seen`, or a snapshot.
 
         Only the last event has an id: a viewer that disconnects before it gets a snapshot next time.
@@ -263,17 +265,17 @@ class Feed:
         key = (policy, "" if seen is None else str(seen), str(self.position), kind or "")
         chunk = self._initial_chunks.get(key)
         if chunk is None:
-            kinds = tuple(Kind) if kind is None else (kind,)
+            kinds = tuple(RecordKind) if kind is None else (kind,)
             missed = None if seen is None else self._missed(seen, kinds)
             events = self._snapshot(policy, kinds) if missed is None else missed
             done = json.dumps({"policy": policy, "anew": missed is None}).encode()
-            chunk = Chunk([_RETRY, *events, event("ready", done, str(self.position))])
+            chunk = EventChunk([_RETRY, *events, event("ready", done, str(self.position))])
             if len(self._initial_chunks) >= _CACHED_INITIAL_CHUNKS:
                 self._initial_chunks.clear()
             self._initial_chunks[key] = chunk
         return chunk
 
-    def _missed(self, seen: Position, kinds: Sequence[Kind]) -> list[bytes] | None:
+    def _missed(self, seen: EventPosition, kinds: Sequence[RecordKind]) -> list[bytes] | None:
         offsets = offsets_of(seen)
         missed = [each for kind in kinds for each in self.stored[kind].since(dict(enumerate(offsets[kind])))]
         if len(missed) > MAX_MISSED:
@@ -281,22 +283,22 @@ class Feed:
         slots = [event("slots", self.slots_view(name)) for name in self.names()]
         return [*slots, *(_record_event(each)[1] for each in missed), *self._budgets()]
 
-    def _snapshot(self, name: str, kinds: Sequence[Kind]) -> list[bytes]:
+    def _snapshot(self, name: str, kinds: Sequence[RecordKind]) -> list[bytes]:
         events = [event("reset", b"{}"), event("slots", self.slots_view(name))]
         for kind in kinds:
             events += [_record_event(each)[1] for each in self._latest(kind, name)]
         return [*events, *self._budgets()]
 
-    def _latest(self, kind: Kind, name: str) -> Iterable[HatRecord]:
+    def _latest(self, kind: RecordKind, name: str) -> Iterable[HatRecord]:
         """Return the records of a policy's latest slot, and of running means all, which are the newest ones."""
-        if kind is Kind.RUNNING:
+        if kind is RecordKind.RUNNING:
             return self.running.policies.get(name, ())
         policy = self.policy(kind, name)
         latest = None if policy is None else policy.latest()
         return () if latest is None else latest.records.values()
 
     def _budgets(self) -> list[bytes]:
-        return [event("budget", each.record) for each in self.histories[Kind.RELEASES].budgets()]
+        return [event("budget", each.record) for each in self.histories[RecordKind.RELEASES].budgets()]
 
     def _changed_slots(self, name: str) -> bytes | None:
         """Return the policy's slots if they differ from those sent last."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hatcast.agents.map.record import Budget, HatRecord, Kind
+from hatcast.agents.map.record import Budget, HatRecord, RecordKind
 
 MAX_RECORDS: Final = 200_000  # per policy: about 280 MB, and never less than a slot
 MAX_POLICIES: Final = 8
@@ -120,7 +120,7 @@ class History:
             slot = SlotRecords(record.slot, record.start, record.end, record.start_ms, record.end_ms)
             policy.slots[record.slot] = slot
         known = slot.records.get(record.cell)
-        if known is not None and (record.kind is not Kind.ESTIMATES or record.record == known.record):
+        if known is not None and (record.kind is not RecordKind.ESTIMATES or record.record == known.record):
             return False
         slot.records[record.cell] = record
         policy.count += known is None

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from hatcast.agents.map.history import value_range
-from hatcast.agents.map.record import HatRecord, Window
+from hatcast.agents.map.record import HatRecord, RunningWindow
 from hatcast.stream.records import ClustersRecord
 from hatcast.stream.records.projections import PLACED_ANSWER, PlacedAnswer
 
@@ -99,7 +99,7 @@ class PolicyAnswers:
         ]
 
 
-class Answers:
+class AnswerIndex:
     """Stored answers of all policies."""
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ MAX_RESULTS: Final = 20  # per policy: the newest
 _DECODE: Final = msgspec.json.Decoder(ClustersRecord).decode
 
 
-class Clusterings:
+class ClusteringIndex:
     """Stored results; of each policy those of the newest dates, of one date those that came last."""
 
     def __init__(self) -> None:
@@ -227,10 +227,10 @@ MAX_RECORDS: Final = 100_000  # per policy: about 100 MB
 
 
 @dataclass(slots=True)
-class WindowMeans:
+class WindowRecords:
     """The newest running means of one name, by cell."""
 
-    window: Window
+    window: RunningWindow
     cells: dict[str, HatRecord] = field(default_factory=dict)
 
     def in_order(self) -> list[bytes]:
@@ -254,12 +254,12 @@ class WindowMeans:
 class PolicyRunning:
     """Running means of one policy, by name. `version` grows with each change."""
 
-    windows: dict[str, WindowMeans] = field(default_factory=dict)
+    windows: dict[str, WindowRecords] = field(default_factory=dict)
     newest_ms: int = 0
     count: int = 0
     version: int = 0
 
-    def in_order(self, name: str | None = None) -> list[WindowMeans]:
+    def in_order(self, name: str | None = None) -> list[WindowRecords]:
         """Return all windows, ordered by name, or the one with this name."""
         return [self.windows[each] for each in sorted(self.windows) if name in (None, each)]
 
@@ -276,7 +276,7 @@ class PolicyRunning:
             yield from window.cells.values()
 
 
-class RunningMeans:
+class RunningIndex:
     """The newest running means of all policies."""
 
     def __init__(self, keep_ms: int) -> None:
@@ -288,7 +288,7 @@ class RunningMeans:
         policy = self._policy(record.policy)
         if record.end_ms <= policy.newest_ms - self._keep_ms:
             return False
-        window = policy.windows.setdefault(record.window.name, WindowMeans(record.window))
+        window = policy.windows.setdefault(record.window.name, WindowRecords(record.window))
         known = window.cells.get(record.cell)
         if known is not None and (_slot(record) < _slot(known) or record.record == known.record):
             return False

@@ -9,12 +9,12 @@ import msgspec
 
 from hatcast.agents.map import openapi_types as types
 from hatcast.agents.map.awaited import Awaited
-from hatcast.agents.map.record import Kind
-from hatcast.agents.map.rendering import ALL, MEDIA_TYPES, WITHOUT_PLACES, Format
+from hatcast.agents.map.record import RecordKind
+from hatcast.agents.map.rendering import ALL, MEDIA_TYPES, WITHOUT_PLACES, ResponseFormat
 
 PATH: Final = "/api/v1/openapi.json"
 _VERSION: Final = "1"
-_JSON: Final = (Format.JSON,)
+_JSON: Final = (ResponseFormat.JSON,)
 _COMPONENTS: Final = "#/components/schemas/{name}"
 
 Json = dict[str, Any]
@@ -29,7 +29,7 @@ class _Operation:
     summary: str
     response: type[msgspec.Struct]
     parameters: Sequence[str] = ()
-    formats: Sequence[Format] = _JSON
+    formats: Sequence[ResponseFormat] = _JSON
     errors: Sequence[int] = (400, 503)
 
 
@@ -45,7 +45,7 @@ _PARAMETERS: Final[dict[str, tuple[str, Json, str]]] = {
     "query": ("query", _TEXT, "name of a query over days"),
     "period": ("query", {"type": "string", "format": "date"}, "first date of a period; by default the newest period"),
     "time": ("query", {"type": "string", "pattern": "^[0-9]{2}:[0-9]{2}$"}, "local start of a slot"),
-    "kind": ("query", {"type": "string", "enum": [*Kind]}, "only the records of this kind"),
+    "kind": ("query", {"type": "string", "enum": [*RecordKind]}, "only the records of this kind"),
     "seen": ("query", _TEXT, "id of the last event that was read; the header Last-Event-ID has priority"),
 }
 _ERRORS: Final = {
@@ -127,9 +127,17 @@ OPERATIONS: Final = (
         "/surroundings", "surroundings", "Timetable and base map of the map", types.SurroundingsView, errors=(400,)
     ),
     _Operation(
-        "/routes", "routes", "Routes of the timetable", types.FeatureCollection, (), (Format.GEOJSON,), (400, 404)
+        "/routes",
+        "routes",
+        "Routes of the timetable",
+        types.FeatureCollection,
+        (),
+        (ResponseFormat.GEOJSON,),
+        (400, 404),
     ),
-    _Operation("/stops", "stops", "Stops of the timetable", types.FeatureCollection, (), (Format.GEOJSON,), (400, 404)),
+    _Operation(
+        "/stops", "stops", "Stops of the timetable", types.FeatureCollection, (), (ResponseFormat.GEOJSON,), (400, 404)
+    ),
 )
 
 
@@ -186,10 +194,10 @@ _TAG: Final[Json] = {"description": "of the published bytes", "schema": _TEXT}
 
 
 def _content(made: _Operation) -> Json:
-    schemas: dict[Format, Json] = {
-        Format.JSON: _ref(made.response),
-        Format.GEOJSON: _ref(types.FeatureCollection),
-        Format.CSV: {
+    schemas: dict[ResponseFormat, Json] = {
+        ResponseFormat.JSON: _ref(made.response),
+        ResponseFormat.GEOJSON: _ref(types.FeatureCollection),
+        ResponseFormat.CSV: {
             "type": "string",
             "description": "a header, then a line for each record, with the record's digits",
         },
@@ -197,9 +205,9 @@ def _content(made: _Operation) -> Json:
     return {MEDIA_TYPES[each]: {"schema": schemas[each]} for each in made.formats}
 
 
-def _parameter(name: str, formats: Sequence[Format]) -> Json:
+def _parameter(name: str, formats: Sequence[ResponseFormat]) -> Json:
     if name == "format":
-        schema: Json = {"type": "string", "enum": [*formats], "default": Format.JSON}
+        schema: Json = {"type": "string", "enum": [*formats], "default": ResponseFormat.JSON}
         return {"name": name, "in": "query", "schema": schema, "description": "without it, the header Accept decides"}
     place, schema, description = _PARAMETERS[name]
     required = {"required": True} if place == "path" else {}
@@ -213,7 +221,7 @@ def _parameter(name: str, formats: Sequence[Format]) -> Json:
 
 
 def _errors(statuses: Sequence[int]) -> Json:
-    content = {MEDIA_TYPES[Format.JSON]: {"schema": _ref(types.Error)}}
+    content = {MEDIA_TYPES[ResponseFormat.JSON]: {"schema": _ref(types.Error)}}
     return {str(each): {"description": _ERRORS[each], "content": content} for each in statuses}
 
 

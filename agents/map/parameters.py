@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import h3.api.basic_str as h3
 
-from hatcast.agents.map.record import Kind, instant_ms
+from hatcast.agents.map.record import RecordKind, instant_ms
 
 if TYPE_CHECKING:
     from multidict import MultiMapping
@@ -82,12 +82,12 @@ def parse_name(query: Mapping[str, str]) -> str | None:
     return name
 
 
-def parse_kind(query: Mapping[str, str]) -> Kind | None:
+def parse_kind(query: Mapping[str, str]) -> RecordKind | None:
     """Return the parameter `kind`, or None without it: every kind. Raises RequestError."""
     kind = query.get("kind")
-    if kind is not None and kind not in [*Kind]:
-        raise RequestError(400, f"kind: write one of {', '.join(Kind)}, or leave it out for all")
-    return None if kind is None else Kind(kind)
+    if kind is not None and kind not in [*RecordKind]:
+        raise RequestError(400, f"kind: write one of {', '.join(RecordKind)}, or leave it out for all")
+    return None if kind is None else RecordKind(kind)
 
 
 def parse_cell(text: str) -> str:

@@ -18,7 +18,7 @@ from hatcast.stream.records.projections import (
 _OFFSET: Final = re.compile(r".{19}(\.\d+)?")  # what is before it in an instant
 
 
-class Kind(StrEnum):
+class RecordKind(StrEnum):
     """Kinds of records of a cell and slot: the names of the lists in the API's responses.
 
     CONTINUAL: records of `hats.means` under a policy with `[policy.continual]`. Their mean is that of many slots, so
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RunningWindow:
     """A running mean of a policy: its name, its window, and the kind of records that it is made of."""
 
     name: str
@@ -40,7 +40,7 @@ class Window:
     of: str
 
 
-_NO_WINDOW: Final = Window("", "", "")
+_NO_WINDOW: Final = RunningWindow("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class HatRecord:
     window             of a running mean; without a name for other kinds
     """
 
-    kind: Kind
+    kind: RecordKind
     record: bytes
     partition: int
     offset: int
@@ -70,7 +70,7 @@ class HatRecord:
     end_ms: int
     value: float | None
     unit: str = ""
-    window: Window = _NO_WINDOW
+    window: RunningWindow = _NO_WINDOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +92,23 @@ def read_release(record: bytes, partition: int, offset: int) -> HatRecord | None
     read = PLACED_RELEASE.decode(record)
     if read.is_settlement:
         return None
-    kind = Kind.RELEASES if read.is_of_slot else Kind.CONTINUAL
+    kind = RecordKind.RELEASES if read.is_of_slot else RecordKind.CONTINUAL
     made = _indexed(kind, read, read.release_id, read.mean, (record, partition, offset))
-    return made if kind is Kind.RELEASES else _of_slot(made)
+    return made if kind is RecordKind.RELEASES else _of_slot(made)
 
 
 def read_estimate(record: bytes, partition: int, offset: int) -> HatRecord:
     """Decode an estimate. Raises msgspec.DecodeError or ValueError for anything else."""
     read = PLACED_ESTIMATE.decode(record)
-    return _indexed(Kind.ESTIMATES, read, read.estimate_id, read.road.value, (record, partition, offset))
+    return _indexed(RecordKind.ESTIMATES, read, read.estimate_id, read.road.value, (record, partition, offset))
 
 
 def read_running(record: bytes, partition: int, offset: int) -> HatRecord:
     """Decode a running mean. Raises msgspec.DecodeError or ValueError for anything else."""
     read = PLACED_RUNNING.decode(record)
     value = None if read.mean is None else read.mean.value
-    made = _indexed(Kind.RUNNING, read, read.policy, value, (record, partition, offset))
-    return _of_slot(replace(made, window=Window(read.name, read.window, read.of)))
+    made = _indexed(RecordKind.RUNNING, read, read.policy, value, (record, partition, offset))
+    return _of_slot(replace(made, window=RunningWindow(read.name, read.window, read.of)))
 
 
 def read_budget(record: bytes, offset: int) -> Budget:
@@ -118,7 +118,7 @@ def read_budget(record: bytes, offset: int) -> Budget:
 
 
 def _indexed(
-    kind: Kind, read: PlacedFields, name: str, value: float | None, place: tuple[bytes, int, int]
+    kind: RecordKind, read: PlacedFields, name: str, value: float | None, place: tuple[bytes, int, int]
 ) -> HatRecord:
     record, partition, offset = place
     return HatRecord(

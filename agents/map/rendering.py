@@ -10,7 +10,7 @@ from aiohttp import web
 
 from hatcast.agents.map.history import PolicyHistory, SlotRecords
 from hatcast.agents.map.parameters import RequestError
-from hatcast.agents.map.record import Budget, HatRecord, Kind
+from hatcast.agents.map.record import Budget, HatRecord, RecordKind
 from hatcast.agents.map.responses import Body, prefers
 from hatcast.agents.tables.columns import Layout, Table
 from hatcast.agents.tables.geojson import csv_of_records, features_of
@@ -19,7 +19,10 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 
 
 def slots_view(
-    policies: Sequence[str], name: str, stored: Mapping[Kind, PolicyHistory | None], more: Mapping[str, Sequence[Any]]
+    policies: Sequence[str],
+    name: str,
+    stored: Mapping[RecordKind, PolicyHistory | None],
+    more: Mapping[str, Sequence[Any]],
 ) -> bytes:
     """Render the slots, cells and colour range of a policy: those of releases, and under their names those of others.
 
@@ -30,9 +33,9 @@ def slots_view(
         {
             "policies": policies,
             "policy": name,
-            **_slots(stored[Kind.RELEASES]),
-            "estimates": _slots(stored[Kind.ESTIMATES]),
-            "continual": _slots(stored[Kind.CONTINUAL]),
+            **_slots(stored[RecordKind.RELEASES]),
+            "estimates": _slots(stored[RecordKind.ESTIMATES]),
+            "continual": _slots(stored[RecordKind.CONTINUAL]),
             **more,
         }
     )
@@ -46,7 +49,7 @@ def _slots(policy: PolicyHistory | None) -> dict[str, Any]:
     }
 
 
-def releases_view(kind: Kind, name: str, slot: SlotRecords | None, budgets: Mapping[str, Budget]) -> bytes:
+def releases_view(kind: RecordKind, name: str, slot: SlotRecords | None, budgets: Mapping[str, Budget]) -> bytes:
     """Render the releases of a slot, ordered by cell, and the budget of its day.
 
     kind      releases, or those of a continual policy
@@ -77,7 +80,7 @@ def clusterings_view(name: str, records: Iterable[bytes]) -> bytes:
     return _ENCODE({"policy": name, "clusterings": [msgspec.Raw(record) for record in records]})
 
 
-def cell_view(kind: Kind, name: str, cell: str, records: Iterable[HatRecord]) -> bytes:
+def cell_view(kind: RecordKind, name: str, cell: str, records: Iterable[HatRecord]) -> bytes:
     """Render the records of one cell, in the given order."""
     return _ENCODE({"policy": name, "cell": cell, kind: [msgspec.Raw(each.record) for each in records]})
 
@@ -119,7 +122,7 @@ GZIP_LEVEL: Final = 6
 VARY: Final = "Accept, Accept-Encoding"
 
 
-class Format(StrEnum):
+class ResponseFormat(StrEnum):
     """Values of the parameter `format`."""
 
     JSON = "json"
@@ -127,31 +130,31 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-MEDIA_TYPES: Final[Mapping[Format, str]] = {
-    Format.JSON: "application/json",
-    Format.GEOJSON: "application/geo+json",
-    Format.CSV: "text/csv",
+MEDIA_TYPES: Final[Mapping[ResponseFormat, str]] = {
+    ResponseFormat.JSON: "application/json",
+    ResponseFormat.GEOJSON: "application/geo+json",
+    ResponseFormat.CSV: "text/csv",
 }
-JSON: Final = f"{MEDIA_TYPES[Format.JSON]}; charset=utf-8"
-GEOJSON: Final = f"{MEDIA_TYPES[Format.GEOJSON]}; charset=utf-8"
-CSV: Final = f"{MEDIA_TYPES[Format.CSV]}; charset=utf-8; header=present"
-ALL: Final = (*Format,)
-WITHOUT_PLACES: Final = (Format.JSON, Format.CSV)
+JSON: Final = f"{MEDIA_TYPES[ResponseFormat.JSON]}; charset=utf-8"
+GEOJSON: Final = f"{MEDIA_TYPES[ResponseFormat.GEOJSON]}; charset=utf-8"
+CSV: Final = f"{MEDIA_TYPES[ResponseFormat.CSV]}; charset=utf-8; header=present"
+ALL: Final = (*ResponseFormat,)
+WITHOUT_PLACES: Final = (ResponseFormat.JSON, ResponseFormat.CSV)
 
 
-def parse_format(request: web.Request, allowed: tuple[Format, ...] = ALL) -> Format:
+def parse_format(request: web.Request, allowed: tuple[ResponseFormat, ...] = ALL) -> ResponseFormat:
     """Return the parameter `format`; without it the allowed format that the client prefers to JSON, else JSON.
 
     Raises RequestError.
     """
     given = request.query.get("format")
     if given is None:
-        others = (each for each in allowed if each is not Format.JSON)
-        preferred = (each for each in others if prefers(request, MEDIA_TYPES[each], MEDIA_TYPES[Format.JSON]))
-        return next(preferred, Format.JSON)
+        others = (each for each in allowed if each is not ResponseFormat.JSON)
+        preferred = (each for each in others if prefers(request, MEDIA_TYPES[each], MEDIA_TYPES[ResponseFormat.JSON]))
+        return next(preferred, ResponseFormat.JSON)
     if given not in allowed:
         raise RequestError(400, f"format: write one of {', '.join(allowed)}")
-    return Format(given)
+    return ResponseFormat(given)
 
 
 def lenient(table: Table) -> Layout:
@@ -159,9 +162,9 @@ def lenient(table: Table) -> Layout:
     return replace(table, check=msgspec.json.decode)
 
 
-def records_body(made: Format, table: Layout, records: Iterable[bytes], head: Mapping[str, Any]) -> Body:
+def records_body(made: ResponseFormat, table: Layout, records: Iterable[bytes], head: Mapping[str, Any]) -> Body:
     """Return records as GeoJSON, with further members, or as CSV."""
-    if made is Format.CSV:
+    if made is ResponseFormat.CSV:
         return Body(csv_of_records(table, records), CSV, level=GZIP_LEVEL)
     collection = {"type": "FeatureCollection", **head, "features": features_of(table, records)}
     return Body(msgspec.json.encode(collection), GEOJSON, level=GZIP_LEVEL)

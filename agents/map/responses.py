@@ -96,7 +96,7 @@ PIECE_S: Final = 20.0  # for a client to take a piece
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Stream:
+class ResponseStream:
     """Body of a response, as a socket that waits for its client."""
 
     def __init__(self, response: web.StreamResponse, writer: AbstractStreamWriter) -> None:
@@ -139,7 +139,7 @@ async def send_in_pieces(request: web.Request, handler: Handler) -> web.StreamRe
         return response
     made = web.StreamResponse(status=response.status, headers=response.headers)
     made.content_length = len(body)
-    stream = await Stream.open(made, request)
+    stream = await ResponseStream.open(made, request)
     try:
         for piece in pieces(body):
             await stream.write(piece)

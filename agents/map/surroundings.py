@@ -19,7 +19,7 @@ from hatcast.agents.config.display_table import DisplaySettings
 from hatcast.agents.map.parameters import RequestError, reject_unknown
 from hatcast.agents.map.rendering import GEOJSON, JSON
 from hatcast.agents.map.responses import Body
-from hatcast.agents.timetable.network import Network, Route, Stop, read_network
+from hatcast.agents.timetable.network import Network, Stop, TimetableRoute, read_network
 from hatcast.stream.areas import Point
 from hatcast.stream.errors import HatcastError
 
@@ -261,7 +261,7 @@ def _collection(features: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "FeatureCollection", "features": features}
 
 
-def _route(route: Route) -> dict[str, Any]:
+def _route(route: TimetableRoute) -> dict[str, Any]:
     lines = [[_position(place) for place in line] for line in route.lines]
     names = {"route": route.name, "name": route.long_name, "color": route.colour and f"#{route.colour}"}
     return _feature("MultiLineString", lines, names)

@@ -21,8 +21,8 @@ from hatcast.agents.kafka.client import (
     wait_for_broker,
 )
 from hatcast.agents.kafka.cloud_events import is_from_other_domain
-from hatcast.agents.map.events import Position, log_id
-from hatcast.agents.map.feed import Changes, Feed
+from hatcast.agents.map.events import EventPosition, log_id
+from hatcast.agents.map.feed import Feed, FeedChanges
 from hatcast.agents.map.record import read_budget, read_estimate, read_release, read_running
 from hatcast.agents.monitoring.declarations import DISPLAY_KAFKA_UP, DISPLAY_LAST_RELEASE
 from hatcast.agents.monitoring.failures import FailureLog
@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class MapTopics:
     """Partitions of each topic, 0 while it does not exist.
 
     cluster   the cluster's id
@@ -89,20 +89,22 @@ class Topics:
         """Return all partitions."""
         return [TopicPartition(name, number) for name, size in self._all for number in range(size)]
 
-    def start(self) -> Position:
+    def start(self) -> EventPosition:
         """Return the position before the first record."""
         log_name = log_id(self.cluster, self.means[0], self.budget[0])
-        return Position(log_name, *([0] * size for _, size in (self.means, self.budget, self.estimates, self.running)))
+        return EventPosition(
+            log_name, *([0] * size for _, size in (self.means, self.budget, self.estimates, self.running))
+        )
 
 
-def find_topics(settings: Settings) -> Topics:
+def find_topics(settings: Settings) -> MapTopics:
     """Wait for a broker and look the topics up. Blocks.
 
     A topic of estimates, answers, clusterings or running means that does not exist yet is read once it does.
     Raises HatcastError if no broker answers or another topic is missing.
     """
     wait_for_broker(settings)
-    found = Topics.find(settings)
+    found = MapTopics.find(settings)
     for name, size in (found.means, found.budget):
         if not size:
             raise HatcastError(
@@ -124,7 +126,7 @@ _LOOK_S: Final = 5.0  # between two looks for a topic that does not exist yet
 class Reader:
     """Reader of the topics for as long as the map runs."""
 
-    def __init__(self, settings: Settings, feed: Feed, topics: Topics, *, check_crcs: bool = True) -> None:
+    def __init__(self, settings: Settings, feed: Feed, topics: MapTopics, *, check_crcs: bool = True) -> None:
         """Args:
         check_crcs: False for librdkafka's mock cluster, whose transaction markers lack a checksum
         """
@@ -200,11 +202,11 @@ class Reader:
             return
         self._next_look_s = monotonic_s() + _LOOK_S
         with suppress(HatcastError):  # no broker answers: the next look is later
-            found = self._found.with_new(await asyncio.to_thread(Topics.find, self._settings))
+            found = self._found.with_new(await asyncio.to_thread(MapTopics.find, self._settings))
             if found != self._found:
                 await self._read_also(found)
 
-    async def _read_also(self, found: Topics) -> None:
+    async def _read_also(self, found: MapTopics) -> None:
         log.info("reading a topic that exists now", topics=sorted({*self._found.missing} - {*found.missing}))
         positions = {each: await self._consumer.position(each) for each in self._consumer.assignment()}
         self._found = found
@@ -224,7 +226,7 @@ class Reader:
                 except UNREADABLE:
                     self._skip(record)
 
-    def _add(self, changes: Changes, record: "ConsumerRecord[bytes, bytes]", value: bytes) -> None:
+    def _add(self, changes: FeedChanges, record: "ConsumerRecord[bytes, bytes]", value: bytes) -> None:
         if record.topic == self._topics.budget:
             changes.budget(read_budget(value, record.offset), record.partition)
         elif record.topic == self._topics.estimates:

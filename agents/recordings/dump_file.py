@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from hatcast.agents.kafka.dump import Head, Line
+from hatcast.agents.kafka.dump import DumpHead, DumpLine
 from hatcast.stream.errors import UNREADABLE, RecordingError
 from hatcast.stream.readings.formats import Format, Recorded
 from hatcast.stream.readings.recording import Recording
@@ -28,8 +28,8 @@ def _lines(stream: BinaryIO, path: str) -> Iterator[Recorded]:
 # For hatcast.agents.recordings.files, which opens plain files, gzip and pipes, and raises RecordingError.
 DUMP: Final = Format("kafka", lambda _: None, _lines)
 
-_read_head: Final = msgspec.json.Decoder(Head).decode
-_read_line: Final = msgspec.json.Decoder(Line).decode
+_read_head: Final = msgspec.json.Decoder(DumpHead).decode
+_read_line: Final = msgspec.json.Decoder(DumpLine).decode
 _FIX: Final = "give the output of `hatcast dump`"
 
 
@@ -51,7 +51,7 @@ class Dump:
         """Return the number of lines, including headers."""
         return len(self._recording)
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[DumpLine]:
         head = self.head
         following = list(head.start_offsets)
         for number, (_, recorded) in enumerate(self._recording, start=1):
@@ -68,7 +68,7 @@ class Dump:
             following[line.partition] = line.offset + 1
             yield line
 
-    def _head(self, raw: bytes, number: int) -> Head:
+    def _head(self, raw: bytes, number: int) -> DumpHead:
         try:
             head = _read_head(raw)
         except UNREADABLE:

@@ -22,7 +22,7 @@ from hatcast.agents.monitoring.declarations import RECOVERIES
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.recovery.adopter import Adopter
 from hatcast.agents.recovery.domain import Domain
-from hatcast.agents.recovery.losses import Losses, Unsent
+from hatcast.agents.recovery.losses import LostReleases, Unsent
 from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.agents.redis.ledger_store import CommitGuard
 from hatcast.agents.redis.recovery import RecoveryStore
@@ -73,7 +73,7 @@ class LedgerRecovery:
         self._calendar = Calendar(settings.policy)
         self._reader = OutputReader(settings)
         self._adopter = Adopter(settings.policy, store, self._reader)
-        self._losses = Losses(store, self._reader, self._adopter.contents)
+        self._losses = LostReleases(store, self._reader, self._adopter.contents)
         self._unsent = Unsent(settings.policy, store.unsent)
         self._must_catch_up = False
         self._caught_up_at = 0

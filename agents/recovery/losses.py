@@ -38,7 +38,7 @@ _FIX: Final = (
 )
 
 
-class Losses:
+class LostReleases:
     """Looks for them at each recovery."""
 
     def __init__(self, store: RecoveryStore, reader: OutputReader, decode: Decode) -> None:

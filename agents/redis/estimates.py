@@ -19,7 +19,7 @@ from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.tracker.smoother import VERSION, SmootherState
 
 
-class StoredRunning(msgspec.Struct, frozen=True, kw_only=True):
+class RunningSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Inputs of running means that are stored beside the snapshot.
 
     days    number of local dates up to the last one that are stored, if they have a slot
@@ -38,7 +38,7 @@ class StoredSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     positions: Mapping[int, int]
     state: SmootherState
-    running: StoredRunning
+    running: RunningSnapshot
 
 
 _DECODER = msgspec.msgpack.Decoder(StoredSnapshot)

@@ -36,7 +36,7 @@ class FinalHat:
     closes_ms: int
 
 
-class _Part(NamedTuple):
+class _PartitionHats(NamedTuple):
     """HATs of one slot in one partition."""
 
     keys: PartitionKeys
@@ -153,10 +153,10 @@ class FinalHats:
         args: list[Argument] = [state.get(b"nonce", b""), next_nonce(), *fields]
         return bool(await self._sweep([keys.state, *indexes, *chunks], args) != _MOVED)
 
-    def _parts(self, slot: str, closes_ms: int, cells: tuple[str, ...]) -> list[_Part]:
-        return [_Part(keys, slot, closes_ms, cells) for keys in self._partitions]
+    def _parts(self, slot: str, closes_ms: int, cells: tuple[str, ...]) -> list[_PartitionHats]:
+        return [_PartitionHats(keys, slot, closes_ms, cells) for keys in self._partitions]
 
-    async def _indexed(self, parts: Sequence[_Part]) -> list[_Indexed]:
+    async def _indexed(self, parts: Sequence[_PartitionHats]) -> list[_Indexed]:
         """Return the index of each part. Raises Damaged."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for part in parts:
@@ -188,12 +188,12 @@ def _chunks_of(users: int) -> int:
     return -(-users // CHUNK_USERS)
 
 
-def _load_call(part: _Part, users: Sequence[int]) -> Call:
+def _load_call(part: _PartitionHats, users: Sequence[int]) -> Call:
     args: list[Argument] = [part.slot, part.closes_ms, *part.cells]
     return [part.keys.state, part.keys.hats(part.slot), *part.chunk_keys(users)], args
 
 
-def _delete_call(part: _Part, index: _Indexed, *, keep: bool) -> Call:
+def _delete_call(part: _PartitionHats, index: _Indexed, *, keep: bool) -> Call:
     keys, slot = part.keys, part.slot
     retained = [keys.retained, keys.retained_hats(slot)] if keep else []
     named = [

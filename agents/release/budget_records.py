@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaProducer
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.agents.kafka.cloud_events import cloud_event
-from hatcast.agents.kafka.producers import Message
+from hatcast.agents.kafka.producers import OutputMessage
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.policy import Policy
@@ -26,14 +26,14 @@ def budget_message(
     summary: DaySummary,
     timestamp_ms: int | None = None,
     spent: Spent | None = None,
-) -> Message:
+) -> OutputMessage:
     """Return the budget record of a day.
 
     timestamp_ms   its Kafka timestamp; None: when it is sent
     spent          by the users of a tracker; None: not known
     """
     key = f"{policy.name}/{date}"
-    return Message(
+    return OutputMessage(
         topic=topics.budget,
         partition=BUDGET_PARTITION,
         key=key.encode(),
@@ -49,7 +49,7 @@ async def budget_messages(
     dates: Iterable[str],
     timestamp_ms: int | None,
     spent: Callable[[str], Spent | None],
-) -> list[Message]:
+) -> list[OutputMessage]:
     """Return the budget records of local dates, as the ledger is now. The arguments are those of `budget_message`."""
     messages = []
     for date in dates:
@@ -81,5 +81,5 @@ async def announce_days(
             waiting = [date for date, day in days.items() if (await ledger.summary(date)).sequence != day.sequence]
 
 
-def _budget_messages(settings: Settings, days: Mapping[str, DaySummary]) -> list[Message]:
+def _budget_messages(settings: Settings, days: Mapping[str, DaySummary]) -> list[OutputMessage]:
     return [budget_message(settings.topics, settings.policy, date, day) for date, day in days.items()]

@@ -23,10 +23,10 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.agents.kafka.cloud_events import cloud_event, is_from_other_domain
 from hatcast.agents.kafka.partition_reader import connection_errors, is_end, next_messages, open_consumer
-from hatcast.agents.kafka.producers import Message
+from hatcast.agents.kafka.producers import OutputMessage
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.recovery.outputs import OutputReader
-from hatcast.agents.redis.estimates import SnapshotStore, StoredRunning, StoredSnapshot
+from hatcast.agents.redis.estimates import RunningSnapshot, SnapshotStore, StoredSnapshot
 from hatcast.agents.release.loop import PublicationProgress
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.running_keys import RunningOf
@@ -148,7 +148,7 @@ class EstimateProgress:
 
         return list(takewhile(is_complete, sorted(self.waiting)))
 
-    def take(self, key: SlotKey, partitions: int) -> list[Message]:
+    def take(self, key: SlotKey, partitions: int) -> list[OutputMessage]:
         """Add a slot or settlement to the model; return its messages. Takes seconds of computing for 10,000 cells.
 
         partitions   of `hats.estimates` and of `hats.running`
@@ -173,7 +173,7 @@ class EstimateProgress:
         dates, setting = self._running.dates, self._running_setting
         new = {date: self._running.date_state(date) for date in dates if date not in self._stored}
         self._stored |= new.keys()
-        running = StoredRunning(days=setting.days, dates=dates)
+        running = RunningSnapshot(days=setting.days, dates=dates)
         return StoredSnapshot(positions=self._positions, state=self._smoother.snapshot, running=running), new
 
     def _restored(self, stored: StoredSnapshot | None, dates: Mapping[str, bytes]) -> RunningMeans | None:
@@ -201,9 +201,9 @@ class EstimateProgress:
         return positions
 
 
-def estimate_message(topics: TopicsTable, estimate: EstimateRecord, partitions: int) -> Message:
+def estimate_message(topics: TopicsTable, estimate: EstimateRecord, partitions: int) -> OutputMessage:
     """Return the message of an estimate: equal for equal estimates. partitions: of the topic."""
-    return Message(
+    return OutputMessage(
         topic=topics.estimates,
         partition=by_murmur2(estimate.cell.encode(), partitions),
         key=estimate.estimate_id.encode(),
@@ -212,9 +212,9 @@ def estimate_message(topics: TopicsTable, estimate: EstimateRecord, partitions: 
     )
 
 
-def running_message(topics: TopicsTable, running: RunningRecord, partitions: int) -> Message:
+def running_message(topics: TopicsTable, running: RunningRecord, partitions: int) -> OutputMessage:
     """Return the message of a running mean: equal for equal records. partitions: of the topic."""
-    return Message(
+    return OutputMessage(
         topic=topics.running,
         partition=by_murmur2(running.cell.encode(), partitions),
         key=f"{running.policy}/{running.name}/{running.cell}".encode(),
@@ -316,7 +316,7 @@ class EstimatePublisher:
                 await self._snapshots.write(snapshot, dates)
             progress.stored_date = key.date
 
-    async def _send(self, messages: list[Message]) -> None:
+    async def _send(self, messages: list[OutputMessage]) -> None:
         sent = [
             await self._producer.send(each.topic, each.value, each.key, each.partition, headers=each.headers)
             for each in messages

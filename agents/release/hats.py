@@ -13,7 +13,7 @@ from hatcast.agents.monitoring.declarations import CLOSING_SECONDS
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.hat_store import OpenDates
-from hatcast.agents.release.kind import MAX_BATCH, Due, Kind, Part, ReleaseContext
+from hatcast.agents.release.kind import MAX_BATCH, Due, DuePart, Kind, ReleaseContext
 from hatcast.stream.fold.hats import Calendar, min_watermark, next_date
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.sums import StoredStates
@@ -68,9 +68,9 @@ class Hats:
             after_mark=self.observe,
         )
 
-    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueHat]]:
+    async def due(self, owned: frozenset[int]) -> AsyncGenerator[DuePart[DueHat]]:
         """Yield the final HATs of release partitions, once: by slot, then cell, the order in which budget is spent."""
-        yield Part(await self.due_now(owned))
+        yield DuePart(await self.due_now(owned))
 
     async def due_now(self, owned: frozenset[int]) -> list[DueHat]:
         """Return the final HATs with contributions of these release partitions, by slot, then cell."""
@@ -224,10 +224,10 @@ class ContinualHats:
             hats.kind, schedule="together", due=self.due, draw=self.draw, after_mark=self.drop_states_before
         )
 
-    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueHat]]:
+    async def due(self, owned: frozenset[int]) -> AsyncGenerator[DuePart[DueHat]]:
         """Yield the final HATs of release partitions, slot after slot."""
         for _, of_slot in groupby(await self._hats.due_now(owned), lambda due: due.hat.slot):
-            yield Part([*of_slot])
+            yield DuePart([*of_slot])
         await self._drop_finished()
 
     async def draw(self, batch: Sequence[DueHat], loaded: Sequence[HatChunks]) -> Mapping[DueHat, AnyProposal]:

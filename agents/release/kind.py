@@ -217,7 +217,7 @@ async def _nothing(_: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[D]):
+class DuePart(Generic[D]):
     """The items that a kind releases next, in order.
 
     may_send   of the schedule `together`: called once all items have records; nothing is sent before it returns True
@@ -267,7 +267,7 @@ class Kind(Generic[D, L]):
     noun: str
     topic: str
     schedule: Literal["groups", "together", "chain"]
-    due: Callable[[frozenset[int]], AsyncGenerator[Part[D]]]
+    due: Callable[[frozenset[int]], AsyncGenerator[DuePart[D]]]
     load: Callable[[Sequence[D]], Awaitable[L | None]]
     draw: Callable[[Sequence[D], L], Awaitable[Mapping[D, AnyProposal]]]
     delete: Callable[[Sequence[D]], Awaitable[None]]

@@ -15,7 +15,7 @@ from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.hats import ContinualHats, Hats
 from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.path import ReleasePath
-from hatcast.agents.release.queries import Answers
+from hatcast.agents.release.queries import AnswerReleases
 from hatcast.agents.release.slots import Slots
 from hatcast.agents.release.tracker import TrackedHats
 from hatcast.stream.ledger.rejections import Behind, DaySealed, Replaced, Unclaimed, Unrecovered
@@ -58,7 +58,7 @@ class ReleaseLoop:
         self.owned = owned
         self.seal = seal
         policy, self._inputs = context.policy, Hats(context)
-        self.answers = Answers(context, retained) if policy.queries else None
+        self.answers = AnswerReleases(context, retained) if policy.queries else None
         self._source = _source_of_hats(context, self._inputs, self.answers)
         self.hats = ReleasePath(context, self._source.kind)
         self.delays = self._inputs.delays
@@ -132,7 +132,7 @@ class ReleaseLoop:
 
 
 def _source_of_hats(
-    context: ReleaseContext, hats: Hats, answers: Answers | None
+    context: ReleaseContext, hats: Hats, answers: AnswerReleases | None
 ) -> Hats | Slots | TrackedHats | ContinualHats:
     """Return the HATs of a policy, by its kind of release."""
     if context.policy.relation is Relation.ADD_REMOVE:

@@ -43,7 +43,7 @@ from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.kafka.cloud_events import release_event
-from hatcast.agents.kafka.producers import Message, ProducerGone
+from hatcast.agents.kafka.producers import OutputMessage, ProducerGone
 from hatcast.agents.monitoring.declarations import COMMIT_SECONDS, RELEASES
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.release.budget_records import budget_messages
@@ -51,8 +51,8 @@ from hatcast.agents.release.kind import (
     TRACKER_PARTITION,
     Drawn,
     Due,
+    DuePart,
     Kind,
-    Part,
     ReleaseContext,
     Session,
     batches_of,
@@ -114,7 +114,7 @@ class ReleasePath(Generic[D, L]):
                     break
         return done
 
-    async def _release_part(self, part: Part[D], stopping: asyncio.Event) -> tuple[int, bool]:
+    async def _release_part(self, part: DuePart[D], stopping: asyncio.Event) -> tuple[int, bool]:
         """Return the number of items released, and whether all of the part is published."""
         if self.kind.schedule == "groups":
             released = await self.release(part.due, stopping)
@@ -311,10 +311,10 @@ class ReleasePath(Generic[D, L]):
             self._failures.succeeded(operation)
         return failed
 
-    def _message(self, unpublished: tuple[D, Committed]) -> Message:
+    def _message(self, unpublished: tuple[D, Committed]) -> OutputMessage:
         due, record = unpublished
         telemetry = self._context.settings.topics.telemetry
-        return Message(
+        return OutputMessage(
             topic=self.kind.topic,
             partition=by_murmur2(due.cell.encode(), self._context.store.partitions),
             key=due.release_id.encode(),

@@ -16,7 +16,7 @@ from hatcast.agents.kafka.registry import Facts, LimitRequest, Registry, read_re
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.retained import Gap, Retained, RetainedStore
-from hatcast.agents.release.kind import Due, Kind, Part, ReleaseContext
+from hatcast.agents.release.kind import Due, DuePart, Kind, ReleaseContext
 from hatcast.agents.release.path import ReleasePath
 from hatcast.stream.fold.hats import Calendar, Slot, closes_at, min_watermark
 from hatcast.stream.ledger.commits import AnyProposal
@@ -83,7 +83,7 @@ class RequestedLimits:
         return decided
 
 
-class Answers:
+class AnswerReleases:
     """The answers to queries over days, their kind and its path, in one worker."""
 
     def __init__(self, context: ReleaseContext, retained: RetainedStore) -> None:
@@ -111,7 +111,7 @@ class Answers:
             ),
         )
 
-    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueAnswer]]:
+    async def due(self, owned: frozenset[int]) -> AsyncGenerator[DuePart[DueAnswer]]:
         """Yield the due answers of release partitions, under `replace`.
 
         After all are answered, look again once a slot becomes final or more is retained.
@@ -136,7 +136,7 @@ class Answers:
             # Final slots are still to be released, by any worker, and then retained: the next round finds more.
             has_final = any(watermark >= end + self._policy.lateness_ms for end in open_slots.values())
             due = await self.due_of(periods, owned)
-        yield Part(due)
+        yield DuePart(due)
         if not has_final:
             self._answered_state = (state, await self._retained.slot_counts())
 

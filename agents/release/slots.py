@@ -14,8 +14,8 @@ from typing import Final
 from hatcast.agents.clock import now_ms
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.release.hats import DueHat, Hats
-from hatcast.agents.release.kind import Part, ReleaseContext
-from hatcast.agents.release.queries import Answers
+from hatcast.agents.release.kind import DuePart, ReleaseContext
+from hatcast.agents.release.queries import AnswerReleases
 from hatcast.stream.fold.hats import Calendar, Slot, closes_at
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.day import reservations
@@ -36,7 +36,7 @@ class Slots:
     answers   path of the answers; None: the policy has no queries
     """
 
-    def __init__(self, context: ReleaseContext, hats: Hats, answers: Answers | None) -> None:
+    def __init__(self, context: ReleaseContext, hats: Hats, answers: AnswerReleases | None) -> None:
         self._context = context
         self._policy = context.policy
         self._calendar = Calendar(context.policy)
@@ -46,7 +46,7 @@ class Slots:
         self._answers = answers
         self.kind = replace(hats.kind, schedule="together", due=self.due, draw=self.draw, is_done=self.is_done)
 
-    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueHat]]:
+    async def due(self, owned: frozenset[int]) -> AsyncGenerator[DuePart[DueHat]]:
         """Yield the HATs of release partitions, slot by slot; once they are published, answer the slot's queries."""
         await self._delete_unreadable(owned)
         progress = self._ledger.progress
@@ -61,7 +61,7 @@ class Slots:
                     await progress.advance(Mark.COMMITTED, owned, slot.end_ms, token)
                     return await self._wait_for_all(Mark.COMMITTED, slot)
 
-                yield Part(due, all_committed)
+                yield DuePart(due, all_committed)
                 if not await self._answer_at(slot, due, owned):
                     return
                 await progress.advance(Mark.PUBLISHED, owned, slot.end_ms, token)

@@ -23,7 +23,7 @@ from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.release.hats import DueHat, Hats
-from hatcast.agents.release.kind import Part, ReleaseContext, Session, batches_of
+from hatcast.agents.release.kind import DuePart, ReleaseContext, Session, batches_of
 from hatcast.stream.fold.hats import Calendar, next_date
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.rejections import Behind
@@ -81,7 +81,7 @@ class TrackedHats:
         """Return the users' charges on the date that the tracker works on."""
         return None if self.tracker is None or self.tracker.date != date else self.tracker.spent()
 
-    async def due(self, owned: frozenset[int]) -> AsyncGenerator[Part[DueHat]]:
+    async def due(self, owned: frozenset[int]) -> AsyncGenerator[DuePart[DueHat]]:
         """Yield the HATs of each final slot, then of each closed date nothing: what follows then is its settlement."""
         del owned
         tracker = self._at_work
@@ -97,12 +97,12 @@ class TrackedHats:
             for slot in slots:
                 self._hats.delays.add([slot])
                 if slot not in self.closed and (due := await self._due_of(slot)):
-                    yield Part(due)
+                    yield DuePart(due)
                 self.closed.add(slot)
             if not await self._has_released_all(date, slots):
                 return
             if tracker.is_at(date):
-                yield Part([])
+                yield DuePart([])
                 await self.store_state(date, tracker.end_day())
             await self.delete_date(date, slots)
 

@@ -213,7 +213,7 @@ _JITTER_PERCENT: Final = 25  # added to each wait, at most
 _YIELD_EVERY: Final = 500  # readings of one message between two yields to the event loop
 
 
-class Source(Protocol):
+class LiveSource(Protocol):
     """Client of a live feed."""
 
     @property
@@ -252,7 +252,7 @@ class SourceConnection:
         METERS.set(BRIDGE_UP, 0)
         METERS.set_to_current_time(BRIDGE_LAST_READING)  # for the alert on feeds without readings
 
-    async def run(self, source: Source) -> None:
+    async def run(self, source: LiveSource) -> None:
         """Serve a source until `stopping` is set, and reconnect with backoff after each loss.
 
         Raises HatcastError if the source rejects the connection and no earlier one succeeded.
@@ -271,7 +271,7 @@ class SourceConnection:
                 self.is_connected = False
                 METERS.set(BRIDGE_UP, 0)
 
-    def mark_connected(self, source: Source) -> None:
+    def mark_connected(self, source: LiveSource) -> None:
         """Record that the source has answered."""
         if self.is_connected:
             return
@@ -280,7 +280,7 @@ class SourceConnection:
         self._connected_s = monotonic_s()
         log.info("source reached", source=source.name, where=source.where, losses=self.losses)
 
-    def never_reached(self, source: Source) -> str:
+    def never_reached(self, source: LiveSource) -> str:
         """Return one line if the source has never answered; empty if it has."""
         if self._ever_connected:
             return ""
@@ -291,7 +291,7 @@ class SourceConnection:
         """Return the readiness of the source for `/readyz`."""
         return READY if self.is_connected else "not connected"
 
-    def _handle_loss(self, source: Source, error: SourceLost) -> float:
+    def _handle_loss(self, source: LiveSource, error: SourceLost) -> float:
         """Count the loss, log it if the reason is new; return the backoff in seconds."""
         # A source that accepts a connection and closes it at once must not reset the backoff.
         if self.is_connected and monotonic_s() - self._connected_s >= _STABLE_S:

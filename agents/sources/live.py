@@ -20,7 +20,7 @@ from hatcast.agents.kafka.registry import read_registry
 from hatcast.agents.monitoring.declarations import BRIDGE_BUFFER, Process
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import READY, OperatorServer
-from hatcast.agents.sources.connection import SILENCE_LIMIT_S, LiveProducer, Source, SourceConnection
+from hatcast.agents.sources.connection import SILENCE_LIMIT_S, LiveProducer, LiveSource, SourceConnection
 from hatcast.agents.sources.filter import Filter
 from hatcast.agents.sources.target import live_router
 from hatcast.stream.errors import HatcastError
@@ -113,7 +113,7 @@ class LiveSummary(msgspec.Struct, frozen=True, kw_only=True):
                 click.echo(f"{count:,} {what}")
 
 
-async def run_live(settings: Settings, options: LiveOptions, connect: Callable[[], Source]) -> LiveSummary:
+async def run_live(settings: Settings, options: LiveOptions, connect: Callable[[], LiveSource]) -> LiveSummary:
     """Forward a source's messages to Kafka until Ctrl-C, SIGTERM or `options.seconds`.
 
     connect   creates the source, in the running loop

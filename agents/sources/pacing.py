@@ -100,7 +100,7 @@ class ProgressBar:
         self._progress.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class FeedSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Counters of a finished feed.
 
     records              sent, `undecodable` of them as raw bytes with the key ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import confluent_options
-from hatcast.agents.sources.pacing import Pace, ProgressBar, Summary
+from hatcast.agents.sources.pacing import FeedSummary, Pace, ProgressBar
 from hatcast.agents.sources.recorded_producer import ProgressCallback, RecordedProducer
 from hatcast.agents.sources.target import open_target, reject_if_late
 from hatcast.stream.fold.hats import Calendar
@@ -38,7 +38,7 @@ def run_replay(
     *,
     with_end: bool,
     left_out: frozenset[str] = frozenset(),
-) -> Summary:
+) -> FeedSummary:
     """Run `hatcast feed replay`: check the target, then send all vehicles except `left_out` (canonical ids).
 
     Raises HatcastError as `open_target`, `reject_if_late` and `send_recording` do.
@@ -59,7 +59,7 @@ def run_replay(
         listener = ProgressListener(bar.show, bar.note)
         pace = replay_pace(settings.policy, speedup, stop)
         finished = send_recording(recording, plan, sender, pace, with_end=with_end, listener=listener)
-    return Summary(
+    return FeedSummary(
         topic=sender.topic,
         partitions=target.router.partitions,
         records=sender.records,

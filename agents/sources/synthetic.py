@@ -9,9 +9,9 @@ from typing import Final
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import confluent_options
-from hatcast.agents.sources.pacing import Pace, ProgressBar, Summary
+from hatcast.agents.sources.pacing import FeedSummary, Pace, ProgressBar
 from hatcast.agents.sources.recorded_producer import RecordedProducer
-from hatcast.agents.sources.target import Target, open_target, reject_if_late
+from hatcast.agents.sources.target import FeedTarget, open_target, reject_if_late
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar, closes_at
 from hatcast.stream.policy.policy import Policy
@@ -106,7 +106,7 @@ def first_means(policy: Policy, calendar: Calendar, start_ms: int, now_ms: int, 
     return f"the first means, of {hour}, come in about {max(1, round(minutes))} minute{'' if minutes < 1.5 else 's'}"
 
 
-def run_city(settings: Settings, options: CityOptions, stop: threading.Event) -> Summary:
+def run_city(settings: Settings, options: CityOptions, stop: threading.Event) -> FeedSummary:
     """Run `hatcast feed synthetic`: check the target, then send until `stop`.
 
     Raises HatcastError as `open_target` and `reject_if_late` do, or if the broker rejects a record.
@@ -130,7 +130,7 @@ def run_city(settings: Settings, options: CityOptions, stop: threading.Event) ->
             bar.note(expected)
         sender.send_all(city_messages(readings, target.router, start), Pace(options.speedup, 0, stop), bar.show)
         sender.finish()
-    return Summary(
+    return FeedSummary(
         topic=sender.topic,
         partitions=target.router.partitions,
         records=sender.records,
@@ -140,7 +140,7 @@ def run_city(settings: Settings, options: CityOptions, stop: threading.Event) ->
     )
 
 
-def _start(settings: Settings, options: CityOptions, target: Target, calendar: Calendar) -> int:
+def _start(settings: Settings, options: CityOptions, target: FeedTarget, calendar: Calendar) -> int:
     if options.start is not None:
         reject_if_late(settings, target, calendar, options.start, _OMIT_START)
         return options.start

@@ -24,7 +24,7 @@ from hatcast.stream.replay.heartbeats import Router
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FeedTarget:
     """State of the telemetry topic.
 
     router        key and partition of each vehicle
@@ -37,7 +37,7 @@ class Target:
     newest_ms: int | None
 
 
-def open_target(settings: Settings, first_ms: int | None) -> Target:
+def open_target(settings: Settings, first_ms: int | None) -> FeedTarget:
     """Check, or create, the telemetry topic for records that arrived at `first_ms` (ms UTC; None: now) and later.
 
     Raises HatcastError: Kafka or Redis cannot be reached, the topic has another format, or its settings would delete
@@ -48,7 +48,7 @@ def open_target(settings: Settings, first_ms: int | None) -> Target:
     state = ensure_telemetry(settings) if first_ms is None else check_replay_target(settings, first_ms)
     router = _router(settings, state)
     latest = _stored_watermarks(settings, state.partitions) + _newest_arrivals(settings, state.partitions)
-    return Target(router, state.retention_ms, max(latest, default=None))
+    return FeedTarget(router, state.retention_ms, max(latest, default=None))
 
 
 def live_router(settings: Settings) -> Router:
@@ -74,7 +74,7 @@ def _router(settings: Settings, state: TopicState) -> Router:
     return Router(state.partitions, PARTITIONERS[settings.topics.telemetry_partitioner])
 
 
-def reject_if_late(settings: Settings, target: Target, calendar: Calendar, first_ms: int, advice: str) -> None:
+def reject_if_late(settings: Settings, target: FeedTarget, calendar: Calendar, first_ms: int, advice: str) -> None:
     """Reject records that would all be late, because the slot of the first arrival (ms UTC) is final already.
 
     Raises HatcastError, whose text ends in `advice`.

@@ -88,7 +88,7 @@ _Served = tuple[Point, set[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class TimetableRoute:
     """One route: its names, its colour such as "0055aa" or "", and its simplified lines."""
 
     name: str
@@ -110,7 +110,7 @@ class Stop:
 class Network:
     """Routes and stops of a timetable."""
 
-    routes: Sequence[Route]
+    routes: Sequence[TimetableRoute]
     stops: Sequence[Stop]
 
 
@@ -133,7 +133,7 @@ def read_network(path: Path, tell: Tell = str) -> Network:
         _add_hops(visits, places, lines)
     routes = [(number, *each) for number, each in enumerate(named.values())]
     network = Network(
-        [Route(name, long, colour, lines[number]) for number, name, long, colour in routes if lines[number]],
+        [TimetableRoute(name, long, colour, lines[number]) for number, name, long, colour in routes if lines[number]],
         _stops(path, served, zip(places, names, strict=True), [name for _, name, _, _ in routes]),
     )
     if sum(len(line) for route in network.routes for line in route.lines) > POINTS_MAX:

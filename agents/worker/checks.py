@@ -26,7 +26,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.time_zones import TIME_ZONE_DATA
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """Result of a check. A problem keeps a worker from starting, or breaks a guarantee."""
 
     OK = "ok"
@@ -41,7 +41,7 @@ class Check(msgspec.Struct, frozen=True):
     """
 
     name: str
-    state: State
+    state: CheckState
     found: str
     fix: str = msgspec.field(default="", name="mend")
 
@@ -86,18 +86,18 @@ async def _shown(settings: Settings, redis: AnyRedis) -> AsyncIterator[Check]:
     """Yield the values that the first start stored."""
     keys, name = DomainKeys(settings.topics.telemetry), settings.policy.name
     policy_id, count = (_text(value) for value in await redis.hmget(keys.policy(name), ["policy_id", "partitions"]))
-    yield Check("stored policy", State.OK, policy_id or f"none yet under {name!r}")
+    yield Check("stored policy", CheckState.OK, policy_id or f"none yet under {name!r}")
     if count is not None:
-        yield Check("stored partitions", State.OK, count)
+        yield Check("stored partitions", CheckState.OK, count)
     fingerprint = _text(await redis.hget(keys.user_key, "fingerprint"))
     made = "made by hatcast, " if settings.user_key is None else ""
     yield Check(
-        "user key", State.OK, "none stored yet" if fingerprint is None else f"{made}fingerprint {fingerprint[:8]}"
+        "user key", CheckState.OK, "none stored yet" if fingerprint is None else f"{made}fingerprint {fingerprint[:8]}"
     )
     next_policy = await PolicyTransitionStore(redis, settings.topics.telemetry).next_policy(name)
     if next_policy is not None:
         found = f"{next_policy.name!r} from {next_policy.from_date} on; then the workers of this policy end"
-        yield Check("successor", State.OK, found)
+        yield Check("successor", CheckState.OK, found)
 
 
 async def _problems(
@@ -115,11 +115,11 @@ async def _problems(
             wrong = await registration.registry_errors()
             errors += wrong
             if not wrong:
-                yield Check("registry", State.OK, "agrees with the configuration")
+                yield Check("registry", CheckState.OK, "agrees with the configuration")
                 if settings.policy.replaces is not None:
                     yield await _takeover_check(settings, redis, settings.policy.replaces)
     except KafkaError as failed:
-        yield Check("registry", State.PROBLEM, f"not read ({type(failed).__name__})", "check that all brokers run")
+        yield Check("registry", CheckState.PROBLEM, f"not read ({type(failed).__name__})", "check that all brokers run")
         return
     seen: set[str] = set()  # Redis has a copy of the registry's record, so one change may be found twice
     for name, error in errors:
@@ -127,10 +127,10 @@ async def _problems(
             continue
         seen.add(str(error))
         found = f"telemetry has {partitions} partitions now" if name == "stored partitions" else _NO_START
-        yield Check(name, State.PROBLEM, found, str(error))
+        yield Check(name, CheckState.PROBLEM, found, str(error))
     if not errors:
         for name, error in await _offset_errors(settings, redis, topics, accepted):
-            yield Check(f"stored offsets of {name}", State.PROBLEM, _NO_START, str(error))
+            yield Check(f"stored offsets of {name}", CheckState.PROBLEM, _NO_START, str(error))
 
 
 async def _time_zone_check(settings: Settings, redis: AnyRedis, partitions: int) -> Check:
@@ -140,20 +140,22 @@ async def _time_zone_check(settings: Settings, redis: AnyRedis, partitions: int)
     try:
         await OpenDates(HatStore.of(redis, policy, partitions), ledger, Calendar(policy)).check()
     except HatcastError as error:
-        return Check("time zone data", State.PROBLEM, f"{TIME_ZONE_DATA}: {_NO_START}", str(error))
-    return Check("time zone data", State.OK, f"{TIME_ZONE_DATA}, agrees with all open dates")
+        return Check("time zone data", CheckState.PROBLEM, f"{TIME_ZONE_DATA}: {_NO_START}", str(error))
+    return Check("time zone data", CheckState.OK, f"{TIME_ZONE_DATA}, agrees with all open dates")
 
 
 async def _takeover_check(settings: Settings, redis: AnyRedis, old: str) -> Check:
     """Check the transition from the policy that ours replaces."""
     name, facts = "replaced policy", await Registry(settings).read()
     if old in facts.policies and await PolicyTransitionStore(redis, settings.topics.telemetry).known(old) is None:
-        return Check(name, State.WARNING, f"Redis has lost {old!r}", "the first worker recovers it, and checks then")
+        return Check(
+            name, CheckState.WARNING, f"Redis has lost {old!r}", "the first worker recovers it, and checks then"
+        )
     try:
         await check_takeover(settings, redis)
     except HatcastError as error:
-        return Check(name, State.PROBLEM, _NO_START, str(error))
-    return Check(name, State.OK, f"{old!r} until {settings.policy.from_date}")
+        return Check(name, CheckState.PROBLEM, _NO_START, str(error))
+    return Check(name, CheckState.OK, f"{old!r} until {settings.policy.from_date}")
 
 
 async def _offset_errors(

@@ -18,7 +18,7 @@ from hatcast.agents.kafka.topics import TopicReport, check_topics
 from hatcast.agents.redis.clients import primaries
 from hatcast.agents.redis.connection import connect_redis, redis_error, redis_name
 from hatcast.agents.redis.durability import ACCEPT_OPTION, NO_EVICTION, Durability, Persistence, info, read_durability
-from hatcast.agents.worker.checks import NOTHING_ACCEPTED, Accepted, Check, State, check_stored
+from hatcast.agents.worker.checks import NOTHING_ACCEPTED, Accepted, Check, CheckState, check_stored
 from hatcast.agents.worker.folds import report_check
 from hatcast.agents.worker.registration import configured_key, own_record
 from hatcast.stream.errors import HatcastError
@@ -61,10 +61,10 @@ def examine(config: Path, accepted: Accepted = NOTHING_ACCEPTED) -> Iterator[Che
     try:
         settings = load_settings(config)
     except HatcastError as error:
-        yield Check("configuration", State.PROBLEM, "not usable", str(error))
+        yield Check("configuration", CheckState.PROBLEM, "not usable", str(error))
         return
     policy = settings.policy
-    yield Check("configuration", State.OK, f"policy {policy.name}: {_summary(policy)}")
+    yield Check("configuration", CheckState.OK, f"policy {policy.name}: {_summary(policy)}")
     if settings.report_keys is not None:
         yield _report_keys_check(settings, settings.report_keys)
     topics: TopicReport | None
@@ -72,49 +72,49 @@ def examine(config: Path, accepted: Accepted = NOTHING_ACCEPTED) -> Iterator[Che
         topics = check_topics(settings, PATIENCE_SECONDS)
     except HatcastError as error:
         topics = None
-        yield Check("kafka", State.PROBLEM, "not usable", str(error))
+        yield Check("kafka", CheckState.PROBLEM, "not usable", str(error))
     else:
         version = f", version {topics.broker_version}" if topics.broker_version else ""
-        yield Check("kafka", State.OK, broker_name(settings).removeprefix("Kafka at ") + version)
+        yield Check("kafka", CheckState.OK, broker_name(settings).removeprefix("Kafka at ") + version)
         yield from _topic_checks(topics)
         yield from _registry_checks(settings, topics)
     try:
         with closing(connect_redis(settings, PATIENCE_SECONDS)) as redis:
             nodes = primaries(redis)
             version = _version(next(iter(nodes.values())))
-            yield Check("redis", State.OK, f"{redis_name(settings).removeprefix('Redis at ')}, {version}")
+            yield Check("redis", CheckState.OK, f"{redis_name(settings).removeprefix('Redis at ')}, {version}")
             for name, node in nodes.items():
                 yield from _redis_checks(node, f" {name}" if name else "", accepted)
             yield _clock_check(next(iter(nodes.values())), settings)
         yield from asyncio.run(check_stored(settings, topics, accepted))
     except HatcastError as error:
-        yield Check("redis", State.PROBLEM, "not usable", str(error))
+        yield Check("redis", CheckState.PROBLEM, "not usable", str(error))
     except RedisError as error:
-        yield Check("redis", State.PROBLEM, "failed", str(redis_error(settings, error)))
+        yield Check("redis", CheckState.PROBLEM, "failed", str(redis_error(settings, error)))
 
 
 def _report_keys_check(settings: Settings, keys: ReportKeys) -> Check:
     try:
         report_check(settings)
     except HatcastError as error:
-        return Check("report keys", State.PROBLEM, "not usable", str(error))
-    return Check("report keys", State.OK, f"authorities {len(keys.authorities)}, revoked {len(keys.revoked)}")
+        return Check("report keys", CheckState.PROBLEM, "not usable", str(error))
+    return Check("report keys", CheckState.OK, f"authorities {len(keys.authorities)}, revoked {len(keys.revoked)}")
 
 
 def _topic_checks(topics: TopicReport) -> Iterator[Check]:
     wrong = {finding.topic for finding in topics.findings}
     for name, count in topics.partitions.items():
         if name not in wrong:
-            yield Check(f"topic {name}", State.OK, f"{count} partition{'s' if count > 1 else ''}")
+            yield Check(f"topic {name}", CheckState.OK, f"{count} partition{'s' if count > 1 else ''}")
     for finding in topics.findings:
-        state = State.PROBLEM if finding.fatal else State.WARNING
+        state = CheckState.PROBLEM if finding.fatal else CheckState.WARNING
         fix = f"wanted is {finding.expected}: {finding.fix}"
         yield Check(f"topic {finding.topic}", state, f"{finding.setting} is {finding.found}", fix)
     for name in topics.missing:
         if (error := topics.denied.get(name)) is not None:
-            yield Check(f"topic {name}", State.PROBLEM, "missing", str(error))
+            yield Check(f"topic {name}", CheckState.PROBLEM, "missing", str(error))
         else:
-            yield Check(f"topic {name}", State.WARNING, "missing: the first worker makes it")
+            yield Check(f"topic {name}", CheckState.WARNING, "missing: the first worker makes it")
 
 
 def _registry_checks(settings: Settings, topics: TopicReport) -> Iterator[Check]:
@@ -125,16 +125,18 @@ def _registry_checks(settings: Settings, topics: TopicReport) -> Iterator[Check]
     try:
         facts = asyncio.run(registry.read())
         for name, record in facts.policies.items():
-            yield Check(f"registered policy {name}", State.OK, _registered(record))
+            yield Check(f"registered policy {name}", CheckState.OK, _registered(record))
         partitions = topics.partitions.get(settings.topics.telemetry)
         if partitions is None:
             return
         own = own_record(settings, partitions, {}, configured_key(settings))
         if beside := policies_beside_a_tracker(facts, own):
-            yield Check("shared days", State.WARNING, f"with {', '.join(beside)}, beside a tracker", _END_THE_OTHERS)
+            yield Check(
+                "shared days", CheckState.WARNING, f"with {', '.join(beside)}, beside a tracker", _END_THE_OTHERS
+            )
         if beside := policies_without_room(facts, own):
             yield Check(
-                "shared days", State.WARNING, f"with {', '.join(beside)}, beside running sums", _RAISE_THE_LIMIT
+                "shared days", CheckState.WARNING, f"with {', '.join(beside)}, beside running sums", _RAISE_THE_LIMIT
             )
     except (HatcastError, KafkaError):
         return  # `check_stored` reads it too, and reports the error
@@ -165,20 +167,23 @@ def _redis_checks(redis: "Redis", node: str, accepted: Accepted) -> Iterator[Che
     yield _eviction_check(f"redis eviction{node}", durability, accepted)
     if limit := int(memory.get("maxmemory", 0)):
         used = int(memory.get("used_memory", 0)) / limit
-        state = State.OK if used <= FULL_SHARE else State.WARNING if used < 1 else State.PROBLEM
-        fix = "" if state is State.OK else "raise `maxmemory`: when it is full, workers stop, and none starts"
+        state = CheckState.OK if used <= FULL_SHARE else CheckState.WARNING if used < 1 else CheckState.PROBLEM
+        fix = "" if state is CheckState.OK else "raise `maxmemory`: when it is full, workers stop, and none starts"
         yield Check(f"redis memory{node}", state, f"{used:.0%} of {limit >> 20} MiB", fix)
     if info(redis, "replication").get("role") != "master":
         yield Check(
-            f"redis role{node}", State.PROBLEM, "a replica", "set redis.url to the master: a replica rejects writes"
+            f"redis role{node}",
+            CheckState.PROBLEM,
+            "a replica",
+            "set redis.url to the master: a replica rejects writes",
         )
 
 
 def _eviction_check(name: str, durability: Durability, accepted: Accepted) -> Check:
     if durability.eviction is None:
-        return Check(name, State.WARNING, "unknown", f"make sure of `maxmemory-policy {NO_EVICTION}`")
+        return Check(name, CheckState.WARNING, "unknown", f"make sure of `maxmemory-policy {NO_EVICTION}`")
     if durability.keeps_keys:
-        return Check(name, State.OK, durability.eviction)
+        return Check(name, CheckState.OK, durability.eviction)
     fix = f"set `maxmemory-policy {NO_EVICTION}`: it may delete contributions and the ledger{_unless(accepted)}"
     return Check(name, _state(accepted), durability.eviction, fix)
 
@@ -186,10 +191,10 @@ def _eviction_check(name: str, durability: Durability, accepted: Accepted) -> Ch
 def _persistence_check(name: str, durability: Durability, kept: dict[str, Any], accepted: Accepted) -> Check:
     found = durability.persistence
     if (failed := _failed_write(found, kept)) is not None:
-        return Check(name, State.PROBLEM, failed, "free space on its disk: until then it rejects writes")
+        return Check(name, CheckState.PROBLEM, failed, "free space on its disk: until then it rejects writes")
     match found:
         case Persistence.APPEND_ONLY:
-            return Check(name, State.OK, found)
+            return Check(name, CheckState.OK, found)
         case Persistence.SNAPSHOTS:
             fix = "set `appendonly yes`: after a restart, what came after the last snapshot is folded again"
         case Persistence.NONE:
@@ -197,7 +202,7 @@ def _persistence_check(name: str, durability: Durability, kept: dict[str, Any], 
             return Check(name, _state(accepted), found, fix + _unless(accepted))
         case _:
             fix = "set `appendonly yes`, or allow `CONFIG GET`"
-    return Check(name, State.WARNING, found, fix)
+    return Check(name, CheckState.WARNING, found, fix)
 
 
 def _failed_write(found: Persistence, kept: dict[str, Any]) -> str | None:
@@ -209,8 +214,8 @@ def _failed_write(found: Persistence, kept: dict[str, Any]) -> str | None:
     return None
 
 
-def _state(accepted: Accepted) -> State:
-    return State.WARNING if accepted.volatile_state else State.PROBLEM
+def _state(accepted: Accepted) -> CheckState:
+    return CheckState.WARNING if accepted.volatile_state else CheckState.PROBLEM
 
 
 def _unless(accepted: Accepted) -> str:
@@ -223,7 +228,7 @@ def _clock_check(redis: "Redis", settings: Settings) -> Check:
     try:
         seconds, microseconds = redis.time()
     except ResponseError:  # denied by an ACL: only an operator's user has it
-        return Check("clock", State.WARNING, "not compared with Redis' clock", "allow `TIME` to this user")
+        return Check("clock", CheckState.WARNING, "not compared with Redis' clock", "allow `TIME` to this user")
     after = now_ms()
     redis_ms = seconds * 1000 + microseconds // 1000
     difference = max(redis_ms - after, before - redis_ms, 0)  # beyond the round trip
@@ -231,7 +236,7 @@ def _clock_check(redis: "Redis", settings: Settings) -> Check:
     found = f"{difference / 1000:g} s from Redis' clock"
     if difference > limit:
         fix = f"set both by NTP: they may differ by policy.max_ahead, {limit / 1000:g} s"
-        return Check("clock", State.PROBLEM, found, fix)
+        return Check("clock", CheckState.PROBLEM, found, fix)
     if difference > limit / 2:
-        return Check("clock", State.WARNING, found, f"set both by NTP: above {limit / 1000:g} s workers wait")
-    return Check("clock", State.OK, found)
+        return Check("clock", CheckState.WARNING, found, f"set both by NTP: above {limit / 1000:g} s workers wait")
+    return Check("clock", CheckState.OK, found)

@@ -13,7 +13,7 @@ import structlog
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.registry import Facts, PolicyRecord, Registry, Topics, UserKey, policy_key
+from hatcast.agents.kafka.registry import Facts, PolicyRecord, PolicyTopics, Registry, UserKey, policy_key
 from hatcast.agents.kafka.registry_checks import (
     check_facts,
     check_policy_name,
@@ -235,7 +235,7 @@ def own_record(
         policy=policy.name,
         policy_id=policy.policy_id,
         canonical=msgspec.Raw(policy.canonical),
-        topics=Topics(means=topics.means, queries=topics.queries, budget=topics.budget, reports=reports),
+        topics=PolicyTopics(means=topics.means, queries=topics.queries, budget=topics.budget, reports=reports),
         telemetry_id=topic_ids.get(topics.telemetry),
         reports_id=None if reports is None else topic_ids.get(reports),
         partitions=partitions,

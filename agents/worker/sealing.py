@@ -15,7 +15,7 @@ import structlog
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.cloud_events import release_event
-from hatcast.agents.kafka.producers import Message
+from hatcast.agents.kafka.producers import OutputMessage
 from hatcast.agents.recovery.domain import day_before
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.hat_store import HatStore
@@ -88,10 +88,10 @@ class Resender:
         await self._recovery.publishers.publish(release_partition, messages)
         await self._ledger.mark_published(date, [release_id for release_id, _ in records])
 
-    def _message(self, release_id: str, record: bytes) -> Message:
+    def _message(self, release_id: str, record: bytes) -> OutputMessage:
         topics, fields = self._settings.topics, HEAD.decode(record)
         hidden = self._policy.relation is Relation.ADD_REMOVE  # then no other time may be published
-        return Message(
+        return OutputMessage(
             topic=topics.queries if fields.is_answer else topics.means,
             partition=by_murmur2(fields.cell.encode(), self._partitions),
             key=release_id.encode(),

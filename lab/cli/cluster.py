@@ -61,7 +61,7 @@ def offline(  # noqa: PLR0913 - options by name
     No ledger records the cost of --epsilon for each user, and every further run adds to it.
     """
     from hatcast.agents.cluster.release import (
-        Blend,
+        ClusterBlend,
         ClusteringOptions,
         check_relation,
         read_vectors,
@@ -78,7 +78,7 @@ def offline(  # noqa: PLR0913 - options by name
     names = select_slots(policy, None if slots is None else slots.split(","))
     # All public parameters are checked before any file is read.
     setting = ClusteringSetting(len(names), top_of(policy), clusters, iterations, epsilon, seed)
-    options = ClusteringOptions(setting, local, Blend(blend))
+    options = ClusteringOptions(setting, local, ClusterBlend(blend))
     feed = checked_format(feed_format, policy, files)
     with progress_bars() as add_bar:
         vectors = read_vectors(files, feed, settings, names, add_bar("reading", None))

@@ -104,7 +104,7 @@ def scale(counts: Counts, scaling: Scaling | None) -> Counts:
 
 
 def _hats(paths: Sequence[Path], feed: Format, policy: Policy, progress: Callable[[int], None]) -> dict[str, Users]:
-    from hatcast.agents.batch.fold import Job, fold_recording
+    from hatcast.agents.batch.fold import FoldJob, fold_recording
     from hatcast.agents.batch.retention import RetainChunks
     from hatcast.agents.clock import now_ms
     from hatcast.agents.recordings.files import open_recording
@@ -116,6 +116,6 @@ def _hats(paths: Sequence[Path], feed: Format, policy: Policy, progress: Callabl
     with open_recording(paths, feed) as recording:
         # A constant key, for reproducible results: pseudonyms break ties of counts, and so decide the grouping.
         pseudonyms = Pseudonyms(bytes(KEY_BYTES))
-        fold_recording(recording, Job(policy, FoldUsers(pseudonyms), now_ms(), retained, progress))
+        fold_recording(recording, FoldJob(policy, FoldUsers(pseudonyms), now_ms(), retained, progress))
     hats = {f"{hat.cell}/{hat.slot}": users_of(retained.chunks(hat).readings) for hat in retained.hats()}
     return {key: users for key, users in hats.items() if len(users.counts)}

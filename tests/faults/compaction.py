@@ -10,7 +10,7 @@ import msgspec
 from confluent_kafka import KafkaException
 
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.dump import Head, Line
+from hatcast.agents.kafka.dump import DumpHead, DumpLine
 from hatcast.stream.fold.hats import Calendar
 from tests.faults.actors import WrongSetting
 from tests.faults.generate import DATES, FIRST_MS, PARTITIONS
@@ -80,11 +80,11 @@ def dump_telemetry(pipeline: Pipeline, file: str, seconds: float) -> Path:
 
 def joined(before: Path, after: Path) -> Path:
     """The dump of before the compaction, with what the one of the end has beyond it."""
-    read_line, following = msgspec.json.Decoder(Line).decode, [0] * PARTITIONS
+    read_line, following = msgspec.json.Decoder(DumpLine).decode, [0] * PARTITIONS
     path = after.with_name("joined.jsonl")
     with before.open("rb") as first, after.open("rb") as last, path.open("wb") as file:
         head = first.readline()
-        assert msgspec.json.decode(head, type=Head).start_offsets == following
+        assert msgspec.json.decode(head, type=DumpHead).start_offsets == following
         last.readline()
         file.write(head)
         for raw in chain(first, last):

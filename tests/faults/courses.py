@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from hatcast.agents.batch.fold import Job, fold_dump
+from hatcast.agents.batch.fold import FoldJob, fold_dump
 from hatcast.agents.batch.retention import RetainChunks, RetainedHat
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.recordings.dump_file import DUMP, Dump
@@ -89,7 +89,7 @@ def _fold(dump: Path, settings: Settings) -> RetainChunks:
     with open_recording([dump], DUMP) as recording:
         lines = Dump(recording, dump.name)
         make = fold_maker(policy, Calendar(policy), users, settings, lines.head.partitions)
-        fold_dump(lines, Job(policy, users, _NOW_MS, retained, lambda _: None), make)
+        fold_dump(lines, FoldJob(policy, users, _NOW_MS, retained, lambda _: None), make)
     return retained
 
 

@@ -23,7 +23,7 @@ from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import Retained
 from hatcast.agents.release.hats import DueHat
 from hatcast.agents.release.path import ReleasePath
-from hatcast.agents.release.queries import Answers, DueAnswer
+from hatcast.agents.release.queries import AnswerReleases, DueAnswer
 from hatcast.stream.fold.checkpoint import FoldChanges
 from hatcast.stream.ledger import commits
 from hatcast.stream.ledger.adoption import OutputPartition
@@ -150,15 +150,15 @@ def reserved_at_the_answer() -> None:
 
 def forgotten_once_read() -> None:
     """What is kept for a query is deleted once it is read, not once its answer is published."""
-    product = Answers.load
+    product = AnswerReleases.load
 
-    async def load(self: Answers, batch: Sequence[DueAnswer]) -> Retained | None:
+    async def load(self: AnswerReleases, batch: Sequence[DueAnswer]) -> Retained | None:
         kept = await product(self, batch)
         if kept is not None:
             await self._retained.delete([(slot.key, due.cell) for slot in batch[0].query_period.slots for due in batch])
         return kept
 
-    Answers.load = load  # type: ignore[method-assign]
+    AnswerReleases.load = load  # type: ignore[method-assign]
 
 
 def state_not_read() -> None:

@@ -22,7 +22,7 @@ from hatcast.agents.cli.cells import trip_lines
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.device.store import open_store
 from hatcast.agents.export.folder import STATE, open_folder
-from hatcast.agents.kafka.dump import Head, Line, _encode_lines
+from hatcast.agents.kafka.dump import DumpHead, DumpLine, _encode_lines
 from hatcast.agents.map.surroundings import read_basemap
 from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
@@ -184,8 +184,11 @@ def _record_seeds() -> Iterator[bytes]:
 
 
 def _dump_seeds() -> Iterator[bytes]:
-    head = Head("telemetry", 2, [0, 5])
-    lines = [Line("telemetry", 1, 5, 1_641_124_800_000, b"bus", record()), Line("telemetry", 0, 0, 7, None, None)]
+    head = DumpHead("telemetry", 2, [0, 5])
+    lines = [
+        DumpLine("telemetry", 1, 5, 1_641_124_800_000, b"bus", record()),
+        DumpLine("telemetry", 0, 0, 7, None, None),
+    ]
     yield bytes(_encode_lines([head, *lines]))
     yield bytes(_encode_lines([head, *lines, head]))
 

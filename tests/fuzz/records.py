@@ -10,10 +10,10 @@ from aiokafka import ConsumerRecord
 from rich.console import Console
 
 from hatcast.agents.kafka.registry import Facts, read_request, request_key
-from hatcast.agents.map.events import Hub, Position
+from hatcast.agents.map.events import EventPosition, Hub
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.record import Kind
-from hatcast.agents.map.topic_reader import Reader, Topics
+from hatcast.agents.map.record import RecordKind
+from hatcast.agents.map.topic_reader import MapTopics, Reader
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import Record
 from hatcast.agents.recovery.published_records import decode_contents
@@ -57,7 +57,7 @@ class _Map:
 
         async def made() -> Reader:
             topics = SETTINGS.topics
-            return Reader(SETTINGS, feed, Topics("cluster", *((getattr(topics, key), 1) for key in _ORDER)))
+            return Reader(SETTINGS, feed, MapTopics("cluster", *((getattr(topics, key), 1) for key in _ORDER)))
 
         if self._known is None:
             self._known = asyncio.new_event_loop().run_until_complete(made())
@@ -66,7 +66,7 @@ class _Map:
 
     def run(self, data: bytes) -> None:
         """Apply a record between two releases, then make what viewers and the API get."""
-        feed = Feed(DAY_MS, Hub(), Position("12345678", [0], [0], [0], [0]), "city")
+        feed = Feed(DAY_MS, Hub(), EventPosition("12345678", [0], [0], [0], [0]), "city")
         reader = self._reader(feed)
         topics = SETTINGS.topics
         first, last = release(0), release(1)
@@ -76,9 +76,9 @@ class _Map:
         feed.initial_chunk("city", None)
         for name in feed.names():
             feed.slots_view(name)
-            for kind in Kind:
+            for kind in RecordKind:
                 feed.initial_chunk(name, None, kind)
-        policy = feed.policy(Kind.RELEASES, "city")
+        policy = feed.policy(RecordKind.RELEASES, "city")
         slots = [] if policy is None else policy.in_order()
         shown = {each.record for slot in slots for each in slot.records.values()}
         if self._key != "means" and not shown >= {first, last}:
@@ -87,9 +87,9 @@ class _Map:
 
 async def read_feed() -> Feed:
     """Return a feed that has read two releases."""
-    feed = Feed(DAY_MS, Hub(), Position("12345678", [0], [0], [0], [0]), "city")
+    feed = Feed(DAY_MS, Hub(), EventPosition("12345678", [0], [0], [0], [0]), "city")
     topics = SETTINGS.topics
-    reader = Reader(SETTINGS, feed, Topics("cluster", *((getattr(topics, key), 1) for key in _ORDER)))
+    reader = Reader(SETTINGS, feed, MapTopics("cluster", *((getattr(topics, key), 1) for key in _ORDER)))
     reader._apply([_message(topics.means, offset, release(offset)) for offset in range(2)])
     return feed
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from hatcast.agents.redis.estimates import SnapshotStore, StoredRunning, StoredSnapshot
+from hatcast.agents.redis.estimates import RunningSnapshot, SnapshotStore, StoredSnapshot
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.identity import check_user_key, policy_errors
 from hatcast.agents.redis.keys import DomainKeys
@@ -244,7 +244,7 @@ def _snapshot(policy_id: str) -> StoredSnapshot:
     state = SmootherState(
         version=VERSION, policy_id=policy_id, date=DAY, start_ms=NOON_MS, cells=[], calibration=(), **empty
     )
-    return StoredSnapshot(positions={0: 7}, state=state, running=StoredRunning(days=1, dates=[DAY]))
+    return StoredSnapshot(positions={0: 7}, state=state, running=RunningSnapshot(days=1, dates=[DAY]))
 
 
 def targets(url: str) -> Iterator[Target]:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from hatcast.agents.clock import cancel_all
-from hatcast.agents.sources.connection import Source
+from hatcast.agents.sources.connection import LiveSource
 from hatcast.agents.sources.live import LiveOptions, LiveSummary, run_live
 from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.readings.vehicles import by_murmur2
@@ -49,7 +49,7 @@ def readings(received: list[Received]) -> Counter[Sent]:
 
 @asynccontextmanager
 async def bridge(
-    pipeline: Pipeline, form: str, connect: Callable[[], Source], **options: Any
+    pipeline: Pipeline, form: str, connect: Callable[[], LiveSource], **options: Any
 ) -> AsyncIterator["asyncio.Task[LiveSummary]"]:
     """A running bridge; if it still runs at the end of the block it is broken off, as by kill -9."""
     choice = FormatChoice(form, options.pop("columns", None), options.pop("derive", None))

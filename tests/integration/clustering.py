@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from hatcast.agents.cluster.live import run as live_run
-from hatcast.agents.cluster.live.state import State
+from hatcast.agents.cluster.live.state import ClusteringState
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.ledger.day import Reserved
@@ -63,15 +63,15 @@ def die_after(step: str, number: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     run: Any = live_run
-    state: Any = State
+    state: Any = ClusteringState
     begin, end, charge, send = state.begin_round, state.end_round, run.charge_in_redis, run.publish
 
-    def begin_round(self: State, at: int, body: bytes, closes_ms: int) -> None:
+    def begin_round(self: ClusteringState, at: int, body: bytes, closes_ms: int) -> None:
         begin(self, at, body, closes_ms)
         if (step, number) == ("begun", at):
             kill()
 
-    def end_round(self: State, at: int, numbers: Any) -> None:
+    def end_round(self: ClusteringState, at: int, numbers: Any) -> None:
         end(self, at, numbers)
         if (step, number) == ("ended", at):
             kill()

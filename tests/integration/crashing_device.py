@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hatcast.agents.device.outbox import Outbox
-from hatcast.agents.device.store import Store
+from hatcast.agents.device.store import DeviceStore
 
 METHODS: Final[dict[str, tuple[type, str]]] = {
-    "drawn": (Store, "commit"),  # before it
-    "committed": (Store, "commit"),
+    "drawn": (DeviceStore, "commit"),  # before it
+    "committed": (DeviceStore, "commit"),
     "sent": (Outbox, "send"),  # the broker has them, and the state file does not know it
 }
 

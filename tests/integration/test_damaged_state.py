@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace as replaced
 from redis.asyncio import Redis
 
-from hatcast.agents.redis.estimates import SnapshotStore, StoredRunning, StoredSnapshot
+from hatcast.agents.redis.estimates import RunningSnapshot, SnapshotStore, StoredSnapshot
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.identity import check_user_key, claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
@@ -298,7 +298,7 @@ def test_a_damaged_snapshot_is_not_there(redis_server: RedisServer) -> None:
             state = SmootherState(
                 version=VERSION, policy_id="id", date=DAY, start_ms=NOON_MS, cells=[], calibration=(), **arrays
             )
-            running = StoredRunning(days=1, dates=[DAY])
+            running = RunningSnapshot(days=1, dates=[DAY])
             snapshot = StoredSnapshot(positions={0: 7}, state=state, running=running)
             await store.write(snapshot, {DAY: b"inputs"})
             assert await store.read("id") == snapshot

@@ -14,7 +14,7 @@ from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.durability import Persistence, ensure_durable, read_durability
-from hatcast.agents.worker.checks import State
+from hatcast.agents.worker.checks import CheckState
 from hatcast.agents.worker.preflight import examine
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.units import DAY_MS
@@ -110,7 +110,7 @@ def test_behind_tls_and_with_no_more_rights_than_those_of_its_role_a_worker_fold
             kafka.produce(pipeline.settings.topics.telemetry, ticks(NOON_MS + 2 * DAY_MS))
             pipeline.wait(lambda: '"days sealed"' in worker.logged(), "sealed day", worker)
             operator = pipeline.changed({"redis": {"username": "operator"}})
-            assert [check for check in examine(operator) if check.state is State.PROBLEM] == []
+            assert [check for check in examine(operator) if check.state is CheckState.PROBLEM] == []
             assert worker.terminate() == 0
             # Nothing else was tried: redis-py tells newer servers its version, and goes on without.
             assert {entry["object"] for entry in admin.acl_log()} <= {"client|setinfo"}

@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError
 from hatcast.agents.kafka import producers
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import (
-    Message,
+    OutputMessage,
     ProducerGone,
     Transaction,
     TransactionalProducers,
@@ -44,7 +44,7 @@ def test_a_publisher_that_was_fenced_fails_once_publishes_nothing_and_leaves_no_
             TransactionalProducers(pipeline.name, "p", client),
             TransactionalProducers(pipeline.name, "p", client),
         )
-        message = Message(pipeline.settings.topics.means, 0, b"key", b"value")
+        message = OutputMessage(pipeline.settings.topics.means, 0, b"key", b"value")
         try:
             await one.start_missing(frozenset([0]))
             await other.start_missing(frozenset([0]))
@@ -75,7 +75,7 @@ async def nothing_goes_on() -> None:
         assert not (await asyncio.wait(left, timeout=WAIT_S))[1]
 
 
-async def publish(sends: TransactionalProducers, message: Message) -> None:
+async def publish(sends: TransactionalProducers, message: OutputMessage) -> None:
     """Until it succeeds; the start of a producer ends what is still open. A Kafka that was away may refuse at first."""
     while True:
         await start(sends)
@@ -104,7 +104,7 @@ def test_a_start_of_a_producer_that_kafka_gives_no_id_ends_and_the_next_one_succ
                     await asyncio.wait_for(sends.start_missing(frozenset([0])), WAIT_S)
             breakable_kafka.resume()
             await asyncio.wait_for(
-                publish(sends, Message(pipeline.settings.topics.means, 0, b"next", b"value")), WAIT_S
+                publish(sends, OutputMessage(pipeline.settings.topics.means, 0, b"next", b"value")), WAIT_S
             )
         finally:
             breakable_kafka.resume()
@@ -127,12 +127,12 @@ def test_a_send_that_kafka_does_not_take_fails_and_is_not_published(
             breakable_kafka.pause()
             with monkeypatch.context() as patched, pytest.raises(KafkaTimeoutError):
                 patched.setattr(producers, "_LIMIT_S", 3.0)
-                await asyncio.wait_for(sends.publish(0, [Message(topic, 0, b"late", b"value")]), WAIT_S)
+                await asyncio.wait_for(sends.publish(0, [OutputMessage(topic, 0, b"late", b"value")]), WAIT_S)
             await nothing_goes_on()
             with pytest.raises(ProducerGone):
-                await sends.publish(0, [Message(topic, 0, b"gone", b"value")])
+                await sends.publish(0, [OutputMessage(topic, 0, b"gone", b"value")])
             breakable_kafka.resume()
-            await asyncio.wait_for(publish(sends, Message(topic, 0, b"next", b"value")), WAIT_S)
+            await asyncio.wait_for(publish(sends, OutputMessage(topic, 0, b"next", b"value")), WAIT_S)
         finally:
             breakable_kafka.resume()
             await sends.stop()
@@ -161,7 +161,7 @@ def test_a_send_that_is_cancelled_while_kafka_does_not_answer_ends_and_is_not_pu
                 await produce(*arguments)
 
             sender._send_produce_req = pause
-            sending = asyncio.create_task(sends.publish(0, [Message(topic, 0, b"cancelled", b"value")]))
+            sending = asyncio.create_task(sends.publish(0, [OutputMessage(topic, 0, b"cancelled", b"value")]))
             await asyncio.wait_for(sent.wait(), WAIT_S)
             sending.cancel()
             ended, _ = await asyncio.wait([sending], timeout=WAIT_S)
@@ -169,7 +169,7 @@ def test_a_send_that_is_cancelled_while_kafka_does_not_answer_ends_and_is_not_pu
             assert ended == {sending}
             assert sending.cancelled()
             await nothing_goes_on()
-            await asyncio.wait_for(publish(sends, Message(topic, 0, b"next", b"value")), WAIT_S)
+            await asyncio.wait_for(publish(sends, OutputMessage(topic, 0, b"next", b"value")), WAIT_S)
         finally:
             breakable_kafka.resume()
             await sends.stop()

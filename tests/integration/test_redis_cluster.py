@@ -13,7 +13,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.recovery import RecoveryStore
-from hatcast.agents.worker.checks import State
+from hatcast.agents.worker.checks import CheckState
 from hatcast.agents.worker.preflight import examine
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, assert_exact_means, ticks, traffic
@@ -82,6 +82,6 @@ def test_after_a_kill_9_and_the_restart_of_a_master_every_hat_has_its_one_true_v
         assert pipeline.outcomes() == {"accepted": len(samples)}
         assert_exact_means(pipeline, samples)
         operator = pipeline.changed({"redis": {"username": "operator"}})
-        assert [check for check in examine(operator) if check.state is not State.OK] == []
+        assert [check for check in examine(operator) if check.state is not CheckState.OK] == []
         with closing(master.client()) as redis:
             assert redis.hlen(DomainKeys(pipeline.name).releases("2022-01-02", pipeline.settings.policy.name)) == 12

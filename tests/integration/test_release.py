@@ -15,7 +15,7 @@ import pytest
 from aiokafka.errors import KafkaError
 
 from hatcast.agents.kafka.client import aiokafka_options
-from hatcast.agents.kafka.producers import Message, ProducerGone, TransactionalProducers
+from hatcast.agents.kafka.producers import OutputMessage, ProducerGone, TransactionalProducers
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
@@ -46,7 +46,7 @@ class CrashError(Exception):
 class CrashingPublishers(TransactionalProducers):
     """Fails after everything was sent, before the transaction is committed."""
 
-    async def publish(self, release_partition: int, messages: Iterable[Message]) -> None:
+    async def publish(self, release_partition: int, messages: Iterable[OutputMessage]) -> None:
         async def crash() -> None:
             raise CrashError
 

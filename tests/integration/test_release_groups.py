@@ -13,7 +13,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 import hatcast.agents.release.kind
 from hatcast.agents.clock import cancel_all
 from hatcast.agents.kafka.client import aiokafka_options
-from hatcast.agents.kafka.producers import Message, ProducerGone, TransactionalProducers
+from hatcast.agents.kafka.producers import OutputMessage, ProducerGone, TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release.kind import ReleaseContext
@@ -152,7 +152,7 @@ def test_if_one_release_partition_cannot_send_the_others_are_published(
 
 
 def test_the_transactions_of_release_partitions_run_at_once_and_each_has_its_days_budget(pipeline: Pipeline) -> None:
-    sent: list[Sequence[Message]] = []
+    sent: list[Sequence[OutputMessage]] = []
 
     async def run() -> None:
         async with open_stores(pipeline) as stores:
@@ -163,7 +163,7 @@ def test_the_transactions_of_release_partitions_run_at_once_and_each_has_its_day
 
                 publish = releaser._publishers.publish
 
-                async def meet(release_partition: int, messages: Sequence[Message]) -> None:
+                async def meet(release_partition: int, messages: Sequence[OutputMessage]) -> None:
                     sent.append(messages)
                     await asyncio.wait_for(meeting.wait(), WAIT_S)
                     await publish(release_partition, messages)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hatcast.agents.kafka.producers import Message
+from hatcast.agents.kafka.producers import OutputMessage
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release import kind
@@ -41,7 +41,7 @@ def resend(pipeline: Pipeline) -> list[int]:
                 assert await recovery.ensure(ALL)
                 publish = publishers.publish
 
-                async def counted(release_partition: int, messages: Iterable[Message]) -> None:
+                async def counted(release_partition: int, messages: Iterable[OutputMessage]) -> None:
                     sizes.append(len(sent := list(messages)))
                     await publish(release_partition, sent)
 

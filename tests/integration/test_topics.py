@@ -17,7 +17,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import aiokafka_options
-from hatcast.agents.kafka.producers import Message, TransactionalProducers
+from hatcast.agents.kafka.producers import OutputMessage, TransactionalProducers
 from hatcast.agents.kafka.topic_rules import WORKER_BATCH_BYTES
 from hatcast.agents.kafka.topics import (
     check_replay_target,
@@ -220,7 +220,7 @@ def test_a_budget_topic_that_has_grown_is_read_back_and_written_as_before(
 async def takes_full_batches(settings: Settings, topic: str) -> bool:
     """Whether a transaction of so many records that batches are full goes through; they cannot be compressed."""
     publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
-    messages = [Message(topic, 0, b"%d" % number, os.urandom(700)) for number in range(200)]
+    messages = [OutputMessage(topic, 0, b"%d" % number, os.urandom(700)) for number in range(200)]
     try:
         await publishers.start_missing(frozenset({0}))
         await publishers.publish(0, messages)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hatcast.agents.batch.fold
-from hatcast.agents.batch.fold import Job, fold_recording
+from hatcast.agents.batch.fold import FoldJob, fold_recording
 from hatcast.agents.batch.retention import RetainChunks
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import unpack
@@ -58,7 +58,7 @@ Found = dict[tuple[str, str, bytes], tuple[int, int]]
 def contributed(policy: Policy, log: Sequence[Sent]) -> Found:
     """What each vehicle but ours has contributed, by `batch`."""
     kept = RetainChunks()
-    fold_recording(recording_of(log), Job(policy, FoldUsers(PSEUDONYMS), NOW, kept, lambda _: None))
+    fold_recording(recording_of(log), FoldJob(policy, FoldUsers(PSEUDONYMS), NOW, kept, lambda _: None))
     rows = [(hat, row) for hat in kept.hats() for chunk in kept.chunks(hat).readings for row in unpack(chunk)]
     return {
         (hat.slot, hat.cell, row.pseudonym): (row.count, row.seen)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hatcast.agents.device.clusterings import Answering, Clusterings
+from hatcast.agents.device.clusterings import Answering, DeviceClusterings
 from hatcast.agents.device.store import ReportTimes, open_store
 from hatcast.agents.device.stored import VehicleHat
 from hatcast.stream.estimators.grouping import Integers
@@ -208,7 +208,7 @@ def polled(*records: bytes, ended: bool) -> tuple[list[bytes], int]:
             store.answers.add_sums(VehicleHat("bus", DATE, "12:00", "8"), 2, 20_000)
         rounds: Any = Rounds(*records)
         answering = Answering(RULES, store, Metered(), OWN_EPSILON * NANO)
-        clusterings = Clusterings(answering, rounds, rounds, lambda: 1)
+        clusterings = DeviceClusterings(answering, rounds, rounds, lambda: 1)
         clusterings.poll(ended=ended)
         return rounds.sent, len(clusterings._open)
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
-from hatcast.agents.batch.fold import Job, fold_recording
+from hatcast.agents.batch.fold import FoldJob, fold_recording
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.batch.ledger_users import LedgerRuns
 from hatcast.agents.batch.release import release_final
@@ -171,7 +171,7 @@ class Runs:
 
         with open_ledger(self.path, self.policy, PSEUDONYMS.key) as ledger, pytest.MonkeyPatch.context() as patched:
             patched.setattr(RunningSums, "advance", spied)
-            job = Job(self.policy, FoldUsers(PSEUDONYMS, ledger.users.vehicles), NOW, kept, lambda _: None)
+            job = FoldJob(self.policy, FoldUsers(PSEUDONYMS, ledger.users.vehicles), NOW, kept, lambda _: None)
             folded = fold_recording(Recording(lambda: records, "file"), job)
             list(release_final(folded, kept, ledger, SystemNoise()))
         return {outcome: number for outcome, number in folded.outcomes.items() if number}

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
-from hatcast.agents.batch.fold import Job, fold_recording
+from hatcast.agents.batch.fold import FoldJob, fold_recording
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.batch.ledger_users import LedgerRuns
 from hatcast.agents.batch.release import count_changed, release_final
@@ -93,7 +93,7 @@ class Ledger:
 
         with open_ledger(self.path, policy, PSEUDONYMS.key) as ledger, pytest.MonkeyPatch.context() as patched:
             patched.setattr("hatcast.agents.batch.release.releases_of", spied)
-            job = Job(policy, FoldUsers(PSEUDONYMS, ledger.users.vehicles), NOW, kept, lambda _: None)
+            job = FoldJob(policy, FoldUsers(PSEUDONYMS, ledger.users.vehicles), NOW, kept, lambda _: None)
             folded = fold_recording(Recording(lambda: records, "file"), job)
             self.changed = count_changed(folded, kept, ledger)
             return list(release_final(folded, kept, ledger, SystemNoise()))

@@ -11,7 +11,7 @@ from rich.console import Console
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.demo.rendering import page
-from hatcast.agents.demo.state import Began, Origin, State
+from hatcast.agents.demo.state import Began, DemoState, Origin
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.records import (
@@ -39,13 +39,13 @@ PLAIN = {
 }
 
 
-def state(*files: str, **policy_tables: Any) -> State:
+def state(*files: str, **policy_tables: Any) -> DemoState:
     """Of a policy with plain releases; with its name as tables, of the demo's own, a tracker."""
     table = demo_policy(None) | {"running": []} | (policy_tables or PLAIN)
     policy = parse_settings({"policy": table}, Path(), {}).policy
     began = Began(records=None, first_ms=1_700_000_000_000, last_ms=None, speedup=600.0)
     origin = Origin(tuple(map(Path, files)), FormatChoice("jsonl") if files else None)
-    return State(policy, Calendar(policy), origin, "http://127.0.0.1:8080/", began, watermark_ms=began.first_ms)
+    return DemoState(policy, Calendar(policy), origin, "http://127.0.0.1:8080/", began, watermark_ms=began.first_ms)
 
 
 def golden(kind: str, name: str) -> bytes:
@@ -66,7 +66,7 @@ def released(slot: str, cell: str = CELL, mean: float = 21.3, scale: float = 0.5
     )
 
 
-def tracked() -> State:
+def tracked() -> DemoState:
     return state(running=demo_policy(None)["running"])
 
 
@@ -113,7 +113,7 @@ def suppressed(slot: str, cell: str) -> ReleaseRecord:
     return msgspec.structs.replace(made, release_id=name, cell=cell, date="2026-10-22", slot=slot)
 
 
-def drawn(shown: State, width: int, height: int) -> list[str]:
+def drawn(shown: DemoState, width: int, height: int) -> list[str]:
     console = Console(width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None)
     with console.capture() as capture:
         console.print(page(shown, width, height))

@@ -8,7 +8,7 @@ import h3.api.basic_str as h3
 import msgspec
 import pytest
 
-from hatcast.agents.kafka.dump import Head, Line
+from hatcast.agents.kafka.dump import DumpHead, DumpLine
 from tests.batching import CONFIG, USERS, batch, config, dump_of, recording_of, refusal, releases, telemetry
 from tests.folding import HOUR, MINUTE, NOON, record
 
@@ -100,7 +100,10 @@ def test_a_dump_of_the_means_gives_the_estimates_of_its_releases(tmp_path: Path,
     assert estimates
     means = [line for line in lines if line not in estimates]
     dump = tmp_path / "means.jsonl"
-    whole = [Head("hats.means", 1, [0]), *(Line("hats.means", 0, at, 0, b"", each) for at, each in enumerate(means))]
+    whole = [
+        DumpHead("hats.means", 1, [0]),
+        *(DumpLine("hats.means", 0, at, 0, b"", each) for at, each in enumerate(means)),
+    ]
     dump.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in whole))
     again = batch(dump, "--format", "kafka", "--config", config, "--estimates")
     assert [line.encode() for line in again.stdout.splitlines()] == estimates

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 
 import hatcast.agents.batch.fold
 import hatcast.agents.batch.run
-from hatcast.agents.batch.fold import Job, fold_recording
+from hatcast.agents.batch.fold import FoldJob, fold_recording
 from hatcast.agents.batch.retention import RetainChunks, RetainNothing, RetainTotals, Retention
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.readings.formats import Recorded, jsonl
@@ -82,8 +82,8 @@ def add(hats: dict[str, list[int]], state: fold_oracle.State) -> None:
         hat[:] = hat[0] + 1, hat[1] + count, hat[2] + total, max(hat[3], greatest)
 
 
-def job(case: Case, keeper: Retention) -> Job:
-    return Job(case.policy, FoldUsers(PSEUDONYMS), case.now, keeper, lambda _: None)
+def job(case: Case, keeper: Retention) -> FoldJob:
+    return FoldJob(case.policy, FoldUsers(PSEUDONYMS), case.now, keeper, lambda _: None)
 
 
 def records_of(case: Case) -> list[tuple[int, Recorded]]:

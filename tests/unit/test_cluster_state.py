@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hatcast.agents.cluster.live.state import Chosen, Plan, open_state
+from hatcast.agents.cluster.live.state import Chosen, ClusteringPlan, open_state
 from hatcast.stream.errors import HatcastError
 
 CHOSEN = Chosen(
@@ -21,8 +21,8 @@ CHOSEN = Chosen(
 )
 
 
-def plan() -> Plan:
-    return Plan(clustering="c", chosen=CHOSEN, answers_from=())
+def plan() -> ClusteringPlan:
+    return ClusteringPlan(clustering="c", chosen=CHOSEN, answers_from=())
 
 
 @pytest.mark.parametrize(

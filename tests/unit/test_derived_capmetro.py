@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 
-from hatcast.agents.batch.fold import Job, fold_recording
+from hatcast.agents.batch.fold import FoldJob, fold_recording
 from hatcast.agents.batch.retention import RetainTotals
 from hatcast.agents.recordings.files import open_recording
 from hatcast.lab.days import policy_of_recordings
@@ -46,7 +46,7 @@ def hidden(path: Path, folder: Path) -> Path:
 def hats(path: Path, policy: Policy, derive: DeriveSpeed | None = None) -> dict[str, tuple[float, int]]:
     """HAT -> mean in km/h, users."""
     retained = RetainTotals()
-    job = Job(policy, FoldUsers(Pseudonyms(bytes(KEY_BYTES))), NOW, retained, lambda _: None)
+    job = FoldJob(policy, FoldUsers(Pseudonyms(bytes(KEY_BYTES))), NOW, retained, lambda _: None)
     with open_recording([path], policy_format(FormatChoice("capmetro", derive=derive), policy)) as opened:
         fold_recording(opened, job)
     return {key: (total / readings / 1000, users) for key, (users, readings, total, _) in retained.hats.items()}

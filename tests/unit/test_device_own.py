@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.agents.batch.fold import Job, fold_recording
+from hatcast.agents.batch.fold import FoldJob, fold_recording
 from hatcast.agents.batch.retention import RetainTotals
 from hatcast.agents.device.fold import OwnMeans, Rules
 from hatcast.agents.device.perturbation import Reporter
-from hatcast.agents.device.store import Store, open_store
+from hatcast.agents.device.store import DeviceStore, open_store
 from hatcast.agents.recordings.files import open_recording
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.fold.users import FoldUsers
@@ -66,7 +66,9 @@ def means_of(records: Records, rules: Rules) -> dict[str, tuple[int, Fraction]]:
 def batch_of(records: Records, rules: Rules) -> dict[str, tuple[int, Fraction]]:
     """The same by `batch --contributions` of one vehicle, under the device's own cap and lateness."""
     totals = RetainTotals()
-    fold_recording(records, Job(rules.own_policy, FoldUsers(Pseudonyms(bytes(KEY_BYTES))), NOW, totals, lambda _: None))
+    fold_recording(
+        records, FoldJob(rules.own_policy, FoldUsers(Pseudonyms(bytes(KEY_BYTES))), NOW, totals, lambda _: None)
+    )
     return {hat: (users, Fraction(total, count)) for hat, (users, count, total, _) in totals.hats.items()}
 
 
@@ -109,7 +111,7 @@ def test_the_means_of_a_recorded_bus_are_those_of_batch_over_it() -> None:
     assert found == batch_of(mine, rules)
 
 
-def draw(store: Store, rules: Rules, records: Records, noise: SystemNoise | Scripted) -> list[bytes]:
+def draw(store: DeviceStore, rules: Rules, records: Records, noise: SystemNoise | Scripted) -> list[bytes]:
     own, reporter = OwnMeans(rules), Reporter(rules, store, noise)
     for arrival, each in records:
         assert each.reading is not None

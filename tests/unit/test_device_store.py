@@ -15,7 +15,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.device.fold import OwnHat
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
-from hatcast.agents.device.store import ReportTimes, Store, open_store
+from hatcast.agents.device.store import DeviceStore, ReportTimes, open_store
 from hatcast.agents.device.stored import VehicleHat
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Slot
@@ -40,7 +40,7 @@ from pathlib import Path
 from hatcast.agents.clock import now_ms
 from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.device.fold import OwnHat
-from hatcast.agents.device.store import Store, open_store
+from hatcast.agents.device.store import DeviceStore, open_store
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.mechanisms import Noisy
 from tests.devices import HOUR, NOON, rules_of
@@ -51,14 +51,14 @@ class Chance:
 
 slot = Slot("2022-01-02", "12:00", NOON, NOON + HOUR, None)
 hats = [OwnHat("bus", slot, cell, 1, 30_000) for cell in (0x87608b0d2ffffff, 0x87608b0d3ffffff)]
-commit = Store.commit
+commit = DeviceStore.commit
 
 def dying(self):
     if sys.argv[2] == "committed":
         commit(self)
     os.kill(os.getpid(), signal.SIGKILL)
 
-Store.commit = dying
+DeviceStore.commit = dying
 with open_store(Path(sys.argv[1])) as store:
     Reporter(rules_of(), store, Chance()).draw(hats, 0)
 """
@@ -156,7 +156,7 @@ def test_a_full_disk_is_told_in_one_line_and_nothing_is_sent_that_was_not_stored
     with closing(sqlite3.connect(tmp_path / "state", isolation_level=None)) as connection:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages}")
-        store = Store(connection, tmp_path / "state")
+        store = DeviceStore(connection, tmp_path / "state")
         reporter = Reporter(rules_of(), store, Scripted([0] * 200))
         with pytest.raises(HatcastError, match="check its disk") as refusal:
             reporter.draw([hat(f"bus {number}") for number in range(200)], 0)
@@ -169,7 +169,7 @@ def test_marks_that_cannot_be_written_are_one_line(of: str, tmp_path: Path) -> N
     with open_store(tmp_path / "state"):
         pass
     with closing(sqlite3.connect(tmp_path / "state", isolation_level=None)) as connection:
-        store = Store(connection, tmp_path / "state")
+        store = DeviceStore(connection, tmp_path / "state")
         connection.execute("PRAGMA query_only = ON")
         with pytest.raises(HatcastError, match="the state file cannot be written"):
             (store if of == "reports" else store.answers).mark_sent([1])

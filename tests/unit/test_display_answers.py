@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hatcast.agents.map import newest as module
-from hatcast.agents.map.newest import Answers
+from hatcast.agents.map.newest import AnswerIndex
 from hatcast.stream.records import QUERY
 from tests.asking import answer
 from tests.displaying import CELLS, answered, feed, publish, release
@@ -30,8 +30,8 @@ RECORDS = [
 ]
 
 
-def made(*more: bytes) -> module.Answers:
-    found = Answers()
+def made(*more: bytes) -> module.AnswerIndex:
+    found = AnswerIndex()
     for record in (*RECORDS, *more):
         found.add(record)
     return found
@@ -118,7 +118,7 @@ def test_viewers_are_sent_the_index_when_an_answer_comes_and_not_for_one_that_co
 def test_only_the_newest_periods_and_so_many_answers_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_PERIODS", 2)
     days = [answered("09:00", first_date=f"2022-01-0{day}", last_date=f"2022-01-0{day}") for day in range(1, 6)]
-    found = Answers()
+    found = AnswerIndex()
     assert [found.add(record) for record in (*days, days[0])] == [*["city"] * 5, None]
     assert [each["first_date"] for each in found.index("city")] == ["2022-01-05", "2022-01-04"]
     assert found.policies["city"].count == 2
@@ -129,7 +129,7 @@ def test_only_the_newest_periods_and_so_many_answers_are_stored(monkeypatch: pyt
 
 
 def test_of_many_policies_those_with_the_newest_periods_are_stored() -> None:
-    found = Answers()
+    found = AnswerIndex()
     for day in range(1, module.MAX_POLICIES + 3):
         found.add(answered(policy=f"policy-{day}", last_date=f"2022-01-{day:02}"))
     assert {*found.policies} == {f"policy-{day}" for day in range(3, module.MAX_POLICIES + 3)}

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.newest import MAX_POLICIES, MAX_RESULTS, Clusterings
+from hatcast.agents.map.newest import MAX_POLICIES, MAX_RESULTS, ClusteringIndex
 from tests.displaying import clustered, feed, publish, release, served
 from tests.viewing import listening
 
@@ -58,7 +58,7 @@ def test_a_result_that_comes_is_an_event_and_a_new_body() -> None:
 
 
 def test_memory_is_bounded_and_the_newest_results_stay() -> None:
-    stored = Clusterings()
+    stored = ClusteringIndex()
     ids = [f"{number:032x}" for number in range(MAX_RESULTS + 3)]
     for each in ids:
         assert stored.add(clustered(each)) == "city"
@@ -92,4 +92,4 @@ UNDRAWN = [
 @pytest.mark.parametrize("record", [b"", b"{}", b"[]", clustered(status="other"), *UNDRAWN])
 def test_other_records_are_errors_that_the_reader_skips(record: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
-        Clusterings().add(record)
+        ClusteringIndex().add(record)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.record import Kind
+from hatcast.agents.map.record import RecordKind
 from tests.asking import answer
 from tests.displaying import CELLS, budget, continual, estimate, feed, publish, release, running, served, values_of
 from tests.viewing import Page, listening
@@ -106,16 +106,16 @@ def followed(kind: str, before: Iterable[bytes], after: Iterable[bytes]) -> Page
     return page
 
 
-@pytest.mark.parametrize("kind", ["", *Kind])
+@pytest.mark.parametrize("kind", ["", *RecordKind])
 def test_a_viewer_gets_the_kinds_that_it_wants_in_the_snapshot_and_later(kind: str) -> None:
     week = [continual(hour, policy="city") for hour in (2, 3)]
     changes = [release(3), estimate(3), running(3), week[1], budget(seq=2)]
     page = followed(kind, [*RECORDS, running(2), running(2, CELLS[1]), week[0]], changes)
     wanted = {
-        Kind.RELEASES: {release(2, CELLS[0]), release(2, CELLS[1]), release(3)},
-        Kind.ESTIMATES: {*of_hour(2), estimate(3)},
-        Kind.RUNNING: {running(3), running(2, CELLS[1])},
-        Kind.CONTINUAL: {*week},
+        RecordKind.RELEASES: {release(2, CELLS[0]), release(2, CELLS[1]), release(3)},
+        RecordKind.ESTIMATES: {*of_hour(2), estimate(3)},
+        RecordKind.RUNNING: {running(3), running(2, CELLS[1])},
+        RecordKind.CONTINUAL: {*week},
     }
     found = {each: set(getattr(page, each).values()) for each in wanted}
     assert found == {each: records if kind in ("", each) else set() for each, records in wanted.items()}

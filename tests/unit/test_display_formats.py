@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from hatcast.agents.map.record import Kind
+from hatcast.agents.map.record import RecordKind
 from tests.asking import answer
 from tests.displaying import CELLS, answered, clustered, continual, estimate, feed, publish, release, running, served
 
@@ -56,7 +56,7 @@ def with_format(path: str, name: str) -> str:
 def records_of(path: str) -> list[dict[str, Any]]:
     """The records of the JSON response."""
     body = json.loads(answer(path, made())[2])
-    [records] = [value for name, value in body.items() if name in (*Kind, "queries", "clusterings")]
+    [records] = [value for name, value in body.items() if name in (*RecordKind, "queries", "clusterings")]
     assert records
     return list(records)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hatcast.agents.map import history as kept_module
 from hatcast.agents.map.history import MAX_POLICIES, History
-from hatcast.agents.map.record import Kind, read_budget
+from hatcast.agents.map.record import RecordKind, read_budget
 from tests.displaying import CELLS, DAY_MS, budget, estimate, feed, filed, publish, release
 
 comings = st.lists(st.tuples(st.integers(0, 60), st.sampled_from(CELLS)), max_size=30)
@@ -160,14 +160,14 @@ def test_an_estimate_that_is_replaced_for_ever_takes_no_more_memory(monkeypatch:
 def test_a_query_of_a_settlement_is_not_a_release_of_the_cell_and_hour_that_it_names() -> None:
     query = json.loads(release(1)) | {"release_id": "city/2022-01-02Tsettlement/00001"}
     made = feed([json.dumps(query).encode(), release(1)])
-    assert [each.record for each in made.histories[Kind.RELEASES].since({})] == [release(1)]
+    assert [each.record for each in made.histories[RecordKind.RELEASES].since({})] == [release(1)]
 
 
 def test_releases_and_estimates_of_a_hat_are_kept_apart() -> None:
     made = feed([release(1), estimate(1), estimate(2, stage="predicted")])
     publish(made, [release(3)])
-    assert {each.record for each in made.histories[Kind.RELEASES].since({})} == {release(1), release(3)}
-    assert {each.record for each in made.histories[Kind.ESTIMATES].since({})} == {
+    assert {each.record for each in made.histories[RecordKind.RELEASES].since({})} == {release(1), release(3)}
+    assert {each.record for each in made.histories[RecordKind.ESTIMATES].since({})} == {
         estimate(1),
         estimate(2, stage="predicted"),
     }

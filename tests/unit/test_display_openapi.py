@@ -16,7 +16,7 @@ from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.openapi import PATH, document
 from hatcast.agents.map.server import application
 from hatcast.agents.map.surroundings import Basemap, render_surroundings
-from hatcast.agents.timetable.network import Network, Route, Stop
+from hatcast.agents.timetable.network import Network, Stop, TimetableRoute
 from tests.asking import answer
 from tests.displaying import CELLS, SETTINGS, budget, feed, publish, served
 from tests.unit.test_display_formats import RECORDS as STORED
@@ -61,7 +61,9 @@ WRONG = (
 LINE = ((21.1, 72.8), (21.2, 72.9))
 OSM = ("© OpenStreetMap", "https://www.openstreetmap.org/copyright")
 BASEMAP = Basemap(Path("city.pmtiles"), (OSM, ("Us", "")), (72.6, 19.0, 72.8, 19.2))
-NETWORK = Network((Route("1", "Ring", "0055aa", (LINE,)), Route("2", "", "", ())), (Stop("Mill", LINE[0], ("1",)),))
+NETWORK = Network(
+    (TimetableRoute("1", "Ring", "0055aa", (LINE,)), TimetableRoute("2", "", "", ())), (Stop("Mill", LINE[0], ("1",)),)
+)
 
 
 def responses(path: str) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from aiohttp import ClientSession
 
 from hatcast.agents.map import responses
 from hatcast.agents.map.events import Hub
-from hatcast.agents.map.record import Kind
+from hatcast.agents.map.record import RecordKind
 from hatcast.agents.map.server import HEADERS
 from tests.asking import RECORDS, answer, ask, latest
 from tests.displaying import CELLS, budget, estimate, feed, publish, release, running
@@ -57,13 +57,13 @@ def test_the_page_has_no_script_style_or_address_that_the_policy_forbids() -> No
     assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", text))
 
 
-@pytest.mark.parametrize("kind", [Kind.RELEASES, Kind.ESTIMATES])
-def test_all_that_the_page_is_made_of_weighs_less_than_250_kb_as_sent(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [RecordKind.RELEASES, RecordKind.ESTIMATES])
+def test_all_that_the_page_is_made_of_weighs_less_than_250_kb_as_sent(kind: RecordKind) -> None:
     """With a day of a city of 60 hexagons: the page, and what it asks for until the last hour has been looked at."""
     cells = sorted(h3.grid_disk(CELLS[0], 4))[:60]
     hats = [(hour, at, cell) for hour in range(24) for at, cell in enumerate(cells)]
     day = [release(hour, cell, f"{20 + hour}.370") for hour, _, cell in hats]
-    if kind is Kind.ESTIMATES:  # with digits that differ, as estimates of neighbours do
+    if kind is RecordKind.ESTIMATES:  # with digits that differ, as estimates of neighbours do
         day += [estimate(hour, cell, road=20 + hour + 37 * at % 100 / 100, half=3 + at / 7) for hour, at, cell in hats]
         day += [
             running(23, cell, name, 20 + 37 * at % 100 / 100)
@@ -75,7 +75,7 @@ def test_all_that_the_page_is_made_of_weighs_less_than_250_kb_as_sent(kind: Kind
         for path in STATIC.rglob("*")
         if path.suffix in (".js", ".css", ".svg") and path.name != "protomaps-leaflet.js"  # only with a base map
     ]
-    records = "latest" if kind is Kind.RELEASES else "estimates"
+    records = "latest" if kind is RecordKind.RELEASES else "estimates"
     slots = [f"/api/v1/{records}?slot=2022-01-{2 + (9 + hour) // 24:02}T{(9 + hour) % 24:02}:00" for hour in range(24)]
     made, weighed = feed([*day, budget()]), dict[str, int]()
 

@@ -8,10 +8,10 @@ import pytest
 
 from hatcast.agents.map import history as history_module
 from hatcast.agents.map import newest as module
-from hatcast.agents.map.events import Position
+from hatcast.agents.map.events import EventPosition
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.newest import RunningMeans
-from hatcast.agents.map.record import Kind
+from hatcast.agents.map.newest import RunningIndex
+from hatcast.agents.map.record import RecordKind
 from hatcast.stream.records import RUNNING
 from tests.asking import answer
 from tests.displaying import CELLS, DAY_MS, budget, continual, estimate, feed, filed, publish, release, running
@@ -84,7 +84,7 @@ def test_the_newest_slot_holds_in_any_order_and_of_one_slot_the_last_record(orde
 
 
 def test_a_name_without_new_records_and_a_cell_that_is_not_driven_on_are_dropped_in_time() -> None:
-    stored = RunningMeans(DAY_MS)
+    stored = RunningIndex(DAY_MS)
     for offset, record in enumerate([running(0, name="24h"), running(5, CELLS[1]), running(23)]):
         assert stored.add(filed(record, 0, offset))
     assert [each["name"] for each in stored.index("city")] == ["24h", "today"]
@@ -96,7 +96,7 @@ def test_a_name_without_new_records_and_a_cell_that_is_not_driven_on_are_dropped
 
 def test_of_too_many_running_means_the_oldest_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_RECORDS", 20)
-    stored = RunningMeans(DAY_MS)
+    stored = RunningIndex(DAY_MS)
     for at in range(50):
         stored.add(filed(running(at // 10, name=f"w{at}"), 0, at))
         assert stored.policies["city"].count == sum(1 for _ in stored.policies["city"]) <= 20
@@ -104,7 +104,7 @@ def test_of_too_many_running_means_the_oldest_are_dropped(monkeypatch: pytest.Mo
 
 
 def test_at_most_eight_policies_have_running_means() -> None:
-    stored = RunningMeans(DAY_MS)
+    stored = RunningIndex(DAY_MS)
     for at in range(module.MAX_POLICIES + 3):
         stored.add(filed(running(at, policy=f"policy-{at}"), 0, at))
     assert len(stored.policies) == module.MAX_POLICIES
@@ -114,7 +114,7 @@ def test_at_most_eight_policies_have_running_means() -> None:
 def test_one_who_comes_back_gets_the_running_means_that_came_meanwhile() -> None:
     page, made = Page(), feed(RECORDS)
     page.take(made.initial_chunk(None, None).plain)
-    seen = Position(**{name: getattr(made.position, name) for name in ("log", "means", "budget", "estimates")})
+    seen = EventPosition(**{name: getattr(made.position, name) for name in ("log", "means", "budget", "estimates")})
     seen.running = made.position.running[:]
     publish(made, [running(3), running(3, CELLS[1], stage="live")])
     page.take(made.initial_chunk(None, seen).plain)
@@ -150,4 +150,8 @@ def test_a_map_of_a_continual_policy_alone_shows_it_without_a_choice() -> None:
 def test_budgets_of_a_continual_policy_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_module, "MAX_BUDGETS", 3)
     made = feed([budget(f"2022-01-{day:02}", policy="week") for day in range(1, 9)], policy="week")
-    assert [each.date for each in made.histories[Kind.RELEASES].budgets()] == ["2022-01-06", "2022-01-07", "2022-01-08"]
+    assert [each.date for each in made.histories[RecordKind.RELEASES].budgets()] == [
+        "2022-01-06",
+        "2022-01-07",
+        "2022-01-08",
+    ]

@@ -8,8 +8,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hatcast.agents.map import feed as feed_module
-from hatcast.agents.map.events import GZIP_HEADER, MAX_QUEUED_CHUNKS, Batch, Chunk, Hub, Position, event, parse_position
-from hatcast.agents.map.record import Kind
+from hatcast.agents.map.events import (
+    GZIP_HEADER,
+    MAX_QUEUED_CHUNKS,
+    EventBatch,
+    EventChunk,
+    EventPosition,
+    Hub,
+    event,
+    parse_position,
+)
+from hatcast.agents.map.record import RecordKind
 from tests.displaying import CELLS, budget, estimate, feed, publish, release, running
 from tests.viewing import Page
 
@@ -21,7 +30,7 @@ def test_compressed_chunks_may_be_strung_together_in_any_order(parts: list[bytes
     unpack = zlib.decompressobj(31)
     got = unpack.decompress(GZIP_HEADER)
     for part in parts:
-        got += unpack.decompress(Chunk([part]).packed)
+        got += unpack.decompress(EventChunk([part]).packed)
         assert got.endswith(part), "a piece is whole when its last byte is there"
     assert got == b"".join(parts)
 
@@ -34,7 +43,7 @@ def test_a_record_in_several_lines_is_one_event() -> None:
 def test_an_id_is_read_as_it_was_written(
     means: list[int], budgets: list[int], estimates: list[int], running: list[int]
 ) -> None:
-    position = Position("00ff00ff", means, budgets, estimates, running)
+    position = EventPosition("00ff00ff", means, budgets, estimates, running)
     assert parse_position(str(position)) == position
 
 
@@ -74,7 +83,7 @@ def test_one_who_comes_back_knows_in_the_end_what_one_who_stayed_knows(hours: li
         while viewer._queue.qsize():
             stayed.take(viewer._queue.get_nowait().plain)
     # One who begins is sent the latest slot, and asks for earlier ones.
-    first = feed(records(hours[0])).policy(Kind.RELEASES, "city")
+    first = feed(records(hours[0])).policy(RecordKind.RELEASES, "city")
     latest = first.latest() if first else None
 
     def expected(of: dict[str, bytes]) -> dict[str, bytes]:
@@ -124,11 +133,11 @@ def test_one_who_does_not_keep_up_is_let_go_and_the_others_are_not() -> None:
     hub = Hub()
     with hub.viewer() as slow, hub.viewer() as quick:
         for _ in range(MAX_QUEUED_CHUNKS + 1):
-            hub.send(Batch([(None, b"x")]))
+            hub.send(EventBatch([(None, b"x")]))
             quick._queue.get_nowait()
         assert len(hub) == 1
         assert slow._queue.qsize() == MAX_QUEUED_CHUNKS
-        assert quick.offer(Chunk([b"y"]))
+        assert quick.offer(EventChunk([b"y"]))
 
 
 def test_a_quiet_hour_tells_that_the_line_stands() -> None:

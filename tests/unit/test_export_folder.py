@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from hatcast.agents.export.folder import STATE, ExportFolder, Progress, open_folder
+from hatcast.agents.export.folder import STATE, ExportFolder, ExportProgress, open_folder
 from hatcast.agents.tables.arrow import schema_of, table_of_rows
 from hatcast.agents.tables.columns import Row
 from hatcast.agents.tables.records import TABLES
@@ -39,11 +39,11 @@ def test_of_equal_keys_the_last_estimate_and_the_first_release_stay(tmp_path: Pa
 def test_offsets_are_kept_and_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
     with open_folder(tmp_path) as folder:
         folder.merge(ESTIMATES, [row("a")])
-        folder.set_progress("hats.estimates", Progress("id", {0: 3, 11: 5}))
+        folder.set_progress("hats.estimates", ExportProgress("id", {0: 3, 11: 5}))
     left = tmp_path / "estimates" / "2022-01-02.parquet.part"
     left.write_bytes(b"half")
     with open_folder(tmp_path) as folder:
-        assert folder.progress("hats.estimates") == Progress("id", {0: 3, 11: 5})
+        assert folder.progress("hats.estimates") == ExportProgress("id", {0: 3, 11: 5})
         assert folder.progress("hats.means") is None
     assert not left.exists()
 

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from hatcast.agents.config.address import Address
 from hatcast.agents.map import responses
-from hatcast.agents.map.events import Position
+from hatcast.agents.map.events import EventPosition
 from hatcast.agents.map.server import HEADERS
 from hatcast.agents.monitoring import server as listener
 from hatcast.agents.monitoring.declarations import Process
@@ -295,7 +295,7 @@ def test_fewer_files_are_fewer_connections(monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_event_id_of_another_log_costs_no_snapshot_of_its_own() -> None:
     made = feed([release(0)])
     for log in ("00000000", "ffffffff"):
-        assert made.initial_chunk(None, Position(log, [1], [1])) is made.initial_chunk(None, None)
+        assert made.initial_chunk(None, EventPosition(log, [1], [1])) is made.initial_chunk(None, None)
 
 
 @pytest.mark.parametrize("left", [b"GET /api/v1/events", b"GET /api/v1/latest"])

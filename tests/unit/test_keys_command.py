@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from hatcast.agents.cli.keys import command
 from hatcast.agents.device.fold import OwnHat
 from hatcast.agents.device.perturbation import Reporter
-from hatcast.agents.device.store import Store, open_store
+from hatcast.agents.device.store import DeviceStore, open_store
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.hybrid import decode_report
@@ -60,7 +60,7 @@ def hat(date: str = DAYS[0], vehicle: str = "bus", cell: int = 0x87608B0D2FFFFFF
     return OwnHat(vehicle, Slot(date, "12:00", NOON, NOON + HOUR, None), cell, 1, 30_000)
 
 
-def drawn(store: Store, *hats: OwnHat) -> tuple[list[bytes], Reporter]:
+def drawn(store: DeviceStore, *hats: OwnHat) -> tuple[list[bytes], Reporter]:
     reporter = Reporter(rules_of(), store, Scripted([7] * len(hats)), sign=sign_report)
     return [each.body for each in reporter.draw(hats, 0)], reporter
 

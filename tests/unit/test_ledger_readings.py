@@ -12,7 +12,7 @@ import pytest
 
 import hatcast
 from hatcast.agents.cluster.live.charge import RecordedUsers, charge_in_file
-from hatcast.agents.cluster.live.state import Chosen, Plan
+from hatcast.agents.cluster.live.state import Chosen, ClusteringPlan
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.recordings import pinned
 from hatcast.stream.errors import HatcastError
@@ -216,7 +216,7 @@ def test_a_hatcast_with_other_reading_rules_needs_a_policy_that_replaces_the_fir
 def test_a_clustering_does_not_charge_a_file_that_was_read_in_another_way(tmp_path: Path, config: Path) -> None:
     ledger, file = tmp_path / "ledger", rides(tmp_path / "rides.csv")
     settings = load_settings(config)
-    plan = Plan(
+    plan = ClusteringPlan(
         clustering="0" * 32,
         chosen=Chosen(
             policy_id=settings.policy.policy_id,

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hatcast.agents.kafka.registry import Facts, PolicyRecord, Topics, UserKey, policy_key
+from hatcast.agents.kafka.registry import Facts, PolicyRecord, PolicyTopics, UserKey, policy_key
 from hatcast.agents.kafka.registry_checks import (
     check_facts,
     check_policy_name,
@@ -20,7 +20,7 @@ OWN = PolicyRecord(
     policy="speed",
     policy_id="b2:1",
     canonical=msgspec.Raw(b'{"lateness":300000,"privacy":{"epsilon":1}}'),
-    topics=Topics(means="m", queries="q", budget="b", reports="r"),
+    topics=PolicyTopics(means="m", queries="q", budget="b", reports="r"),
     telemetry_id="id-1",
     reports_id="id-2",
     partitions=8,
@@ -36,10 +36,13 @@ OTHER_EPSILON: dict[str, Any] = {
 }
 CHANGES: list[tuple[dict[str, Any], list[str]]] = [
     (OTHER_EPSILON, ["another policy.privacy.epsilon:", "new policy.name"]),
-    ({"topics": Topics(means="m2", queries="q", budget="b", reports="r")}, ["topics.means is 'm2'", "'m'", "again"]),
-    ({"topics": Topics(means="m", queries="q2", budget="b", reports="r")}, ["topics.queries is 'q2'", "'q'"]),
-    ({"topics": Topics(means="m", queries="q", budget="b2", reports="r")}, ["topics.budget is 'b2'", "'b'"]),
-    ({"topics": Topics(means="m", queries="q", budget="b", reports="r2")}, ["topics.reports is 'r2'", "'r'"]),
+    (
+        {"topics": PolicyTopics(means="m2", queries="q", budget="b", reports="r")},
+        ["topics.means is 'm2'", "'m'", "again"],
+    ),
+    ({"topics": PolicyTopics(means="m", queries="q2", budget="b", reports="r")}, ["topics.queries is 'q2'", "'q'"]),
+    ({"topics": PolicyTopics(means="m", queries="q", budget="b2", reports="r")}, ["topics.budget is 'b2'", "'b'"]),
+    ({"topics": PolicyTopics(means="m", queries="q", budget="b", reports="r2")}, ["topics.reports is 'r2'", "'r'"]),
     ({"partitioner": "crc32"}, ["topics.telemetry_partitioner is 'crc32'", "'murmur2'"]),
     ({"telemetry_format": "hfp"}, ["topics.telemetry_format is 'hfp'", "'jsonl' again", "replace it"]),
     ({"reading_rules": 2}, ["by rules 2", "under rules 1", "run a hatcast with rules 1", "replace it"]),
@@ -130,7 +133,7 @@ def test_a_name_that_another_telemetry_has_is_refused() -> None:
 
 
 def test_facts_name_every_output_topic_ever_used_and_ignore_what_they_do_not_know() -> None:
-    other = changed(OWN, {"policy": "old", "topics": Topics(means="m0", queries="q", budget="b0")})
+    other = changed(OWN, {"policy": "old", "topics": PolicyTopics(means="m0", queries="q", budget="b0")})
     found = Facts.of("t", {**facts_of(OWN, other).values, "sealed/2022-01-02": b"not ours to read"})
     assert found.output_topics().means == {"m", "m0"}
     assert found.output_topics().releases == {"m", "m0", "q"}

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hatcast.agents.cli import keys, worker
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.device.run import DeviceOptions, open_device
-from hatcast.agents.worker.checks import Check, State
+from hatcast.agents.worker.checks import Check, CheckState
 from hatcast.agents.worker.preflight import examine
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid.reports import DayKey, parse_report_keys
@@ -54,7 +54,9 @@ def test_without_the_extra_what_would_check_or_sign_does_not_start_and_names_it(
     monkeypatch.setitem(sys.modules, "nacl", None)
     said = "needs nacl, which is not installed: run  pip install 'hatcast[signed]'"
     assert start_worker(tmp_path, "authority " + "1" * 64) == f"worker.report_keys_file {said}"
-    assert examined(tmp_path) == Check("report keys", State.PROBLEM, "not usable", f"worker.report_keys_file {said}")
+    assert examined(tmp_path) == Check(
+        "report keys", CheckState.PROBLEM, "not usable", f"worker.report_keys_file {said}"
+    )
     done = CliRunner().invoke(keys.command, ["authority", str(tmp_path / "authority.key")])
     assert str(done.exception) == f"keys {said}"
     settings = parse_settings({"policy": policy_table()}, tmp_path, {})
@@ -72,9 +74,9 @@ def test_a_worker_does_not_start_with_a_key_that_cannot_be_a_public_key_and_neve
         said = start_worker(tmp_path, lines)
         assert "worker.report_keys_file: a key in it cannot be a public key" in said
         assert bad not in said
-        assert examined(tmp_path) == Check("report keys", State.PROBLEM, "not usable", said)
+        assert examined(tmp_path) == Check("report keys", CheckState.PROBLEM, "not usable", said)
     (tmp_path / "keys").write_text(good)
-    assert examined(tmp_path) == Check("report keys", State.OK, "authorities 1, revoked 0")
+    assert examined(tmp_path) == Check("report keys", CheckState.OK, "authorities 1, revoked 0")
 
 
 @pytest.mark.parametrize(

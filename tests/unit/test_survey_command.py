@@ -10,8 +10,7 @@ import h3.api.basic_int as h3
 import pytest
 from click.testing import CliRunner
 
-from hatcast.agents.batch.fold import Job as FoldJob
-from hatcast.agents.batch.fold import fold_recording
+from hatcast.agents.batch.fold import FoldJob, fold_recording
 from hatcast.agents.batch.retention import RetainTotals
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.recordings.files import open_recording

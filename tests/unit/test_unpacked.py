@@ -14,7 +14,7 @@ from aiokafka.record.util import calc_crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.agents.kafka.batches.fetched import Chunk, Unpacker
+from hatcast.agents.kafka.batches.fetched import FetchedChunk, Unpacker
 
 Row = tuple[int, int, bytes | None]  # offset, timestamp, value
 
@@ -81,7 +81,7 @@ def unpacked(fetched: PartitionRecords, most: int) -> tuple[list[Row], int]:
     return rows, chunk.next
 
 
-def chunks(fetched: PartitionRecords, most: int) -> Iterator[Chunk]:
+def chunks(fetched: PartitionRecords, most: int) -> Iterator[FetchedChunk]:
     unpacker = Unpacker(fetched)
     more = True
     while more:

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.cluster.live.state import Plan
+from hatcast.agents.cluster.live.state import ClusteringPlan
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.registry import Registry
@@ -47,7 +47,7 @@ class RecordedUsers:
     ledger: Path
 
 
-def charge_in_file(users: RecordedUsers, settings: Settings, plan: Plan) -> None:
+def charge_in_file(users: RecordedUsers, settings: Settings, plan: ClusteringPlan) -> None:
     """Charge the date in a ledger file, once. Raises HatcastError if it is full or the file is not usable.
 
     So it does if the ledger's readings, or these contents, were read in another way.
@@ -69,12 +69,12 @@ def charge_in_file(users: RecordedUsers, settings: Settings, plan: Plan) -> None
         ledger.pin_readings(read)
 
 
-def charge_in_redis(settings: Settings, plan: Plan) -> None:
+def charge_in_redis(settings: Settings, plan: ClusteringPlan) -> None:
     """Charge the date in the ledger of the workers, and announce it on hats.budget. Raises HatcastError."""
     asyncio.run(_charge(settings, plan))
 
 
-async def _charge(settings: Settings, plan: Plan) -> None:
+async def _charge(settings: Settings, plan: ClusteringPlan) -> None:
     redis = await connect_redis_async(settings)
     check_limits(await Registry(settings).read(), settings.policy.name, settings.policy.canonical)
     producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **aiokafka_options(settings))
@@ -92,7 +92,7 @@ async def _charge(settings: Settings, plan: Plan) -> None:
         await redis.aclose()
 
 
-async def _reserve(settings: Settings, plan: Plan, redis: AnyRedis, producer: AIOKafkaProducer) -> None:
+async def _reserve(settings: Settings, plan: ClusteringPlan, redis: AnyRedis, producer: AIOKafkaProducer) -> None:
     """Reserve, announce, and confirm under the same recovery.
 
     A recovery that began before the announcement does not read it, and may drop the reservation. It changes the token,
@@ -131,7 +131,7 @@ async def _reserve(settings: Settings, plan: Plan, redis: AnyRedis, producer: AI
             return
 
 
-def _exhausted(plan: Plan) -> HatcastError:
+def _exhausted(plan: ClusteringPlan) -> HatcastError:
     return HatcastError(
         f"{plan.chosen.date} has no room for epsilon {plan.chosen.epsilon:g} beside its releases, which `hatcast budget"
         " show` lists: use a smaller --epsilon and another --state"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.cluster.live.state import State
+from hatcast.agents.cluster.live.state import ClusteringState
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import broker_name, confluent_options
 from hatcast.agents.kafka.cloud_events import cloud_event
@@ -20,7 +20,7 @@ from hatcast.stream.kmeans.setting import ClusteringSetting
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
-    from hatcast.agents.cluster.live.state import Plan
+    from hatcast.agents.cluster.live.state import ClusteringPlan
 
 
 # Compare the state file of a clustering with its published records: an older copy would draw noise again.
@@ -36,7 +36,7 @@ _CHECK_BATCH: Final = 500
 _CHECK_POLL_S: Final = 0.1
 
 
-def check_published(settings: Settings, state: State, path: Path) -> set[str]:
+def check_published(settings: Settings, state: ClusteringState, path: Path) -> set[str]:
     """Check the published records of a clustering against its state file; return their rounds, and `result`.
 
     path   of the state file
@@ -53,7 +53,7 @@ def check_published(settings: Settings, state: State, path: Path) -> set[str]:
     return {*published}
 
 
-def _stored(state: State, name: str) -> bytes | None:
+def _stored(state: ClusteringState, name: str) -> bytes | None:
     if name == RESULT:
         return state.result
     stored = state.round(int(name)) if name.isdecimal() and len(name) < 10 else None
@@ -89,7 +89,7 @@ CLUSTERS: Final = "clusters"  # name of its records in `tools.schemas.RECORDS`
 
 
 @dataclass(slots=True)
-class Answers:
+class DeviceAnswers:
     """Acceptable answers to one clustering: of each device its first vector, and its first answer to each round.
 
     vectors    id -> noisy vector, steps
@@ -116,8 +116,10 @@ class AnswerReader:
     answers   those read so far
     """
 
-    def __init__(self, settings: Settings, plan: "Plan", setting: ClusteringSetting, consumer: "Consumer") -> None:
-        self.answers = Answers()
+    def __init__(
+        self, settings: Settings, plan: "ClusteringPlan", setting: ClusteringSetting, consumer: "Consumer"
+    ) -> None:
+        self.answers = DeviceAnswers()
         self._settings = settings
         self._plan = plan
         self._setting = setting
@@ -168,7 +170,7 @@ class AnswerReader:
 
 
 @contextmanager
-def open_answers(settings: Settings, plan: "Plan", setting: ClusteringSetting) -> Iterator[AnswerReader]:
+def open_answers(settings: Settings, plan: "ClusteringPlan", setting: ClusteringSetting) -> Iterator[AnswerReader]:
     """Open the reader at the clustering's first offsets."""
     from confluent_kafka import TopicPartition
 

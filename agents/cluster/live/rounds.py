@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.cluster.live.exchange import Answers
-from hatcast.agents.cluster.live.state import Plan, RoundNumbers, State
+from hatcast.agents.cluster.live.exchange import DeviceAnswers
+from hatcast.agents.cluster.live.state import ClusteringPlan, ClusteringState, RoundNumbers
 from hatcast.agents.config.settings import Settings
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators.grouping import Integers
@@ -27,7 +27,7 @@ SEND = Callable[[str, bytes], None]
 class Collects(Protocol):
     """Reads answers to rounds."""
 
-    answers: Answers
+    answers: DeviceAnswers
 
     def collect(self, number: int, closes_ms: int, note: Callable[[int], object]) -> None:
         """Read the answers to a round until it is over."""
@@ -49,7 +49,7 @@ class LiveRounds:
     def __init__(
         self,
         settings: Settings,
-        state: State,
+        state: ClusteringState,
         central: Integers | None,
         devices: Exchange | None,
         noise: LaplaceNoise,
@@ -153,7 +153,7 @@ class LiveRounds:
 
 
 def round_of(
-    plan: Plan, policy: Policy, number: int, centres: tuple[tuple[Decimal, ...], ...], closes_ms: int
+    plan: ClusteringPlan, policy: Policy, number: int, centres: tuple[tuple[Decimal, ...], ...], closes_ms: int
 ) -> Round:
     """Return the record of a round. centres: in the policy's unit, on its grid."""
     chosen = plan.chosen
@@ -173,7 +173,7 @@ def round_of(
     )
 
 
-def total_users(state: State) -> tuple[int, int]:
+def total_users(state: ClusteringState) -> tuple[int, int]:
     """Return the numbers of trusted users and of devices in the first round, which has ended."""
     first = state.numbers(1)
     return (0, 0) if first is None else (first.central, first.devices)

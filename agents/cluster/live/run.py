@@ -16,8 +16,14 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.cluster.live.charge import RecordedUsers, charge_in_file, charge_in_redis
 from hatcast.agents.cluster.live.exchange import RESULT, answer_ends, check_published, open_answers, publish
 from hatcast.agents.cluster.live.rounds import Exchange, LiveRounds, total_users
-from hatcast.agents.cluster.live.state import Chosen, Plan, State, new_id, open_state
-from hatcast.agents.cluster.release import Blend, ClusteringOptions, Released, check_relation, read_vectors
+from hatcast.agents.cluster.live.state import Chosen, ClusteringPlan, ClusteringState, new_id, open_state
+from hatcast.agents.cluster.release import (
+    ClusterBlend,
+    ClusteringOptions,
+    ReleasedCentres,
+    check_relation,
+    read_vectors,
+)
 from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.dump import open_dump
@@ -56,7 +62,7 @@ _PAUSE_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class LiveOptions:
+class LiveClusteringOptions:
     """Options of the user.
 
     state      path of the state file
@@ -69,7 +75,9 @@ class LiveOptions:
     users: RecordedUsers | None
 
 
-def run_live(settings: Settings, chosen: Chosen, options: LiveOptions, note: Callable[[str], object]) -> dict[str, Any]:
+def run_live(
+    settings: Settings, chosen: Chosen, options: LiveClusteringOptions, note: Callable[[str], object]
+) -> dict[str, Any]:
     """Run a clustering, or go on with one; return its published record.
 
     note   gets a sentence about what is waited for
@@ -78,13 +86,15 @@ def run_live(settings: Settings, chosen: Chosen, options: LiveOptions, note: Cal
     policy = settings.policy
     check_live(policy, chosen)
     chosen.setting(policy)  # raises SettingError before anything is charged
-    blend = Blend(chosen.blend)
+    blend = ClusterBlend(chosen.blend)
     ensure_topics(settings)
     with open_state(
-        options.state, chosen, lambda: Plan(clustering=new_id(), chosen=chosen, answers_from=answer_ends(settings))
+        options.state,
+        chosen,
+        lambda: ClusteringPlan(clustering=new_id(), chosen=chosen, answers_from=answer_ends(settings)),
     ) as state:
         if state.result is None:
-            central = None if blend is Blend.LM_ONLY else _trusted(settings, state, options, note)
+            central = None if blend is ClusterBlend.LM_ONLY else _trusted(settings, state, options, note)
             _wait_for_day(policy, chosen, note)
             state.store_result(_result(settings, state, central, options, note))
         record = state.result
@@ -112,7 +122,7 @@ def check_live(policy: Policy, chosen: Chosen) -> None:
 
 
 def _trusted(
-    settings: Settings, state: State, options: LiveOptions, note: Callable[[str], object]
+    settings: Settings, state: ClusteringState, options: LiveClusteringOptions, note: Callable[[str], object]
 ) -> Callable[[], Integers]:
     """Charge the trusted users, before anything of theirs is read; return a function that reads their vectors."""
     plan, users = state.plan, options.users
@@ -143,9 +153,9 @@ def _wait_for_day(policy: Policy, chosen: Chosen, note: Callable[[str], object])
 
 def _result(
     settings: Settings,
-    state: State,
+    state: ClusteringState,
     read_central: Callable[[], Integers] | None,
-    options: LiveOptions,
+    options: LiveClusteringOptions,
     note: Callable[[str], object],
 ) -> bytes:
     """Run the rounds; return the result record."""
@@ -153,11 +163,11 @@ def _result(
     from hatcast.stream.mechanisms.system import SystemNoise
 
     plan, policy = state.plan, settings.policy
-    setting, blend = plan.chosen.setting(policy), Blend(plan.chosen.blend)
+    setting, blend = plan.chosen.setting(policy), ClusterBlend(plan.chosen.blend)
     check = partial(check_published, settings, state, options.state)
     with ExitStack() as stack:
         devices = None
-        if blend is not Blend.TCM_ONLY:
+        if blend is not ClusterBlend.TCM_ONLY:
             reader = stack.enter_context(open_answers(settings, plan, setting))
             devices = Exchange(partial(publish, settings), reader, int(options.round_s * 1000))
         central = None if read_central is None else read_central()
@@ -165,19 +175,19 @@ def _result(
         clusters = rounds.run(note)
     users = total_users(state)
     return result_record(
-        plan, Released(policy, plan.chosen.slots, ClusteringOptions(setting, 0.0, blend), *users, clusters)
+        plan, ReleasedCentres(policy, plan.chosen.slots, ClusteringOptions(setting, 0.0, blend), *users, clusters)
     )
 
 
-def result_id(plan: Plan) -> str:
+def result_id(plan: ClusteringPlan) -> str:
     """Return the key of a clustering's result."""
     return f"{plan.clustering}/{RESULT}"
 
 
-def result_record(plan: Plan, released: Released) -> bytes:
+def result_record(plan: ClusteringPlan, released: ReleasedCentres) -> bytes:
     """Return the published result of a clustering."""
     own = {"clusters_id": result_id(plan), "clustering": plan.clustering, "date": plan.chosen.date}
     record = released.record() | own | {"policy": released.policy.name, "ledger": plan.query}
-    if released.options.blend is Blend.LM_ONLY:
+    if released.options.blend is ClusterBlend.LM_ONLY:
         del record["ledger"]
     return msgspec.json.encode(msgspec.convert(record, ClustersRecord))

@@ -19,7 +19,7 @@ _SHOWN: Final = 12  # digits of the id in the name of the reservation
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters that the user chooses. `blend`: see `hatcast.agents.cluster.release.Blend`."""
+    """The parameters that the user chooses. `blend`: see `hatcast.agents.cluster.release.ClusterBlend`."""
 
     policy_id: str
     date: str
@@ -37,7 +37,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ClusteringPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One clustering.
 
     clustering    random id
@@ -86,18 +86,18 @@ class RoundNumbers(msgspec.Struct, frozen=True, kw_only=True):
 
 T = TypeVar("T")
 
-_PLAN: Final = msgspec.json.Decoder(Plan)
+_PLAN: Final = msgspec.json.Decoder(ClusteringPlan)
 _NUMBERS: Final = msgspec.json.Decoder(RoundNumbers)
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class State:
+class ClusteringState:
     """An open state file. Every write is durable when its method returns.
 
     plan   the clustering
     """
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, plan: Plan) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, plan: ClusteringPlan) -> None:
         self._sql = connection
         self._path = path
         self.plan = plan
@@ -151,7 +151,7 @@ class State:
 
 
 @contextmanager
-def open_state(path: Path, chosen: Chosen, make: Callable[[], Plan]) -> Iterator[State]:
+def open_state(path: Path, chosen: Chosen, make: Callable[[], ClusteringPlan]) -> Iterator[ClusteringState]:
     """Open the state file of a clustering; create it with the plan that `make` returns if it is missing.
 
     Raises HatcastError if it is not a state file, damaged, in use, or of a clustering with other parameters.
@@ -159,7 +159,7 @@ def open_state(path: Path, chosen: Chosen, make: Callable[[], Plan]) -> Iterator
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with sqlite.open_locked(path, *_PRAGMAS) as database:
-            yield State(database, path, _plan(database, path, chosen, make))
+            yield ClusteringState(database, path, _plan(database, path, chosen, make))
     except OSError as error:
         raise HatcastError(f"{path} cannot be written ({error.strerror}): name another file with --state") from None
     except sqlite3.OperationalError as error:
@@ -180,7 +180,9 @@ def _damaged_error(path: Path) -> HatcastError:
     )
 
 
-def _plan(database: sqlite3.Connection, path: Path, chosen: Chosen, make: Callable[[], Plan]) -> Plan:
+def _plan(
+    database: sqlite3.Connection, path: Path, chosen: Chosen, make: Callable[[], ClusteringPlan]
+) -> ClusteringPlan:
     found = sqlite.identity(database)
     if found is None:
         plan = make()

@@ -27,7 +27,7 @@ from aiokafka.errors import (
 # ruff: noqa: SLF001 - aiokafka 0.14's public API creates one object per record (1 us each)
 
 
-class Chunk(NamedTuple):
+class FetchedChunk(NamedTuple):
     """Records as columns, and the offset at which reading continues (after any markers and aborted records).
 
     offsets      one per record, ascending
@@ -60,7 +60,7 @@ class Unpacker:
         self._records: Iterator[Any] = iter(())
         self._hole_end: int | None = None  # of a hole that begins at `next_fetch_offset`
 
-    def take(self, max_records: int) -> Chunk:
+    def take(self, max_records: int) -> FetchedChunk:
         """Return the next records: fewer than ``max_records`` if they are the last, or a hole follows.
 
         Raises CorruptRecordException.
@@ -91,7 +91,7 @@ class Unpacker:
             if taken:
                 fetched.next_fetch_offset = taken[-1].offset + 1
                 records += taken
-        return Chunk(
+        return FetchedChunk(
             offsets=_offsets(records),
             timestamps=[record.timestamp for record in records],
             values=[record.value for record in records],
@@ -217,7 +217,7 @@ class Fetched:
         coordinator = self._consumer._coordinator
         return None if coordinator is None else coordinator.member_id or None
 
-    def take(self, tp: TopicPartition, position: int, max_records: int) -> Chunk | NoChunk:
+    def take(self, tp: TopicPartition, position: int, max_records: int) -> FetchedChunk | NoChunk:
         """Take up to ``max_records`` records from ``position`` on. Never awaits, so no seek can interleave.
 
         Raises aiokafka's error if the broker rejected the partition or sent corrupt data.
@@ -241,7 +241,7 @@ class Fetched:
         unpacking = result._partition_records
         if not isinstance(unpacking._records_iterator, Unpacker):
             unpacking._records_iterator = Unpacker(unpacking)
-        chunk: Chunk = unpacking._records_iterator.take(max_records)
+        chunk: FetchedChunk = unpacking._records_iterator.take(max_records)
         state.consumed_to(chunk.next)
         if not chunk.more:  # all unpacked: fetch the next ones
             self._discard(tp)

@@ -16,7 +16,7 @@ from faust.types import TP
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
-from hatcast.agents.kafka.batches.fetched import Chunk, Fetched, NoChunk
+from hatcast.agents.kafka.batches.fetched import Fetched, FetchedChunk, NoChunk
 from hatcast.agents.kafka.producers import back_off_reconnects
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             chunk = fetched.take(tp, chain.next, self.settings.batch_records)
             if chunk is NoChunk.OFFSET_GONE:
                 self._lose(fetched, tp, chain)
-            if not isinstance(chunk, Chunk):
+            if not isinstance(chunk, FetchedChunk):
                 break
             if chunk.next > chain.next:
                 batches.append(_record_batch(tp.partition, chain, chunk))
@@ -281,7 +281,7 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _record_batch(partition: int, chain: Chain, chunk: Chunk) -> RecordBatch:
+def _record_batch(partition: int, chain: Chain, chunk: FetchedChunk) -> RecordBatch:
     return RecordBatch(
         partition=partition,
         epoch=chain.epoch,
