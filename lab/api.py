@@ -12,7 +12,7 @@ from hatcast.agents.api.keywords import ContinualKeywords, TrackerKeywords
 from hatcast.agents.api.policy import plain_policy, settings_of
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.extras import require
-from hatcast.agents.recordings.dump_file import DUMP
+from hatcast.agents.kafka.dump import DUMP
 from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective

@@ -24,7 +24,7 @@ from hatcast.agents.batch.run import (
 )
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.extras import require
-from hatcast.agents.recordings.dump_file import DUMP
+from hatcast.agents.kafka.dump import DUMP
 from hatcast.agents.recordings.files import format_by_name
 from hatcast.agents.recordings.parquet import table_digest, table_records
 from hatcast.stream.errors import HatcastError, name_fix

@@ -13,8 +13,7 @@ from hatcast.agents.batch.ledger_days import estimates as estimate_values
 from hatcast.agents.batch.ledger_days import running_means as running_values
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.errors.extras import require
-from hatcast.agents.kafka.dump import DumpHead
-from hatcast.agents.recordings.dump_file import DUMP, Dump
+from hatcast.agents.kafka.dump import DUMP, Dump, DumpHead
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.tables.columns import RECORD
 from hatcast.stream.errors import UNREADABLE, HatcastError, RecordingError, name_fix

@@ -9,8 +9,8 @@ from typing import Final, Generic, TypeVar
 import h3.api.basic_int as h3
 
 from hatcast.agents.batch.retention import Retention
-from hatcast.agents.recordings.dump_file import Dump
-from hatcast.agents.worker.early_record import EarlyRecord
+from hatcast.agents.kafka.dump import Dump
+from hatcast.agents.worker.folds import EarlyRecord
 from hatcast.stream.fold.hats import Calendar, min_watermark
 from hatcast.stream.fold.open_slots import IdSpans
 from hatcast.stream.fold.partition_fold import PartitionFold

@@ -11,9 +11,9 @@ import msgspec
 
 from hatcast.agents.batch.ledger_database import opened
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.dump import Dump
 from hatcast.agents.ledger.sqlite import SqliteStore
 from hatcast.agents.ledger.store import at_once, decide
-from hatcast.agents.recordings.dump_file import Dump
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.summary import DaySummary, summary_of, summary_rows

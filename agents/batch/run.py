@@ -12,7 +12,7 @@ from hatcast.agents.batch.hints import account, hints
 from hatcast.agents.batch.retention import RetainChunks, Retention
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.recordings.dump_file import DUMP, Dump
+from hatcast.agents.kafka.dump import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.recordings.pinned import Read
 from hatcast.agents.worker.folds import fold_maker, report_check, report_fold_maker

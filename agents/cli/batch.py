@@ -32,7 +32,7 @@ from hatcast.agents.cli.options import config_option, days_of, json_option
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.cli.report import check_one_output, output_option, write_records
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.recordings.dump_file import DUMP
+from hatcast.agents.kafka.dump import DUMP
 from hatcast.agents.tables.terminal import answers_tables, estimates_table, print_fitted, releases_table
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query import Period

@@ -8,7 +8,7 @@ import click
 
 from hatcast.agents.cli.report import write_records
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.recordings.dump_file import DUMP, Dump
+from hatcast.agents.kafka.dump import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
 from hatcast.stream.policy.policy import Policy
 

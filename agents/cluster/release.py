@@ -16,7 +16,7 @@ from hatcast.agents.batch.fold import FoldJob, fold_dump, fold_recording
 from hatcast.agents.batch.retention import RetainChunks
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.recordings.dump_file import DUMP, Dump
+from hatcast.agents.kafka.dump import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.worker.folds import fold_maker
 from hatcast.stream.errors import HatcastError, SettingError

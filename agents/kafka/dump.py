@@ -1,4 +1,4 @@
-"""Dump a topic as JSON lines for `batch --format kafka`, which checks the live pipeline.
+"""Dumps of a topic, as JSON lines: `hatcast dump` writes them, `hatcast batch --format kafka` folds them.
 
 The format (docs/specification/fold.md, Formats): the first line is {"topic", "partitions", "start_offsets"}, the others
 are {"topic", "partition", "offset", "ts", "key", "value"}, in offset order within each partition. Key and value are in
@@ -7,7 +7,7 @@ base64, or null; `ts` is in ms UTC.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
@@ -15,10 +15,13 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import broker_name
 from hatcast.agents.kafka.partition_reader import is_end, next_messages, open_consumer
 from hatcast.agents.kafka.topics import topic_range
-from hatcast.stream.errors import HatcastError
+from hatcast.stream.errors import UNREADABLE, HatcastError, RecordingError
+from hatcast.stream.readings.formats import Format, Recorded
+from hatcast.stream.readings.recording import Recording
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
+
 
 BATCH_RECORDS: Final = 5_000
 QUEUE_KIB: Final = 32_768  # prefetch limit of the client
@@ -145,3 +148,70 @@ def open_dump(settings: Settings, topic: str) -> Iterator[TopicDump]:
     }
     with open_consumer(settings, "dump", options) as consumer:
         yield TopicDump(settings, topic, consumer)
+
+
+# A dump may consist of several files: each starts with the header, and offsets keep increasing.
+
+
+def _lines(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+    """Yield a dump's lines unparsed. They carry no arrival time, so all tie and stay in file order."""
+    del path
+    for line in stream:
+        if not line.isspace():
+            yield Recorded(line, None, None)
+
+
+# For hatcast.agents.recordings.files, which opens plain files, gzip and pipes, and raises RecordingError.
+DUMP: Final = Format("kafka", lambda _: None, _lines)
+
+_read_head: Final = msgspec.json.Decoder(DumpHead).decode
+_read_line: Final = msgspec.json.Decoder(DumpLine).decode
+_FIX: Final = "give the output of `hatcast dump`"
+
+
+class Dump:
+    """The checked records of a dump: one topic, partitions of the header, increasing offsets.
+
+    Raises RecordingError: on construction if the first line is not a header, else during iteration.
+    """
+
+    def __init__(self, recording: Recording, name: str) -> None:
+        self._recording = recording
+        self._name = name
+        first = next(iter(recording), None)
+        if first is None:
+            raise RecordingError(name, "is empty", _FIX)
+        self.head = self._head(first[1].raw, 1)
+
+    def __len__(self) -> int:
+        """Return the number of lines, including headers."""
+        return len(self._recording)
+
+    def __iter__(self) -> Iterator[DumpLine]:
+        head = self.head
+        following = list(head.start_offsets)
+        for number, (_, recorded) in enumerate(self._recording, start=1):
+            try:
+                line = _read_line(recorded.raw)
+            except UNREADABLE:
+                if self._head(recorded.raw, number) != head:
+                    raise self._error(number, "is the header of another dump", "give parts of one dump") from None
+                continue
+            if line.topic != head.topic or not 0 <= line.partition < head.partitions:
+                raise self._error(number, "is of a topic or partition that the header does not name", _FIX)
+            if line.offset < following[line.partition]:
+                raise self._error(number, f"has offset {line.offset}, which does not increase in its partition", _FIX)
+            following[line.partition] = line.offset + 1
+            yield line
+
+    def _head(self, raw: bytes, number: int) -> DumpHead:
+        try:
+            head = _read_head(raw)
+        except UNREADABLE:
+            raise self._error(number, "is not a line of a dump", _FIX) from None
+        if head.partitions < 1 or len(head.start_offsets) != head.partitions:
+            raise self._error(number, "does not have one start offset for each partition", _FIX)
+        return head
+
+    def _error(self, number: int, problem: str, fix: str) -> RecordingError:
+        return RecordingError(self._name, f"line {number} {problem}", fix)

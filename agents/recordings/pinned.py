@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.recordings.dump_file import DUMP
+from hatcast.agents.kafka.dump import DUMP
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy

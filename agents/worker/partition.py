@@ -17,7 +17,7 @@ from hatcast.agents.monitoring.failures import FailureLog, back_off_s
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.identity import OtherUserKey
 from hatcast.agents.redis.partition_store import beyond_end_error
-from hatcast.agents.worker.early_record import EarlyRecord
+from hatcast.agents.worker.folds import EarlyRecord
 from hatcast.agents.worker.source import IngestOptions, Source
 from hatcast.stream.fold.checkpoint import StoredPartition, restore
 from hatcast.stream.fold.partition_fold import PartitionFold

@@ -20,7 +20,7 @@ import msgspec
 from hatcast.agents.batch.fold import FoldJob, fold_dump
 from hatcast.agents.batch.retention import RetainChunks, RetainedHat
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.recordings.dump_file import DUMP, Dump
+from hatcast.agents.kafka.dump import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.worker.folds import fold_maker
 from hatcast.stream.fold.hats import Calendar, closes_at

@@ -22,9 +22,8 @@ from hatcast.agents.cli.cells import trip_lines
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.device.store import open_store
 from hatcast.agents.export.folder import STATE, open_folder
-from hatcast.agents.kafka.dump import DumpHead, DumpLine, _encode_lines
+from hatcast.agents.kafka.dump import DUMP, Dump, DumpHead, DumpLine, _encode_lines
 from hatcast.agents.map.surroundings import read_basemap
-from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.tables.arrow import table_of_records
 from hatcast.agents.tables.records import RELEASES

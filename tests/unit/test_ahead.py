@@ -8,10 +8,10 @@ import pytest
 import structlog
 from structlog.testing import CapturedCall, CapturingLogger
 
-import hatcast.agents.worker.early_record
+import hatcast.agents.worker.folds
 import hatcast.agents.worker.partition
 from hatcast.agents.kafka.batches.batch import RecordBatch
-from hatcast.agents.worker.early_record import EarlyRecord
+from hatcast.agents.worker.folds import EarlyRecord
 from hatcast.agents.worker.partition import CALM_S, EarlyRecords, OwnedPartition
 from tests.folding import MINUTE, NOON, fold_of, record
 from tests.replayed import policy_of
@@ -31,7 +31,7 @@ class Clocks:
 @pytest.fixture
 def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     made = Clocks()
-    monkeypatch.setattr(hatcast.agents.worker.early_record, "now_ms", lambda: made.now_ms)
+    monkeypatch.setattr(hatcast.agents.worker.folds, "now_ms", lambda: made.now_ms)
     monkeypatch.setattr(hatcast.agents.worker.partition, "monotonic_s", lambda: made.monotonic_s)
     monkeypatch.setattr(hatcast.agents.worker.partition, "LOOK_S", 0.001)
     return made

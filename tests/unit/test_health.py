@@ -9,7 +9,7 @@ import pytest
 from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.monitoring.declarations import PARTS
 from hatcast.agents.monitoring.server import READY
-from hatcast.agents.worker.early_record import EarlyRecord
+from hatcast.agents.worker.folds import EarlyRecord
 from hatcast.agents.worker.ingest import OpenTransactions
 from hatcast.agents.worker.partition import EarlyRecords
 from hatcast.agents.worker.readiness import Readiness

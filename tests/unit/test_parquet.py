@@ -18,8 +18,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hatcast.agents.cli.batch import command as batch
+from hatcast.agents.kafka.dump import DUMP
 from hatcast.agents.recordings import parquet
-from hatcast.agents.recordings.dump_file import DUMP
 from hatcast.agents.recordings.files import open_records
 from hatcast.agents.recordings.parquet import parquet_records
 from hatcast.lab.cli.survey import command as survey

@@ -26,10 +26,9 @@ from hatcast.agents.cluster.release import (
 )
 from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.dump import open_dump
+from hatcast.agents.kafka.dump import DUMP, open_dump
 from hatcast.agents.kafka.grants import check_permissions
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.recordings.dump_file import DUMP
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.fold.hats import Calendar, closes_at
