@@ -13,7 +13,7 @@ from hatcast.agents.monitoring.declarations import CLOSING_SECONDS
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.hat_store import OpenDates
-from hatcast.agents.release.kind import MAX_BATCH, Due, DuePart, Kind, ReleaseContext
+from hatcast.agents.release.kind import MAX_BATCH, Due, DuePart, ReleaseContext, ReleaseKind
 from hatcast.stream.fold.hats import Calendar, min_watermark, next_date
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.sums import StoredStates
@@ -54,7 +54,7 @@ class Hats:
         self._calendar = Calendar(context.policy)
         self._store = context.store
         self._dates = OpenDates(context.store, context.ledger, self._calendar)
-        self.kind = Kind(
+        self.kind = ReleaseKind(
             name="hat",
             event="release",
             noun="releases",

@@ -242,7 +242,7 @@ class Session(Generic[D]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind(Generic[D, L]):
+class ReleaseKind(Generic[D, L]):
     """A kind of release: what differs between kinds.
 
     D            what is due: its `dates` name the budget records that are sent with it

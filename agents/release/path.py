@@ -21,7 +21,7 @@ discarded with its charge, and drawn again. Nobody has seen the first draw.
 A draw does not leave the process before its commit, and only stored bytes are sent. Before the commit, before the send
 and after the mark the path confirms that Redis has not gone back.
 
-A kind of release is a value, `Kind` (kind.py): what is due, how it is loaded, drawn and deleted, and by which schedule:
+A kind of release is a value, `ReleaseKind`: what is due, how it is loaded, drawn and deleted, and by which schedule:
 
     groups     HATs, and answers under `replace`. A batch is drawn while the one before is committed, sent, marked and
                deleted
@@ -52,8 +52,8 @@ from hatcast.agents.release.kind import (
     Drawn,
     Due,
     DuePart,
-    Kind,
     ReleaseContext,
+    ReleaseKind,
     Session,
     batches_of,
     groups_of,
@@ -75,7 +75,7 @@ _SENT_AGAIN: Final = (RedisError, KafkaError, Unrecovered, ProducerGone)  # erro
 class ReleasePath(Generic[D, L]):
     """The path of one kind of release, in one worker."""
 
-    def __init__(self, context: ReleaseContext, kind: Kind[D, L]) -> None:
+    def __init__(self, context: ReleaseContext, kind: ReleaseKind[D, L]) -> None:
         self.kind = kind
         self._context = context
         self._ledger = context.ledger

@@ -16,7 +16,7 @@ from hatcast.agents.kafka.registry import Facts, LimitRequest, Registry, read_re
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.retained import Gap, Retained, RetainedStore
-from hatcast.agents.release.kind import Due, DuePart, Kind, ReleaseContext
+from hatcast.agents.release.kind import Due, DuePart, ReleaseContext, ReleaseKind
 from hatcast.agents.release.path import ReleasePath
 from hatcast.stream.fold.hats import Calendar, Slot, closes_at, min_watermark
 from hatcast.stream.ledger.commits import AnyProposal
@@ -97,7 +97,7 @@ class AnswerReleases:
         self._answered_state: object = None  # everything was answered when it was read
         self.path = ReleasePath(
             context,
-            Kind(
+            ReleaseKind(
                 name="query",
                 event="query",
                 noun="answers",
