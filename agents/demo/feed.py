@@ -39,8 +39,14 @@ from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.redis.clients import SyncRedis
 from hatcast.agents.redis.connection import connect_redis
 from hatcast.agents.sources.pacing import Pace
-from hatcast.agents.sources.recorded_producer import FlowControl, RecordedProducer, stored_offsets
-from hatcast.agents.sources.replay import ProgressListener, replay_pace, send_recording
+from hatcast.agents.sources.replay import (
+    FlowControl,
+    ProgressListener,
+    RecordedProducer,
+    replay_pace,
+    send_recording,
+    stored_offsets,
+)
 from hatcast.agents.sources.synthetic import CityOptions, check_speeds_only, city_messages, make_city
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.hats import Calendar

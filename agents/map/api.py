@@ -14,9 +14,12 @@ from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.events import GZIP_HEADER, Disconnected, EventChunk, Viewer, parse_position
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.history import PolicyHistory, SlotRecords
-from hatcast.agents.map.newest import PolicyRunning
-from hatcast.agents.map.parameters import (
+from hatcast.agents.map.http import (
+    Body,
+    BodyCache,
     RequestError,
+    ResponseStream,
+    accepts_gzip,
     parse_answers,
     parse_cell,
     parse_kind,
@@ -26,6 +29,7 @@ from hatcast.agents.map.parameters import (
     parse_span,
     reject_unknown,
 )
+from hatcast.agents.map.newest import PolicyRunning
 from hatcast.agents.map.record import RecordKind
 from hatcast.agents.map.rendering import (
     GZIP_LEVEL,
@@ -46,7 +50,6 @@ from hatcast.agents.map.rendering import (
     slot_head,
     slot_records,
 )
-from hatcast.agents.map.responses import Body, BodyCache, ResponseStream, accepts_gzip
 from hatcast.agents.tables.records import ANSWERS, CLUSTERINGS, ESTIMATES, RELEASES, RUNNING_MEANS
 
 _RUNNING: Final = lenient(RUNNING_MEANS)

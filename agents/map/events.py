@@ -10,8 +10,8 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Final
 
+from hatcast.agents.map.http import ResponseStream, pieces
 from hatcast.agents.map.record import RecordKind
-from hatcast.agents.map.responses import ResponseStream, pieces
 from hatcast.agents.monitoring.declarations import DISPLAY_CLIENTS, DISPLAY_DROPPED, DISPLAY_EVENTS
 from hatcast.agents.monitoring.meters import METERS
 

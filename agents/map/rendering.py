@@ -9,9 +9,8 @@ import msgspec
 from aiohttp import web
 
 from hatcast.agents.map.history import PolicyHistory, SlotRecords
-from hatcast.agents.map.parameters import RequestError
+from hatcast.agents.map.http import Body, RequestError, prefers
 from hatcast.agents.map.record import Budget, HatRecord, RecordKind
-from hatcast.agents.map.responses import Body, prefers
 from hatcast.agents.tables.columns import Layout, Table
 from hatcast.agents.tables.geojson import csv_of_records, features_of
 

@@ -16,9 +16,8 @@ from hatcast.agents.map.api import Api, error_response, send_keepalives
 from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.events import MAX_VIEWERS, Hub
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.parameters import RequestError
+from hatcast.agents.map.http import Body, Handler, RequestError, send_in_pieces
 from hatcast.agents.map.rendering import JSON
-from hatcast.agents.map.responses import Body, Handler, send_in_pieces
 from hatcast.agents.map.surroundings import Surroundings, read_surroundings, render_surroundings
 from hatcast.agents.map.topic_reader import Reader, find_topics
 from hatcast.agents.monitoring.server import READY, Listener, connection_limit, os_reason

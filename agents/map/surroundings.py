@@ -16,9 +16,8 @@ from pmtiles.reader import Reader
 from pmtiles.tile import Compression, MagicNumberNotFound, SpecVersionUnsupported, TileType
 
 from hatcast.agents.config.display_table import DisplaySettings
-from hatcast.agents.map.parameters import RequestError, reject_unknown
+from hatcast.agents.map.http import Body, RequestError, reject_unknown
 from hatcast.agents.map.rendering import GEOJSON, JSON
-from hatcast.agents.map.responses import Body
 from hatcast.agents.timetable.network import Network, Stop, TimetableRoute, read_network
 from hatcast.stream.areas import Point
 from hatcast.stream.errors import HatcastError

@@ -8,7 +8,7 @@ import h3
 import pytest
 from aiohttp import ClientSession
 
-from hatcast.agents.map import responses
+from hatcast.agents.map import http
 from hatcast.agents.map.events import Hub
 from hatcast.agents.map.record import RecordKind
 from hatcast.agents.map.server import HEADERS
@@ -110,7 +110,7 @@ def test_a_viewer_gets_a_snapshot_then_the_changes_and_after_a_break_what_it_mis
 
 
 def test_one_who_does_not_read_is_let_go_and_the_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(responses, "PIECE_S", 0.5)
+    monkeypatch.setattr(http, "PIECE_S", 0.5)
     made = feed([release(0)])
 
     async def asking(url: str, client: ClientSession) -> None:

@@ -14,7 +14,7 @@ from aiohttp import ClientSession, web
 from structlog.testing import capture_logs
 
 from hatcast.agents.config.address import Address
-from hatcast.agents.map import responses
+from hatcast.agents.map import http
 from hatcast.agents.map.events import EventPosition
 from hatcast.agents.map.server import HEADERS
 from hatcast.agents.monitoring import server as listener
@@ -201,7 +201,7 @@ def test_one_who_sends_a_header_byte_by_byte_is_disconnected(monkeypatch: pytest
 
 
 def test_one_who_reads_nothing_is_disconnected_and_the_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(responses, "PIECE_S", 0.5)
+    monkeypatch.setattr(http, "PIECE_S", 0.5)
     made = feed([release(0, filler="x" * 8_000_000)])
 
     async def run() -> None:
@@ -227,7 +227,7 @@ def test_one_who_reads_nothing_costs_little_memory() -> None:
         return web.Response(body=b"x" * 8_000_000)
 
     async def run() -> None:
-        app = web.Application(middlewares=[responses.send_in_pieces])
+        app = web.Application(middlewares=[http.send_in_pieces])
         app.router.add_get("/", large)
         server = listener.Listener(app, 1)
         address = await server.start(Address("127.0.0.1", 0))
@@ -236,7 +236,7 @@ def test_one_who_reads_nothing_costs_little_memory() -> None:
             await until(lambda: any(_transport(each).get_write_buffer_size() for each in server._open))
             (own,) = (_transport(each) for each in server._open)
             for _turn in range(50):
-                assert own.get_write_buffer_size() <= listener.BUFFER_BYTES + 2 * responses.PIECE_BYTES
+                assert own.get_write_buffer_size() <= listener.BUFFER_BYTES + 2 * http.PIECE_BYTES
                 await asyncio.sleep(0)
             options = own.get_extra_info("socket")
             assert options.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == 65_536

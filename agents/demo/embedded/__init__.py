@@ -5,7 +5,7 @@ child process, which ends with this process, however that ends, and deletes its 
 
 The mock cluster does not support: admin calls, compaction, isolation of aborted transactions, checksums of
 transaction markers (Python consumers set `check_crcs` to False), and more than 5 MiB per partition
-(agents/sources/recorded_producer.py slows a feed down). Every topic has 4 partitions and is created at its first use.
+(agents/sources/replay.py slows a feed down). Every topic has 4 partitions and is created at its first use.
 """
 
 import json
