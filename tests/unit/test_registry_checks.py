@@ -88,6 +88,17 @@ def test_a_time_zone_has_to_be_that_of_every_policy_of_the_domain() -> None:
     check_facts(facts_of(OWN), changed(OWN, {"policy": "next", "partitioner": "crc32", **OTHER_EPSILON}))
 
 
+def test_a_limit_as_epsilon_delta_is_refused_beside_another_policy_whichever_is_registered_first() -> None:
+    canonical = msgspec.Raw(b'{"privacy":{"composed_limit":10.0,"daily_limit":15.75}}')
+    composed = changed(OWN, {"policy": "limited", "policy_id": "b2:3", "canonical": canonical})
+    check_facts(facts_of(composed), composed)
+    for known, own in ((OWN, composed), (composed, OWN)):
+        with pytest.raises(HatcastError, match=rf"policy '{own.policy}' shares the days of {known.policy}"):
+            check_facts(facts_of(known), own)
+    after = msgspec.Raw(b'{"privacy":{"epsilon":1},"replaces":"limited"}')
+    check_facts(facts_of(composed), changed(OWN, {"policy": "after", "replaces": "limited", "canonical": after}))
+
+
 def test_policies_that_share_days_with_a_tracker_are_found_and_one_that_is_replaced_does_not() -> None:
     tracker = changed(OWN, {"policy": "tracked", "canonical": msgspec.Raw(b'{"tracker":{"share":0.3}}')})
     after = changed(OWN, {"policy": "after", "replaces": "tracked"})
