@@ -1,7 +1,7 @@
-"""Continual mechanisms: private running sums of one cell over a horizon, one file for each kind.
+"""Continual mechanisms: private running sums of one cell over a horizon.
 
-To add one: a file here, a name below, a section in docs/specification/continual.md. Law tests and benchmarks read this
-table.
+To add one: a file here, or a function of trees.py, a name below, a section in docs/specification/continual.md. Law
+tests and benchmarks read this table.
 """
 
 from collections.abc import Callable, Mapping

@@ -5,7 +5,7 @@
 In a recording a record may also have `arrival`: its time of arrival at the source, as ISO text or epoch ms. `value` is
 another name of `speed`; a record with both has its speed in `speed`. For a policy with several values, each value but
 the speed is a field of its name, a number in the policy's unit. For a policy of one other value, see
-`_single_value`.
+`_values`.
 """
 
 import math

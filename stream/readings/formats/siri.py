@@ -1,7 +1,7 @@
 """SIRI Vehicle Monitoring (SIRI-VM), XML and JSON: deliveries of all vehicles; speeds in m/s.
 
 A record is one `VehicleActivity` in JSON. Its values may be wrapped, as in {"VehicleRef": {"value": "12"}}, and its
-numbers may be text. A delivery in XML is split into such records (`_siri_xml`). A recording has one or more deliveries.
+numbers may be text. A delivery in XML is split into such records (`_deliveries`). A recording has one delivery or more.
 
 vehicle   `VehicleRef` alone. `OperatorRef` is the journey's operator: a vehicle that runs for two of them in one day
           would be two users, and its privacy loss twice the bound
