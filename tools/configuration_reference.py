@@ -1,18 +1,45 @@
 """`python -m tools.configuration_reference [--check]`: write the tables of docs/configuration.md, or check them."""
 
+import ast
+import inspect
 import re
 import sys
+import textwrap
 import types
 import typing
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from hatcast.agents.config.meanings import DEFAULTS, DURATIONS, MEANINGS, TABLES, table_keys
-from hatcast.stream.policy.key_errors import value_type
+from hatcast.agents.config.display_table import DisplayTable
+from hatcast.agents.config.settings import KafkaTable, RedisTable, WorkerTable
+from hatcast.agents.config.topics_table import TopicsTable
+from hatcast.stream.policy.continual_keys import ContinualTable
+from hatcast.stream.policy.query_keys import QueryTable
+from hatcast.stream.policy.running_keys import RunningTable
+from hatcast.stream.policy.table import EstimatorTable, PolicyTable, PrivacyTable
+from hatcast.stream.policy.toml_tables import declared, value_type
+from hatcast.stream.policy.tracker_keys import TrackerTable
+from hatcast.stream.policy.value_keys import ValueTable
 
+TABLES: Final[dict[str, type[msgspec.Struct]]] = {
+    "kafka": KafkaTable,
+    "redis": RedisTable,
+    "topics": TopicsTable,
+    "worker": WorkerTable,
+    "display": DisplayTable,
+    "policy": PolicyTable,
+    "policy.privacy": PrivacyTable,
+    "policy.estimator": EstimatorTable,
+    "policy.tracker": TrackerTable,
+    "policy.continual": ContinualTable,
+    "policy.query": QueryTable,
+    "policy.value": ValueTable,
+    "policy.running": RunningTable,
+}
 PAGE: Final = Path(__file__).parents[1] / "docs" / "configuration.md"
 _TABLE: Final = re.compile(r"(<!-- keys of ([a-z.]+), written by [^>]*-->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _TYPES: Final = {str: "text", int: "integer", float: "number", bool: "`true` or `false`"}
@@ -26,37 +53,50 @@ def render_page(page: str) -> str:
     return _TABLE.sub(lambda match: match[1] + "".join(_table(match[2])) + match[4], page)
 
 
+def table_keys(table: str) -> dict[str, msgspec.structs.FieldInfo]:
+    """Return the keys of a table by name, without those that are tables with their own heading."""
+    fields = msgspec.structs.fields(TABLES[table])
+    return {each.encode_name: each for each in fields if f"{table}.{each.encode_name}" not in TABLES}
+
+
+def meanings_of(table: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the sentence below each field of a struct, by the field's name."""
+    (declaration,) = ast.parse(textwrap.dedent(inspect.getsource(table))).body
+    found = {}
+    if isinstance(declaration, ast.ClassDef):
+        for statements in pairwise(declaration.body):
+            match statements:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.split())
+    return found
+
+
 def _table(name: str) -> Iterator[str]:
-    fields, meanings = table_keys(name), MEANINGS[name]
-    if fields.keys() != meanings.keys():
-        raise ValueError(
-            f"[{name}]: keys without a meaning, or meanings without a key: {sorted(fields.keys() ^ meanings.keys())}"
-        )
+    meanings = meanings_of(TABLES[name])
     yield "\n| key | type | default | meaning |\n|---|---|---|---|\n"
-    for key, field in fields.items():
-        dotted = f"{name}.{key}"
-        yield f"| `{key}` | {_type(dotted, value_type(field))} | {_default(dotted, field)} | {meanings[key]} |\n"
+    for key, field in table_keys(name).items():
+        if field.name not in meanings:
+            raise ValueError(f"{name}.{key}: write a sentence below its field")
+        kind = declared(field, "type") or _type(f"{name}.{key}", value_type(field))
+        yield f"| `{key}` | {kind} | {_default(field)} | {meanings[field.name]} |\n"
     yield "\n"
 
 
 def _type(dotted: str, annotation: object) -> str:
-    if dotted in DURATIONS:
-        return "duration"
     if isinstance(annotation, type) and annotation in _TYPES:
         return _TYPES[annotation]
     if isinstance(annotation, types.UnionType):
         kinds = [_type(dotted, part) for part in typing.get_args(annotation) if part is not types.NoneType]
         return " or ".join(kinds)
-    if annotation == tuple[str, ...]:
-        return "array of texts"
     if typing.get_origin(annotation) is tuple:
-        return f"array of {len(typing.get_args(annotation))} integers"
+        first, *rest = typing.get_args(annotation)
+        return f"array of {_TYPES[first]}s" if Ellipsis in rest else f"array of {1 + len(rest)} {_TYPES[first]}s"
     raise ValueError(f"{dotted}: the type {annotation} has no name in _TYPES")
 
 
-def _default(dotted: str, field: msgspec.structs.FieldInfo) -> str:
-    if dotted in DEFAULTS:
-        return DEFAULTS[dotted]
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    if (words := declared(field, "default")) is not None:
+        return words
     if field.required:
         return "required"
     if field.default is None:

@@ -1,1 +1,1 @@
-"""Configuration: the `hatcast.toml` decoder, its template, and the meaning of every key."""
+"""Configuration: `hatcast.toml`, its decoder and its template."""

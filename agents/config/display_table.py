@@ -8,8 +8,7 @@ import msgspec
 
 from hatcast.agents.config.address import Address, parse_address, parse_origins
 from hatcast.stream.errors import SettingError
-from hatcast.stream.policy.key_errors import such_as
-from hatcast.stream.policy.toml_tables import duration_ms
+from hatcast.stream.policy.toml_tables import Duration, duration_ms, such_as
 
 _HOUR_MS: Final = 3_600_000
 
@@ -18,12 +17,23 @@ class DisplayTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[display]`: the live map."""
 
     listen: str = "127.0.0.1:8080"
-    keep: str = "72h"
+    """address of the page; `--host` and `--port` override its parts"""
+    keep: Duration = "72h"
+    """slots that ended longer before the newest one are dropped; `"1h"` to `"32d"`. Memory grows with it: about 2 kB
+    for each hexagon and slot, a release and an estimate"""
     title: str = "Bus speeds, hour by hour"
+    """title of the page; with `[policy.value]` by default `Mean` and its name"""
     gtfs: Annotated[str | None, such_as("timetable.zip")] = None
+    """a GTFS timetable (zip): the map draws its routes and stops, and says which are in a hexagon
+    ([map.md](map.md#where-a-hexagon-is))"""
     basemap: Annotated[str | None, such_as("city.pmtiles")] = None
+    """a PMTiles archive of vector tiles: the map draws it under the hexagons"""
     allow_origins: Annotated[tuple[str, ...], such_as(["https://city.example"])] = ()
+    """origins whose pages may read the API (CORS), such as `["https://city.example"]`; `["*"]`: all. None by default
+    ([API](consume.md#from-other-pages))"""
     allow_framing: Annotated[tuple[str, ...], such_as(["https://city.example"])] = ()
+    """origins whose pages may show the map in a frame, such as `["https://city.example"]`; `["*"]`: all. None by
+    default"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,16 @@ import msgspec
 
 from hatcast.agents.config.address import Address, parse_address
 from hatcast.agents.config.display_table import DisplaySettings, DisplayTable, display_settings
-from hatcast.agents.config.policy_table import policy_of_table
 from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.stream.errors import UNREADABLE, HatcastError, SettingError, name_fix
+from hatcast.stream.estimators import ESTIMATOR_KEYS, Parameters
+from hatcast.stream.estimators.values import values_form
+from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, check
 from hatcast.stream.hybrid.reports import ReportKeys, parse_report_keys
-from hatcast.stream.policy.key_errors import such_as
-from hatcast.stream.policy.policy import Policy
-from hatcast.stream.policy.toml_tables import decode_table, duration_ms
-from hatcast.stream.readings.formats import FORMATS, jsonl
+from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, Policy, ValuesKeys, read_policy
+from hatcast.stream.policy.toml_tables import Duration, decode_table, duration_ms, such_as
+from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
+from hatcast.stream.readings.formats import FORMATS, format_with, jsonl
 from hatcast.stream.readings.vehicles import KEY_BYTES, PARTITIONERS
 
 RETENTION_MIN_MS: Final = 72 * 3_600_000  # a lost Redis is rebuilt from telemetry
@@ -37,37 +39,64 @@ class KafkaTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[kafka]`, with kafka-python's option names."""
 
     bootstrap_servers: str = "localhost:9092"
+    """comma-separated; `HATCAST_KAFKA_BOOTSTRAP_SERVERS` overrides it"""
     partitions: int = 8
+    """partitions of the telemetry topic, if hatcast creates it"""
     security_protocol: str = "PLAINTEXT"
+    """or `SSL`, `SASL_PLAINTEXT`, `SASL_SSL`"""
     sasl_mechanism: Annotated[str | None, such_as("SCRAM-SHA-512")] = None
+    """`PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`, with `SASL_*`"""
     sasl_plain_username: Annotated[str | None, such_as("hatcast")] = None
+    """hatcast's user name"""
     sasl_plain_password_file: Annotated[str | None, such_as("kafka-password")] = None
+    """a file with its password; or `HATCAST_KAFKA_PASSWORD`"""
     ssl_cafile: Annotated[str | None, such_as("ca.pem")] = None
+    """PEM: certificate authorities of the brokers"""
     ssl_certfile: Annotated[str | None, such_as("client.pem")] = None
+    """PEM: hatcast's client certificate, if brokers require one"""
     ssl_keyfile: Annotated[str | None, such_as("client.key")] = None
+    """PEM: its private key"""
     ssl_check_hostname: bool = True
+    """whether a broker's certificate must have the broker's name"""
 
 
 class RedisTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[redis]`: address, login and TLS."""
 
     url: str = "redis://localhost:6379/0"
+    """`rediss://` for TLS; `HATCAST_REDIS_URL` overrides it"""
     username: Annotated[str | None, such_as("hatcast")] = None
+    """hatcast's ACL user"""
     password_file: Annotated[str | None, such_as("redis-password")] = None
+    """a file with its password; or `HATCAST_REDIS_PASSWORD`"""
     ssl_ca_certs: Annotated[str | None, such_as("ca.pem")] = None
+    """PEM, with `rediss://`: certificate authorities of the server"""
     ssl_certfile: Annotated[str | None, such_as("client.pem")] = None
+    """PEM: hatcast's client certificate, if the server requires one"""
     ssl_keyfile: Annotated[str | None, such_as("client.key")] = None
+    """PEM: its private key"""
 
 
 class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[worker]`: checkpoints, user key, and the operators' address."""
 
-    checkpoint_interval: str = "1s"
-    session_timeout: str = "10s"
-    idle_after: str = "30s"
+    checkpoint_interval: Duration = "1s"
+    """time between checkpoints to Redis; 50ms to 60s"""
+    session_timeout: Duration = "10s"
+    """the partitions of a worker that does not answer are reassigned after this time; those of a killed one within
+    seconds, if another runs or starts on its machine; 1s to 1800s"""
+    idle_after: Duration = "30s"
+    """a live partition gets a heartbeat record after this time without records"""
     user_key_file: Annotated[str | None, such_as("user-key")] = None
+    """32 bytes in hexadecimal, also from `HATCAST_USER_KEY`; without it a key is created once and stored in Redis,
+    or in the ledger file of `batch`"""
     report_keys_file: Annotated[str | None, such_as("report-keys")] = None
+    """public keys of the authorities that certify devices: only reports that a device with a certificate has signed
+    are counted ([device.md](device.md#signed-reports)). Without it signatures are not checked"""
     listen: Annotated[str | None, such_as("127.0.0.1:9464")] = None
+    """`"127.0.0.1:9464"` serves `/livez`, `/readyz` and `/metrics` ([metrics.md](metrics.md)) there; without it
+    nothing is served, so that several workers can share one file on one machine. Port 0 takes any free port and logs
+    it"""
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -295,3 +324,26 @@ def _report_keys(folder: Path, name: str | None) -> ReportKeys | None:
         if isinstance(error, SettingError):
             raise
         raise SettingError(key, f"{folder / name}: {error}", "write what `hatcast keys authority` printed") from None
+
+
+def policy_of_table(table: Mapping[str, Any], telemetry_format: str, read_cells: Callable[[str], str]) -> Policy:
+    """Return the policy of a table.
+
+    telemetry_format   name of the format of telemetry, which must have the values that the policy releases
+    read_cells         returns the text of a file of cells that a key names
+    Raises SettingError with the key, the problem and the fix.
+    """
+    policy = read_policy(table, {**ESTIMATOR_KEYS, **HYBRID_KEYS, **TRACKER_ESTIMATOR}, read_cells)
+    Parameters.of(policy)
+    format_with(telemetry_format, policy.value_units)
+    match policy.method:
+        case ValuesKeys():
+            values_form(policy)
+        case HybridKeys():
+            check(HYBRID_ESTIMATORS[policy.estimator], HybridParameters.of(policy))
+        case ContinualKeys(kind=kind):
+            from hatcast.stream.continual import check as check_sums
+            from hatcast.stream.release.continual import setting_of
+
+            check_sums(kind, setting_of(policy))
+    return policy

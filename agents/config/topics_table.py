@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import msgspec
 
 from hatcast.stream.errors import SettingError
-from hatcast.stream.policy.key_errors import such_as
+from hatcast.stream.policy.toml_tables import Duration, such_as
 
 REGISTRY_SUFFIX: Final = ".hatcast"
 _NAMED: Final = (
@@ -30,19 +30,35 @@ class TopicsTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[topics]`: names and settings of the topics."""
 
     prefix: Annotated[str, such_as("surat.")] = ""
+    """prefix of every topic name that is not written in this table, such as `"surat."`"""
     telemetry: str = "telemetry"
+    """input: key = vehicle id in UTF-8; also the name of the budget's domain. Under `add_remove` it has
+    `message.timestamp.type = LogAppendTime`, so recordings cannot be replayed into it: use `batch --ledger`"""
     telemetry_format: str = "jsonl"
+    """or another of [feeds.md](feeds.md): one reading per record"""
     telemetry_partitioner: str = "murmur2"
-    telemetry_retention: str = "72h"
+    """partitioner of its producers: `murmur2` (Java, aiokafka, kafka-python) or `crc32` (librdkafka)"""
+    telemetry_retention: Duration = "72h"
+    """its retention, if hatcast creates it: 72h or more; `"none"` for recordings"""
     means: str = "hats.means"
+    """output: the means of HATs"""
     queries: str = "hats.queries"
+    """output: answers to queries over days"""
     budget: str = "hats.budget"
+    """output: the charges of each day"""
     estimates: str = "hats.estimates"
+    """output: estimates of every cell, which are made from the means and cost nothing"""
     running: str = "hats.running"
+    """output: running means of `[[policy.running]]`, which are made from the means and cost nothing"""
     dead_letters: str = "hats.dead-letters"
+    """output, for operators: place and reason of each record that could not be decoded"""
     reports: str = "reports"
+    """input: devices' reports ([device.md](device.md)), if the estimator is [hybrid](hybrid.md); key = the device's
+    id of the day. Created with the settings of telemetry"""
     clusters: str = "hats.clusters"
+    """output: rounds and results of `hatcast cluster live` ([cluster.md](cluster.md#live))"""
     cluster_answers: str = "cluster-answers"
+    """input: devices' answers to these rounds"""
 
     @property
     def registry(self) -> str:

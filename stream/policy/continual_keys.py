@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from enum import StrEnum
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -21,8 +21,8 @@ from hatcast.stream.policy.checks import CONTINUAL_UNIT, day_slots
 from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation
 from hatcast.stream.policy.method import NEVER, Hashed, MethodKeys, NoiseKind, Reservation
 from hatcast.stream.policy.query import RUNNING_SUMS, Period
-from hatcast.stream.policy.table import ContinualTable, PolicyTable
-from hatcast.stream.policy.toml_tables import decode_table
+from hatcast.stream.policy.table import PolicyTable
+from hatcast.stream.policy.toml_tables import decode_table, such_as
 from hatcast.stream.units import NANO, nano_ceil, nano_floor
 
 CONTINUAL: Final = "continual"
@@ -64,6 +64,37 @@ class AtEnd(StrEnum):
 
     RENEW = "renew"
     STOP = "stop"
+
+
+class ContinualTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`[policy.continual]`: for the other defaults see `continual_keys`."""
+
+    kind: Annotated[str, such_as("toeplitz")]
+    """mechanism of the running sums: `laplace`, `gaussian`, `tree`, `kary`, `toeplitz`, `blt` or `withhold_release`"""
+    horizon_days: Annotated[int, such_as(7)]
+    """D: local dates of a horizon, 1 to 3660. Its sums begin at its first slot"""
+    max_slots: Annotated[int, such_as(14)]
+    """k: further slots of that vehicle in the same cell and horizon are not counted"""
+    min_separation: int = 1
+    """b: a slot that is closer to another of that vehicle and cell, in slots, is not counted; 1: any two slots"""
+    max_cells: Annotated[int, such_as(20)]
+    """further cells of that vehicle and horizon are not counted"""
+    noise: Annotated[
+        str | None, such_as("gaussian", default="`laplace`; `gaussian` for `gaussian`, `toeplitz` and `blt`")
+    ] = None
+    """or `gaussian`, whose guarantee is (epsilon, delta), with `delta` / `max_cells` for each cell; not for
+    `laplace`, `kary` and `withhold_release`"""
+    branching: Annotated[int | None, such_as(5, default="least maximum error")] = None
+    """only `kary`: children of a node, odd"""
+    buffers: Annotated[int | None, such_as(3, default="3")] = None
+    """only `blt`: numbers that a cell's state holds"""
+    at_end: str = "renew"
+    """begin the next horizon with a new charge, or `stop`: nothing more is released"""
+    from_date: Annotated[str | None, such_as("2022-02-01", default="`policy.from`")] = msgspec.field(
+        default=None, name="from"
+    )
+    """the local date (`"2022-02-01"`) on which the first horizon begins, not before `policy.from`; without both,
+    horizons are counted from Monday 1970-01-05. Required with `at_end = "stop"`"""
 
 
 @dataclass(frozen=True, slots=True)

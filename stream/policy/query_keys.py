@@ -6,14 +6,16 @@ from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
-from typing import Final, Self
+from typing import Annotated, Final, Self
+
+import msgspec
 
 from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.policy.checks import check_name
 from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.query import CELL_SELECTION, KINDS_OF_VALUE, Kind, MissingDays, Query
-from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable, QueryTable
-from hatcast.stream.policy.toml_tables import decode_table
+from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable
+from hatcast.stream.policy.toml_tables import decode_table, such_as
 from hatcast.stream.policy.value_keys import SPEED, Value
 from hatcast.stream.readings.reading import in_milli, to_milli
 from hatcast.stream.units import NANO, nano_ceil, nano_floor
@@ -24,6 +26,44 @@ _EPSILON_MIN: Final = 0.001
 _EPSILON_MAX: Final = 10**6
 _YEARS: Final = (2, 9990)
 _EPOCH: Final = date(1970, 1, 1)  # first date of periods of one day: any date gives the same periods
+
+
+class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
+    """One `[[policy.query]]` as written: `scale` in the unit of the answer, `speed_limit` in the unit of readings."""
+
+    name: Annotated[str, such_as("fast-buses")]
+    """as `policy.name`; unique among the queries"""
+    kind: Annotated[str, such_as("over_speed_limit")]
+    """`mean_speed` (only under `replace`) or `over_speed_limit`; with `[policy.value]` `mean_value` or
+    `over_threshold`"""
+    days: Annotated[int, such_as(31)]
+    """length of each period, 1 to 366"""
+    from_date: Annotated[str | None, such_as("2022-01-01", default="`policy.from`")] = msgspec.field(
+        default=None, name="from"
+    )
+    """the first local date of the first period, not before `policy.from`; required if there is none and `days` is
+    above 1"""
+    epsilon: Annotated[float | None, such_as(0.1, default="this or `scale`")] = None
+    """charge of one answer for its cell and slot, on each of its days: 0.001 or more"""
+    scale: Annotated[float | None, such_as(1.0, default="this or `epsilon`")] = None
+    """B of the Laplace noise, in the unit of readings up to U, or in vehicles per day: an answer's charge is then U
+    / (`min_n` B), or 1 / (`days` B)"""
+    min_n: Annotated[int | None, such_as(310, default="required for `mean_speed`")] = None
+    """only `mean_speed` and `mean_value`: an answer with fewer user-days is `suppressed`; 1 or more"""
+    speed_limit: Annotated[
+        float | None, such_as(50.0, default="required for `over_speed_limit` without `on_request`")
+    ] = None
+    """only `over_speed_limit`: km/h in [0, `upper_bound`); strictly faster vehicles count"""
+    threshold: Annotated[float | None, such_as(300.0, default="required for `over_threshold` without `on_request`")] = (
+        None
+    )
+    """only `over_threshold`: in the unit of `[policy.value]`, from `lower` to below `upper`; vehicles with a greater
+    value count"""
+    on_request: bool = False
+    """only `over_speed_limit` and `over_threshold`, under `replace`: `hatcast query` may request a limit for each
+    period ([queries](queries.md#a-limit-of-your-choice)); without a request the policy's is used"""
+    missing_days: str = "suppress"
+    """a period with missing days has no answers; `leave_out`: it is answered over the other days"""
 
 
 @dataclass(frozen=True, slots=True)

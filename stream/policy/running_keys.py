@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
+
+import msgspec
 
 from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.policy.checks import check_name
-from hatcast.stream.policy.table import PolicyTable, RunningTable
-from hatcast.stream.policy.toml_tables import decode_table
+from hatcast.stream.policy.table import PolicyTable
+from hatcast.stream.policy.toml_tables import decode_table, such_as
 from hatcast.stream.policy.tracker_keys import TRACKER
 
 RUNNING_MAX: Final = 8
@@ -33,6 +35,21 @@ class RunningOf(StrEnum):
 
 _REACH: Final = {Window.TODAY: 1, Window.DAY: 3, Window.WEEK: 9}
 """Local dates that a window can touch: of 24 hours three where a local date has fewer hours than 24."""
+
+
+class RunningTable(msgspec.Struct, frozen=True, kw_only=True):
+    """One `[[policy.running]]` as written: for the default of `of` see `read_running`."""
+
+    name: Annotated[str, such_as("today")]
+    """as `policy.name`; unique among the running means. The map shows it"""
+    window: Annotated[str, such_as("today")]
+    """`today`: the local date so far; `24h`, `7d`: slots that ended in the last 24 hours or 7 days; `same_hour`:
+    this hour of all weekdays, or on a weekend of all its days, of `days` dates"""
+    days: Annotated[int | None, such_as(28, default="28")] = None
+    """only `same_hour`: number of local dates up to the present one, 1 to 92"""
+    of: Annotated[str | None, such_as("estimates", default="`releases`; `tracker`: `estimates`")] = None
+    """inputs: `releases`, or the [estimates](specification/tracker.md#5-estimates), whose intervals are narrower
+    where the noise is large"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from hatcast.stream.policy.key_errors import such_as
 from hatcast.stream.policy.method import Hashed
+from hatcast.stream.policy.toml_tables import Duration, such_as
 from hatcast.stream.readings.reading import to_milli
 
 MIN_USERS: Final = 10  # default
@@ -17,117 +17,118 @@ WEAK_EPSILON: Final = 10.0  # a larger one gives hardly any privacy, so the poli
 class PrivacyTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[policy.privacy]`. For the default of `min_users` see `min_users_of`."""
 
-    unit: str = "user_day"
+    unit: Annotated[str, such_as("user_day", default='`"user_day"`; with `[policy.continual]` `"user_horizon"`')] = (
+        "user_day"
+    )
+    """one vehicle's readings of one local day; `user`: of all time; `user_horizon`: of one horizon
+    ([privacy.md](privacy.md))"""
     relation: str = "replace"
-    epsilon: Annotated[float, such_as(1.0)]
-    max_hats_per_day: Annotated[int, such_as(89)]
-    daily_limit: Annotated[float, such_as(5.0)]
-    total_limit: Annotated[float | None, such_as(1000.0)] = None
+    """neighbouring relation: [privacy.md](privacy.md). `add_remove` hides presence too; needs `capped_ratio` and
+    public `cells`"""
+    epsilon: Annotated[float, such_as(1.0, default="required; not for `tracker`")]
+    """of one release: [choosing.md](choosing.md)"""
+    max_hats_per_day: Annotated[int, such_as(89, default="required; `tracker`: 500; not with `[policy.continual]`")]
+    """K: further HATs of that vehicle and day are not counted"""
+    daily_limit: Annotated[float, such_as(5.0, default="required; `[policy.continual]`: `max_cells` x `epsilon`")]
+    """limit of one vehicle's day, over all releases and queries of all policies of the telemetry topic; if several
+    policies charge a day, the smallest limit applies. Under `add_remove` at least min(K, cells x slots) x epsilon.
+    Or `[epsilon, delta]`, for a policy alone on its telemetry: [choosing.md](choosing.md#a-limit-as-epsilon-delta)"""
+    total_limit: Annotated[float | None, such_as(1000.0, default="required for unit `user`")] = None
+    """limit of one vehicle over all days; when it is spent, nothing more is released"""
     delta: float = 1e-6
-    min_users: Annotated[int | None, such_as(10)] = None
+    """of the reported (epsilon, delta); with Gaussian noise it is part of the guarantee"""
+    min_users: Annotated[int | None, such_as(10, default="10; `tracker`: 3")] = None
+    """a HAT with fewer users is `suppressed`; `clipped_sum` needs 2 / epsilon of them. Not allowed under
+    `add_remove`, where `weight_threshold` suppresses"""
     acknowledge_weak_privacy: bool = False
-    local_epsilon: Annotated[float | None, such_as(1.0)] = None
+    """required above epsilon 10, and for a `daily_limit` above 10 of `tracker`"""
+    local_epsilon: Annotated[float | None, such_as(1.0, default="`epsilon`")] = None
+    """epsilon of each report of a device: [hybrid.md](hybrid.md)"""
     max_coalition: Annotated[int | None, such_as(0)] = None
+    """number of devices that may share their noise with each other, with Gaussian noise; without it [no
+    amplification](hybrid.md#amplification) is published"""
 
 
 class EstimatorTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[policy.estimator]`. A key that the estimator does not use stays None."""
 
     name: Annotated[str, such_as("array_averaging")]
-    grouping: Annotated[str | None, such_as("bestfit")] = None
-    array_length: Annotated[str | int | None, such_as("median")] = None
-    quantiles: Annotated[str | None, such_as("epsilon_dependent")] = None
-    weight_threshold: Annotated[float | None, such_as(10.0)] = None
-    gamma: Annotated[float | None, such_as(0.2)] = None
-    noise: Annotated[str | None, such_as("laplace")] = None
-    sigma: Annotated[float | None, such_as(8.0)] = None
-    sigma_local: Annotated[float | None, such_as(8.0)] = None
-    mean_gap: Annotated[float | None, such_as(2.0)] = None
+    """[estimators.md](estimators.md); those that take devices' reports too: [hybrid.md](hybrid.md)"""
+    grouping: Annotated[str | None, such_as("bestfit", default='`"bestfit"`')] = None
+    """or `wraparound`, if the estimator has arrays"""
+    array_length: Annotated[str | int | None, such_as("median", default="by estimator")] = None
+    """`median`, `sensitivity`, `minimax`, `minimax_sqrt2`, `minimax_convex`, `worst_case` or a number of places.
+    `capped_ratio`: a number, required"""
+    quantiles: Annotated[str | None, such_as("epsilon_dependent", default='`"fixed"`')] = None
+    """only `quantile`: the 1/10 and 9/10 quantiles, `epsilon_dependent`, or `smoothed` for means that are often
+    equal ([estimators.md](estimators.md#quantiles))"""
+    weight_threshold: Annotated[float | None, such_as(10.0, default="20 x `array_length` / `epsilon`")] = None
+    """only `capped_ratio`: with less noisy weight, in readings, a HAT is `suppressed`
+    ([estimators.md](estimators.md#when-presence-is-private))"""
+    gamma: Annotated[float | None, such_as(0.2, default="0.2")] = None
+    """only `levy`: how likely a mean of independent readings may be outside of what is kept, 1e-9 to 1; a smaller
+    one keeps a wider interval, with more noise"""
+    noise: Annotated[str | None, such_as("laplace", default='`"laplace"`')] = None
+    """only hybrid estimators: or `gaussian`, whose guarantee is [(epsilon, delta)](proofs.md#gaussian-noise)"""
+    sigma: Annotated[float | None, such_as(8.0, default="required where used")] = None
+    """only `kvh` and `kvh_heterogeneous`, in the unit of readings: standard deviation of users' means, from public
+    knowledge ([hybrid.md](hybrid.md#estimators))"""
+    sigma_local: Annotated[float | None, such_as(8.0, default="`sigma`")] = None
+    """only `kvh_heterogeneous`: the same for buses with devices, if it differs"""
+    mean_gap: Annotated[float | None, such_as(2.0, default="0")] = None
+    """only `kvh_heterogeneous`: how much larger the values of buses with devices are"""
     groups: Annotated[str | None, such_as("separate")] = None
-
-
-class TrackerTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[policy.tracker]`: for the defaults of `price` and `watch_share` see `tracker_keys`."""
-
-    share: float = 0.3
-    objective: str = "cells"
-    price: Annotated[float | None, such_as(1.5)] = None
-    watch: Annotated[str | None, such_as("cells.txt")] = None
-    watch_share: Annotated[float | None, such_as(0.5)] = None
-
-
-class ContinualTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[policy.continual]`: for the other defaults see `continual_keys`."""
-
-    kind: Annotated[str, such_as("toeplitz")]
-    horizon_days: Annotated[int, such_as(7)]
-    max_slots: Annotated[int, such_as(14)]
-    min_separation: int = 1
-    max_cells: Annotated[int, such_as(20)]
-    noise: Annotated[str | None, such_as("gaussian")] = None
-    branching: Annotated[int | None, such_as(5)] = None
-    buffers: Annotated[int | None, such_as(3)] = None
-    at_end: str = "renew"
-    from_date: Annotated[str | None, such_as("2022-02-01")] = msgspec.field(default=None, name="from")
-
-
-class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
-    """One `[[policy.query]]` as written: `scale` in the unit of the answer, `speed_limit` in the unit of readings."""
-
-    name: Annotated[str, such_as("fast-buses")]
-    kind: Annotated[str, such_as("over_speed_limit")]
-    days: Annotated[int, such_as(31)]
-    from_date: Annotated[str | None, such_as("2022-01-01")] = msgspec.field(default=None, name="from")
-    epsilon: Annotated[float | None, such_as(0.1)] = None
-    scale: Annotated[float | None, such_as(1.0)] = None
-    min_n: Annotated[int | None, such_as(310)] = None
-    speed_limit: Annotated[float | None, such_as(50.0)] = None
-    threshold: Annotated[float | None, such_as(300.0)] = None
-    on_request: bool = False
-    missing_days: str = "suppress"
-
-
-class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
-    """One `[[policy.value]]` or the `[policy.value]` as written: `lower`, `upper`, `grid` and `missing` in `unit`."""
-
-    name: Annotated[str, such_as("delay")]
-    unit: Annotated[str, such_as("s")]
-    lower: Annotated[float, such_as(-600)]
-    upper: Annotated[float, such_as(3600)]
-    grid: float = 0.001
-    missing: tuple[float, ...] = ()
-
-
-class RunningTable(msgspec.Struct, frozen=True, kw_only=True):
-    """One `[[policy.running]]` as written: for the default of `of` see `read_running`."""
-
-    name: Annotated[str, such_as("today")]
-    window: Annotated[str, such_as("today")]
-    days: Annotated[int | None, such_as(28)] = None
-    of: Annotated[str | None, such_as("estimates")] = None
+    """only hybrid estimators that read both groups: or `separate`, which also publishes [each group's own
+    mean](hybrid.md#each-groups-own-mean)"""
 
 
 class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[policy]` as written: speeds in km/h, durations as text, `from` (a Python keyword) as `from_date`."""
 
     name: Annotated[str, such_as("bus-speeds")]
+    """ASCII letters, digits, `-`, `_`, `.`"""
     replaces: Annotated[str | None, such_as("old")] = None
+    """the previous policy: [below](#a-new-policy)"""
     from_date: Annotated[str | None, such_as("2022-02-01")] = msgspec.field(default=None, name="from")
+    """the local date (`"2022-02-01"`) from which it counts and releases; required with `replaces` and not allowed
+    without it"""
     upper_bound: Annotated[float, such_as(65.0)]
+    """U, km/h; larger values count as U. Not with `[policy.value]`"""
     reject_above: float | str = 150.0
+    """km/h; larger values are rejected as a broken sensor's. `"none"`: never, the default with `[policy.value]`,
+    whose unit it then has"""
     drop_zero: bool = True
+    """drop readings of exactly 0; `false` by default with `[policy.value]`"""
     timezone: Annotated[str, such_as("Asia/Kolkata")]
+    """such as `Asia/Kolkata`; days and slots are local there"""
     h3_resolution: int = 7
+    """resolution of the hexagons, 0 to 15"""
     resolutions: Annotated[tuple[int, ...] | None, such_as([7, 8])] = None
+    """instead of `h3_resolution`, coarse to fine, such as `[7, 8]`: [fine hexagons where they are
+    listed](#hexagons-of-several-sizes)"""
     fine_cells: Annotated[str | None, such_as("fine.txt")] = None
-    slot_length: str = "1h"
+    """a file as for `cells`, of cells of the finer resolutions; required with `resolutions`"""
+    slot_length: Duration = "1h"
+    """a number of whole minutes that divides a day"""
     hours: tuple[int, int] = (9, 21)
-    lateness: str = "5m"
-    max_ahead: str = "2m"
-    min_interval: str = "1s"
+    """local slots that start in [9, 21) are released"""
+    lateness: Duration = "5m"
+    """how long after its end a slot accepts readings"""
+    max_ahead: Duration = "2m"
+    """a record dated further ahead of a worker's clock waits; feeds do not send it"""
+    min_interval: Duration = "1s"
+    """one reading per user, HAT and interval counts; at most 86,400 intervals per slot"""
     cells: str = "all"
+    """or a file: first line `source = "public"`, `"survey"` or `"private"`, then one H3 index per line; comment
+    lines start with `#` ([`hatcast survey`](choosing.md#a-list-of-cells) writes such files; a private one also has
+    its charge, `epsilon = 1.0`, `days = "FIRST,LAST"` and their `timezone`). Under `add_remove` a file with `source
+    = "public"` is required"""
     grid: float = 0.001
+    """km/h; releases are multiples of it. Not with `[policy.value]`, which has its own"""
     values: Annotated[tuple[str, ...], such_as(["speed", "delay"])] = ()
+    """`["speed", "delay"]`: values of each reading that are released together, for one `epsilon`
+    ([estimators.md](estimators.md#several-values)). Without it the speed alone. Each but `speed` has a table
+    `[[policy.value]]`"""
     privacy: PrivacyTable
     estimator: EstimatorTable
     tracker: dict[str, Any] | None = None

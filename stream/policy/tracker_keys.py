@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import h3.api.basic_int as h3
+import msgspec
 import numpy as np
 
 from hatcast.stream.errors import SettingError, name_fix
@@ -19,8 +20,8 @@ from hatcast.stream.policy.cells_file import CellsFile, read_cells_file
 from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation
 from hatcast.stream.policy.method import Hashed, MethodKeys, Reservation
 from hatcast.stream.policy.query import TRACKER_QUERIES, Query
-from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable, TrackerTable
-from hatcast.stream.policy.toml_tables import decode_table
+from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable
+from hatcast.stream.policy.toml_tables import decode_table, such_as
 from hatcast.stream.units import NANO, nano_floor
 
 TRACKER: Final = "tracker"
@@ -42,6 +43,22 @@ class Objective(StrEnum):
     CELLS = "cells"
     BUSES = "buses"
     MIX = "mix"
+
+
+class TrackerTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`[policy.tracker]`: for the defaults of `price` and `watch_share` see `tracker_keys`."""
+
+    share: float = 0.3
+    """of `daily_limit`, for queries at the close of a slot; the rest is for the settlement of the day"""
+    objective: str = "cells"
+    """what is made accurate: `cells` (HATs nearly alike), `buses` (by number of vehicles) or `mix`"""
+    price: Annotated[float | None, such_as(1.5, default="by `daily_limit`")] = None
+    """in the value's unit: summed standard deviation that a vehicle's epsilon must save; without it, one for the
+    daily limit ([specification](specification/tracker.md#3-when-queries-are-made))"""
+    watch: Annotated[str | None, such_as("cells.txt")] = None
+    """a file as for `cells`, with `source = "public"`: these cells are queried first, at the close of each slot"""
+    watch_share: Annotated[float | None, such_as(0.5, default="0.5")] = None
+    """of a vehicle's `daily_limit`, for queries of watched cells: 0.5 if there is a `watch`"""
 
 
 @dataclass(frozen=True, slots=True)

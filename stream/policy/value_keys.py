@@ -13,14 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.estimator_keys import EstimatorKeys, MeansKeys, Relation
 from hatcast.stream.policy.hybrid_keys import HybridKeys
 from hatcast.stream.policy.method import Hashed
-from hatcast.stream.policy.table import PolicyTable, ValueTable
-from hatcast.stream.policy.toml_tables import decode_table
+from hatcast.stream.policy.table import PolicyTable
+from hatcast.stream.policy.toml_tables import decode_table, such_as
 from hatcast.stream.readings.reading import in_milli, to_milli
 
 SPEED: Final = "speed"
@@ -35,6 +37,25 @@ _VALUES: Final = "policy.values"
 VALUE: Final = "policy.value"
 _REPLACED: Final = {"upper_bound": "upper", "grid": "grid"}  # keys of [policy], by what replaces each
 _DEFAULTS: Final[Mapping[str, Any]] = {"reject_above": "none", "drop_zero": False}
+
+
+class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
+    """One `[[policy.value]]` or the `[policy.value]` as written: `lower`, `upper`, `grid` and `missing` in `unit`."""
+
+    name: Annotated[str, such_as("delay")]
+    """lower-case letters, digits, `_`: the field of a `jsonl` record, or `delay` of `hfp`
+    ([feeds.md](feeds.md#a-value-other-than-the-speed)). In `[policy.value]` also `speed`, in km/h"""
+    unit: Annotated[str, such_as("s")]
+    """such as `"s"`: of the number in the reading, of the keys below and of what is released"""
+    lower: Annotated[float, such_as(-600)]
+    """smaller values count as this; may be negative. In `[policy.value]` a multiple of `grid`"""
+    upper: Annotated[float, such_as(3600)]
+    """larger values count as this. Noise is in proportion to `upper` - `lower`"""
+    grid: float = 0.001
+    """releases are multiples of it"""
+    missing: tuple[float, ...] = ()
+    """numbers outside `lower` to `upper` that mean that there is no value, such as `[-999]`: such a reading does not
+    count. Under `replace` it is public which readings these are"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,19 +14,20 @@ import hatcast
 from hatcast.agents.api import keywords
 from hatcast.agents.api.policy import plain_policy
 from hatcast.stream.errors import HatcastError, SettingError
-from hatcast.stream.policy import table
 from hatcast.stream.policy.policy import ContinualKeys
 from tests.batching import CONFIG
+from tools.configuration_reference import TABLES as BY_NAME
 
 PRIVACY: keywords.PrivacyKeywords = {"epsilon": 1.0, "max_hats_per_day": 40, "daily_limit": 105.0, "min_users": 3}
 TABLES: dict[Any, type[msgspec.Struct]] = {
-    keywords.PolicyKeywords: table.PolicyTable,
-    keywords.PrivacyKeywords: table.PrivacyTable,
-    keywords.EstimatorKeywords: table.EstimatorTable,
-    keywords.TrackerKeywords: table.TrackerTable,
-    keywords.ContinualKeywords: table.ContinualTable,
-    keywords.QueryKeywords: table.QueryTable,
-    keywords.ValueKeywords: table.ValueTable,
+    keywords.PolicyKeywords: BY_NAME["policy"],
+    keywords.PrivacyKeywords: BY_NAME["policy.privacy"],
+    keywords.EstimatorKeywords: BY_NAME["policy.estimator"],
+    keywords.TrackerKeywords: BY_NAME["policy.tracker"],
+    keywords.ContinualKeywords: BY_NAME["policy.continual"],
+    keywords.QueryKeywords: BY_NAME["policy.query"],
+    keywords.ValueKeywords: BY_NAME["policy.value"],
+    keywords.RunningKeywords: BY_NAME["policy.running"],
 }
 
 

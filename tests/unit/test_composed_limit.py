@@ -20,7 +20,7 @@ import pytest
 
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.cli.budget_explained import explanation, figures
-from hatcast.agents.config.policy_table import policy_of_table
+from hatcast.agents.config.settings import policy_of_table
 from hatcast.stream.accounting import ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.estimators import ESTIMATORS, Parameters

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hatcast.agents.config.policy_table import policy_of_table
+from hatcast.agents.config.settings import policy_of_table
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar

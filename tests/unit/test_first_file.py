@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hatcast.agents.cli.init import command
-from hatcast.agents.config.meanings import TABLES, table_keys
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.config.template import TEMPLATE_ESTIMATORS, machine_timezone
 from hatcast.lab.cli.plan import command as plan
@@ -23,6 +22,7 @@ from hatcast.stream.policy.policy import TrackerKeys
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.readings.formats import FORMATS
 from tests.services.data import DATA
+from tools.configuration_reference import TABLES, table_keys
 
 ZONES = ("Asia/Kolkata", "Europe/Helsinki", "America/Chicago", "UTC")
 names = st.from_regex(r"[A-Za-z0-9._][-A-Za-z0-9._]{0,79}", fullmatch=True)

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hatcast.agents.config.meanings import TABLES
 from hatcast.agents.config.settings import load_settings
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.policy.key_errors import example, value_type
+from hatcast.stream.policy.toml_tables import example, value_type
+from tools.configuration_reference import TABLES
 
 CORRECT = """\
 [kafka]
