@@ -113,7 +113,7 @@ WRONG = [
     (
         "daily_limit = 89.0",
         "daily_limit = [89.0]",
-        "policy.privacy.daily_limit: is a list of 1, not a number; write daily_limit = 5.0",
+        "policy.privacy.daily_limit: is neither a number nor [epsilon, delta]; write 20.0, or [16.1, 1e-6]",
     ),
     (
         "[redis]",
