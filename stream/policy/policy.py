@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import rfc8785
 
 from hatcast.stream.errors import SettingError
-from hatcast.stream.policy.cells_file import SelectionCost
+from hatcast.stream.policy.cells_file import FineCells, SelectionCost, fine_cells_of, with_coarse_resolution
 from hatcast.stream.policy.checks import (
     cells_of,
     check_add_remove,
@@ -43,7 +43,6 @@ from hatcast.stream.policy.hybrid_keys import GroupMeans, HybridKeys, HybridUse
 from hatcast.stream.policy.method import MethodKeys, NoiseKind
 from hatcast.stream.policy.query import Query
 from hatcast.stream.policy.query_keys import check_queries, read_queries
-from hatcast.stream.policy.resolutions import FineCells, fine_cells_of, with_coarse_resolution
 from hatcast.stream.policy.running_keys import Running, read_running
 from hatcast.stream.policy.table import PolicyTable, canonical, min_users_of
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
