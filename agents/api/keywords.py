@@ -102,7 +102,7 @@ class RunningKeywords(TypedDict, total=False):
 class PolicyKeywords(TypedDict, total=False):
     """Keys of `[policy]`: docs/configuration.md. `from_date` is the key `from`."""
 
-    name: Required[str]
+    name: str  # required, but it may also be the one positional argument
     replaces: str
     from_date: str | date
     upper_bound: float
