@@ -3,7 +3,7 @@
 Each charge is replaced by a dominating pair of distributions: randomised response of its epsilon, which dominates any
 mechanism, or a Laplace pair if the mechanism is known to be Laplace noise. The Laplace pair composes to less. The
 product of dominating pairs dominates the composition, adaptive composition included [Zhu, Dong, Wang 2022]. Proofs:
-docs/proofs.md, "The reported (epsilon, delta)".
+docs/proofs.md, "The reported epsilon and delta".
 
 dp-accounting computes the same, with SciPy, whose import takes two seconds and 120 MB; the tests compare both.
 """

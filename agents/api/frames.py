@@ -309,7 +309,14 @@ class BatchReleases(Releases):
     def __repr__(self) -> str:
         if not self._policy.method.settles_days:
             return super().__repr__()
-        return f"{type(self).__name__}: {len(self):,} single queries of a tracker, from which follow {self.estimates!r}"
+        try:
+            found = f"follow {self.estimates!r}"
+        except HatcastError as error:  # a repr must not fail
+            found = f"estimates follow; {error}"
+        return f"{type(self).__name__}: {len(self):,} single queries of a tracker, from which {found}"
 
     def _repr_html_(self) -> str:
-        return self.estimates._repr_html_() if self._policy.method.settles_days else super()._repr_html_()
+        try:
+            return self.estimates._repr_html_() if self._policy.method.settles_days else super()._repr_html_()
+        except HatcastError:
+            return f"<pre>{escape(repr(self))}</pre>"

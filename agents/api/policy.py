@@ -116,8 +116,8 @@ def _table(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(value: Any, where: str) -> Any:
-    if hasattr(value, "item"):  # a number of NumPy
-        value = value.item()
+    if hasattr(value, "tolist"):  # a number or an array of NumPy
+        value = value.tolist()
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, os.PathLike):

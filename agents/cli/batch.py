@@ -45,7 +45,7 @@ _OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read 
 
 @click.command(epilog="Example:  hatcast batch suratITMS.json --format itms --config hatcast.toml")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@format_options(by_name_of="files", also=(DUMP.name,), of="files")
+@format_options(required=True, by_name_of="files", also=(DUMP.name,), of="files")
 @config_option
 @click.option(
     "--contributions", is_flag=True, help="Also print users, readings, sum and maximum of each HAT. Not private."
@@ -212,7 +212,9 @@ def _release(run: BatchRun, path: Path, days: tuple[date, date] | None, output: 
             _show_outcomes(released.folded, as_json=False)
         tables = list[Table]()
         if output.file is not None:
-            dates = _write(released, policy, output.file, inferring=output.inferring)
+            is_read_by_estimates = policy.method.settles_days and not (output.queries or output.inferring)
+            write = _write_estimates if is_read_by_estimates else partial(_write, inferring=output.inferring)
+            dates = write(released, policy, output.file)
         else:
             decoded = [SHOWN.decode(record) for record in released.records]
             dates = {date for release in decoded for date in _charged_dates(release)}
@@ -268,6 +270,32 @@ def _write(released: ReleasedRun, policy: Policy, path: Path, *, inferring: Sequ
 
     tables = [RELEASES, *([ANSWERS] if policy.queries else []), *tables_of(inferring)]
     write_records(path, layout_of(tables), noted())
+    return dates
+
+
+def _write_estimates(released: ReleasedRun, policy: Policy, path: Path) -> set[str]:
+    """Write a tracker's last estimate of each HAT with a release, as the table shows them, and answers to queries.
+
+    Return the local dates whose budget the run is charged to.
+    """
+    from hatcast.agents.tables.columns import layout_of
+    from hatcast.agents.tables.records import ANSWERS
+
+    dates, days, answers = set[str](), set[str](), list[bytes]()
+    for record in released.records:
+        shown = SHOWN.decode(record)
+        dates.update(_charged_dates(shown))
+        if shown.query_name:
+            answers.append(record)
+        else:
+            days.add(shown.date)
+    last: dict[tuple[str, str, str], bytes] = {}
+    for record in inferred(released.ledger.records, [ESTIMATES], policy):
+        shown = SHOWN.decode(record)
+        if shown.date in days and shown.mean is not None:
+            last[shown.date, shown.slot, shown.cell] = record
+    tables = [*tables_of([ESTIMATES]), *([ANSWERS] if policy.queries else [])]
+    write_records(path, layout_of(tables), iter([*(last[key] for key in sorted(last)), *answers]))
     return dates
 
 

@@ -31,7 +31,7 @@ _MARKS: Final = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\x
 
 @click.command(epilog="Example:  hatcast check export.csv --unit km/h")
 @click.argument("file", type=click.Path(path_type=Path))
-@format_options(derives=False, of="file; without it, as its first bytes show")
+@format_options(derives=False, by_name_of="file", of="file")
 def command(*, file: Path, feed_format: FormatChoice | None) -> None:
     """Print what a file is: its format, encoding, separator and columns; what is left out of it, and why.
 

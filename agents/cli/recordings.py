@@ -42,7 +42,8 @@ def format_options(  # noqa: PLR0913 - options by name
 ) -> Callable[[Function], Function]:
     """Return a decorator that adds `--format` and the options of columns, as one `FormatChoice | None` called `name`.
 
-    by_name_of   parameter of the files whose names say the format, if it is not given
+    by_name_of   parameter of the files whose names say the format, if it is not given; unless `required`, only for
+                 options of columns
     also   further names of formats, without columns
     derives  whether to add the options of derived speeds
     of     what has the format, for the help
@@ -53,7 +54,7 @@ def format_options(  # noqa: PLR0913 - options by name
         "--format",
         name,
         type=click.Choice([*FORMAT_NAMES, *also]),
-        required=required,
+        required=required and by_name_of is None,
         help=f"Format of the {of}." + ("" if by_name_of is None else "  [default: by the name of the first]"),
         **with_default,
     )
@@ -63,7 +64,10 @@ def format_options(  # noqa: PLR0913 - options by name
         def with_choice(**given: Any) -> Any:
             columns = {key: given.pop(key) for key in _COLUMN_KEYS}
             if by_name_of is not None and given[name] is None and given[by_name_of]:
-                given[name] = _by_name(Path(given[by_name_of][0]), [*FORMAT_NAMES, *also])
+                files = given[by_name_of]
+                path = Path(files[0] if isinstance(files, tuple) else files)
+                if required or any(value not in (None, ()) for value in columns.values()):
+                    given[name] = _by_name(path, [*FORMAT_NAMES, *also])
             derive, header_time = given.pop(DERIVE) if derives else None, given.pop(HEADER_TIME)
             given[name] = _choice(given[name], columns, derive, header_time=header_time)
             return function(**given)

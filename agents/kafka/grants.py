@@ -133,16 +133,17 @@ def _device(settings: Settings) -> Iterator[Grant]:
 
 
 def _cluster(settings: Settings) -> Iterator[Grant]:
-    """`cluster live` charges the ledger, reads telemetry and answers, and publishes; it checks every topic."""
+    """`cluster live` charges the ledger, reads telemetry, answers and the registry, and publishes; it checks topics."""
     topics = settings.topics
     yield _topic(topics.telemetry, _READ, _CONFIGS)
     yield _topic(topics.cluster_answers, _READ, _CONFIGS)
     yield _topic(topics.clusters, _READ, _WRITE, _CONFIGS)
     yield _topic(topics.budget, _WRITE, _CONFIGS)
-    others = [topics.means, topics.queries, topics.estimates, topics.dead_letters, topics.registry, topics.reports]
+    yield _topic(topics.registry, _READ, _CONFIGS)  # whether a policy beside it has a limit for itself alone
+    others = [topics.means, topics.queries, topics.estimates, topics.dead_letters, topics.reports]
     for name in [*others, topics.running]:
         yield _topic(name, _DESCRIBE, _CONFIGS)
-    for name in ("cluster", "dump"):
+    for name in ("cluster", "dump", "registry"):
         yield _internal_group(name)
 
 

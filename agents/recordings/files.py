@@ -28,7 +28,7 @@ _EXTENSIONS: Final = {".csv": "csv", ".tsv": "csv", ".parquet": PARQUET, ".jsonl
 
 def format_by_name(path: Path) -> str | None:
     """Return the format that a file's name says; None: it says none."""
-    return _EXTENSIONS.get(Path(path.name.removesuffix(".gz")).suffix)
+    return _EXTENSIONS.get(Path(path.name.lower().removesuffix(".gz")).suffix)
 
 
 @contextmanager

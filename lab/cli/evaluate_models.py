@@ -66,7 +66,7 @@ def recorded_hat(
     help="Recordings, as one stream. Reads raw data, not private.",
 )
 @more_argument
-@format_options(by_name_of="data", of="recordings")
+@format_options(required=True, by_name_of="data", of="recordings")
 @policy_option
 @click.option(
     "--share",
@@ -170,7 +170,7 @@ def days(  # noqa: PLR0913 - options by name
     help="Recordings instead of --users and --sigma, as one stream. Reads raw data, not private.",
 )
 @more_argument
-@format_options(by_name_of="data", of="recordings")
+@format_options(required=True, by_name_of="data", of="recordings")
 @policy_option
 @click.option("--hat", help="cell/date/slot of --data; default: the HAT with the most users.")
 @click.option("--users", type=click.IntRange(2, 10**6), show_default="10000", help="Users of both groups.")

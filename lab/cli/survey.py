@@ -89,7 +89,7 @@ def _hours_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[
 
 @click.command(epilog="Example:  hatcast survey 2016-11-*.csv.gz --format capmetro --cells cells.txt")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@format_options(by_name_of="files", of="files")
+@format_options(required=True, by_name_of="files", of="files")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),

@@ -1,6 +1,6 @@
 """Cells files, of `policy.cells` and `policy.fine_cells`: their source, their privacy cost, and one H3 index a line.
 
-Fine cells are used where they are listed, coarse cells elsewhere.    [T III.C, remark; specification/fold.md, rule 8]
+Fine cells are used where they are listed, coarse cells elsewhere. [T III.C, remark; docs/specification/fold.md, rule 8]
 """
 
 from collections.abc import Callable, Iterable, Mapping

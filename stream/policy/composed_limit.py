@@ -2,7 +2,7 @@
 
 The ledger counts plain epsilon, whatever the limit was given as. Here the number n of releases is found whose
 composition, by what a charge of the estimator pays for, fits (epsilon, delta); n times epsilon is the plain limit.
-Proof: docs/proofs.md, "A limit given as (epsilon, delta)".
+Proof: docs/proofs.md, "A limit given as epsilon and delta".
 """
 
 import math
@@ -59,7 +59,10 @@ def without_delta_of_limit(table: Mapping[str, Any]) -> tuple[Mapping[str, Any],
         return table, None
     if len(limit) != 2 or not all(isinstance(each, int | float) and not isinstance(each, bool) for each in limit):
         raise SettingError(_KEY, "is neither a number nor [epsilon, delta]", "write 20.0, or [16.1, 1e-6]")
-    epsilon, delta = map(float, limit)
+    try:
+        epsilon, delta = map(float, limit)
+    except OverflowError:  # an integer of hundreds of digits
+        epsilon, delta = math.inf, 0.0
     if not 0 < delta < 1:
         raise SettingError(_KEY, f"has a delta of {delta:g}, which is not in (0, 1)", "write [16.1, 1e-6]")
     if privacy.get("delta", delta) != delta:
@@ -148,16 +151,25 @@ def check_alone(name: str, keys: Mapping[str, Any], policies: Mapping[str, Mappi
     keys       canonical policy of `name`
     policies   those of all policies of the ledger, by name; `name` itself may be among them
     Charges of another policy would come on top of (epsilon, delta). Policies of which one replaces the other, also by
-    way of others, have no day in common.
+    way of others, have no day in common, unless one of them may charge any day.
     """
     known = {**policies, name: keys}
     before = _replaced(name, known)
-    beside = [each for each in known if each not in {name, *before} and name not in _replaced(each, known)]
+    follows = [each for each in known if each in before or name in _replaced(each, known)]
+    if _charges_any_day(keys):  # then each of those has days in common with it
+        follows = []
+    beside = [each for each in known if each != name and (each not in follows or _charges_any_day(known[each]))]
     if beside and any(_ALONE in known[each].get("privacy", {}) for each in (name, *beside)):
         raise HatcastError(
             f"policy {name!r} shares the days of {', '.join(sorted(beside))}, and a policy.privacy.daily_limit given as"
             " [epsilon, delta] is for a policy alone on its telemetry: write plain limits, or let one replace the other"
         )
+
+
+def _charges_any_day(keys: Mapping[str, Any]) -> bool:
+    """Return whether a policy may charge days before or after its own: a private list's, or those of clusterings."""
+    has_private = any(isinstance(each, Mapping) and each.get("source") == "private" for each in keys.values())
+    return has_private or "local_epsilon" in keys.get("privacy", {})
 
 
 def _replaced(name: str, policies: Mapping[str, Mapping[str, Any]]) -> set[str]:

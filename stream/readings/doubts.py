@@ -33,7 +33,7 @@ def place_doubts(readings: Sequence[Reading], timezone: str) -> Iterator[str]:
             swapped = "" if _is_far(lat, timezone) else "latitude and longitude are swapped, or "
             yield (
                 f"the places are far from the longitudes of {timezone}: {swapped}they are of another city, or"
-                " policy.timezone is"
+                " policy.timezone is wrong"
             )
 
 

@@ -192,7 +192,7 @@ def test_a_recording_that_comes_again_read_in_another_way_is_not_reported_on_ano
     assert f"{device.state}: times_in is America/New_York, and earlier runs had UTC" in device.said
     assert device.run(packed, *trips, *once) == 1
     assert f"{packed}: an earlier run used readings of the same content as format csv, columns" in device.said
-    assert device.run(packed, *plates, "--times-in", "UTC", *once) == 0, device.said
+    assert device.run(packed, *plates, *once) == 0, device.said
     assert (device.summary["reported"], device.summary["reported_before"]) == (0, 1)
     reports, _ = device.records()
     assert [report.date for _, report in reports] == ["2022-01-02"]

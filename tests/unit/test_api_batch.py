@@ -187,6 +187,10 @@ def test_of_a_tracker_the_estimates_are_shown_and_are_those_of_the_ledger(tmp_pa
     assert [each.estimate_id for each in released.estimates[1:]] == [each.estimate_id for each in released.estimates][
         1:
     ]
+    moved = hatcast.batch(pl.DataFrame(readings()), tracker, ledger=ledger)
+    ledger.rename(tmp_path / "moved")
+    assert "no such file" in repr(moved)
+    assert "no such file" in moved._repr_html_()
     with pytest.warns(hatcast.HatcastWarning):
         kept = hatcast.batch(pl.DataFrame(readings()), tracker)
     assert len(kept.estimates) == len(released.estimates)

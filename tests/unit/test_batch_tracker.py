@@ -1,5 +1,6 @@
 """`hatcast batch --ledger` with a tracker policy: queries and settlements once, and runs that continue each other."""
 
+import csv
 import gzip
 import json
 from pathlib import Path
@@ -72,7 +73,8 @@ def test_the_table_has_the_last_estimate_of_each_hat_with_readings_and_single_qu
 ) -> None:
     run(tmp_path, parts[:1])
     both = [SHOWN.decode(json.dumps(each)) for each in run(tmp_path, parts, "--estimates") if "estimate_id" in each]
-    last = {(each.date, each.hours, each.cell): each.mean for each in both}
+    last_of = {(each.date, each.hours, each.cell): each for each in both}
+    last = {hat: each.mean for hat, each in last_of.items()}
     expected = {
         (*hat, "{:.1f} km/h {:.1f} to {:.1f}".format(mean.value, *mean.interval95))
         for hat, mean in last.items()
@@ -83,6 +85,10 @@ def test_the_table_has_the_last_estimate_of_each_hat_with_readings_and_single_qu
     assert found == expected
     assert len({date for date, *_ in found}) == 2
     assert len(found) > 1000
+    printed(tmp_path, parts, "-o", str(tmp_path / "means.csv"))
+    with (tmp_path / "means.csv").open() as file:
+        written = {row["estimate_id"] for row in csv.DictReader(file)}
+    assert written == {each.estimate_id for each in last_of.values() if isinstance(each.mean, ShownNormal)}
     queries = printed(tmp_path, parts, "--releases")
     assert "settlement" in queries
     assert "Estimates" not in queries

@@ -204,3 +204,15 @@ def test_the_format_is_that_of_the_files_name_unless_it_is_given(tmp_path: Path)
     unknown = CliRunner().invoke(hatcast, ["batch", str(tmp_path / "day.txt"), "--config", str(config)])
     assert unknown.exit_code == 2
     assert "day.txt: its name says no format; give it as --format: " in unknown.stderr
+
+
+def test_check_takes_options_of_columns_with_the_format_of_the_files_name(tmp_path: Path) -> None:
+    path = tmp_path / "export.csv"
+    path.write_text("vehicle,time,lat,lon,speed\n7,2022-01-03T12:00:00Z,21.2,72.8,7.5\n")
+    done = CliRunner().invoke(hatcast, ["check", str(path), "--unit", "m/s"])
+    assert (done.exit_code, "format: csv" in done.stdout) == (0, True), done.output
+    (tmp_path / "export.txt").write_text(path.read_text())
+    assert (
+        CliRunner().invoke(hatcast, ["check", str(tmp_path / "export.txt")]).stdout
+        == CliRunner().invoke(hatcast, ["check", str(path)]).stdout
+    )

@@ -240,6 +240,14 @@ def test_a_policy_with_such_a_limit_shares_no_day_with_another() -> None:
         with pytest.raises(HatcastError, match=rf"policy '{name}' shares the days of .* for a policy alone") as refused:
             check_alone(name, keys, others)
         assert "\n" not in str(refused.value)
+    hybrid = after | {"privacy": after["privacy"] | {"local_epsilon": 1.0}}
+    listed = after | {"cells": {"source": "private", "epsilon": 1.0, "days": ["2022-01-02", "2022-01-02"], "cells": []}}
+    for ahead in (hybrid, listed):  # it may charge days before its own
+        with pytest.raises(HatcastError, match="policy 'after' shares the days of composed"):
+            check_alone("after", ahead, {"composed": composed})
+        with pytest.raises(HatcastError, match="policy 'composed' shares the days of after"):
+            check_alone("composed", composed | {"replaces": "after"}, {"after": ahead | {"replaces": "before"}})
+        check_alone("plain", plain | {"replaces": "after"}, {"after": ahead})
     check_alone("composed", composed, {"composed": composed})
     check_alone("plain", plain, {"other": plain})
     check_alone("last", last, {"after": after, "composed": composed})
