@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hatcast.stream.hybrid import HybridParameters, accepts, report, report_bound, steps_of
@@ -25,6 +25,8 @@ means = st.fractions(-10, 2 * UPPER_BOUND, max_denominator=1000)
 
 
 @given(parameters=grids, one=means, other=means)
+@example(parameters=PLAIN, one=Fraction(0), other=Fraction(2 * UPPER_BOUND))  # unclipped they are twice as far apart
+@example(parameters=PLAIN, one=Fraction(-UPPER_BOUND), other=Fraction(UPPER_BOUND))
 def test_two_means_ask_for_the_same_noise_and_are_no_further_apart_than_it_is_for(
     parameters: HybridParameters, one: Fraction, other: Fraction
 ) -> None:
