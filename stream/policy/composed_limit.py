@@ -154,16 +154,17 @@ def check_alone(name: str, keys: Mapping[str, Any], policies: Mapping[str, Mappi
     way of others, have no day in common, unless one of them may charge any day.
     """
     known = {**policies, name: keys}
-    before = _replaced(name, known)
-    follows = [each for each in known if each in before or name in _replaced(each, known)]
-    if _charges_any_day(keys):  # then each of those has days in common with it
-        follows = []
-    beside = [each for each in known if each != name and (each not in follows or _charges_any_day(known[each]))]
+    beside = [each for each in known if each != name and _share_days(name, each, known)]
     if beside and any(_ALONE in known[each].get("privacy", {}) for each in (name, *beside)):
         raise HatcastError(
             f"policy {name!r} shares the days of {', '.join(sorted(beside))}, and a policy.privacy.daily_limit given as"
             " [epsilon, delta] is for a policy alone on its telemetry: write plain limits, or let one replace the other"
         )
+
+
+def _share_days(one: str, other: str, policies: Mapping[str, Mapping[str, Any]]) -> bool:
+    follows = one in _replaced(other, policies) or other in _replaced(one, policies)
+    return not follows or _charges_any_day(policies[one]) or _charges_any_day(policies[other])
 
 
 def _charges_any_day(keys: Mapping[str, Any]) -> bool:
