@@ -1,7 +1,7 @@
 """`hatcast batch`: fold and release recordings without services."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -239,8 +239,8 @@ def _tables(decoded: Sequence[Shown], released: ReleasedRun, policy: Policy, *, 
     if queries or not policy.method.settles_days:
         means = releases_table(releases, _OF_QUERIES)
     else:
-        found = inferred(released.ledger.records, [ESTIMATES], policy)
-        means = estimates_table(map(SHOWN.decode, found), {each.date for each in releases})
+        last = _last_estimates(released, policy, {each.date for each in releases})
+        means = estimates_table([shown for shown, _ in last])
     return [means, *answers_tables(release for release in decoded if release.query_name)]
 
 
@@ -289,14 +289,17 @@ def _write_estimates(released: ReleasedRun, policy: Policy, path: Path) -> set[s
             answers.append(record)
         else:
             days.add(shown.date)
-    last: dict[tuple[str, str, str], bytes] = {}
-    for record in inferred(released.ledger.records, [ESTIMATES], policy):
-        shown = SHOWN.decode(record)
-        if shown.date in days and shown.mean is not None:
-            last[shown.date, shown.slot, shown.cell] = record
+    means = [record for shown, record in _last_estimates(released, policy, days) if shown.mean is not None]
     tables = [*tables_of([ESTIMATES]), *([ANSWERS] if policy.queries else [])]
-    write_records(path, layout_of(tables), iter([*(last[key] for key in sorted(last)), *answers]))
+    write_records(path, layout_of(tables), iter([*means, *answers]))
     return dates
+
+
+def _last_estimates(released: ReleasedRun, policy: Policy, days: Collection[str]) -> list[tuple[Shown, bytes]]:
+    """Return the last estimate of each HAT of these local dates, by date, slot and cell."""
+    found = ((SHOWN.decode(record), record) for record in inferred(released.ledger.records, [ESTIMATES], policy))
+    last = {(shown.date, shown.slot, shown.cell): (shown, record) for shown, record in found if shown.date in days}
+    return [last[key] for key in sorted(last)]
 
 
 def _show_outcomes(folded: FoldResult, *, as_json: bool) -> None:

@@ -135,19 +135,14 @@ def _row(*values: str) -> str:
     return "  ".join(value.ljust(width) for value, (_, width) in zip(values, _ANSWER_COLUMNS, strict=False))
 
 
-def estimates_table(records: Iterable[Shown], dates: Collection[str]) -> Table:
-    """Return the table of the last estimate of each HAT of these local dates that has a release.
-
-    records   of `hats.estimates`, in the order in which they are published
-    """
-    last = {(each.date, each.slot, each.cell): each for each in records if each.date in dates}
+def estimates_table(last: Collection[Shown]) -> Table:
+    """Return the table of the last estimate of each HAT, but for those that are only predicted."""
     table = Table(title="Estimates: means by place and hour", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("date", "hour", "cell"):
         table.add_column(name, no_wrap=True)
     for name in ("mean", "95 %", "road"):
         table.add_column(name, justify="right", no_wrap=True)
-    for key in sorted(last):
-        each = last[key]
+    for each in last:
         if isinstance(each.mean, ShownNormal) and each.road is not None:
             mean, road = (f"{of.value:.1f} {each.unit}" for of in (each.mean, each.road))
             table.add_row(each.date, each.hours, each.cell, mean, _span(each.mean.interval95), road)
