@@ -51,20 +51,13 @@ def reject_unknown(query: "MultiMapping[str]", *known: str) -> None:
 
 def parse_policy(query: Mapping[str, str]) -> str | None:
     """Return the parameter `policy`, or None without it. Raises RequestError."""
-    name = query.get("policy")
-    if name is not None and not _POLICY.fullmatch(name):
-        raise RequestError(400, "policy: not a policy name; /api/v1/slots lists the policies")
-    return name
+    return _matching(query, "policy", _POLICY, "not a policy name; /api/v1/slots lists the policies")
 
 
 def parse_slot(query: Mapping[str, str]) -> str | None:
     """Return the parameter `slot`, or None without it. Raises RequestError."""
-    slot = query.get("slot")
-    if slot is not None and not _SLOT.fullmatch(slot):
-        raise RequestError(
-            400, 'slot: write a slot\'s local start, such as "2022-01-02T09:00"; /api/v1/slots lists the slots'
-        )
-    return slot
+    problem = 'write a slot\'s local start, such as "2022-01-02T09:00"; /api/v1/slots lists the slots'
+    return _matching(query, "slot", _SLOT, problem)
 
 
 def parse_answers(query: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
@@ -72,21 +65,25 @@ def parse_answers(query: Mapping[str, str]) -> tuple[str | None, str | None, str
 
     Raises RequestError.
     """
-    found = []
-    for name, (form, hint) in _ANSWER_FORMS.items():
-        value = query.get(name)
-        if value is not None and not form.fullmatch(value):
-            raise RequestError(400, f"{name}: write {hint}; /api/v1/slots lists them under queries")
-        found.append(value)
-    return found[0], found[1], found[2]
+    name, period, slot = (
+        _matching(query, each, form, f"write {hint}; /api/v1/slots lists them under queries")
+        for each, (form, hint) in _ANSWER_FORMS.items()
+    )
+    return name, period, slot
 
 
 def parse_name(query: Mapping[str, str]) -> str | None:
     """Return the parameter `name` of a running mean, or None without it: all of them. Raises RequestError."""
-    name = query.get("name")
-    if name is not None and not _POLICY.fullmatch(name):
-        raise RequestError(400, "name: not the name of a running mean; /api/v1/slots lists them under running")
-    return name
+    problem = "not the name of a running mean; /api/v1/slots lists them under running"
+    return _matching(query, "name", _POLICY, problem)
+
+
+def _matching(query: Mapping[str, str], name: str, form: re.Pattern[str], problem: str) -> str | None:
+    """Return a parameter, or None without it. Raises RequestError if it does not match the form."""
+    value = query.get(name)
+    if value is not None and not form.fullmatch(value):
+        raise RequestError(400, f"{name}: {problem}")
+    return value
 
 
 def parse_kind(query: Mapping[str, str]) -> RecordKind | None:
