@@ -50,7 +50,7 @@ class TopicFinding:
 
     @property
     def difference(self) -> str:
-        """What differs, without the fix."""
+        """The topic, the setting and both of its values, without the fix."""
         return f"topic {self.topic}: {self.setting} is {self.found}, expected {self.expected}"
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Containers of recordings: gzip, bzip2, xz, zstd and zip are unpacked, told by their first bytes, not their names."""
+"""Unpack compressed recordings: gzip, bzip2, xz, zstd and zip, recognised by their first bytes, not their names."""
 
 import bz2
 import codecs
@@ -20,6 +20,7 @@ _BUFFER: Final = 1 << 18
 _ENCRYPTED: Final = 1  # bit of a zip entry's flags
 _WORKBOOK: Final = "[Content_Types].xml"
 _DAMAGED: Final = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)
+# the last is zipfile's error for a compression that it does not know
 
 
 def head_of(file: BinaryIO) -> bytes:
@@ -52,7 +53,7 @@ def unreadable(name: str, error: OSError) -> RecordingError:
 
 
 def plain(file: BinaryIO, name: str) -> BinaryIO:
-    """Return the content of a file, unpacked. Raises RecordingError: its first bytes show that it is no recording."""
+    """Return the content of a file, unpacked. Raises RecordingError if its first bytes are not a recording's."""
     head = head_of(file)
     container = container_of(head) or ""
     opened = _OPENERS.get(container)

@@ -96,7 +96,7 @@ class LostReleases:
     def _read(
         self, domain: Domain, ends: Mapping[OutputPartition, Position]
     ) -> tuple[dict[Day, int], dict[Day, set[str]]]:
-        """Return what the newest budget records count, and the ids of the charged releases on the topics."""
+        """Return the counts of the newest budget records, and the ids of the charged releases on the topics."""
         starts = {place: _offset_of(domain.read_from(place), end) for place, end in ends.items()}
         budgets: dict[Day, tuple[int, int]] = {}
         sent: dict[Day, set[str]] = {}

@@ -1,4 +1,4 @@
-"""Decode records of the output topics, reduced to what the ledger needs."""
+"""Decode records of the output topics into the fields that a ledger recovery reads."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

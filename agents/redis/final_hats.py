@@ -58,7 +58,7 @@ class _PartitionHats(NamedTuple):
 
 
 class _Indexed(NamedTuple):
-    """What a part's keys follow from: the nonce of the index, and the number of users of each cell."""
+    """The index of a part, from which its keys are derived: its nonce, and the number of users of each cell."""
 
     nonce: bytes
     users: list[int]

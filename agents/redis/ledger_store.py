@@ -42,7 +42,7 @@ class CommitGuard:
 
     @property
     def known(self) -> Guard:
-        """What the next commit compares."""
+        """The state that the next commit compares with the ledger."""
         return Guard(self.token, dict(self.written), self.commits)
 
     def count(self, release_partition: int, new: bool) -> None:  # noqa: FBT001 - of one call

@@ -27,7 +27,7 @@ from hatcast.stream.readings.reading import Outcome
 
 @dataclass(slots=True)
 class Index:
-    """What a partition's state counts.
+    """Counts in a partition's state.
 
     ends       `date/slot` -> end (ms UTC)
     cells      `date/slot` -> number of cells with contributions
@@ -141,7 +141,7 @@ def _keys(users: Mapping[T, int], key_of: Callable[[T, int], str], ended: Abstra
 
 
 def chunks_of(keys: PartitionKeys, slot: str, cell: str, users: int, found: Iterable[object]) -> Iterator[bytes]:
-    """Yield the chunks of a HAT as they are stored, without their checksums.
+    """Yield the stored chunks of a HAT, without their checksums.
 
     Raises Damaged if one is damaged or missing, or has other users than the index.
     """

@@ -1,4 +1,4 @@
-"""Kinds of release as values: what is due, in which batches, how it is loaded and drawn, by which schedule."""
+"""Kinds of release as values: each lists due work, batches it, loads it, draws noise for it, and has a schedule."""
 
 import asyncio
 from collections.abc import (

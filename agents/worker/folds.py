@@ -1,4 +1,4 @@
-"""What a worker and `hatcast batch` share: empty folds of a policy's topics, and records ahead of the clock."""
+"""Empty folds of a policy's topics, for workers and `hatcast batch`, and checks of records ahead of the clock."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

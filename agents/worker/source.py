@@ -1,4 +1,4 @@
-"""What the parts of a worker share: connections and stores, the topic to fold, the limits of a drain."""
+"""Shared parts of a worker: connections and stores, the topic to fold, the limits of a drain."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field

@@ -37,6 +37,7 @@ from hatcast.stream.continual._matrix import Decoding, MatrixNoise, participatio
 from hatcast.stream.mechanisms import MAX_VALUE, UnsafeNoise, VectorNoise
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 BITS: Final = 40  # of stored parameters, behind the point
 _DIGITS: Final = 12  # significant bits of 1 - theta and of omega: finer ones change the error by less than 1e-6
@@ -46,8 +47,6 @@ _FLAT: Final = 1e-9  # a relative improvement of the error that is not worth an 
 _PATIENCE: Final = 3
 _STEP: Final = 1e-5  # of numerical derivatives
 _ARMIJO: Final = 1e-4
-Integers = NDArray[np.int64]
-
 _BUFFERS: Final = 3  # default
 _ROUNDED: Final = Fraction(1)  # two numbers are each rounded by half a step at most
 _EXCESS: Final = Fraction(1, 1024)  # steps: what rounding of the buffers may add to a difference
