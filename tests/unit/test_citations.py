@@ -269,3 +269,15 @@ def test_a_heading_that_goes_makes_its_citations_fail(tmp_path: Path) -> None:
         sections=frozenset(),
         items=frozenset({("Kept", "I1")}),
     )
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        "resolution 8 in III.A (8.2171; at 7 it is 13.30)",
+        "Resolution 6 has 31 cells in the text and 33 in the table beside it",
+        '"more than 310" user-days in III.C and "at least 310" in IV.B; `hatcast survey` takes more than 310',
+    ],
+)
+def test_the_contradictions_of_the_survey_in_the_second_paper_are_told(reading: str) -> None:
+    assert reading in " ".join((ROOT / "docs" / "specification" / "estimators.md").read_text().split())
