@@ -63,11 +63,10 @@ def format_options(  # noqa: PLR0913 - options by name
         @wraps(function)
         def with_choice(**given: Any) -> Any:
             columns = {key: given.pop(key) for key in _COLUMN_KEYS}
-            if by_name_of is not None and given[name] is None and given[by_name_of]:
-                files = given[by_name_of]
+            files = None if by_name_of is None else given[by_name_of]
+            if given[name] is None and files and (required or any(each not in (None, ()) for each in columns.values())):
                 path = Path(files[0] if isinstance(files, tuple) else files)
-                if required or any(value not in (None, ()) for value in columns.values()):
-                    given[name] = _by_name(path, [*FORMAT_NAMES, *also])
+                given[name] = _by_name(path, [*FORMAT_NAMES, *also])
             derive, header_time = given.pop(DERIVE) if derives else None, given.pop(HEADER_TIME)
             given[name] = _choice(given[name], columns, derive, header_time=header_time)
             return function(**given)
