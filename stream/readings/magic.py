@@ -1,5 +1,6 @@
 """File types by their first bytes: containers that are unpacked, and files that are no recordings."""
 
+import re
 from typing import Final
 
 HEAD_BYTES: Final = 264
@@ -30,9 +31,9 @@ _FOREIGN: Final = (
 )
 _TAR: Final = slice(257, 262)
 _TEXTS: Final = (
-    ((b"\xff\xfe", b"\xfe\xff"), "UTF-16", "name it with `--encoding utf-16`, or save it as UTF-8"),
-    ((b"{", b"["), "JSON", "use `--format jsonl`"),
-    ((b"<",), "XML, such as SIRI or GPX", "use `--format siri`, or convert it to CSV"),
+    (rb"\xff\xfe|\xfe\xff", "UTF-16", "name it with `--encoding utf-16`, or save it as UTF-8"),
+    (rb'\{\s*(["}]|$)|\[\s*(\{|$)', "JSON", "use `--format jsonl`"),  # a column may begin with such a sign too
+    (rb"<(\?xml|!|[A-Za-z_][\w.:-]*[\s>/])", "XML, such as SIRI or GPX", "use `--format siri`, or convert it to CSV"),
 )
 
 
@@ -53,7 +54,7 @@ def foreign(head: bytes) -> tuple[str, str] | None:
 
 def other_text(line: bytes) -> tuple[str, str] | None:
     """Return the type of a text that cannot be CSV, by its first bytes, and the fix; else None."""
-    for magics, name, fix in _TEXTS:
-        if line.lstrip(b" \t\xef\xbb\xbf").startswith(magics):
+    for pattern, name, fix in _TEXTS:
+        if re.match(pattern, line.lstrip(b" \t\xef\xbb\xbf")):
             return name, fix
     return ("binary", "name its format") if b"\0" in line else None

@@ -176,6 +176,9 @@ def readings_of(given_rows: Sequence[tuple[str, datetime, float, float, float]],
     time_format=st.sampled_from(list(TIMES)),
 )
 @example(["a,b", 'say "x"', "=", "lat", "lon", "no"], [5, 4, 3, 2, 1, 0], [], ",", "kn", None)
+@example(["<", "[", "{", "lat", "lon", "no"], [0, 1, 2, 3, 4, 5], [], ",", "kn", None)
+@example(["[", "<3", "{", "lat", "lon", "no"], [0, 1, 2, 3, 4, 5], [], ";", "kn", None)
+@example(["{", "<3", "[", "lat", "lon", "no"], [0, 1, 2, 3, 4, 5], [], "\t", "kn", None)
 def test_a_csv_file_of_any_names_order_and_delimiter_is_read_as_its_writer_meant(
     header: list[str],
     order: Sequence[int],
