@@ -12,7 +12,7 @@ from hatcast.agents.sources.polling import Poll, PollSource
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.readings.formats import FORMATS, Columns, FormatChoice
 from hatcast.stream.readings.reading import Reading
-from tests.integration.bridging import arrived, bridge, stopped
+from tests.integration.bridging import arrived, bridge, stopped, until
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.test_bridge_gtfs_rt import Agency, Answer, asking, poll, said
 from tests.services import KafkaServer, RedisServer
@@ -58,9 +58,10 @@ def test_f16_an_answer_that_is_no_poll_is_a_loss_with_its_kind(pipeline: Pipelin
     async def run() -> None:
         async with (
             Agency(answer(body, content_type)).open() as agency,
-            bridge(pipeline, "gtfs-rt", lambda: asking(agency), polled=True, seconds=1.0) as task,
+            bridge(pipeline, "gtfs-rt", lambda: asking(agency), polled=True) as task,
         ):
-            summary = await task
+            await until(lambda: len(agency.asked) > 1, task)  # the first answer is read
+            summary = await stopped(task)
             assert summary.never_reached == f"gtfs-rt at {agency.url} was never reached (the answer is {reason})"
         assert (summary.records, summary.undecodable) == (0, 0)
         assert summary.losses > 0
@@ -112,8 +113,10 @@ def test_f16_siri_over_http_names_what_it_got(pipeline: Pipeline) -> None:
     async def run() -> None:
         async with Agency(answer(b"<html/>", "text/html")).open() as agency:
             connect = lambda: PollSource(Poll("siri", agency.url, 0.05))  # noqa: E731 - one line, used once
-            async with bridge(pipeline, "siri", connect, polled=True, seconds=1.0) as task:
-                assert (await task).never_reached.endswith("(the answer is text/html, not a SIRI delivery)")
+            async with bridge(pipeline, "siri", connect, polled=True) as task:
+                await until(lambda: len(agency.asked) > 1, task)
+                summary = await stopped(task)
+                assert summary.never_reached.endswith("(the answer is text/html, not a SIRI delivery)")
 
     asyncio.run(run())
 
