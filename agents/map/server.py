@@ -1,8 +1,6 @@
 """HTTP server of the map: the page, the API and the health checks, at one public address."""
 
 import asyncio
-import html
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -16,7 +14,8 @@ from hatcast.agents.map.api import Api, error_response, send_keepalives
 from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.events import MAX_VIEWERS, Hub
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.http import Body, Handler, RequestError, send_in_pieces
+from hatcast.agents.map.http import Handler, RequestError, send_in_pieces
+from hatcast.agents.map.page import StaticFiles
 from hatcast.agents.map.rendering import JSON
 from hatcast.agents.map.surroundings import Surroundings, read_surroundings, render_surroundings
 from hatcast.agents.map.topic_reader import Reader, find_topics
@@ -98,44 +97,6 @@ def _with_frames(frames: tuple[str, ...]) -> dict[str, str]:
         del headers["X-Frame-Options"]  # it cannot name origins, and the policy has priority
         headers["Cross-Origin-Resource-Policy"] = "cross-origin"  # else pages that isolate themselves block the frame
     return headers
-
-
-_TYPES: Final = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
-_FOLDER: Final = Path(__file__).with_name("static")
-_TITLE: Final = "{{title}}"
-_IMMUTABLE: Final = "public, max-age=31536000, immutable"  # the folder of a library names its version
-
-
-class StaticFiles:
-    """The files in `static/`, by URL path."""
-
-    def __init__(self, title: str) -> None:
-        """Args: `title`, of the page."""
-        files = (path for path in _FOLDER.rglob("*") if path.suffix in _TYPES)
-        self._bodies = {f"/{path.relative_to(_FOLDER).as_posix()}": _body(path, title) for path in files}
-        self._bodies["/"] = self._bodies.pop("/index.html")
-
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Register the catch-all route: add it after the API."""
-        router.add_get("/{path:.*}", self._file)
-
-    async def _file(self, request: web.Request) -> web.StreamResponse:
-        body = self._bodies.get(request.path)
-        if body is None:
-            raise RequestError(404, "not found: the map is at /, the API at /api/v1/latest")
-        return body.respond(request)
-
-
-def _body(path: Path, title: str) -> Body:
-    content = path.read_bytes()
-    if path.suffix == ".html":
-        content = content.replace(_TITLE.encode(), html.escape(title).encode())
-    return Body(content, _TYPES[path.suffix], _IMMUTABLE if path.is_relative_to(_FOLDER / "vendor") else "no-cache")
 
 
 log = structlog.get_logger()

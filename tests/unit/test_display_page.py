@@ -10,6 +10,7 @@ from aiohttp import ClientSession
 
 from hatcast.agents.map import http
 from hatcast.agents.map.events import Hub
+from hatcast.agents.map.page import SCRIPT
 from hatcast.agents.map.record import RecordKind
 from hatcast.agents.map.server import HEADERS
 from tests.asking import RECORDS, answer, ask, latest
@@ -42,7 +43,7 @@ def test_one_who_has_an_answer_is_not_sent_it_again(path: str) -> None:
     ask(made, asking)
 
 
-@pytest.mark.parametrize("path", ["/", "/js/main.js", "/api/v1/latest", "/api/v1/cells/x", "/readyz", "/nothing"])
+@pytest.mark.parametrize("path", ["/", "/page.js", "/api/v1/latest", "/api/v1/cells/x", "/readyz", "/nothing"])
 def test_every_answer_has_the_headers_that_keep_a_browser_safe_and_no_cookie(path: str) -> None:
     _, headers, _ = answer(path)
     assert {name: headers[name] for name in HEADERS} == dict(HEADERS)
@@ -73,8 +74,10 @@ def test_all_that_the_page_is_made_of_weighs_less_than_250_kb_as_sent(kind: Reco
     paths = [
         f"/{path.relative_to(STATIC).as_posix()}"
         for path in STATIC.rglob("*")
-        if path.suffix in (".js", ".css", ".svg") and path.name != "protomaps-leaflet.js"  # only with a base map
-    ]
+        if path.suffix in (".js", ".css", ".svg")
+        and path.parent.name != "js"  # in the script
+        and path.name != "protomaps-leaflet.js"  # only with a base map
+    ] + [SCRIPT]
     records = "latest" if kind is RecordKind.RELEASES else "estimates"
     slots = [f"/api/v1/{records}?slot=2022-01-{2 + (9 + hour) // 24:02}T{(9 + hour) % 24:02}:00" for hour in range(24)]
     made, weighed = feed([*day, budget()]), dict[str, int]()
@@ -145,3 +148,11 @@ def test_no_more_viewers_are_taken_in_than_there_is_room_for() -> None:
                 assert (response.status, response.headers["Retry-After"]) == (503, "2")
 
     ask(made, asking)
+
+
+def test_a_page_loads_all_its_modules_as_one_script() -> None:
+    script = answer(SCRIPT)[2].decode()
+    assert re.findall(r'<script src="([^"]*)"', answer("/")[2].decode())[-1] == SCRIPT[1:]
+    modules = {path.stem for path in (STATIC / "js").glob("*.js")}
+    assert {name for name in modules if f"const module_{name} = " not in script} == set()
+    assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
