@@ -7,7 +7,7 @@
 local EXACT, STEP = 2^53, 4000
 local WRITES = {set = 'HSET', gone = 'HDEL', join = 'SADD', leave = 'SREM'}
 local OF_SET = {join = true, leave = true, ['in'] = true, out = true}
-local frees, writes, removes = {}, {}, {}
+local frees, writes, removes, checked = {}, {}, {}, {}
 
 local function stored(key, field)
   if key > 0 then return redis.call('HGET', KEYS[key], field) end
@@ -22,7 +22,8 @@ end
 
 for _, step in ipairs(cmsgpack.unpack(ARGV[1])) do
   local what, key, values = step[1], step[2], step[3]
-  if key > 0 and what ~= 'delete' then
+  if key > 0 and what ~= 'delete' and not checked[key] then
+    checked[key] = true
     local held = redis.pcall(OF_SET[what] and 'SCARD' or 'HLEN', KEYS[key])
     if type(held) == 'table' then
       if not string.find(held.err, 'WRONGTYPE', 1, true) then error(held.err) end

@@ -26,6 +26,7 @@ class Book:
     day: DayLedger
     numbers: dict[str, int]
     _stored: "_Stored" = field(repr=False)
+    _fields: dict[str, str] = field(default_factory=dict, repr=False)  # kind -> its field: each release asks for five
 
     @classmethod
     def read(cls, draft: Draft, name: str, date: str, cap: int | None) -> "Book":
@@ -65,8 +66,9 @@ class Book:
 
     def count(self, kind: str, more: int = 1) -> int:
         """Add to a number: of the date (`sequence`), else of the policy. Return the sum."""
-        self.numbers[self._field(kind)] = self.number(kind) + more
-        return self.number(kind)
+        name = self._field(kind)
+        self.numbers[name] = number = self.numbers.get(name, 0) + more
+        return number
 
     def number(self, kind: str) -> int:
         """Return a number, as `count` names it; 0 if none is stored."""
@@ -196,10 +198,11 @@ class Book:
         self.draft.set(key, place, digits_of(key, after) if after else None)
 
     def _field(self, kind: str) -> str:
-        if kind == "sequence":
-            return kind
-        name, colon, rest = kind.partition(":")
-        return f"{name}:{self.name}{colon}{rest}"
+        name = self._fields.get(kind)
+        if name is None:
+            what, colon, rest = kind.partition(":")
+            name = self._fields[kind] = kind if kind == "sequence" else f"{what}:{self.name}{colon}{rest}"
+        return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,7 +190,7 @@ def user_charges(levels: Mapping[int, int], cap: int | None, queries: Iterable[R
 
 
 def _smaller_limit(one: int | None, other: int | None) -> int | None:
-    return min((limit for limit in (one, other) if limit is not None), default=None)
+    return other if one is None else one if other is None else min(one, other)
 
 
 def reservations(policy: Policy, date: str) -> dict[str, Reserved]:
