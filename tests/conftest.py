@@ -1,5 +1,7 @@
 """Fixtures for every test: see tests/services/fixtures.py. Where tests run: tests/services/side_by_side.py."""
 
+import gc
+
 from hypothesis import Phase, settings
 
 pytest_plugins = [
@@ -10,6 +12,17 @@ pytest_plugins = [
     "tests.services.side_by_side",
     "tests.unit.surveyed",
 ]
+
+# Each of six processes collects all tests, and keeps them: looking among them for garbage would take a fifth of that time.
+# A library that takes long to import is imported by the tests that need it.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from now on, but not among the tests."""
+    gc.freeze()
+    gc.enable()
+
 
 # Time is measured in bench/, not asserted here: on a loaded machine an example may take long for no fault of its own.
 settings.register_profile("hatcast", deadline=None, max_examples=25)

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting.pld.privacy_loss_mechanism import DiscreteGaussianPrivacyLoss, GaussianPrivacyLoss
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -64,6 +63,8 @@ def test_noise_of_the_smallest_scale_keeps_its_promise_for_every_move_up_to_the_
 
 
 def test_the_sum_is_dp_accountings_own_for_the_discrete_noise() -> None:
+    from dp_accounting.pld.privacy_loss_mechanism import DiscreteGaussianPrivacyLoss
+
     for distance, scale in ((1, 5.0), (7, 30.0)):
         theirs = DiscreteGaussianPrivacyLoss(scale, distance).get_delta_for_epsilon(1.0)
         assert exact_delta(distance, scale, 1.0) == pytest.approx(theirs, rel=1e-6)
@@ -100,6 +101,8 @@ def test_discrete_and_continuous_noise_drawn_as_quantiles_of_one_number_are_at_m
 @few
 @given(st.floats(0.02, 3), st.floats(-2, 5))
 def test_delta_is_dp_accountings_for_continuous_noise_and_never_less(ratio: float, epsilon: float) -> None:
+    from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
+
     theirs = GaussianPrivacyLoss(1 / ratio).get_delta_for_epsilon(epsilon)
     assert theirs <= delta_for_epsilon(epsilon, ratio) * (1 + 1e-12) + 1e-12
     assert delta_for_epsilon(epsilon, ratio) <= theirs + 2e-9

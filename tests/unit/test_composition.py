@@ -10,7 +10,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -95,6 +94,8 @@ def test_the_figure_of_laplace_noise_lies_just_above_the_exact_one(distance: int
 
 @pytest.mark.parametrize(("distance", "number"), [(20, 5), (400, 20)])
 def test_it_agrees_with_composing_the_very_noise_one_by_one(distance: int, number: int) -> None:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
     one = pld.from_discrete_laplace_mechanism(1 / distance, distance, value_discretization_interval=1 / 400)
     direct = one
     for _ in range(number - 1):
@@ -129,6 +130,8 @@ def test_the_hockey_stick_divergence_of_discrete_noise_is_the_one_that_is_proved
 
 
 def test_noise_much_finer_than_its_scale_composes_as_the_continuous_one() -> None:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
     continuous = pld.from_laplace_mechanism(1.0, value_discretization_interval=1e-4).self_compose(89)
     assert equal(1.0, 89, noise_alone(10)) == pytest.approx(continuous.get_epsilon_for_delta(DELTA), rel=1e-5)
 

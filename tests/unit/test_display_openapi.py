@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 from jsonschema import Draft202012Validator
-from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.openapi import PATH, document
@@ -85,6 +84,8 @@ def check(path: str, status: int, kind: str, body: bytes) -> None:
 
 
 def test_the_document_is_valid_openapi() -> None:
+    from openapi_spec_validator import OpenAPIV31SpecValidator
+
     OpenAPIV31SpecValidator(DOCUMENT).validate()
     for schema in DOCUMENT["components"]["schemas"].values():
         Draft202012Validator.check_schema({**schema, "components": DOCUMENT["components"]})

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from dp_accounting.pld import common
-from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -85,6 +83,9 @@ def test_the_composition_of_different_mechanisms_is_that_of_plain_convolutions(
 @pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-3])
 @pytest.mark.parametrize(("epsilon", "number"), [(0.01, 1), (0.1, 500), (1.0, 5), (1.0, 89), (5.0, 12)])
 def test_it_agrees_with_dp_accounting(epsilon: float, number: int, delta: float) -> None:
+    from dp_accounting.pld import common
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
     interval = math.ldexp(epsilon, -9)
     theirs = pld.from_laplace_mechanism(1 / epsilon, value_discretization_interval=interval).self_compose(number)
     ours = LossDistribution.laplace(epsilon, interval).repeated(number).epsilon_for(delta)

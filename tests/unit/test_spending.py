@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_mechanism
 
 from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.cli.budget_tables import today_line
@@ -148,6 +147,8 @@ def gaussian_policy(**privacy: Any) -> Policy:
 
 def exact_gaussian(scale: float, distance: int, number: int, delta: float) -> float:
     """dp-accounting's own figure for so many discrete noises, as near as its own grid of losses lets it be."""
+    from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_mechanism
+
     one = from_discrete_gaussian_mechanism(
         scale, distance, value_discretization_interval=1e-3, pessimistic_estimate=False
     )
