@@ -13,8 +13,8 @@ pytest_plugins = [
     "tests.unit.surveyed",
 ]
 
-# Each of six processes collects all tests, and keeps them: looking among them for garbage would take a fifth of that time.
-# A library that takes long to import is imported by the tests that need it.
+# Each of six processes collects all tests, and keeps them: to look for garbage among them would take a fifth of the
+# time. A library that takes long to import is imported by the tests that need it.
 gc.disable()
 
 
