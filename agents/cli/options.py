@@ -119,19 +119,22 @@ accept_volatile_state_option = click.option(
 )
 
 
-def _listen(_: click.Context, __: click.Parameter, text: str | None) -> Address | None:
-    if text is None:
-        return None
-    try:
-        return parse_address(text, METRICS_LISTEN)
-    except SettingError as error:
-        raise click.BadParameter(str(error)) from None
+def address_of(option: str) -> Callable[[click.Context, click.Parameter, str | None], Address | None]:
+    """Return the callback of an option that is an address to listen on."""
+
+    def parse(_: click.Context, __: click.Parameter, text: str | None) -> Address | None:
+        try:
+            return None if text is None else parse_address(text, option)
+        except SettingError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return parse
 
 
 METRICS_LISTEN: Final = "--metrics-listen"
 metrics_listen_option = click.option(
     METRICS_LISTEN,
-    callback=_listen,
+    callback=address_of(METRICS_LISTEN),
     metavar="ADDRESS",
     help="For operators: serve /metrics, /livez and /readyz at this address, such as 127.0.0.1:9465.",
 )

@@ -13,7 +13,10 @@ from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from rich.console import Console
 from rich.table import Table
 
-from hatcast.agents.cli.options import config_option, json_option
+from hatcast.agents.cli.options import address_of, config_option, json_option
+from hatcast.agents.cli.status_why import NEXT, explain, lines, read_hour, slot_asked
+from hatcast.agents.clock import now_ms
+from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import broker_name
 from hatcast.agents.kafka.registry import Registry
@@ -36,17 +39,41 @@ from hatcast.stream.time_zones import TIME_ZONE_DATA
 from hatcast.stream.units import NANO
 
 
-@click.command(epilog="Example:  hatcast status --config hatcast.toml --json | jq .outcomes")
+@click.command(epilog="Example:  hatcast status --why 09:00")
 @config_option
 @json_option
-def command(config: Path, as_json: bool) -> None:
+@click.option(
+    "--why",
+    "hour",
+    metavar="HOUR",
+    help="Show what an hour waits for: 2022-01-02T09:00, 09:00 or next, which closes next.",
+)
+@click.option(
+    "--listen",
+    callback=address_of("--listen"),
+    metavar="ADDRESS",
+    help="Serve a page that draws the pipeline, at an address such as 127.0.0.1:8090 that the public cannot reach.",
+)
+def command(config: Path, as_json: bool, hour: str | None, listen: Address | None) -> None:
     """Show offsets, watermarks, outcomes, open and unpublished HATs of the stored state. For operators: not private."""
     settings = load_settings(config)
-    status = asyncio.run(read_status(settings)) | {"registry": asyncio.run(read_registered(settings))}
+    if listen is not None:
+        from hatcast.agents.cli.status_page import serve
+
+        asyncio.run(serve(listen, hour or NEXT, lambda asked: whole_status(settings, asked)))
+        return
+    status = whole_status(settings, hour)
     if as_json:
         click.echo(msgspec.json.encode(status))
+    elif hour is not None:
+        click.echo("\n".join(lines(status["why"])))
     else:
         _show(status, settings)
+
+
+def whole_status(settings: Settings, hour: str | None) -> dict[str, Any]:
+    """Return what `hatcast status --json` prints; `hour`: that of `--why`."""
+    return asyncio.run(read_status(settings, hour)) | {"registry": asyncio.run(read_registered(settings))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +101,9 @@ async def _read_topic(store: PartitionStore) -> _Topic:
     return _Topic(await store.watermarks(), await store.offsets(), await store.outcomes())
 
 
-async def read_status(settings: Settings) -> dict[str, Any]:
-    """Return the stored state of the policy in `settings`, and the end offsets of its topics."""
-    policy = settings.policy
+async def read_status(settings: Settings, hour: str | None = None) -> dict[str, Any]:
+    """Return the stored state of the policy in `settings`, and the end offsets of its topics; `hour`: of `--why`."""
+    policy, calendar = settings.policy, Calendar(settings.policy)
     redis = await connect_redis_async(settings)
     try:
         partitions = await started_partitions(redis, DomainKeys(settings.topics.telemetry), policy.name)
@@ -100,12 +127,15 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         if policy.queries:
             count = await count_unanswered(store, retained, ledger, policy)
             queries = {"kept_slots": sorted(await retained.slots()), "unanswered": count}
+        slot = None if hour is None else slot_asked(calendar, policy, hour, watermarks, now_ms())
+        stored = None if slot is None else await read_hour(store, ledger, policy, slot)
     finally:
         await redis.aclose()
     watermark = min_watermark(watermarks)
-    calendar = Calendar(policy)
     names = {"": settings.topics.telemetry, "reports": settings.topics.reports}
     reports = {key: topic.report(topic_range(settings, names[key])) for key, topic in topics.items()}
+    rows = {names[key]: report["partitions"] for key, report in reports.items()}
+    why = {} if slot is None or stored is None else {"why": explain(settings, calendar, slot, stored, rows, now_ms())}
     return (
         _slots(policy, calendar, progress, store.partitions)
         | queries
@@ -125,6 +155,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
             "unpublished": unpublished,
             "replaced_by": None if next_policy is None else {"policy": next_policy.name, "from": next_policy.from_date},
         }
+        | why
         | ({} if policy.total_limit is None else {"total": total.spent / NANO, "total_limit": policy.total_limit})
     )
 

@@ -73,6 +73,7 @@ _BRIDGE: Final = (Process.BRIDGE,)
 _DISPLAY: Final = (Process.DISPLAY,)
 _FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SLOW: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
+_LATE: Final = (60.0, 120.0, 180.0, 300.0, 420.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 21600.0, 86400.0)
 PARTITION: Final = Label("partition")
 POLICY: Final = Label("policy")
 """Label of every metric of a worker: the name of its one policy, public and the same for the process' life."""
@@ -210,6 +211,13 @@ CLOSING_SECONDS: Final = histogram(
     " it includes the wait for the full minute.",
     _WORKER,
     buckets=_SLOW,
+)
+FRESHNESS: Final = histogram(
+    "hatcast_freshness_seconds",
+    "Time from a slot's end to the publication of each of its HATs, by this machine's clock: the policy's lateness, the"
+    " wait for the slowest partition, and the closing delay. Not of recordings (`telemetry_retention` is `none`).",
+    _WORKER,
+    buckets=_LATE,
 )
 OLDEST_FINAL: Final = gauge(
     "hatcast_oldest_final_seconds",

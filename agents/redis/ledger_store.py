@@ -257,6 +257,13 @@ class LedgerStore:
         guard.commits = seen
         return committed
 
+    async def published(self, date: str) -> list[str]:
+        """Return the ids of all releases and answers of a date that Kafka has acknowledged."""
+        key = self._keys.published(date, self._name)
+        names: Any = await self._redis.smembers(key)  # bytes, but the types allow text
+        with parsing(key):
+            return [name.decode() for name in names]
+
     async def mark_published(self, date: str, release_ids: Sequence[str]) -> None:
         """Store that Kafka has acknowledged these releases."""
         if release_ids:

@@ -8,8 +8,8 @@ from typing import ClassVar, Final, Self
 
 import structlog
 
-from hatcast.agents.clock import monotonic_s
-from hatcast.agents.monitoring.declarations import CLOSING_SECONDS
+from hatcast.agents.clock import monotonic_s, now_ms
+from hatcast.agents.monitoring.declarations import CLOSING_SECONDS, FRESHNESS
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.hat_store import OpenDates
@@ -158,8 +158,12 @@ class Hats:
             await self._store.delete(hats[start : start + MAX_BATCH], keep=keep)
 
     async def observe(self, published: Sequence[DueHat]) -> None:
-        """Observe the delays of published HATs, not of settlements."""
-        self.delays.published(due.hat.slot for due in published if not is_settlement(due.release_id))
+        """Observe the delays and the freshness of published HATs, not of settlements."""
+        slots = [due.hat.slot for due in published if not is_settlement(due.release_id)]
+        self.delays.published(slots)
+        if self._context.settings.retention_ms is not None:  # the slots of a recording ended long ago
+            for slot in slots:
+                METERS.observe(FRESHNESS, (now_ms() - self._calendar.stored_slot(slot).end_ms) / 1000)
 
 
 class ClosingDelays:

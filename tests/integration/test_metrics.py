@@ -100,6 +100,7 @@ def test_releases_and_answers_are_counted_by_what_became_of_them(run: Run) -> No
     counted = {labels: records for labels, records in figures(run.page, "hatcast_releases_total").items() if records}
     assert counted == expected
     assert figures(run.page, "hatcast_closing_delay_seconds_count") == {(): len(kinds["hat"])}
+    assert figures(run.page, "hatcast_freshness_seconds_count") == {(): 0}  # of a recording
     assert figures(run.page, "hatcast_unpublished_releases") == {(): 0}
     assert figures(run.page, "hatcast_publish_duration_seconds_count")[()] > 0
     assert figures(run.page, "hatcast_commit_duration_seconds_count")[()] > 0

@@ -139,6 +139,7 @@ def ask(run: Run, *more: Sequence[object]) -> None:
         ("budget", "show", "--json"),
         ("doctor",),
         ("status",),
+        ("status", "--why", "next", "--json"),
         *more,
     ):
         assert pipeline.hatcast(*arguments).code in (0, 1), arguments
