@@ -248,6 +248,14 @@ def test_a_slot_that_was_entered_later_keeps_its_distance_too() -> None:
         assert ledger.run([Sent("b", NOON + 5 * HOUR, 21.2)]) == {"late": 1}  # the HAT has its record
 
 
+def test_a_slot_one_nearer_to_an_earlier_one_than_declared_does_not_enter() -> None:
+    with runs() as ledger:
+        assert ledger.run([Sent("a", NOON + 3 * HOUR, 21.2), Sent("a", NOON + 4 * HOUR, 21.2)]) == {
+            "accepted": 1,
+            "over_participation": 1,
+        }
+
+
 def test_a_new_horizon_has_new_pseudonyms_and_forgets_the_old_one() -> None:
     with runs() as ledger:  # horizons of 2022-01-01 and of 2022-01-03
         stays = [Sent("a", NOON, lat) for lat in (21.2, 21.6)]
