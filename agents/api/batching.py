@@ -235,7 +235,7 @@ def _released(run: BatchRun, path: Path, days: tuple[date, date] | None, *, is_k
         dates.update(day for each in answers for day in Period(date.fromisoformat(each.first_date), each.days).dates)
         budget = BudgetDays(budget_record(policy, day, released.ledger.summary(day)) for day in sorted(dates))
         outcomes = dict(released.folded.outcomes) if policy.relation is Relation.REPLACE else None
-    return BatchReleases(releases.values, answers, budget, outcomes, policy, path if is_kept else None)
+    return BatchReleases(releases.values, answers, budget, outcomes, run.settings, path if is_kept else None)
 
 
 @contextmanager

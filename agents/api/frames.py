@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, 
 
 import msgspec
 
+from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.extras import missing_extra, require
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import (
     BUDGET,
     ESTIMATE,
@@ -270,11 +270,12 @@ class BatchReleases(Releases):
         answers: Answers,
         budget: BudgetDays,
         outcomes: Mapping[str, int] | None,
-        policy: Policy,
+        settings: Settings,
         ledger: Path | None = None,
     ) -> None:
         super().__init__(values)
-        self._policy = policy
+        self._settings = settings
+        self._policy = settings.policy
         self._ledger = ledger
         self.answers: Final = answers
         self.budget: Final = budget
@@ -293,6 +294,22 @@ class BatchReleases(Releases):
         from hatcast.agents.batch.ledger_days import running_means
 
         return RunningMeans.of(running_means(self._all_values(), self._policy))
+
+    def write_map(self, path: str | Path) -> None:
+        """Write the map of all days in the ledger as one page, as `hatcast map` does: it works offline.
+
+        Raises HatcastError: the file exists already, does not end in .html, or cannot be written.
+        """
+        from hatcast.agents.batch.ledger_map import page_of, page_of_ledger
+        from hatcast.agents.tables.files import check_target, new_file
+
+        check_target(Path(path), "write_map", [".html"])
+        if self._ledger is None:
+            page = page_of([*self.values, *self.answers.values], self.budget.values, self._settings)
+        else:
+            page = page_of_ledger(self._ledger, self._settings)
+        with new_file(Path(path), "write_map") as file:
+            file.write(page)
 
     def _all_values(self) -> Iterable[bytes]:
         """Return the releases of the days before too: a day's estimates use them."""

@@ -27,6 +27,7 @@ _PRODUCT: Final[dict[str, str]] = {
     "check": "Say what a file has, and what is left out of it. Reads raw data, not private.",
     "tail": "Follow the releases.",
     "display": "Serve a live map and its JSON API.",
+    "map": "Write the map of a ledger file as one page, which works offline.",
     "budget": "Show the privacy budget: spent by day, and what a day can lose in words.",
     "query": "Request the speed limit of a query over days, once a period.",
     "status": "Operator: offsets, watermarks, outcomes, open HATs.",
@@ -154,5 +155,6 @@ def _similar(error: click.UsageError, message: str) -> str | None:
     option = getattr(error, "param", None)
     if isinstance(option, click.Parameter) and isinstance(option.type, click.Choice):
         given = message.rpartition(": '")[2].partition("' is not one of")[0]
-        return similar_name(given, map(str, option.type.choices))
+        # Not `map(str, ...)`: the command `map` is a module of this package, and that name is its own here.
+        return similar_name(given, [str(each) for each in option.type.choices])
     return None

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import click
@@ -21,24 +22,40 @@ log = structlog.get_logger()
 @config_option
 @click.option("--host", metavar="HOST", help="Address to listen on.  [default: display.listen, 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port; 0: any free port.  [default: display.listen, 8080]")
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Show the records of this ledger file of `hatcast batch`, in place of the topics.",
+)
 @metrics_listen_option
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
-def command(config: Path, host: str | None, port: int | None, metrics_listen: Address | None, log_level: str) -> None:
+def command(
+    config: Path,
+    host: str | None,
+    port: int | None,
+    ledger: Path | None,
+    metrics_listen: Address | None,
+    log_level: str,
+) -> None:
     """Serve the live map and its JSON API, until Ctrl-C or SIGTERM.
 
     It reads only the public topics hats.means, hats.estimates, hats.queries, hats.budget and, under a policy with
     devices, hats.clusters. Put a TLS proxy in front of it before you open it to others; run any number of instances.
+
+    With --ledger it needs no Kafka, and shows the file as it is at the start. `hatcast map` writes the same as one
+    file.
     """
     settings = load_settings(config)
     configure_logs(log_level)
     default = settings.display.listen
     listen = Address(host or default.host, default.port if port is None else port)
-    asyncio.run(_serve(settings, listen, metrics_listen))
+    asyncio.run(_serve(settings, listen, ledger, metrics_listen))
 
 
-async def _serve(settings: Settings, listen: Address, metrics_listen: Address | None) -> None:
+async def _serve(settings: Settings, listen: Address, ledger: Path | None, metrics_listen: Address | None) -> None:
+    from hatcast.agents.batch.ledger_map import feed_of_ledger
     from hatcast.agents.kafka.grants import check_permissions
     from hatcast.agents.map.server import Display
     from hatcast.agents.monitoring.declarations import Process
@@ -49,14 +66,16 @@ async def _serve(settings: Settings, listen: Address, metrics_listen: Address | 
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, stopping.set)
     async with AsyncExitStack() as stack:
-        display = Display(settings, listen)
+        stored = None if ledger is None else partial(feed_of_ledger, ledger, settings)
+        display = Display(settings, listen, stored=stored)
         if metrics_listen is not None:
             operators = OperatorServer(metrics_listen, Process.DISPLAY, display.parts, METRICS_LISTEN)
             stack.push_async_callback(operators.stop)
             await operators.start()
         stack.push_async_callback(display.stop)
         await display.read_files()
-        await asyncio.to_thread(check_permissions, settings, Role.DISPLAY)
+        if ledger is None:
+            await asyncio.to_thread(check_permissions, settings, Role.DISPLAY)
         address = await display.start()
         log.info("map served", url=f"http://{address}/")
         tasks = [asyncio.create_task(display.wait()), asyncio.create_task(stopping.wait())]

@@ -42,9 +42,9 @@ def output_option(contents: str, *, has_places: bool = True) -> _Decorator:
 
     def check(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
         if path is not None:
-            from hatcast.agents.tables.files import check_target
+            from hatcast.agents.tables.files import EXTENSIONS, WITHOUT_PLACES, check_target
 
-            check_target(path, has_places=has_places)
+            check_target(path, known=EXTENSIONS if has_places else WITHOUT_PLACES)
         return path
 
     return click.option(

@@ -22,6 +22,7 @@ def introduction(state: DemoState, began: Began) -> Iterator[tuple[str, str]]:
     real = (
         "the worker with its noise and budget, as in production; a Redis server; Kafka's protocol, from a mock broker"
         f" ({PARTITIONS} partitions, topics not checked). Only on this machine; all of it is deleted at the end"
+        + (", its noise too: publish nothing of it" if state.origin.files else "")
     )
     match policy.method:
         case TrackerKeys():

@@ -28,8 +28,9 @@ def next_steps(origin: Origin, policy: Policy) -> Iterator[str]:
     if origin.files:
         # A policy that takes reports needs them in a file: the command has a policy of readings alone instead.
         config = None if policy.takes_reports else origin.config
-        yield "  private means of these files, in a ledger that never charges a mean twice:"
-        yield f"    {_batch(program, origin, config, policy.timezone)}"
+        yield "  the noise of this run is thrown away, and a run with new noise says more of each bus. To keep it, in a"
+        yield "  ledger that draws and charges a mean once, and to have its map as a file:"
+        yield from (f"    {command}" for command in _batch(program, origin, config, policy.timezone))
     if policy.takes_reports:
         yield "  a device of your own:"
         yield f"    {program} device --help"
@@ -51,8 +52,8 @@ def own_program() -> str:
     return shlex.quote(os.path.abspath(own))  # noqa: PTH100 - resolve() would follow links out of an environment
 
 
-def _batch(program: str, origin: Origin, config: Path | None, timezone: str) -> str:
-    """Return a command that releases the recordings privately into a new ledger file.
+def _batch(program: str, origin: Origin, config: Path | None, timezone: str) -> tuple[str, str]:
+    """Return the command that releases the recordings privately into a new ledger file, and that of its map.
 
     config   None: it also writes a configuration
     """
@@ -62,9 +63,10 @@ def _batch(program: str, origin: Origin, config: Path | None, timezone: str) -> 
     if config is None:
         config = Path(f"{name}.toml")
         prepare = f"{program} init --yes --timezone {timezone} --hours 0,24 --config {config} && "
+    given = f"--config {shlex.quote(str(config))}"
     return (
-        f"{prepare}{program} batch {files} {_format_options(origin)} --config {shlex.quote(str(config))}"
-        f" --ledger {name}.ledger"
+        f"{prepare}{program} batch {files} {_format_options(origin)} {given} --ledger {name}.ledger",
+        f"{program} map {name}.ledger {given} -o {name}.html",
     )
 
 
@@ -96,9 +98,11 @@ def _format_options(origin: Origin) -> str:
 
 
 def _free_name() -> str:
-    """Return a name for which neither a configuration nor a ledger exists in this folder."""
+    """Return a name for which no configuration, ledger or map exists in this folder."""
     names = (f"demo{number}" if number > 1 else "demo" for number in count(1))
-    return next(name for name in names if not any(Path(f"{name}.{kind}").exists() for kind in ("toml", "ledger")))
+    return next(
+        name for name in names if not any(Path(f"{name}.{kind}").exists() for kind in ("toml", "ledger", "html"))
+    )
 
 
 _95: Final = math.log(20)  # 95 of 100 draws of Laplace noise are within this many scales

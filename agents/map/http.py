@@ -132,7 +132,7 @@ class Body:
 
     def __init__(self, content: bytes, kind: str, cache: str = "no-cache", level: int = _LEVEL) -> None:
         """Args: `kind`, the media type; `cache`, the value of Cache-Control."""
-        self._content = content
+        self.content = content
         self._kind = kind
         self._cache = cache
         self._level = level
@@ -141,11 +141,11 @@ class Body:
 
     @cached_property
     def _packed(self) -> bytes:
-        return gzip.compress(self._content, self._level, mtime=0)
+        return gzip.compress(self.content, self._level, mtime=0)
 
     def respond(self, request: web.Request, vary: str = "Accept-Encoding") -> web.Response:
         """Return 200 with the body, or 304 if the client has it."""
-        packed = len(self._content) >= _GZIP_MIN_BYTES and accepts_gzip(request)
+        packed = len(self.content) >= _GZIP_MIN_BYTES and accepts_gzip(request)
         tag = f"{self._tag}-gzip" if packed else self._tag
         headers = {"ETag": f'"{tag}"', "Cache-Control": self._cache, "Vary": vary}
         if any(each.value in (tag, "*") for each in request.if_none_match or ()):
@@ -153,7 +153,7 @@ class Body:
         headers["Content-Type"] = self._kind
         if packed:
             headers["Content-Encoding"] = "gzip"
-        return web.Response(body=self._packed if packed else self._content, headers=headers)
+        return web.Response(body=self._packed if packed else self.content, headers=headers)
 
 
 class BodyCache:

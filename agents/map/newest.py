@@ -89,6 +89,10 @@ class PolicyAnswers:
             chosen = [each for each in chosen if each.first.first_date == period]
         return [record for each in chosen for record in _in_order(each, slot)]
 
+    def records(self) -> list[bytes]:
+        """Return all answers, by query, the newest period first, slot and cell."""
+        return [record for each in self.in_order() for record in _in_order(each, None)]
+
     def of_cell(self, cell: str) -> list[bytes]:
         """Return the answers about a cell, by query, the newest period first, and slot."""
         return [

@@ -17,6 +17,7 @@ _TYPES: Final = {
 }
 FOLDER: Final = Path(__file__).with_name("static")
 SCRIPT: Final = "/page.js"
+_INDEX: Final = FOLDER / "index.html"
 _MODULES: Final = FOLDER / "js"
 _TITLE: Final = "{{title}}"
 _IMMUTABLE: Final = "public, max-age=31536000, immutable"  # the folder of a library names its version
@@ -29,9 +30,11 @@ class StaticFiles:
 
     def __init__(self, title: str) -> None:
         """Args: `title`, of the page."""
-        files = (path for path in FOLDER.rglob("*") if path.suffix in _TYPES and path.parent != _MODULES)
-        self._bodies = {f"/{path.relative_to(FOLDER).as_posix()}": _body(path, title) for path in files}
-        self._bodies["/"] = self._bodies.pop("/index.html")
+        files = (
+            path for path in FOLDER.rglob("*") if path.suffix in _TYPES and path.parent != _MODULES and path != _INDEX
+        )
+        self._bodies = {f"/{path.relative_to(FOLDER).as_posix()}": _body(path, path.read_bytes()) for path in files}
+        self._bodies["/"] = _body(_INDEX, index_page(title).encode())
         self._bodies[SCRIPT] = Body(page_script().encode(), _TYPES[".js"], "no-cache")
 
     def add_to(self, router: web.UrlDispatcher) -> None:
@@ -45,10 +48,12 @@ class StaticFiles:
         return body.respond(request)
 
 
-def _body(path: Path, title: str) -> Body:
-    content = path.read_bytes()
-    if path.suffix == ".html":
-        content = content.replace(_TITLE.encode(), html.escape(title).encode())
+def index_page(title: str) -> str:
+    """Return the page with its title."""
+    return _INDEX.read_text(encoding="utf-8").replace(_TITLE, html.escape(title))
+
+
+def _body(path: Path, content: bytes) -> Body:
     return Body(content, _TYPES[path.suffix], _IMMUTABLE if path.is_relative_to(FOLDER / "vendor") else "no-cache")
 
 

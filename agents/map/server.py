@@ -1,7 +1,9 @@
 """HTTP server of the map: the page, the API and the health checks, at one public address."""
 
 import asyncio
-from typing import Final
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -110,21 +112,29 @@ class Display:
     """The map: starts and stops its HTTP server and its topic reader."""
 
     def __init__(
-        self, settings: Settings, listen: Address, *, check_crcs: bool = True, option: str = "--host or --port"
+        self,
+        settings: Settings,
+        listen: Address,
+        *,
+        stored: Callable[[Hub], Feed] | None = None,
+        check_crcs: bool = True,
+        option: str = "--host or --port",
     ) -> None:
         """Args:
         listen:      the public address
+        stored:      returns what is shown in place of the topics, for the viewers of the hub
         check_crcs:  see `Reader`
         option:      of the command line, that names another address
         """
         self._settings = settings
         self._listen = listen
+        self._stored = stored
         self._check_crcs = check_crcs
         self._option = option
         self._surroundings: Surroundings | None = None
         self._feed: Feed | None = None
         self._listener: Listener | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
 
     async def read_files(self) -> None:
         """Read the files of [display]: before a broker is waited for. Raises HatcastError if one is damaged."""
@@ -138,18 +148,23 @@ class Display:
         table = self._settings.display
         if self._surroundings is None:
             await self.read_files()
-        topics = await asyncio.to_thread(find_topics, self._settings)
         most = connection_limit()
         hub = Hub(min(MAX_VIEWERS, most - most // _OTHERS))
-        self._feed = feed = Feed(table.keep_ms, hub, topics.start(), self._settings.policy.name)
+        self._stopping = asyncio.Event()
+        reading: Callable[[], Coroutine[None, None, object]]
+        if self._stored is None:
+            topics = await asyncio.to_thread(find_topics, self._settings)
+            feed = Feed(table.keep_ms, hub, topics.start(), self._settings.policy.name)
+            reading = partial(Reader(self._settings, feed, topics, check_crcs=self._check_crcs).run, self._stopping)
+        else:
+            feed = await asyncio.to_thread(self._stored, hub)
+            reading = self._stopping.wait
+        self._feed = feed
         access = Access(table.allow_origins, table.allow_framing)
         app = application(feed, table.title, AwaitedReleases(self._settings), self._surroundings, access)
         self._listener = Listener(app, most, access.headers, cancel_handlers=True)
         bound = await self._bind(self._listener)
-        self._stopping = asyncio.Event()
-        self._reading = asyncio.create_task(
-            Reader(self._settings, feed, topics, check_crcs=self._check_crcs).run(self._stopping)
-        )
+        self._reading = asyncio.create_task(reading())
         self._tasks = [self._reading, asyncio.create_task(send_keepalives(feed, _KEEPALIVE_S))]
         return bound
 

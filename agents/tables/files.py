@@ -142,16 +142,16 @@ FORMATS: Final[Mapping[str, Callable[[Sink, Layout], RecordFile]]] = MappingProx
 
 
 EXTENSIONS: Final = (*FORMATS,)
+WITHOUT_PLACES: Final = EXTENSIONS[:-1]
 _LINES: Final = (".jsonl", ".csv")
 
 
-def check_target(path: Path, option: str = "-o", *, has_places: bool = True) -> None:
+def check_target(path: Path, option: str = "-o", known: Sequence[str] = EXTENSIONS) -> None:
     """Raise HatcastError unless a new file of this name can be written: call it before a long computation.
 
-    has_places   whether its rows have a column `cell`, which GeoJSON needs
+    known   the endings that it may have: `WITHOUT_PLACES` if its rows have no column `cell`, which GeoJSON needs
     """
     suffix = path.suffix.lower()
-    known = EXTENSIONS if has_places else EXTENSIONS[:-1]
     if suffix not in known:
         reason = "has no known format" if suffix not in EXTENSIONS else "would have no place on a map"
         raise HatcastError(f"{option}: {path} {reason}; name a file that ends in {_listed(known)}")
@@ -164,7 +164,7 @@ def check_target(path: Path, option: str = "-o", *, has_places: bool = True) -> 
 
 
 def _listed(extensions: Sequence[str]) -> str:
-    return f"{', '.join(extensions[:-1])} or {extensions[-1]}"
+    return " or ".join([", ".join(extensions[:-1]), extensions[-1]] if len(extensions) > 1 else extensions)
 
 
 @contextmanager
@@ -174,16 +174,26 @@ def open_file(path: Path, layout: Layout, option: str = "-o") -> Iterator[Record
     Raises HatcastError if it exists already or cannot be written.
     """
     _check(path, layout, option)
+    with new_file(path, option) as raw:
+        file = _Checked(path, layout, raw, option)
+        try:
+            yield file
+            file.finish()
+        except BaseException:
+            file.abandon()
+            raise
+
+
+@contextmanager
+def new_file(path: Path, option: str = "-o") -> Iterator[io.BufferedWriter]:
+    """Open a file that gets its name at the end of the block, and not if the block fails.
+
+    Raises HatcastError if it exists already or cannot be written.
+    """
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with _opened(part, path, option) as raw:
-            file = _Checked(path, layout, raw, option)
-            try:
-                yield file
-                file.finish()
-            except BaseException:
-                file.abandon()
-                raise
+            yield raw
         with _write_errors(path, option):
             _name(part, path, option)
     finally:
@@ -233,7 +243,8 @@ def _opened(part: Path, path: Path, option: str) -> Iterator[io.BufferedWriter]:
 
 
 def _check(path: Path, layout: Layout, option: str) -> None:
-    check_target(path, option, has_places=any(each.name == "cell" for each in layout.columns))
+    has_places = any(each.name == "cell" for each in layout.columns)
+    check_target(path, option, EXTENSIONS if has_places else WITHOUT_PLACES)
 
 
 class WriteError(HatcastError):
@@ -298,5 +309,5 @@ def _name(part: Path, path: Path, option: str) -> None:
     except FileExistsError:
         raise
     except OSError:  # the file system has no hard links
-        check_target(path, option)
+        check_target(path, option, [path.suffix.lower()])
         part.replace(path)

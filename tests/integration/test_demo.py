@@ -221,6 +221,9 @@ def test_a_recording_without_a_configuration_is_tracked_until_its_days_are_settl
     assert all(line.startswith(b"hint: ") for line in done.stderr.splitlines())
     printed = [json.loads(line) for line in done.stdout.splitlines() if line.startswith(b"{")]
     assert any(record["status"] == "released" for record in printed)
+    (of_map,) = [line.strip() for line in lines if " map " in line and " -o " in line]
+    assert run_as_printed(of_map, tmp_path).returncode == 0
+    assert (tmp_path / "demo.html").is_file()
 
 
 def run_as_printed(command: str, folder: Path) -> "subprocess.CompletedProcess[bytes]":

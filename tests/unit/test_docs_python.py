@@ -102,4 +102,5 @@ def test_every_cell_of_the_notebook_runs_and_draws_what_is_released(
     assert 0 < day.epsilon_user_day <= 5
     assert len(json.loads((tmp_path / "releases.geojson").read_text())["features"]) == len(space["releases"])
     assert re.search(r"<svg", (tmp_path / "map.svg").read_text())
+    assert "DecompressionStream" in (tmp_path / "map.html").read_text()
     space["plt"].close("all")
