@@ -70,7 +70,7 @@ def test_an_id_that_is_too_long_is_not_normalised(monkeypatch: pytest.MonkeyPatc
 
     def noted(form: Literal["NFC"], text: str) -> str:
         lengths.append(len(text))
-        return normalize(form, text)
+        return normalize(form, text) if len(text) < 100 else text
 
     monkeypatch.setattr(unicodedata, "normalize", noted)
     assert canonical_vehicle("a" + "\u0301" * 170_000 + "\u0327" * 170_000) is None
