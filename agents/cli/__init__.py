@@ -29,6 +29,7 @@ _PRODUCT: Final[dict[str, str]] = {
     "display": "Serve a live map and its JSON API.",
     "map": "Write the map of a ledger file as one page, which works offline.",
     "budget": "Show the privacy budget: spent by day, and what a day can lose in words.",
+    "statement": "Print what to tell the public: a page, a registry entry, NIST's hazards.",
     "query": "Request the speed limit of a query over days, once a period.",
     "status": "Operator: offsets, watermarks, outcomes, open HATs.",
     "contributions": "Operator: open contributions. Reads raw data, not private.",

@@ -1,9 +1,8 @@
-"""The numbers of docs/choosing.md are hatcast's own, and docs/limits.md names figures that there are."""
+"""The numbers of docs/choosing.md are hatcast's own."""
 
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -114,16 +113,6 @@ def test_the_rule_of_thumb_is_computed_right() -> None:
     assert "D = 10 and K = 40, epsilon is 0.25" in TEXT
     assert f"off by up to {noise95(0.25, 200):.1f} km/h, one of 50 by {noise95(0.25, 50):.1f}" in TEXT
     assert day_loss(policy_of(0.25, 40)).bound == 10 * NANO
-
-
-def test_the_statement_names_figures_that_explain_has() -> None:
-    found = figures(policy_of(1.0), 31, "not read")
-    paths = set(re.findall(r"`\.([a-z_.]+)`", (DOCS / "limits.md").read_text()))
-    assert {"hat.epsilon", "day.bound", "over_days.bound"} <= paths
-    for path in paths - {"day.delta"}:  # Gaussian noise has it
-        inside: Any = found
-        for part in path.split("."):
-            inside = inside[part]
 
 
 def test_the_example_of_a_horizon_costs_what_the_page_says() -> None:

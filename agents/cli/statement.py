@@ -1,0 +1,108 @@
+"""`hatcast statement`: what a publisher tells the public about a policy, with all numbers computed from it."""
+
+import re
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+import click
+import h3.api.basic_int as h3
+
+from hatcast.agents.cli.budget_explained import figures
+from hatcast.agents.cli.budget_horizon import certainty, hidden_values
+from hatcast.agents.cli.options import config_option
+from hatcast.agents.clock import now_ms
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.stream.budget import day_loss
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, Policy, TrackerKeys
+from hatcast.stream.units import HOUR_MS, MINUTE_MS, NANO
+
+_FILES: Final = {"page": "page.md", "registry": "registry.yaml", "hazards": "hazards.md"}
+_LINE: Final = re.compile(r"(?:\[(!?)(\w+)\])?(.*\n)")  # `[flag]` or `[!flag]` first: only where the policy is so
+_WEAK: Final = 10.0
+
+
+@click.command(epilog="Example:  hatcast statement page > privacy.md")
+@click.argument("what", type=click.Choice(list(_FILES)))
+@config_option
+def command(what: str, config: Path) -> None:
+    """Print the privacy statement of a policy, as a page for its publisher, as an entry for the public registry of
+    deployments, or as answers to the privacy hazards of NIST SP 800-226. Fill what stands in ⟨…⟩.
+    """
+    settings = load_settings(config)
+    click.echo(statement(what, settings, Calendar(settings.policy).local(now_ms()).date().isoformat()), nl=False)
+
+
+def statement(what: str, settings: Settings, today: str) -> str:
+    """Return a statement: page, registry or hazards. today: of its publication, unless the policy has a first date."""
+    text = (files("hatcast.agents.cli") / "statements" / _FILES[what]).read_text(encoding="utf-8")
+    flags, values = _flags(settings), _values(settings, today)
+    lines = [line for no, flag, line in _LINE.findall(text) if not flag or (flag in flags) != bool(no)]
+    return "".join(lines).format_map(values)
+
+
+def _flags(settings: Settings) -> set[str]:
+    """Return what a policy is: the flags of the lines that apply to it."""
+    policy, method = settings.policy, settings.policy.method
+    flags = {
+        policy.relation.value: True,
+        "adds": policy.total_limit is None,
+        "day": policy.total_limit is None and not method.has_horizons,
+        "total": policy.total_limit is not None,
+        "tracker": isinstance(method, TrackerKeys),
+        "horizons": method.has_horizons,
+        "releases": not isinstance(method, TrackerKeys) and not method.has_horizons,
+        "devices": policy.takes_reports,
+        "delta": not policy.is_pure,
+        "weak": day_loss(policy).bound > _WEAK * NANO,
+    }
+    return {flag for flag, holds in flags.items() if holds}
+
+
+def _span(policy: Policy) -> str:
+    """Return what the bound of epsilon is about, beside the vehicle."""
+    if isinstance(policy.method, ContinualKeys):
+        return f"one horizon of {policy.method.horizon_days} days"
+    return "one local date" if policy.total_limit is None else "all logs"
+
+
+def _values(settings: Settings, today: str) -> dict[str, object]:
+    policy, method = settings.policy, settings.policy.method
+    cost = figures(policy, 31, "")
+    day = cost["day"]["bound"]
+    release = cost.get("hat", {}).get("with_queries", day)
+    slot_min, (first, end) = policy.slot_length_ms // MINUTE_MS, policy.hours
+    is_local = isinstance(method, HybridKeys) and not method.use.central
+    gaussian = not policy.is_pure
+    return {
+        "policy": policy.name,
+        "policy_id": policy.policy_id,
+        "version": version("hatcast"),
+        "slug": re.sub(r"[^a-z0-9]+", "-", policy.name.lower()).strip("-"),
+        "published": policy.from_date or today,
+        "what": hidden_values(policy, "").removesuffix(" in each reading of ").replace("how fast  went", "the speed"),
+        "area": f"{h3.average_hexagon_area(policy.h3_resolution, 'km^2'):.2g}",
+        "slot": "hour" if policy.slot_length_ms == HOUR_MS else f"{slot_min} minutes",
+        "from": f"{first:02}:00",
+        "to": f"{end:02}:00",
+        "timezone": policy.timezone,
+        "relation": policy.relation.value,
+        "estimator": policy.estimator,
+        "noise": "Gaussian" if gaussian else "Laplace",
+        "flavor": "Approximate DP" if gaussian else "Pure DP",
+        "model": "Local" if is_local else "Central",
+        "span_text": _span(policy),
+        "hats": cost["day"].get("hats", ""),
+        "horizon_days": method.horizon_days if isinstance(method, ContinualKeys) else "",
+        "epsilon_release": f"{release:g}",
+        "sure_release": certainty(release),
+        "epsilon_day": f"{day:g}",
+        "sure_day": certainty(day),
+        "epsilon_31": f"{cost['over_days']['bound']:g}",
+        "epsilon_unit": f"{day if policy.total_limit is None else policy.total_limit:g}",
+        "total_limit": f"{policy.total_limit or 0:g}",
+        "delta": f"{policy.delta:g}",
+        "retention": "⟨how long⟩" if settings.retention_ms is None else f"{settings.retention_ms // HOUR_MS} hours",
+    }
