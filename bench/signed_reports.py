@@ -11,7 +11,7 @@ import msgspec
 
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.hybrid import HybridParameters, Report, encode_report
+from hatcast.stream.hybrid import DeviceReport, HybridParameters, encode_report
 from hatcast.stream.hybrid.report_fold import GenuineReport, ReportFold
 from hatcast.stream.hybrid.reports import DayKey, ReportKeys, device_id
 from hatcast.stream.hybrid.signatures import ReportVerifier, certify, public_key, sign_report
@@ -44,7 +44,7 @@ def signed_costs(policy: Policy, devices: int, morning_ms: int) -> SignedCosts:
     keys = [DayKey(seed, certify(authority, slot.date, public_key(seed))) for seed in map(_seed, range(devices))]
     cells = sorted(h3.grid_disk(h3.latlng_to_cell(21.2, 72.8, policy.h3_resolution), 2))[:_HATS]
     epsilon = HybridParameters.of(policy).local_epsilon
-    template = Report("", policy.policy_id, "", slot.date, slot.name, Decimal(30), epsilon)
+    template = DeviceReport("", policy.policy_id, "", slot.date, slot.name, Decimal(30), epsilon)
     unsigned, signed = [], []
     sign_s = 0.0
     for cell in cells:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hatcast.stream.hybrid import Report, encode_report
+from hatcast.stream.hybrid import DeviceReport, encode_report
 from hatcast.stream.hybrid.reports import DayKey, device_id
 from hatcast.stream.hybrid.signatures import certify, public_key, sign_report
 
@@ -45,11 +45,11 @@ class Device:
     def day_key(self) -> DayKey:
         return DayKey(self.seed, certify(self.authority, self.certified, self.key))
 
-    def sign(self, report: Report) -> bytes:
+    def sign(self, report: DeviceReport) -> bytes:
         """What the device sends, whatever id the report has."""
         return sign_report(encode_report(report), self.day_key)
 
 
-def report_of(device: Device, policy_id: str, cell: str, **changes: Any) -> Report:
-    report = Report(device.id, policy_id, cell, DATE, "12:00", Decimal("31.5"), 0.5)
+def report_of(device: Device, policy_id: str, cell: str, **changes: Any) -> DeviceReport:
+    report = DeviceReport(device.id, policy_id, cell, DATE, "12:00", Decimal("31.5"), 0.5)
     return msgspec.structs.replace(report, **changes)

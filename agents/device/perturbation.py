@@ -10,7 +10,7 @@ from hatcast.agents.device.fold import OwnHat, Rules
 from hatcast.agents.device.store import DeviceStore, ReportTimes
 from hatcast.agents.device.stored import StoredMessage, VehicleHat
 from hatcast.agents.recordings.pinned import Read
-from hatcast.stream.hybrid import Report, encode_report, report
+from hatcast.stream.hybrid import DeviceReport, encode_report, report
 from hatcast.stream.hybrid.reports import DayKey
 from hatcast.stream.mechanisms import Noise
 
@@ -118,7 +118,7 @@ class Reporter:
             name, day_key = signing
         steps = report(hat.mean, rules.parameters, self._noise)
         body = encode_report(
-            Report(
+            DeviceReport(
                 id=name,
                 policy_id=rules.policy.policy_id,
                 cell=key.cell,

@@ -31,7 +31,7 @@ for _model in (evaluate_models.days, evaluate_models.hybrid, evaluate_models.clu
     command.add_command(_model)
 
 
-class _Options(TypedDict):
+class _EvaluateOptions(TypedDict):
     """Parsed command-line options; None: not given."""
 
     counts: Path | None
@@ -101,7 +101,7 @@ def _hat_options(function: Callable[..., Any]) -> Callable[..., Any]:
     epilog="Example:  hatcast evaluate means --counts tests/data/itms_like_counts.json --plot out.svg",
 )
 @_hat_options
-def means(**given: Unpack[_Options]) -> None:
+def means(**given: Unpack[_EvaluateOptions]) -> None:
     """Compare the mean absolute errors of estimators on one HAT."""
     hat, contenders, epsilons, title, settings = _prepared(given)
     with progress_bars() as add_bar:
@@ -117,7 +117,7 @@ def means(**given: Unpack[_Options]) -> None:
     epilog="Example:  hatcast evaluate worst-case --counts tests/data/itms_like_counts.json --plot out.svg",
 )
 @_hat_options
-def worst_case(**given: Unpack[_Options]) -> None:
+def worst_case(**given: Unpack[_EvaluateOptions]) -> None:
     """Print worst-case errors, array lengths and tau, which no speeds decide.
 
     With --plot also the papers' figures of array lengths and of groupings, which are simulated.
@@ -139,7 +139,7 @@ def worst_case(**given: Unpack[_Options]) -> None:
     report.write(as_json=given["as_json"], output=given["output"], plot_file=given["plot_file"])
 
 
-def _prepared(given: _Options) -> tuple[SampledHat, list[Contender], list[float], str, dict[str, Any]]:
+def _prepared(given: _EvaluateOptions) -> tuple[SampledHat, list[Contender], list[float], str, dict[str, Any]]:
     """Return the HAT, estimators, epsilons, title and settings. Raises UsageError, HatcastError."""
     check_one_output(given["output"], as_json=given["as_json"])
     check_recordings(given["data"], given["more"], given["feed_format"])
@@ -172,7 +172,7 @@ def _prepared(given: _Options) -> tuple[SampledHat, list[Contender], list[float]
     return hat, contenders, epsilons, f"{source}{scaled}: {users:,} users, {readings:,} readings", settings
 
 
-def _hat(given: _Options) -> tuple[SampledHat, str]:
+def _hat(given: _EvaluateOptions) -> tuple[SampledHat, str]:
     """Return the HAT to evaluate on and its name; warn on standard error that the output is not private."""
     choice = given["feed_format"]
     if choice is None:

@@ -26,7 +26,7 @@ from hatcast.stream.readings.formats import FormatChoice
 _EPSILONS: Final = (0.001, 10.0)  # above 10 a selection is hardly private; the same limit as in a policy
 
 
-class _Options(TypedDict):
+class _SurveyOptions(TypedDict):
     """Parsed command-line options."""
 
     files: tuple[Path, ...]
@@ -126,7 +126,7 @@ def _hours_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[
 @map_option
 @output_option("the figures of each resolution, as GeoJSON the cells,")
 @json_option
-def command(**given: Unpack[_Options]) -> None:
+def command(**given: Unpack[_SurveyOptions]) -> None:
     """Count recordings as HATs of H3 resolutions 5 to 9, to choose a resolution, cells and K.
 
     Reads raw data, and nothing that it prints or writes is private. Readings count as in `hatcast batch`, but ignoring
@@ -150,7 +150,7 @@ def command(**given: Unpack[_Options]) -> None:
         _select(given, private)
 
 
-def _private_of(given: _Options) -> _Private | None:
+def _private_of(given: _SurveyOptions) -> _Private | None:
     epsilon, candidates, days, target = given["private"], given["candidates"], given["days"], given["cells"]
     if epsilon is None:
         if candidates is not None:
@@ -164,7 +164,7 @@ def _private_of(given: _Options) -> _Private | None:
     return _Private(epsilon, candidates, days, target)
 
 
-def _check_targets(given: _Options) -> None:
+def _check_targets(given: _SurveyOptions) -> None:
     # Checked before hours of reading, and before a draw whose result could not be stored.
     target = given["cells"]
     if target is not None and target.exists():
@@ -174,7 +174,7 @@ def _check_targets(given: _Options) -> None:
             raise HatcastError(f"{option}: folder {path.parent} does not exist; create it, or name another")
 
 
-def _survey(given: _Options) -> None:
+def _survey(given: _SurveyOptions) -> None:
     click.echo("reads raw data; nothing that it prints or writes is private", err=True)
     from hatcast.lab.survey import report, run
 
@@ -206,7 +206,7 @@ def _survey(given: _Options) -> None:
     click.echo(f'{target}: {len(counts.busy):,} cells, source = "survey": for relation = "replace" only', err=True)
 
 
-def _select(given: _Options, private: _Private) -> None:
+def _select(given: _SurveyOptions, private: _Private) -> None:
     click.echo("reads raw data; only the selection of candidates is private, at its cost", err=True)
     from hatcast.lab.survey import report, run
     from hatcast.lab.survey.run import read_public_candidates
@@ -242,7 +242,7 @@ def _select(given: _Options, private: _Private) -> None:
     )
 
 
-def _policy(given: _Options) -> Policy:
+def _policy(given: _SurveyOptions) -> Policy:
     from hatcast.lab.survey.run import survey_policy
 
     overrides = {"timezone": given["timezone"], "hours": given["hours"], "h3_resolution": given["resolution"]}

@@ -24,7 +24,7 @@ from hatcast.stream.hybrid._interface import (
     keys_of,
 )
 from hatcast.stream.hybrid.device import accepts, report, report_bound, steps_of
-from hatcast.stream.hybrid.reports import ID_BYTES, Report, decode_report, encode_report
+from hatcast.stream.hybrid.reports import ID_BYTES, DeviceReport, decode_report, encode_report
 from hatcast.stream.policy.policy import EstimatorKeys
 
 HYBRID_ESTIMATORS: Final[Mapping[str, HybridEstimator]] = MappingProxyType(
@@ -50,13 +50,13 @@ __all__ = [
     "HYBRID_KEYS",
     "ID_BYTES",
     "TARGET",
+    "DeviceReport",
     "GroupEstimates",
     "HybridEstimate",
     "HybridEstimator",
     "HybridParameters",
     "Needs",
     "Number",
-    "Report",
     "Setting",
     "Spread",
     "accepts",

@@ -15,7 +15,7 @@ from hatcast.stream.fold.hats import Calendar, Slot, closes_at
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.fold.partition_fold import PartitionFold
 from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.hybrid import HybridParameters, Report, accepts, decode_report, report_bound, steps_of
+from hatcast.stream.hybrid import DeviceReport, HybridParameters, accepts, decode_report, report_bound, steps_of
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.reading import Outcome
 
@@ -25,7 +25,7 @@ _OTHER, _BAD_SIGNATURE = Outcome.OTHER_POLICY.value, Outcome.BAD_SIGNATURE.value
 _STEP: Final = 0  # one report per device and HAT, so one step of `min_interval`
 
 
-GenuineReport = Callable[[bytes, Report], bool]
+GenuineReport = Callable[[bytes, DeviceReport], bool]
 """Returns whether a record's value is signed by the device of its report."""
 
 
@@ -74,7 +74,7 @@ class ReportFold(PartitionFold[bytes]):
             return _BAD_SIGNATURE
         return self._enter_report(report, slot, cell)
 
-    def _enter_report(self, report: Report, slot: Slot, cell: int) -> str:
+    def _enter_report(self, report: DeviceReport, slot: Slot, cell: int) -> str:
         device = self._vehicles.get(report.id) or self._add_vehicle(report.id, report.id)
         if device is None:
             return _UNDECODABLE
@@ -87,7 +87,7 @@ class ReportFold(PartitionFold[bytes]):
             return cell in fine.cells
         return cells is None or cell in cells
 
-    def _slot_or_outcome(self, report: Report, timestamp: int, watermark: int) -> Slot | str:
+    def _slot_or_outcome(self, report: DeviceReport, timestamp: int, watermark: int) -> Slot | str:
         """Return the slot of a report, or the outcome that rejects it."""
         slot = self.calendar.slot_named(report.date, report.slot)
         if slot is None or slot.end_ms > timestamp + self._max_ahead:  # devices report a slot only after its end

@@ -22,7 +22,7 @@ _KINDS: Final = ("authority", "revoked")
 _PERSONALIZATION: Final = b"hatcast-report"
 
 
-class Report(msgspec.Struct, frozen=True, gc=False):
+class DeviceReport(msgspec.Struct, frozen=True, gc=False):
     """One report of a device.
 
     id           id of the device on this local day: 32 hexadecimal digits
@@ -41,11 +41,11 @@ class Report(msgspec.Struct, frozen=True, gc=False):
     epsilon: float
 
 
-_DECODER: Final = msgspec.json.Decoder(Report)
+_DECODER: Final = msgspec.json.Decoder(DeviceReport)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-def decode_report(raw: bytes) -> Report | None:
+def decode_report(raw: bytes) -> DeviceReport | None:
     """Decode a report; return None if undecodable or over `REPORT_BYTES_MAX`. Never raises."""
     if len(raw) > REPORT_BYTES_MAX:
         return None
@@ -55,7 +55,7 @@ def decode_report(raw: bytes) -> Report | None:
         return None
 
 
-def encode_report(report: Report) -> bytes:
+def encode_report(report: DeviceReport) -> bytes:
     """Encode a report. Raises ValueError for a value that is not finite."""
     if not report.value.is_finite():
         raise ValueError("the value of a report must be finite")

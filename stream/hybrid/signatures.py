@@ -15,7 +15,7 @@ from nacl.exceptions import CryptoError
 from nacl.signing import SigningKey, VerifyKey
 
 from hatcast.stream.errors import UNREADABLE
-from hatcast.stream.hybrid.reports import DayKey, Report, ReportKeys, device_id
+from hatcast.stream.hybrid.reports import DayKey, DeviceReport, ReportKeys, device_id
 from hatcast.stream.readings.reading import cache
 
 CERTIFICATE_BYTES: Final = 64
@@ -30,7 +30,7 @@ _CACHED_KEYS: Final = 200_000  # a full cache is emptied
 
 
 class _Credentials(msgspec.Struct, frozen=True, gc=False):
-    """Fields of a signed report besides those of `Report` and the signature."""
+    """Fields of a signed report besides those of `DeviceReport` and the signature."""
 
     # With a length: `$` alone allows a line feed after the digits.
     key: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
@@ -70,7 +70,7 @@ class ReportVerifier:
         self._revoked = keys.revoked
         self._certified: dict[tuple[str, str, str], bool] = {}
 
-    def is_genuine(self, raw: bytes, report: Report) -> bool:
+    def is_genuine(self, raw: bytes, report: DeviceReport) -> bool:
         """Return whether a device with a certified key of the report's date has signed these bytes. Never raises.
 
         raw   the record's value, from which `report` was decoded

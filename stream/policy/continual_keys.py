@@ -19,7 +19,7 @@ import msgspec
 from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.policy.checks import CONTINUAL_UNIT, day_slots
 from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation
-from hatcast.stream.policy.method import NEVER, Hashed, MethodKeys, NoiseKind, Reservation
+from hatcast.stream.policy.method import NEVER, Hashed, MethodCost, MethodKeys, NoiseKind
 from hatcast.stream.policy.query import RUNNING_SUMS, Period
 from hatcast.stream.policy.table import PolicyTable
 from hatcast.stream.policy.toml_tables import decode_table, such_as
@@ -137,15 +137,15 @@ class ContinualKeys(MethodKeys):
         """See `MethodKeys`: nothing, as a horizon is reserved in full."""
         return 0.0
 
-    def reserved(self, epsilon: float, date: str | None = None) -> Reservation | None:
+    def reserved(self, epsilon: float, date: str | None = None) -> MethodCost | None:
         """See `MethodKeys`: a horizon's cost, on each of its dates. Each of a user's `max_cells` has its own sum."""
         if date is not None and self.horizon_of(date) is None:
             return None
         return self.horizon_cost(epsilon)
 
-    def horizon_cost(self, epsilon: float) -> Reservation:
+    def horizon_cost(self, epsilon: float) -> MethodCost:
         """Return what one horizon costs a user. Without room for all its cells nothing of a date is released."""
-        return Reservation(RUNNING_SUMS, self.max_cells, nano_ceil(epsilon))
+        return MethodCost(RUNNING_SUMS, self.max_cells, nano_ceil(epsilon))
 
     def dates(self, _from_date: str | None) -> tuple[str, str]:
         """See `MethodKeys`."""

@@ -18,7 +18,7 @@ class NoiseKind(StrEnum):
     GAUSSIAN = "gaussian"
 
 
-class Reservation(NamedTuple):
+class MethodCost(NamedTuple):
     """What a method reserves of each user before anything of a local date is released: `places` x `epsilon_nano`."""
 
     name: str
@@ -68,7 +68,7 @@ class MethodKeys:
         """Return the epsilon that one release charges; epsilon: of [policy.privacy]."""
         return epsilon
 
-    def reserved(self, _epsilon: float, _date: str | None = None) -> Reservation | None:
+    def reserved(self, _epsilon: float, _date: str | None = None) -> MethodCost | None:
         """Return what a local date reserves; None: nothing. date: None for any date on which there are releases."""
         return None
 

@@ -18,7 +18,7 @@ import numpy as np
 from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.policy.cells_file import CellsFile, read_cells_file
 from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation
-from hatcast.stream.policy.method import Hashed, MethodKeys, Reservation
+from hatcast.stream.policy.method import Hashed, MethodCost, MethodKeys
 from hatcast.stream.policy.query import TRACKER_QUERIES, Query
 from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable
 from hatcast.stream.policy.toml_tables import decode_table, such_as
@@ -92,9 +92,9 @@ class TrackerKeys(MethodKeys):
         """See `MethodKeys`: nothing, as all queries of a day are reserved together."""
         return 0.0
 
-    def reserved(self, _epsilon: float, _date: str | None = None) -> Reservation:
+    def reserved(self, _epsilon: float, _date: str | None = None) -> MethodCost:
         """See `MethodKeys`: the day's limit. Without it no query is made."""
-        return Reservation(TRACKER_QUERIES, 1, self.daily_limit)
+        return MethodCost(TRACKER_QUERIES, 1, self.daily_limit)
 
     def hashed(self) -> Hashed:
         """See `MethodKeys`."""

@@ -26,7 +26,7 @@ from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.device.sources import SingleVehicleFilter
 from hatcast.agents.device.store import open_store
-from hatcast.stream.hybrid import Report, accepts, decode_report
+from hatcast.stream.hybrid import DeviceReport, accepts, decode_report
 from hatcast.stream.hybrid.reports import parse_report_keys
 from hatcast.stream.hybrid.signatures import ReportVerifier
 from hatcast.stream.readings.reading import Reading
@@ -69,7 +69,7 @@ class Devices:
     def said(self) -> str:
         return self.config.with_name("err").read_text()
 
-    def records(self) -> tuple[list[tuple[Received, Report]], list[Received]]:
+    def records(self) -> tuple[list[tuple[Received, DeviceReport]], list[Received]]:
         """Reports and ticks on the topic."""
         received = self.kafka.read(self.topic)
         reports = [(each, report) for each in received if each.value and (report := decode_report(each.value))]
@@ -108,7 +108,7 @@ def devices(kafka: KafkaServer, make_topic: MakeTopic, tmp_path: Path) -> Callab
     return make
 
 
-def values(reports: Sequence[tuple[Received, Report]]) -> dict[tuple[str, str, str], set[bytes]]:
+def values(reports: Sequence[tuple[Received, DeviceReport]]) -> dict[tuple[str, str, str], set[bytes]]:
     """(id, slot, cell) -> the bytes on the topic."""
     found: dict[tuple[str, str, str], set[bytes]] = {}
     for each, report in reports:

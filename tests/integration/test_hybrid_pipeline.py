@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 import h3.api.basic_str as h3
 import pytest
 
-from hatcast.stream.hybrid import Report, decode_report
+from hatcast.stream.hybrid import DeviceReport, decode_report
 from tests.integration.crashing_worker import die_after
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.services import KafkaServer, RedisServer
@@ -125,9 +125,9 @@ def records(pipeline: Pipeline) -> dict[str, bytes]:
         return {key.decode(): value for table in tables for key, value in table.items()}
 
 
-def reports(pipeline: Pipeline) -> dict[str, list[Report]]:
+def reports(pipeline: Pipeline) -> dict[str, list[DeviceReport]]:
     """Cell -> what devices sent."""
-    found: dict[str, list[Report]] = {cell: [] for cell in CELLS}
+    found: dict[str, list[DeviceReport]] = {cell: [] for cell in CELLS}
     for received in pipeline.kafka.read(pipeline.settings.topics.reports):
         if received.value:
             report = decode_report(received.value)

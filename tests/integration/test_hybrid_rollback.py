@@ -8,7 +8,7 @@ from pathlib import Path
 
 import h3.api.basic_str as h3
 
-from hatcast.stream.hybrid import Report, encode_report
+from hatcast.stream.hybrid import DeviceReport, encode_report
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, PLACES, Sample, ticks
 from tests.services import KafkaServer, Record, RedisServer
@@ -26,7 +26,9 @@ CHANGES = {
 def reports(pipeline: Pipeline, numbers: range) -> list[Record]:
     """Of devices, 40 km/h each."""
     policy_id = pipeline.settings.policy.policy_id
-    made = [Report(f"{number:032x}", policy_id, CELL, "2022-01-02", "12:00", Decimal(40), 1.0) for number in numbers]
+    made = [
+        DeviceReport(f"{number:032x}", policy_id, CELL, "2022-01-02", "12:00", Decimal(40), 1.0) for number in numbers
+    ]
     return [Record(encode_report(each), each.id.encode(), None, OVER + 1000) for each in made]
 
 

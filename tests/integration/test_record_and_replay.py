@@ -20,7 +20,7 @@ import pytest
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release.kind import release_partition_of
-from hatcast.stream.hybrid import Report, encode_report
+from hatcast.stream.hybrid import DeviceReport, encode_report
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.vehicles import by_murmur2
 from tests.integration.days import cell
@@ -156,7 +156,7 @@ class Seen:
 def reports(policy: Policy) -> list[Record]:
     """The same reports of four devices for two HATs, whatever the buses do."""
     made = [
-        Report(f"{number:032x}", policy.policy_id, cell(0), "2022-01-02", slot, Decimal(20 + number), 1.0)
+        DeviceReport(f"{number:032x}", policy.policy_id, cell(0), "2022-01-02", slot, Decimal(20 + number), 1.0)
         for number in range(4)
         for slot in ("12:00", "13:00")
     ]

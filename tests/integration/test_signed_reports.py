@@ -13,7 +13,7 @@ from typing import Any, Final
 import h3.api.basic_str as h3
 import msgspec
 
-from hatcast.stream.hybrid import Report, encode_report
+from hatcast.stream.hybrid import DeviceReport, encode_report
 from hatcast.stream.hybrid.signatures import public_key
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, PLACES, Sample, ticks
@@ -95,7 +95,7 @@ class Attack:
         self.pipeline = pipeline
         self._sent: list[Record] = []
 
-    def report(self, device: Device, **changes: Any) -> Report:
+    def report(self, device: Device, **changes: Any) -> DeviceReport:
         policy_id = self.pipeline.settings.policy.policy_id
         return report_of(device, policy_id, CELL, **{"value": value_of(device), **changes})
 

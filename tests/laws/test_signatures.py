@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nacl import bindings
 from nacl.signing import SigningKey, VerifyKey
 
-from hatcast.stream.hybrid import Report, decode_report, encode_report
+from hatcast.stream.hybrid import DeviceReport, decode_report, encode_report
 from hatcast.stream.hybrid.reports import ReportKeys, device_id
 from hatcast.stream.hybrid.signatures import ReportVerifier, certify, public_key
 from tests.signing import AUTHORITY, DATE, Device, report_of, seed_of
@@ -196,6 +196,6 @@ def test_an_authority_or_revoked_key_that_cannot_be_a_public_key_is_an_error(wro
 
 @given(st.binary(max_size=900))
 def test_no_bytes_make_the_check_fail(raw: bytes) -> None:
-    report = Report(DEVICE.id, POLICY_ID, CELL, DATE, "12:00", Decimal(1), 0.5)
+    report = DeviceReport(DEVICE.id, POLICY_ID, CELL, DATE, "12:00", Decimal(1), 0.5)
     verifier = ReportVerifier(KEYS)
     assert not any(verifier.is_genuine(each, report) for each in (raw, SIGNED[:400] + raw, raw + SIGNED[-153:]))

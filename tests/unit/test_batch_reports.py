@@ -10,7 +10,7 @@ import h3.api.basic_str as h3
 import pytest
 
 from hatcast.agents.config.settings import load_settings
-from hatcast.stream.hybrid import Report, encode_report
+from hatcast.stream.hybrid import DeviceReport, encode_report
 from hatcast.stream.hybrid.signatures import public_key
 from tests.batching import CONFIG, USERS, batch, dump_of, refusal, releases, telemetry
 from tests.folding import BUS, HOUR, NOON
@@ -31,7 +31,7 @@ def config(tmp_path: Path) -> Path:
 def a_report(config: Path, number: int, **changes: Any) -> bytes:
     policy_id = load_settings(config, {}).policy.policy_id
     fields = {"cell": CELL, "date": "2022-01-02", "slot": "12:00", "value": Decimal(40), "epsilon": 1.0} | changes
-    return encode_report(Report(id=f"{number:032x}", policy_id=fields.pop("policy_id", policy_id), **fields))
+    return encode_report(DeviceReport(id=f"{number:032x}", policy_id=fields.pop("policy_id", policy_id), **fields))
 
 
 def buses(tmp_path: Path) -> Path:

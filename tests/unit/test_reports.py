@@ -15,8 +15,8 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.hybrid import (
     HYBRID_KEYS,
+    DeviceReport,
     HybridParameters,
-    Report,
     decode_report,
     encode_report,
     report_bound,
@@ -52,6 +52,10 @@ PARAMETERS = HybridParameters.of(POLICY)
 
 def device(number: int) -> str:
     return f"{number:032x}"
+
+
+def made(number: int, value: Decimal) -> DeviceReport:
+    return DeviceReport(device(number), POLICY.policy_id, CELL, "2022-01-02", "12:00", value, 0.5)
 
 
 def sent(number: int = 1, **changes: Any) -> bytes:
@@ -219,7 +223,12 @@ def test_a_state_that_was_stored_and_read_back_goes_on_as_if_nothing_had_happene
     reports: list[tuple[int, int]],
 ) -> None:
     records: list[tuple[int, bytes | None]] = [
-        (OVER, encode_report(Report(device(n), POLICY.policy_id, CELL, "2022-01-02", "12:00", Decimal(v) / 1000, 0.5)))
+        (
+            OVER,
+            encode_report(
+                DeviceReport(device(n), POLICY.policy_id, CELL, "2022-01-02", "12:00", Decimal(v) / 1000, 0.5)
+            ),
+        )
         for n, v in reports
     ]
     whole, first, second = fold_of(), fold_of(), fold_of()
@@ -261,7 +270,9 @@ def test_no_bytes_are_too_broken_to_be_told(raw: bytes) -> None:
 
 @given(st.integers(-report_bound(PARAMETERS), report_bound(PARAMETERS)))
 def test_a_report_is_written_and_read_without_loss(steps: int) -> None:
-    report = Report(device(3), POLICY.policy_id, CELL, "2022-01-02", "12:00", Decimal(PARAMETERS.grid.text(steps)), 0.5)
+    report = DeviceReport(
+        device(3), POLICY.policy_id, CELL, "2022-01-02", "12:00", Decimal(PARAMETERS.grid.text(steps)), 0.5
+    )
     read = decode_report(encode_report(report))
     assert read == report
     assert steps_of(read.value, PARAMETERS) == steps
