@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from math import ceil
 from pathlib import Path
 from statistics import median
@@ -68,6 +68,27 @@ def _read(file: Path, choice: FormatChoice, note: str) -> None:
         _show(recording, note)
 
 
+def sample_of(file: Path, choice: FormatChoice) -> list[Reading]:
+    """Return the first readings of a recording."""
+    feed = choice.format(ValueUnits(), time_zone("UTC"))
+    with open_recording([file], feed.without_speed or feed) as recording:
+        return _sample(recording)
+
+
+def _sample(recording: Recording) -> list[Reading]:
+    return [each.reading for _, each in islice(recording, _SAMPLE) if each.reading is not None]
+
+
+def usual_interval(readings: Sequence[Reading]) -> float | None:
+    """Return the median time between two readings of a vehicle, in seconds; None: no vehicle has two."""
+    times = dict[str, set[int]]()
+    for each in readings:
+        if (at := parse_time(each.time)) is not None:
+            times.setdefault(each.vehicle, set()).add(at)
+    gaps = [later - at for of in times.values() for at, later in pairwise(sorted(of))]
+    return median(gaps) / 1000 if gaps else None
+
+
 def _format_of(head: bytes, container: str | None) -> str:
     if container == "Parquet":
         return PARQUET
@@ -104,13 +125,15 @@ def _show(recording: Recording, note: str) -> None:
     click.echo(f"records: {len(recording):,}; {len(recording) - undecodable:,} can be decoded")
     for reason, records in recording.problems.most_common():
         click.echo(f"left out: {records:,}: {reason}")
-    readings = [each.reading for _, each in islice(recording, _SAMPLE) if each.reading is not None]
+    readings = _sample(recording)
     if not readings:
         return
     click.echo(f"vehicles: {len({each.vehicle for each in readings}):,}")
     naive = sum(parse_time(each.time) is None for each in readings)
     if naive:
         click.echo(f"times: {naive:,} are no instants: name their zone with --times-in")
+    if (interval := usual_interval(readings)) is not None:
+        click.echo(f"reports: a vehicle sends one every {interval:g} s (median)")
     longitudes = [lon for each in readings if abs(lon := number(each.lon)) <= 180]
     if longitudes:
         hours = round(median(longitudes) / _DEGREES_AN_HOUR)

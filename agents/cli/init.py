@@ -12,6 +12,9 @@ from hatcast.agents.cli import laboratory
 from hatcast.agents.cli.options import config_option
 from hatcast.agents.cli.recordings import DERIVE, derive_options
 from hatcast.agents.config.template import (
+    JOURNEY,
+    JOURNEY_CAUTION,
+    MOVING,
     TEMPLATE_ESTIMATORS,
     Answers,
     machine_timezone,
@@ -29,6 +32,9 @@ _QUESTIONS = {
     "name": "Name of the policy",
     "timezone": "Time zone of the city, such as Asia/Kolkata",
     "hours": "Hours of the day that are released: the first, and the one at which they end",
+    "speed": "Which speed: moving leaves out standing buses, as the papers do; journey counts them, so that a mean is"
+    " distance over time",
+    "min_interval": "How often a bus usually reports, such as 30s",
     "upper_bound": "Upper bound of speeds, km/h",
     "estimator": "Estimator: tracker gives estimates of every hexagon at a small total; the others release each mean by"
     f" itself ({', '.join(TEMPLATE_ESTIMATORS)})",
@@ -75,6 +81,17 @@ def _value(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     callback=_hours,
     metavar="FIRST,END",
     help="Hours of the day that are released: slots that start at FIRST or later, and before END.  [default: 9,21]",
+)
+@click.option(
+    "--speed",
+    type=click.Choice([MOVING, JOURNEY]),
+    help="moving: readings of exactly 0 are left out. journey: standing counts too.  [default: moving]",
+)
+@click.option(
+    "--min-interval",
+    metavar="DURATION",
+    help="Of journey: how often a bus usually reports, so that each minute of it counts once.  [default: 30s; with"
+    " --recording as found there]",
 )
 @click.option("--upper-bound", type=float, metavar="KM/H", help="U: higher speeds are clipped to it.  [default: 65]")
 @click.option(
@@ -146,8 +163,8 @@ def command(
     if derive is not None and not recordings:
         raise click.UsageError("--derive-speed is for --recording: give both")
     _check_usage(given, recordings)
-    if recordings and given["telemetry_retention"] is None:
-        given["telemetry_retention"] = "none"  # the recording may be replayed; with 72h Kafka would delete it
+    if recordings:
+        _read_off(recordings, given)
     answers = _ask(given, config.parent) if _on_terminal() and not yes else _from_options(given)
     try:
         if recordings:
@@ -163,6 +180,18 @@ def command(
     each = answers.limit if answers.estimator == TRACKER else answers.max_hats_per_day * answers.epsilon
     cost = min(each, answers.limit)
     click.echo(f"A bus's day can lose up to epsilon {cost:g}; explanation: hatcast budget explain{_at(config)}")
+    _print_cautions(answers)
+    if check_services:
+        click.get_current_context().invoke(_doctor(), config=config, as_json=False)
+    else:
+        files = shlex.join(map(str, recordings)) or "FILE"
+        click.echo(f"Next, for files: hatcast batch {files} --ledger {config.stem}.ledger{_at(config)}")
+        click.echo(f"Next, for Kafka: hatcast doctor{_at(config)}")
+
+
+def _print_cautions(answers: Answers) -> None:
+    if answers.is_journey and answers.estimator == TRACKER:
+        click.echo(f"Caution: {JOURNEY_CAUTION}")
     if answers.telemetry_format != _DEFAULTS.telemetry_format:
         click.echo(
             f"Workers expect {answers.telemetry_format} on topic telemetry. If `hatcast feed` is to send, which sends"
@@ -172,17 +201,15 @@ def command(
         click.echo(
             'Kafka keeps all telemetry (telemetry_retention = "none"): set 72h or more before live telemetry is sent'
         )
-    if check_services:
-        click.get_current_context().invoke(_doctor(), config=config, as_json=False)
-    else:
-        files = shlex.join(map(str, recordings)) or "FILE"
-        click.echo(f"Next, for files: hatcast batch {files} --ledger {config.stem}.ledger{_at(config)}")
-        click.echo(f"Next, for Kafka: hatcast doctor{_at(config)}")
 
 
 def _check_usage(given: dict[str, Any], recordings: tuple[Path, ...]) -> None:
     if given["value"] is not None and given["upper_bound"] is not None:
         raise click.UsageError("--value has its own bounds: leave --upper-bound out")
+    if given["value"] is not None and given["speed"] is not None:
+        raise click.UsageError("--speed is for speeds: leave it out with --value")
+    if given["min_interval"] is not None and given["speed"] != JOURNEY:
+        raise click.UsageError("--min-interval is for --speed journey: give both")
     if given["estimator"] == TRACKER and any(given[key] is not None for key in _OF_RELEASES):
         raise click.UsageError(
             "a tracker has no epsilon of a release and no K: leave --epsilon and --max-hats out, or name another"
@@ -209,6 +236,17 @@ def _planned(
     feed = policy_format(FormatChoice(answers.telemetry_format, derive=derive), policy)
     keys: dict[str, str | float] = laboratory("cli.plan").tracker_keys(recordings, feed, policy, answers.limit)
     return keys
+
+
+def _read_off(recordings: tuple[Path, ...], given: dict[str, Any]) -> None:
+    """Set what follows from having recordings: the retention, and how often a vehicle of the first one reports."""
+    from hatcast.agents.cli.check import sample_of, usual_interval
+
+    if given["telemetry_retention"] is None:
+        given["telemetry_retention"] = "none"  # the recording may be replayed; with 72h Kafka would delete it
+    if given["speed"] == JOURNEY and given["min_interval"] is None:
+        found = usual_interval(sample_of(recordings[0], FormatChoice(given["telemetry_format"])))
+        given["min_interval"] = _DEFAULTS.min_interval if found is None else f"{max(1, round(found))}s"
 
 
 def _at(config: Path) -> str:
@@ -245,7 +283,9 @@ def _ask(given: dict[str, Any], folder: Path) -> Answers:
     for key, question in _QUESTIONS.items():
         if key in known or (key in _OF_RELEASES and known.get("estimator") == TRACKER):
             continue
-        if key == "upper_bound" and "value" in known:
+        if key in ("upper_bound", "speed") and "value" in known:
+            continue
+        if key == "min_interval" and known.get("speed") != JOURNEY:
             continue
 
         def read(text: Any, key: str = key) -> Any:

@@ -83,6 +83,7 @@ def _values(settings: Settings, today: str) -> dict[str, object]:
         "slug": re.sub(r"[^a-z0-9]+", "-", policy.name.lower()).strip("-"),
         "published": policy.from_date or today,
         "what": hidden_values(policy, "").removesuffix(" in each reading of ").replace("how fast  went", "the speed"),
+        "quantity": f"the {policy.quantity}",
         "area": f"{h3.average_hexagon_area(policy.h3_resolution, 'km^2'):.2g}",
         "slot": "hour" if policy.slot_length_ms == HOUR_MS else f"{slot_min} minutes",
         "from": f"{first:02}:00",

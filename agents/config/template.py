@@ -39,6 +39,11 @@ _TRACKER_REMARKS: Final[Mapping[str, str]] = MappingProxyType(
         "price": "error that one unit of a bus's epsilon must save, in the unit of means",
     }
 )
+MOVING, JOURNEY = "moving", "journey"  # speeds to choose from
+JOURNEY_CAUTION: Final = (
+    "journey speed: the tracker's model was fitted to speeds while moving. On a first day its errors are those of a"
+    " constant, and its 95 % intervals hold 88 to 93 % of the means"
+)
 _LOCALTIME: Final = Path("/etc/localtime")
 
 
@@ -50,6 +55,7 @@ class Answers:
     daily_limit                 None: 5 of a tracker, else the charge of `max_hats_per_day` HATs
     tracker                     keys of [policy.tracker]; empty: the defaults
     value                       name, unit, lower and upper of another value than the speed; None: the speed
+    speed, min_interval         which speed; the usual interval of a vehicle's reports, of a journey speed
     """
 
     name: str = "bus-speeds"
@@ -66,6 +72,13 @@ class Answers:
     telemetry_format: str = "jsonl"
     telemetry_retention: str = "72h"
     value: tuple[str, str, float, float] | None = None
+    speed: str = MOVING
+    min_interval: str = "30s"
+
+    @property
+    def is_journey(self) -> bool:
+        """Whether standing counts."""
+        return self.value is None and self.speed == JOURNEY
 
     @property
     def limit(self) -> float:
@@ -117,9 +130,22 @@ telemetry = "telemetry"               # key = vehicle id, one reading per record
 {bound}{zone}
 {hours}
 h3_resolution = 7                     # hexagons of about 5 km2; 8: a seventh of that, with more noise
-{_value_lines(answers)}
+{_speed_lines(answers)}{_value_lines(answers)}
 {privacy}
 """
+
+
+def _speed_lines(answers: Answers) -> str:
+    """Return the keys that say which speed it is; empty for another value."""
+    if answers.value is not None:
+        return ""
+    if not answers.is_journey:
+        return _line("drop_zero", value=True, remark="speed while moving: readings of exactly 0 do not count") + "\n"
+    remark = "the usual interval of reports: each minute of a bus counts once"
+    return (
+        _line("drop_zero", value=False, remark="journey speed: standing counts too, as distance over time") + "\n"
+        f"{_line('min_interval', answers.min_interval, remark)}\n"
+    )
 
 
 def _value_lines(answers: Answers) -> str:
@@ -210,6 +236,8 @@ def machine_timezone(environment: Mapping[str, str] = os.environ) -> str | None:
 
 def _toml(value: str | float | list[int]) -> str:
     """Return a value in TOML; JSON strings are TOML strings, except for one character."""
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, str):
         return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
     return repr(value)

@@ -64,6 +64,19 @@ def policies_without_room(facts: Facts, own: PolicyRecord) -> list[str]:
     return sorted(beside) if needed > limit * (1 + _ROUNDING) else []
 
 
+def policies_that_show_zeros(facts: Facts, own: PolicyRecord) -> list[str]:
+    """Return the other policies of this telemetry with `drop_zero`, if `own` does without it.
+
+    Each of them makes public which readings were 0, so `own` does not hide it.
+    """
+    others = (record for name, record in facts.policies.items() if name != own.policy)
+    return [] if _drops_zeros(own) else sorted(record.policy for record in others if _drops_zeros(record))
+
+
+def _drops_zeros(record: PolicyRecord) -> bool:
+    return bool(_keys_of(record).get("drop_zero", True))
+
+
 def _beside(facts: Facts, own: PolicyRecord) -> dict[str, PolicyRecord]:
     policies = {**facts.policies, own.policy: own}
     apart = {own.policy, *_replaced(own, policies)}

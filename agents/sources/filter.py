@@ -139,6 +139,9 @@ class Filter:
             if derived is None:
                 self.without_speed += 1
                 return None
+            if self._feed.counts is not None and not self._feed.counts(record):
+                self.undecodable += 1
+                return None
             value = canonical_value(Recorded(record, derived, None))
         self.readings += 1
         key, partition = address
@@ -147,7 +150,8 @@ class Filter:
     def _lacks_only_its_speed(self, record: bytes) -> bool:
         """Return whether `--derive-speed` could use an undecodable record."""
         positions = self._feed.without_speed
-        return positions is not None and positions.decode(record) is not None
+        counts = self._feed.counts is None or self._feed.counts(record)
+        return counts and positions is not None and positions.decode(record) is not None
 
     def _report_counts(self) -> None:
         """Add the records dropped since the last call to the metrics, and log them."""

@@ -10,7 +10,7 @@ from hatcast.agents.tables.columns import RECORD, Column, Fields, Table, Type
 from hatcast.stream.records.budget import BUDGET
 from hatcast.stream.records.clusters import ClustersRecord
 from hatcast.stream.records.estimates import ESTIMATE, RUNNING
-from hatcast.stream.records.fields import is_settlement, policy_of
+from hatcast.stream.records.fields import is_settlement, policy_of, quantity_of
 from hatcast.stream.records.queries import QUERY
 from hatcast.stream.records.releases import RELEASE
 
@@ -55,7 +55,7 @@ _PLACE: Final = (
     *_columns(Type.TEXT, "slot"),
     *_columns(Type.INSTANT, "start", "end"),
 )
-_NAME: Final = Column("value", Type.TEXT, lambda fields: fields.get("value", "speed"))
+_NAME: Final = Column("value", Type.TEXT, lambda fields: fields.get("value") or quantity_of(fields.get("speed")))
 _VALUE: Final = (
     _NAME,
     *_columns(Type.NUMBER, "mean"),

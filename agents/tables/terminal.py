@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hatcast.stream.errors import UNREADABLE
+from hatcast.stream.records.fields import quantity_of
 from hatcast.stream.records.shown import SHOWN, Shown, ShownNormal, ShownValue
 
 _WIDEST: Final = 1000
@@ -137,7 +138,7 @@ def _row(*values: str) -> str:
 
 def estimates_table(last: Collection[Shown]) -> Table:
     """Return the table of the last estimate of each HAT, but for those that are only predicted."""
-    table = Table(title="Estimates: means by place and hour", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=f"Estimates: {_quantity(last)} by place and hour", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("date", "hour", "cell"):
         table.add_column(name, no_wrap=True)
     for name in ("mean", "95 %", "road"):
@@ -160,7 +161,7 @@ def releases_table(releases: list[Shown], of_queries: str = "") -> Table:
     title = "Releases: private means by place and slot"
     if horizons:
         title = f"Releases: private running means by place, since {', '.join(horizons)}"
-    table = _table(title, "date", "slot", "cell", "status")
+    table = _table(f"{title}, {_quantity(releases)}", "date", "slot", "cell", "status")
     for release in releases:
         slot, status = (release.hours, "settlement") if release.is_settlement else (release.slot, release.status)
         table.add_row(release.date, slot, release.cell, status, *_numbers(release))
@@ -170,6 +171,13 @@ def releases_table(releases: list[Shown], of_queries: str = "") -> Table:
     if any(isinstance(release.query, dict) for release in releases):
         table.caption, table.caption_justify = of_queries, "left"
     return table
+
+
+def _quantity(records: Collection[Shown]) -> str:
+    """Return what they are the means of; all are of one policy."""
+    if any(each.values for each in records):
+        return "several values"
+    return next((each.quantity for each in records), quantity_of(None))
 
 
 def answers_tables(answers: Iterable[Shown]) -> list[Table]:

@@ -13,7 +13,11 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import broker_name
 from hatcast.agents.kafka.registry import PolicyRecord, Registry
-from hatcast.agents.kafka.registry_checks import policies_beside_a_tracker, policies_without_room
+from hatcast.agents.kafka.registry_checks import (
+    policies_beside_a_tracker,
+    policies_that_show_zeros,
+    policies_without_room,
+)
 from hatcast.agents.kafka.topics import TopicReport, check_topics
 from hatcast.agents.redis.clients import primaries
 from hatcast.agents.redis.connection import connect_redis, redis_error, redis_name
@@ -38,6 +42,10 @@ _END_THE_OTHERS: Final = (
 _RAISE_THE_LIMIT: Final = (
     "the running sums of a horizon are booked in full on each of its days, and daily_limit has no room for all: raise"
     " it in each policy of this telemetry, or stop all but one"
+)
+_DROP_NO_ZEROS: Final = (
+    "which readings of this telemetry were exactly 0 is public by that policy, for this one too: set drop_zero = false"
+    " in all policies of the telemetry to hide it"
 )
 
 
@@ -64,7 +72,7 @@ def examine(config: Path, accepted: Accepted = NOTHING_ACCEPTED) -> Iterator[Che
         yield Check("configuration", CheckState.PROBLEM, "not usable", str(error))
         return
     policy = settings.policy
-    yield Check("configuration", CheckState.OK, f"policy {policy.name}: {_summary(policy)}")
+    yield Check("configuration", CheckState.OK, f"policy {policy.name}: {policy.quantity}, {_summary(policy)}")
     if settings.report_keys is not None:
         yield _report_keys_check(settings, settings.report_keys)
     topics: TopicReport | None
@@ -137,6 +145,10 @@ def _registry_checks(settings: Settings, topics: TopicReport) -> Iterator[Check]
         if beside := policies_without_room(facts, own):
             yield Check(
                 "shared days", CheckState.WARNING, f"with {', '.join(beside)}, beside running sums", _RAISE_THE_LIMIT
+            )
+        if showing := policies_that_show_zeros(facts, own):
+            yield Check(
+                "standing buses", CheckState.WARNING, f"{', '.join(showing)} has drop_zero = true", _DROP_NO_ZEROS
             )
     except (HatcastError, KafkaError):
         return  # `check_stored` reads it too, and reports the error

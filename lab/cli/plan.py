@@ -14,6 +14,7 @@ from hatcast.agents.cli.recordings import (
     more_argument,
     policy_option,
 )
+from hatcast.agents.config.template import JOURNEY, JOURNEY_CAUTION
 from hatcast.lab.plan.continual import Criterion
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.continual_keys import SLOTS_MAX
@@ -181,6 +182,8 @@ def tracker(  # noqa: PLR0913 - options by name
     }
     title = f"{source}: {len(found.days)} day{'' if len(found.days) == 1 else 's'}, {found.hats:,} HATs"
     plans_of.report_of(plans, title, settings, unit).write(as_json=as_json, plot_file=plot_file)
+    if policy.speed == JOURNEY:
+        click.echo(f"Caution: {JOURNEY_CAUTION}", err=True)
 
 
 @command.command(
@@ -313,6 +316,10 @@ def tracker_keys(recordings: Sequence[Path], feed: Format, policy: Policy, limit
     click.echo(
         f"Errors to expect of a mean, in {policy.released_value.unit}: {plan.first.live:.1f} as an hour closes and"
         f" {plan.first.end:.1f} at the day's end in the first days, {month.live:.1f} and {month.end:.1f} after a month"
+    )
+    click.echo(
+        f"95 % intervals to expect, from end to end: about {tracker.INTERVAL_WIDTH * plan.first.end:.0f} wide at the"
+        f" day's end in the first days, {tracker.INTERVAL_WIDTH * month.end:.0f} after a month"
     )
     unworthy = [
         f"{error:.1f} {when}"

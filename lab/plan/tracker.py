@@ -24,6 +24,7 @@ _SHARES: Final = (0.1, 0.3, 0.6)
 _FACTORS: Final = (0.5, 2.0)  # of the default price
 _GRID_DAYS: Final = 4  # the keys with the least error on this day are the best: on the first one nothing is known yet
 _DESIGNED: Final = frozenset({1, 2, 6})
+INTERVAL_WIDTH: Final = 4.9  # of a mean's 95 % interval, in errors: 2 * 1.96 / sqrt(2 / pi)
 _UNWORTHY: Final = "*"
 LOOK: Final[Mapping[str, Any]] = {"box": SIMPLE_HEAD, "padding": (0, 0, 0, 1), "caption_justify": "left"}
 """of the tables of plans"""
@@ -190,6 +191,7 @@ def _caption(plans: Plans, unit: str) -> str:
         f" {'speed' if unit == 'km/h' else 'value'} was read. "
         "total: epsilon that a bus can lose on one day; share, price: keys of [policy.tracker]. live: at the "
         "close of the HAT's slot, end: of its day, over the given days; live 7: on the seventh day with these counts. "
+        f"A 95 % interval is about {INTERVAL_WIDTH:g} times as wide as its error, from end to end. "
         f"A constant costs nothing: by the same model publishing the city's mean, if somebody knew it, has an error of "
         f"{plans.city:.2f} (variances of hour, cell, counts and HAT), and U/2 one of {plans.half_bound:.2f} (also that "
         f"of the city). {unworthy}"

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import rfc8785
 
@@ -65,6 +65,7 @@ from hatcast.stream.policy.value_keys import (
     with_values,
 )
 from hatcast.stream.readings.reading import ValueUnits, to_milli
+from hatcast.stream.records.fields import quantity_of
 from hatcast.stream.units import nano_ceil, nano_floor
 
 __all__ = [
@@ -161,6 +162,16 @@ class Policy:
     def value_name(self) -> str | None:
         """Name of the value in records; None: the speed."""
         return None if self.value is None or self.value.name == SPEED else self.value.name
+
+    @property
+    def speed(self) -> Literal["journey"] | None:
+        """Which speed records say that they are the mean of: `journey`; None: that while moving, or another value."""
+        return "journey" if self.value_name is None and not self.drop_zero else None
+
+    @property
+    def quantity(self) -> str:
+        """What a published number is the mean of, in words."""
+        return self.value_name or quantity_of(self.speed)
 
     @property
     def lower(self) -> int:

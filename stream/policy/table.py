@@ -98,7 +98,8 @@ class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
     """km/h; larger values are rejected as a broken sensor's. `"none"`: never, the default with `[policy.value]`,
     whose unit it then has"""
     drop_zero: bool = True
-    """drop readings of exactly 0; `false` by default with `[policy.value]`"""
+    """drop readings of exactly 0: the mean is the *speed while moving*. `false`: the *journey speed*
+    ([choosing.md](choosing.md#which-speed)), which is the default with `[policy.value]`"""
     timezone: Annotated[str, such_as("Asia/Kolkata")]
     """such as `Asia/Kolkata`; days and slots are local there"""
     h3_resolution: int = 7

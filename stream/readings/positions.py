@@ -5,6 +5,7 @@ on that local date, and on nothing else.    [docs/proofs.md, Derived speeds]
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import asin, cos, radians, sin, sqrt
@@ -42,12 +43,14 @@ class Derivation:
     fastest       km/h: two positions that imply more give no speed
     max_ahead_ms  a position dated later than this after its arrival is not used (rule 6)
     always        derive also the speeds of records that have one
+    counts        returns whether a record counts, as that of a `Format`; its position is used all the same
     """
 
     timezone: str
     fastest: float
     max_ahead_ms: int
     always: bool = False
+    counts: Callable[[bytes], bool] | None = None
 
 
 class SpeedDeriver:

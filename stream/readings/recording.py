@@ -12,6 +12,7 @@ import numpy as np
 
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import NO_VALUE, Format, Recorded
+from hatcast.stream.readings.formats.interface import OUT_OF_SERVICE
 from hatcast.stream.readings.positions import Derivation, SpeedDeriver
 from hatcast.stream.readings.reading import MISSING
 
@@ -64,6 +65,13 @@ def with_derived_speeds(
     A record without a speed that cannot be derived is undecodable. So is one without a readable arrival, since
     `fill_arrivals` would give it the arrival of another vehicle.
     """
+    counts = derivation.counts
+    for arrival, recorded in _with_speeds(records, derivation):
+        left_out = counts is not None and recorded.reading is not None and not counts(recorded.raw)
+        yield arrival, Recorded(recorded.raw, None, recorded.arrival, OUT_OF_SERVICE) if left_out else recorded
+
+
+def _with_speeds(records: Iterable[tuple[int, Recorded]], derivation: Derivation) -> Iterator[tuple[int, Recorded]]:
     deriver = SpeedDeriver(derivation)
     for arrival, recorded in records:
         reading = recorded.reading
@@ -88,7 +96,7 @@ def reason_of(feed: Format) -> Callable[[Recorded], str]:
 
     def why(recorded: Recorded) -> str:
         problem = recorded.problem or NOT_OF_FORMAT
-        if positions is None:
+        if positions is None or (feed.counts is not None and not feed.counts(recorded.raw)):
             return problem
         return LACKS_SPEED if problem == NO_VALUE or positions.decode(recorded.raw) is not None else problem
 

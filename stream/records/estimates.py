@@ -17,6 +17,7 @@ from hatcast.stream.records.fields import (
     PolicyId,
     Remainder,
     Slot,
+    Speed,
     Unit,
     ValueName,
     When,
@@ -58,6 +59,7 @@ class EstimateRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     start: Instant
     end: Instant
     value: ValueName | None = None
+    speed: Speed | None = None
     unit: Unit
     road: Annotated[
         NormalRecord, msgspec.Meta(description="mean in this cell and slot, without the sampling of its users")
@@ -123,6 +125,7 @@ class RunningRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     end: Annotated[Instant, msgspec.Meta(description="of the window and of its last slot: ISO 8601 with an offset")]
     slots: Annotated[int, msgspec.Meta(ge=0, description="number of slots of the window that are in the mean")]
     value: ValueName | None = None
+    speed: Speed | None = None
     unit: Unit
     weights: (
         Annotated[

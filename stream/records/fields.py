@@ -62,6 +62,13 @@ Instant = Annotated[
 ValueName = Annotated[
     str, text("^[a-z][a-z0-9_]{0,39}$", "name of the value, of a policy with `[policy.value]`; absent: the speed")
 ]
+Speed = Annotated[
+    Literal["journey"],
+    msgspec.Meta(
+        description="`journey`: the speed with standing included, of a policy with `drop_zero = false`; absent: the"
+        " speed while moving, without readings of exactly 0, or another value"
+    ),
+]
 Unit = Annotated[
     str,
     msgspec.Meta(
@@ -115,6 +122,11 @@ def policy_of(record_id: str) -> str:
 def date_of(release_id: str) -> str:
     """Return the local date in a release id."""
     return release_id.partition("/")[2].partition("T")[0]
+
+
+def quantity_of(speed: str | None) -> str:
+    """Return in words what a mean is the mean of, from the field `speed` of its record."""
+    return "journey speed" if speed else "speed while moving"
 
 
 def is_settlement(release_id: str) -> bool:

@@ -22,6 +22,7 @@ from hatcast.stream.records.fields import (
     Relation,
     Remainder,
     Slot,
+    Speed,
     ValueName,
     When,
     text,
@@ -72,6 +73,7 @@ class QueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     days: Annotated[int, msgspec.Meta(ge=1, description="number of dates in the period")]
     days_used: Annotated[int, msgspec.Meta(ge=0, description="number of dates with data")]
     value: ValueName | None = None
+    speed: Speed | None = None
     speed_limit: Annotated[float, msgspec.Meta(ge=0, description="km/h; of over_speed_limit, if known")] | None = None
     threshold: Annotated[float, msgspec.Meta(description="in the value's unit; of over_threshold, if known")] | None = (
         None

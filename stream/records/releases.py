@@ -23,6 +23,7 @@ from hatcast.stream.records.fields import (
     Relation,
     Remainder,
     Slot,
+    Speed,
     Unit,
     ValueName,
     When,
@@ -191,6 +192,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     start: Instant
     end: Instant
     value: ValueName | None = None
+    speed: Speed | None = None
     mean: Annotated[float, msgspec.Meta(description="`raw` clipped to the value's range")] | None = None
     raw: Annotated[float, msgspec.Meta(description="the noisy value, a multiple of the policy's grid")] | None = None
     unit: Unit | None = None

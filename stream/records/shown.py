@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from hatcast.stream.records.estimates import EstimateRecord, RunningRecord
-from hatcast.stream.records.fields import is_settlement, policy_of
+from hatcast.stream.records.fields import is_settlement, policy_of, quantity_of
 from hatcast.stream.records.projections import Projection
 from hatcast.stream.records.queries import QueryRecord
 from hatcast.stream.records.releases import ReleaseRecord
@@ -55,9 +55,9 @@ class Shown(Projection, frozen=True):
 
     A `query` that is a text, and the fields after it, belong to the answer to a query over days: its first and last
     date, its number of dates, how many of them it used, its limit, and why it is suppressed. `value` is the name of a
-    value other than the speed. `stage` and `road` belong to an estimate; `running_id`, its `name` and its number of
-    `slots` to a running mean, `running` to a running sum of `[policy.continual]`. `users` and `weight` belong to a
-    blend of a hybrid policy, `groups` to one that publishes each group's own mean.
+    value other than the speed, `speed` says which speed it is. `stage` and `road` belong to an estimate; `running_id`,
+    its `name` and its number of `slots` to a running mean, `running` to a running sum of `[policy.continual]`. `users`
+    and `weight` belong to a blend of a hybrid policy, `groups` to one that publishes each group's own mean.
     """
 
     OF = (ReleaseRecord, QueryRecord, EstimateRecord, RunningRecord)
@@ -84,6 +84,7 @@ class Shown(Projection, frozen=True):
     speed_limit: Decimal | None = None
     threshold: Decimal | None = None
     value: str = ""
+    speed: str | None = None
     reason: str = ""
     stage: str = ""
     road: ShownNormal | None = None
@@ -96,6 +97,11 @@ class Shown(Projection, frozen=True):
     def policy(self) -> str:
         """Name of the record's policy: the first part of its id; empty if there is none."""
         return policy_of(self.release_id or self.estimate_id or self.running_id)
+
+    @property
+    def quantity(self) -> str:
+        """What it is the mean of, in words."""
+        return self.value or quantity_of(self.speed)
 
     @property
     def query_name(self) -> str:

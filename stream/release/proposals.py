@@ -127,8 +127,9 @@ def cell_fields(policy: Policy, cell: str) -> dict[str, Any]:
 
 
 def value_fields(policy: Policy) -> dict[str, Any]:
-    """Return the record fields that name the value; none for the default, the speed in km/h."""
-    return {} if policy.value_name is None else {"value": policy.value_name}
+    """Return the record fields that name the value; none for the default, the speed while moving in km/h."""
+    names = {"value": policy.value_name, "speed": policy.speed}
+    return {name: value for name, value in names.items() if value is not None}
 
 
 def place_fields(policy: Policy, cell: str, slot: Slot, start: datetime, end: datetime) -> dict[str, Any]:

@@ -193,6 +193,7 @@ class RecordMaker:
             end=self._end,
             slots=slots,
             value=value.value,
+            speed=value.speed,
             unit=value.unit,
             weights=None if mean is None else self._setting.weights.value,
             mean=mean,

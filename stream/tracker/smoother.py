@@ -178,6 +178,7 @@ class SmootherSetting:
     lower         of the value, in its unit
     unit          of the value
     value         its name; None: the speed
+    speed         which speed, as in records
     """
 
     name: str
@@ -190,6 +191,7 @@ class SmootherSetting:
     lower: float = 0.0
     unit: str = "km/h"
     value: str | None = None
+    speed: Literal["journey"] | None = None
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
@@ -217,6 +219,7 @@ class SmootherSetting:
             lower=policy.lower / _MILLI,
             unit=policy.released_value.unit,
             value=policy.value_name,
+            speed=policy.speed,
         )
 
     @property
@@ -363,6 +366,7 @@ class Smoother:
             start=like.start,
             end=like.end,
             value=self._setting.value,
+            speed=self._setting.speed,
             unit=self._setting.unit,
             road=road,
         )

@@ -143,6 +143,7 @@ DELAY: Final = policy(
     value={"name": "delay", "unit": "s", "lower": -600.0, "upper": 3600.0, "grid": 0.5},
     upper_bound=None,
 )
+JOURNEY: Final = policy("surat-journey", MEAN, drop_zero=False, min_interval="30s")
 PRESENCE: Final = hidden({**FAST, "days": 1})
 
 
@@ -233,6 +234,7 @@ def releases() -> Iterator[tuple[str, Release | TrackerRelease | ContinualReleas
     )
     yield "value_released", released(DELAY, CROWD, -441)
     yield "value_suppressed", released(DELAY, CROWD[:9])
+    yield "journey_released", released(JOURNEY, CROWD, -441)
     yield "values_suppressed", released(VALUES, [(60, 1_800_000, 0)] * 9)
     yield from tracked()
     yield from running_sums()
@@ -249,6 +251,7 @@ def answers() -> Iterator[tuple[str, QueryRelease]]:
     yield "replace_budget_exhausted", answered(SPEED, "two-days", both, 1_234).exhausted()
     yield "replace_released_remainder", answered(MIXED, "over-50", {DATE: CROWD}, 1_125, cell=COARSE)
     yield "value_released", answered(DELAY, "two-days", both, 1_234)
+    yield "journey_released", answered(JOURNEY, "two-days", both, 1_234)
     yield "value_released_over_threshold", answered(DELAY, "over-50", both, 9_125)
     yield "add_remove_released", answered(PRESENCE, "over-50", {DATE: CROWD}, 1_125)
     yield "add_remove_missing_days", answered(PRESENCE, "over-50", {})
@@ -301,6 +304,9 @@ def estimates() -> Iterator[tuple[str, EstimateRecord]]:
     delays = numbered(released(DELAY, CROWD, -441).record(NOW_MS), 4711)
     for estimate in estimates_of(DELAY, [msgspec.json.decode(delays, type=ReleaseRecord)]):
         yield f"{estimate.stage}_value", estimate
+    journeys = numbered(released(JOURNEY, CROWD, -441).record(NOW_MS), 4711)
+    for estimate in estimates_of(JOURNEY, [msgspec.json.decode(journeys, type=ReleaseRecord)]):
+        yield f"{estimate.stage}_journey", estimate
     rest = numbered(released(MIXED, CROWD, -441, cell=COARSE).record(NOW_MS), 4711)
     for estimate in estimates_of(MIXED, [msgspec.json.decode(rest, type=ReleaseRecord)]):
         yield f"{estimate.stage}_remainder", estimate
@@ -335,7 +341,8 @@ def goldens() -> dict[str, bytes]:
         keep("budget", case, message.key.decode(), message.value, message.headers)
     inferred = [("estimate", case, estimate_message(TOPICS, each, 8)) for case, each in estimates()]
     inferred += [
-        ("running", case, running_message(TOPICS, each, 8)) for case, each in running_means(SPEED, DELAY, MIXED, CELL)
+        ("running", case, running_message(TOPICS, each, 8))
+        for case, each in running_means(SPEED, DELAY, MIXED, JOURNEY, CELL)
     ]
     for name, case, message in inferred:
         keep(name, case, message.key.decode(), message.value, message.headers)

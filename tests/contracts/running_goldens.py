@@ -14,7 +14,9 @@ from hatcast.stream.running.running import RecordMaker, Stage
 _FIGURES: Final = (18.118, 1.503, 2.946)  # mean, sd, half width
 
 
-def running_means(policy: Policy, delays: Policy, mixed: Policy, cell: str) -> Iterator[tuple[str, RunningRecord]]:
+def running_means(
+    policy: Policy, delays: Policy, mixed: Policy, journeys: Policy, cell: str
+) -> Iterator[tuple[str, RunningRecord]]:
     """Yield each case with its name, at 09:00 of 2022-01-02."""
     slot = Calendar(policy).slot_named("2022-01-02", "09:00")
     assert slot is not None
@@ -30,6 +32,7 @@ def running_means(policy: Policy, delays: Policy, mixed: Policy, cell: str) -> I
     yield "day_users", maker(Window.DAY, releases, users, policy).record(cell, 11, *_FIGURES)
     yield "day_slots", maker(Window.DAY, releases, slots, policy).record(cell, 2, *_FIGURES)
     yield "day_value", maker(Window.DAY, releases, readings, delays).record(cell, 3, 640.4, 31.2, 61.2)
+    yield "day_journey", maker(Window.DAY, releases, readings, journeys).record(cell, 3, *_FIGURES)
     yield "day_empty", maker(Window.DAY, releases, readings, policy).empty(cell)
     yield "week_estimates", maker(Window.WEEK, estimates, readings, policy).record(cell, 70, *_FIGURES)
     coarse = min(RunningSetting.of(mixed).value.remainders)

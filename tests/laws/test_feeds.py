@@ -19,11 +19,14 @@ from tests.services.data import DATA
 SAMPLES = DATA / "feeds"
 BROKEN = sorted((SAMPLES / "broken").iterdir())
 every_feed = pytest.mark.parametrize("feed", FORMATS.values(), ids=attrgetter("name"))
+every_whole_feed = pytest.mark.parametrize(
+    "feed", [feed for feed in FORMATS.values() if feed.counts is None], ids=attrgetter("name")
+)
 
 
 def family(feed: Format) -> str:
-    """The name of a feed without that of the field which has the vehicle's id."""
-    return feed.name.removesuffix("-plate").removesuffix("-label")
+    """The name of a feed without that of the field which has the vehicle's id, and of those in service."""
+    return feed.name.removesuffix("-in-service").removesuffix("-plate").removesuffix("-label")
 
 
 def samples(feed: Format) -> list[Path]:
@@ -80,7 +83,7 @@ def test_every_feed_file_is_in_the_suite() -> None:
     assert {family(feed) for feed in FORMATS.values()} == files
 
 
-@every_feed
+@every_whole_feed
 def test_every_feed_has_a_sample_with_good_and_bad_records(feed: Format) -> None:
     assert samples(feed)
     for path in samples(feed):
@@ -99,11 +102,27 @@ def test_decoding_a_damaged_record_gives_a_reading_or_nothing(feed: Format, valu
     assert is_reading_or_nothing(feed.decode, value)
 
 
-@every_feed
+@every_whole_feed
 def test_the_speeds_of_a_feed_end_in_the_unit_of_the_policy(feed: Format) -> None:
     for path in samples(feed):
         first = next(record.reading for record in recorded_in(path, feed) if record.reading is not None)
         assert to_milli(number(first.speed), first.unit) == FIRST_MILLI[family(feed)], path.name
+
+
+IN_SERVICE = [feed for feed in FORMATS.values() if feed.counts is not None]
+
+
+@pytest.mark.parametrize("feed", IN_SERVICE, ids=attrgetter("name"))
+def test_a_format_in_service_reads_what_its_own_record_says_and_nothing_else(feed: Format) -> None:
+    whole = FORMATS[feed.name.removesuffix("-in-service")]
+    for path in samples(feed):
+        both = zip(recorded_in(path, feed), recorded_in(path, whole), strict=True)
+        for one, other in both:
+            on_trip = feed.counts is not None and feed.counts(other.raw)
+            assert one.reading == (other.reading if on_trip else None), path.name
+            assert feed.decode(other.raw) == (whole.decode(other.raw) if on_trip else None)
+            if other.reading is not None and not on_trip:
+                assert one.problem == "is of a vehicle without a trip or journey"
 
 
 def test_a_decoder_that_lets_an_unknown_unit_through_breaks_the_law() -> None:

@@ -94,6 +94,36 @@ def test_the_default_is_a_total_of_five_for_each_bus_and_day(tmp_path: Path) -> 
     assert "max_hats_per_day" not in path.read_text()
 
 
+def test_the_speed_is_that_while_moving_unless_a_journey_speed_is_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "hatcast.toml"
+    assert run(path, "--timezone", "UTC").exit_code == 0
+    assert "drop_zero = true                      # speed while moving: " in path.read_text()
+    moving = load_settings(path, {}).policy
+    assert (moving.drop_zero, moving.min_interval_ms, moving.quantity) == (True, 1_000, "speed while moving")
+    chosen = run(path, "--timezone", "UTC", "--speed", "journey", "--min-interval", "20s", "--force")
+    assert chosen.exit_code == 0, chosen.output
+    journey = load_settings(path, {}).policy
+    assert (journey.drop_zero, journey.min_interval_ms, journey.quantity) == (False, 20_000, "journey speed")
+    assert "its 95 % intervals hold 88 to 93 % of the means" in chosen.output
+    plain = run(path, "--timezone", "UTC", "--speed", "journey", "--epsilon", "1", "--force")
+    assert "88 to 93 %" not in plain.output
+    assert 'min_interval = "30s"' in path.read_text()
+
+
+def test_of_a_journey_speed_the_usual_interval_of_reports_is_read_off_a_recording(tmp_path: Path) -> None:
+    day, path = tmp_path / "day.jsonl", tmp_path / "hatcast.toml"
+    records = (
+        {"vehicle": f"bus {bus}", "time": 1_641_095_983_000 + 25_000 * at, "lat": 21.2, "lon": 72.8, "speed": 30}
+        for at in range(40)
+        for bus in range(4)
+    )
+    day.write_text("".join(f"{json.dumps(each)}\n" for each in records))
+    options = ["--timezone", "Asia/Kolkata", "--format", "jsonl", "--recording", str(day), "--speed", "journey"]
+    result = run(path, *options)
+    assert result.exit_code == 0, result.output
+    assert load_settings(path, {}).policy.min_interval_ms == 25_000
+
+
 @pytest.mark.parametrize("option", [("--epsilon", "0.5"), ("--max-hats", "40")])
 def test_an_epsilon_or_a_cap_means_an_estimator_of_plain_releases(tmp_path: Path, option: tuple[str, str]) -> None:
     path = tmp_path / "hatcast.toml"
@@ -141,6 +171,8 @@ def test_a_recording_chooses_the_keys_that_plan_finds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
+        (["--speed", "journey", "--value", "delay,s,0,60"], "leave it out with --value"),
+        (["--min-interval", "30s"], "give both"),
         (["--recording", "a.csv"], "needs --format"),
         (["--recording", "a.csv", "--format", "capmetro", "--estimator", "levy"], "use --estimator tracker"),
         (["--recording", "a.csv", "--format", "capmetro", "--epsilon", "1"], "use --estimator tracker"),
@@ -229,6 +261,10 @@ def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
         "noon",
         "22,6",
         "6,22",
+        "fast",
+        "journey",
+        "45",
+        "45s",
         "eighty",
         "80",
         "levy",
@@ -248,6 +284,8 @@ def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
     assert (policy.name, policy.timezone, policy.upper_bound) == ("asked", "Asia/Kolkata", 80_000)
     assert (policy.epsilon, policy.max_hats_per_day, policy.daily_limit) == (0.5, 20, 10.0)
     assert (policy.estimator, policy.hours) == ("levy", (6, 22))
+    assert (policy.drop_zero, policy.min_interval_ms) == (False, 45_000)
+    assert "How often a bus usually reports" in result.output
     assert "is not a range of hours" in result.output
     assert load_settings(path, {}).topics.telemetry_format == "itms"
     assert load_settings(path, {}).retention_ms is None
@@ -257,11 +295,12 @@ def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
 def test_on_a_terminal_a_tracker_is_asked_for_its_limit_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hatcast.agents.cli.init._on_terminal", lambda: True)
     path = tmp_path / "hatcast.toml"
-    result = run(path, input="\n".join(["", "Asia/Kolkata", "", "", "", "-1", "2", "", "", "", ""]) + "\n")
+    result = run(path, input="\n".join(["", "Asia/Kolkata", "", "", "", "", "-1", "2", "", "", "", ""]) + "\n")
     assert result.exit_code == 0, result.output
     policy = load_settings(path, {}).policy
     assert (policy.estimator, policy.daily_limit, policy.hours) == (TRACKER, 2.0, (9, 21))
     assert "Epsilon of one release" not in result.output
+    assert "How often" not in result.output
 
 
 def test_the_machines_zone_is_offered_where_it_is_a_place() -> None:

@@ -11,6 +11,7 @@ from hatcast.agents.kafka.registry_checks import (
     check_policy_name,
     check_policy_record,
     policies_beside_a_tracker,
+    policies_that_show_zeros,
     with_current_key,
 )
 from hatcast.stream.errors import HatcastError
@@ -97,6 +98,16 @@ def test_a_limit_as_epsilon_delta_is_refused_beside_another_policy_whichever_is_
             check_facts(facts_of(known), own)
     after = msgspec.Raw(b'{"privacy":{"epsilon":1},"replaces":"limited"}')
     check_facts(facts_of(composed), changed(OWN, {"policy": "after", "replaces": "limited", "canonical": after}))
+
+
+def test_a_policy_that_drops_zeros_is_found_beside_one_that_keeps_them() -> None:
+    keeps, drops = (
+        changed(OWN, {"policy": name, "canonical": msgspec.Raw(b'{"drop_zero":%b}' % drop_zero)})
+        for name, drop_zero in (("keeps", b"false"), ("drops", b"true"))
+    )
+    assert policies_that_show_zeros(facts_of(drops, keeps), keeps) == ["drops"]
+    assert policies_that_show_zeros(facts_of(keeps), keeps) == []
+    assert policies_that_show_zeros(facts_of(drops, keeps), drops) == []
 
 
 def test_policies_that_share_days_with_a_tracker_are_found_and_one_that_is_replaced_does_not() -> None:

@@ -38,7 +38,10 @@ ESTIMATORS = (
     "baseline, array_averaging, opt_array_averaging, levy, quantile, clipped_sum, weighted_mean, capped_ratio, "
     "tcm_only, lm_only, full_lm, kvh, kvh_heterogeneous, pwh, tracker"
 )
-FORMATS = "jsonl, itms, gtfs-rt, gtfs-rt-plate, gtfs-rt-label, hfp, siri, capmetro"
+FORMATS = (
+    "jsonl, itms, gtfs-rt, gtfs-rt-plate, gtfs-rt-label, hfp, siri, capmetro, gtfs-rt-in-service,"
+    " gtfs-rt-plate-in-service, gtfs-rt-label-in-service, siri-in-service"
+)
 WRONG = [
     (
         "max_hats_per_day = 89",

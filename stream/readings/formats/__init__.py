@@ -4,7 +4,7 @@ To add a format: a module here, an entry below, a sample in tests/data/feeds and
 the steps. A decoder never raises on a record: it returns None for one that it cannot decode (outcome `undecodable`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import partial
@@ -18,11 +18,39 @@ from hatcast.stream.readings.formats._csv import CSV, header_of, mapped_csv
 from hatcast.stream.readings.formats._mapped import NO_VALUE, WantedValues
 from hatcast.stream.readings.formats._mapped_json import JSONL, mapped_json
 from hatcast.stream.readings.formats._times import Repeated, RepeatedHours, time_reader, zone_of
-from hatcast.stream.readings.formats.interface import Format, Recorded, Table, arrival_ms
+from hatcast.stream.readings.formats.interface import OUT_OF_SERVICE, Format, Recorded, Table, arrival_ms
 from hatcast.stream.readings.positions import DeriveSpeed
 from hatcast.stream.readings.reading import Reading, ValueUnits, parse_time
 
 PARQUET: Final = "parquet"
+IN_SERVICE: Final = "-in-service"
+"""ends the names of formats without the vehicles that have no trip or journey"""
+
+
+def _in_service(feed: Format, counts: Callable[[bytes], bool]) -> Format:
+    """Return the format without the records that do not count. Their positions are still there to derive speeds from.
+
+    counts   reads the record and nothing else
+    """
+
+    def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+        for each in feed.records(stream, path):
+            left_out = each.reading is not None and not counts(each.raw)
+            yield replace(each, reading=None, problem=OUT_OF_SERVICE) if left_out else each
+
+    values, single, dated = feed.values, feed.single, feed.header_times
+    return replace(
+        feed,
+        name=f"{feed.name}{IN_SERVICE}",
+        decode=lambda value: feed.decode(value) if counts(value) else None,
+        records=records,
+        counts=counts,
+        values=None if values is None else lambda units: _in_service(values(units), counts),
+        single=None if single is None else lambda name, unit: _in_service(single(name, unit), counts),
+        header_times=None if dated is None else lambda: _in_service(dated(), counts),
+    )
+
+
 MAPPED: Final = (CSV, PARQUET, JSONL)
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
     {
@@ -36,6 +64,8 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             hfp.FORMAT,
             siri.FORMAT,
             capmetro.FORMAT,
+            *(_in_service(each, gtfs_rt.has_trip) for each in (gtfs_rt.FORMAT, gtfs_rt.PLATES, gtfs_rt.LABELS)),
+            _in_service(siri.FORMAT, siri.has_journey),
         )
     }
 )

@@ -75,9 +75,14 @@ _DELIVERED: Final = "ResponseTimestamp"
 _WATCHED: Final = _anywhere(_ACTIVITY, _ERROR, _DELIVERED, "VehicleMonitoringDelivery", "ServiceDelivery")
 _JOURNEY: Final = "MonitoredVehicleJourney"
 _LOCATION: Final = "VehicleLocation"
+_FRAMED: Final = "FramedVehicleJourneyRef"
 _FIELDS: Final = {
     _ACTIVITY: _anywhere("RecordedAtTime", _JOURNEY),
-    _JOURNEY: _anywhere("OperatorRef", "VehicleRef", _LOCATION, "LocationRecordedAtTime", "Velocity", "Delay"),
+    _JOURNEY: _anywhere(
+        *("OperatorRef", "VehicleRef", _LOCATION, "LocationRecordedAtTime", "Velocity", "Delay"),
+        *("VehicleJourneyRef", _FRAMED),
+    ),
+    _FRAMED: _anywhere("DatedVehicleJourneyRef"),
     _LOCATION: _anywhere("Longitude", "Latitude"),
 }
 

@@ -50,6 +50,12 @@ def _position_decoder(field: str) -> Decode:
     return decode_position
 
 
+def has_trip(value: bytes) -> bool:
+    """Return whether the vehicle of a FeedEntity is on a trip."""
+    vehicle = _poll().vehicle_of(value)
+    return vehicle is not None and bool(vehicle.trip.trip_id or vehicle.trip.route_id)
+
+
 def _problem(value: bytes, field: str) -> str | None:
     """Return which field an undecodable FeedEntity lacks, or None; never any of its data."""
     vehicle = _poll().vehicle_of(value)

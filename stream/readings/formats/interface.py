@@ -11,6 +11,7 @@ from hatcast.stream.readings.positions import Derivation
 from hatcast.stream.readings.reading import Reading, parse_time
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+OUT_OF_SERVICE: Final = "is of a vehicle without a trip or journey"
 WHITE_SPACE: Final = b" \t\r\n"
 _INT64: Final = 1 << 63  # Kafka timestamps are int64: an arrival outside is unreadable
 
@@ -73,6 +74,7 @@ class Format:
              SettingError if its records do not have it. None: they have no value but the speed
     header_times  returns the format in which a record without a time has that of its message's header. None: messages
              have no header
+    counts   returns whether a decodable record counts, once speeds are derived; None: all do. `decode` obeys it
     is_message  returns whether the body of a poll has this format, with or without vehicles
     encoding  of its files; None: that of the format. `records` gets UTF-8
     rows     returns the format of the rows of a table with columns of these names, passed as JSON objects. Raises
@@ -90,6 +92,7 @@ class Format:
     derivation: Derivation | None = None
     single: "Callable[[str, str], Format] | None" = None
     header_times: "Callable[[], Format] | None" = None
+    counts: Callable[[bytes], bool] | None = None
     is_message: Callable[[bytes], bool] = bool
     encoding: str | None = None
     rows: "Callable[[Sequence[str], str], Format] | None" = None
@@ -99,7 +102,7 @@ class Format:
         """Return the format for recordings and bridges that derive speeds from positions. Raises SettingError."""
         if self.without_speed is None:
             raise SettingError("derive_speed", f"{self.name} records have no speed to derive", "leave it out")
-        return replace(self.without_speed, derivation=derivation)
+        return replace(self.without_speed, derivation=replace(derivation, counts=self.counts), counts=self.counts)
 
 
 def lines(stream: BinaryIO, head: bytes = b"") -> Iterator[bytes]:

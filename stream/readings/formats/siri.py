@@ -91,6 +91,15 @@ class _Activity(msgspec.Struct, gc=False):
     time: Scalar = msgspec.field(name="RecordedAtTime", default=None)
 
 
+class _JourneyRef(msgspec.Struct, gc=False):
+    framed: msgspec.Raw = msgspec.field(name="FramedVehicleJourneyRef", default=_ABSENT)
+    plain: msgspec.Raw = msgspec.field(name="VehicleJourneyRef", default=_ABSENT)
+
+
+class _Serving(msgspec.Struct, gc=False):
+    journey: _JourneyRef = msgspec.field(name="MonitoredVehicleJourney")
+
+
 class _DelayOnly(msgspec.Struct, gc=False):
     delay: str | _Wrapped = msgspec.field(name="Delay")
 
@@ -104,6 +113,7 @@ _read_times: Final = msgspec.json.Decoder(dict[str, object]).decode
 _CHECKS: Final = CellsTarget(lambda _: 0, "m/s", Reading)  # a time that is not one is a `bad_time`
 _read_wrapped: Final = msgspec.json.Decoder(_WrappedRaw).decode
 _read_text: Final = msgspec.json.Decoder(str).decode
+_read_serving: Final = msgspec.json.Decoder(_Serving).decode
 _read_delay: Final = msgspec.json.Decoder(_Delayed).decode
 
 
@@ -128,6 +138,16 @@ def _decode(value: bytes, missing: str | None) -> Reading | None:
         return _reading(_read(only[0]), missing)
     except UNREADABLE:
         return None
+
+
+def has_journey(value: bytes) -> bool:
+    """Return whether the vehicle of an activity is on a journey, which `FramedVehicleJourneyRef` names."""
+    try:
+        journey = _read_serving(value).journey
+    except UNREADABLE:
+        only = split(value)
+        return len(only) == 1 and only[0] != value and has_journey(only[0])
+    return any(bytes(each) not in (*_MISSING, b'""', b"{}") for each in (journey.framed, journey.plain))
 
 
 def _reading(activity: _Activity, missing: str | None) -> Reading | None:
