@@ -1,7 +1,7 @@
 """MkDocs hook for links to files outside docs/, and for addresses of pages that were merged into others.
 
 In the repository a link to a file outside docs/ opens it. The site has no source files, so it shows the link's text
-only. CONTRIBUTING.md and SECURITY.md are the exceptions: they become pages of the site. `extra.redirects` of mkdocs.yml
+only. `PAGES` are the exceptions: they become pages of the site. `extra.redirects` of mkdocs.yml
 has the old addresses: page -> page, or page#heading. A heading in the address that a reader follows is kept.
 """
 
@@ -16,7 +16,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 # As seen from docs/ -> pages.
-PAGES: Final = {"../CONTRIBUTING.md": "contributing.md", "../SECURITY.md": "security.md"}
+PAGES: Final = {
+    "../CODE_OF_CONDUCT.md": "conduct.md",
+    "../CONTRIBUTING.md": "contributing.md",
+    "../GOVERNANCE.md": "governance.md",
+    "../SECURITY.md": "security.md",
+}
 _REDIRECT: Final = """<!doctype html>
 <meta charset="utf-8">
 <title>Moved</title>
@@ -28,7 +33,7 @@ _LINK: Final = re.compile(r"(?<!!)\[([^\]]+)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add CONTRIBUTING.md and SECURITY.md to the pages, with their links as seen from docs/, and the redirects."""
+    """Add `PAGES`, with their links as seen from docs/, and the redirects."""
     for source, name in PAGES.items():
         text = (Path(config.docs_dir) / source).read_text(encoding="utf-8")
         files.append(File.generated(config, name, content=_LINK.sub(_as_in_docs, text)))

@@ -1,8 +1,10 @@
 """The wheel: one top-level package, which works beside any other."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,3 +96,39 @@ def test_it_works_beside_a_package_that_is_called_agents(installed: Path, tmp_pa
     assert "Continual private means" in run(sys.executable, "-P", "-m", "hatcast", "--help", cwd=tmp_path, env=env)
     said = run(sys.executable, "-P", "-m", "hatcast", "init", "--help", cwd=tmp_path, env=env)
     assert "hatcast.toml" in said
+
+
+def test_two_builds_are_equal_byte_by_byte_wherever_and_whenever_they_are_made(wheel: Path, tmp_path: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    parts = {name.partition("/")[0] for name in [*project["only-include"], *project["force-include"]]}
+    copy, umask = tmp_path / "elsewhere", os.umask(0o077)
+    try:
+        copy.mkdir()
+        for name in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copyfile(ROOT / name, copy / name)  # with the time and the mode of now
+        for name in parts:
+            shutil.copytree(
+                ROOT / name,
+                copy / name,
+                symlinks=True,
+                ignore=shutil.ignore_patterns("__pycache__"),
+                copy_function=shutil.copyfile,
+            )
+        run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", tmp_path, cwd=copy)
+    finally:
+        os.umask(umask)
+    assert (tmp_path / wheel.name).read_bytes() == wheel.read_bytes()
+
+
+def test_uvx_runs_a_command_of_the_wheel_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
+    uv = shutil.which("uv") or str(ROOT / ".cache/bin/uv")
+    if not Path(uv).exists():
+        raise ServiceAbsent("no uv: scripts/test fetches one")
+    found = run(
+        *(uv, "tool", "run", "--python", sys.executable, "--quiet", "--from", wheel, "hatcast", "statement", "page"),
+        *("--config", ROOT / "hatcast.toml"),
+        cwd=tmp_path,
+        env={"PYTHONPATH": ""},
+    )
+    assert found.startswith("# What we publish about")
+    assert list(tmp_path.iterdir()) == []

