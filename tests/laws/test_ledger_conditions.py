@@ -202,3 +202,24 @@ def test_what_remembered_rows_reject_is_decided_again_from_rows_that_are_read() 
     (found,) = committed(DATES[0])
     assert not isinstance(found, DaySealed)
     assert found.new
+
+
+def test_a_record_that_is_stored_but_not_remembered_is_found_and_not_charged_again() -> None:
+    of = machine()
+    recent = RecentRows(of.store)
+
+    def committed(cell: str) -> Any:
+        proposals, guard = [of.hat(FREE, DATES[0], cell, 0, 1)], of.guard(FREE)
+        wanted = commit_rows(FREE, proposals, guard)
+        (found,) = at_once(recent.decide(wanted, lambda view: commit(view, FREE, proposals, guard), not_stale))
+        return found
+
+    first, second = committed("a"), committed("b")
+    assert first.new
+    assert second.new
+    spent = dict(of.store.rows[rows.ledger(DATES[0])])
+    for cell, known in (("a", first), ("b", second)):
+        again = committed(cell)
+        assert not again.new
+        assert again.record == known.record
+    assert of.store.rows[rows.ledger(DATES[0])] == spent
