@@ -1,7 +1,10 @@
 """Targets: everything that reads a file: recordings, dumps, tables, ledgers, timetables, cells, settings."""
 
+import bz2
+import contextlib
 import gzip
 import io
+import lzma
 import os
 import tempfile
 import zipfile
@@ -19,6 +22,7 @@ from hatcast.agents.batch.ledger_database import back_up
 from hatcast.agents.batch.ledger_days import ledger_records, read_ledger
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.cli.cells import trip_lines
+from hatcast.agents.cli.check import command as check
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.device.store import open_store
 from hatcast.agents.export.folder import STATE, open_folder
@@ -172,6 +176,45 @@ def _parquet(table: Any, codec: str = "zstd") -> bytes:
     return bytes(sink.getvalue())
 
 
+_ROW: Final = f"{SECRET}1,2024-05-06 10:00:00,52.5,13.4,30\n"
+_TABLE: Final = f"vehicle,time,lat,lon,speed_kmh\n{_ROW}{_ROW}"
+
+
+def _table_seeds() -> Iterator[bytes]:
+    """Yield a table in each container and encoding, and other files that are named like it."""
+    table = _TABLE.encode()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("a.csv", table)
+    yield from (table, gzip.compress(table), bz2.compress(table), lzma.compress(table), packed.getvalue())
+    yield pa.compress(table, codec="zstd", asbytes=True)
+    yield from (_TABLE.encode(name) for name in ("utf-16", "utf-16-be", "utf-8-sig", "utf-32"))
+    yield table.replace(SECRET.encode(), SECRET.encode() + b"\xfc")
+    yield from (f'{{"a": ["{SECRET}1"]}}'.encode(), f"<gpx>{SECRET}1</gpx>".encode(), table.replace(b",", b";"))
+    columns = {"Vehicle": [f"{SECRET}1", None], "ts": [1.7e9, float("nan")], "lat": [52.5, 1.0], "lon": [13.4, 1.0]}
+    yield _parquet(pa.table(columns | {"speed_kmh": ["30", f"{SECRET}2"]}))
+    yield _parquet(pa.table({"place": [{"lat": 52.5, "lon": 13.4}], "vehicle": [f"{SECRET}1".encode()]}))
+
+
+def _table(path: Path) -> None:
+    """Read a file with each way in which people name its options."""
+    named = {"names": {"lat": "place.lat"}, "where": {"vehicle": SECRET}}
+    ways: tuple[dict[str, Any], ...] = ({}, {"encoding": "utf-16"}, named)
+    for name in ("csv", "parquet", "jsonl"):
+        for options in ways:
+            try:
+                columns = Columns(unit="km/h", **options)
+                _recording(FormatChoice(name, columns).format(ValueUnits(), UTC), path)
+            except HatcastError as error:
+                check_message(error)
+
+
+def _check(path: Path) -> None:
+    """`hatcast check`, whose output may have names of columns, but no error may."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        check.main([str(path)], standalone_mode=False)
+
+
 def _record_seeds() -> Iterator[bytes]:
     releases = [release(hour) for hour in range(3)]
     yield b"\n".join(releases)
@@ -258,6 +301,8 @@ def _file(
 def targets() -> Iterator[Target]:
     """Yield the targets."""
     yield _file("file-recording", partial(_recording, FORMATS["jsonl"]), _gzip_seeds)
+    yield _file("file-table", _table, _table_seeds)
+    yield _file("file-check", _check, _table_seeds)
     yield _file("file-dump", _dump, _dump_seeds, max_bytes=1 << 15)
     yield _file("file-records", _records, _record_seeds)
     yield _file("file-ledger", _ledger, lambda: _made(_new_ledger))
