@@ -211,13 +211,14 @@ def batch(  # noqa: PLR0913 - options by name
     if problem is not None:
         raise HatcastError(problem)
     given = ReadingOptions(format, columns, unit, derive_speed).input(data, settings.policy)
-    if ledger is None:
-        warnings.warn(_NO_LEDGER, HatcastWarning, stacklevel=2)
     lines: list[str] = []
     try:
         with _ledger_path(ledger) as path:
             run = BatchRun(settings, given, None if reports is None else Path(reports), no_progress, lines.append)
-            return _released(run, path, dates, is_kept=ledger is not None)
+            released = _released(run, path, dates, is_kept=ledger is not None)
+        if ledger is None:
+            lines.insert(0, _NO_LEDGER)  # only now: what fails has cost nothing
+        return released
     finally:
         for line in lines:
             warnings.warn(line, HatcastWarning, stacklevel=2)

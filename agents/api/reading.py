@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Literal, overload
 
-import msgspec
-
 from hatcast.agents import sqlite
 from hatcast.agents.api.frames import Answers, BudgetDays, Estimates, Releases, RunningMeans
 from hatcast.agents.api.policy import settings_of
@@ -13,7 +11,7 @@ from hatcast.agents.batch.ledger_days import estimates as estimate_values
 from hatcast.agents.batch.ledger_days import running_means as running_values
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.errors.extras import require
-from hatcast.agents.kafka.dump import DUMP, Dump, DumpHead
+from hatcast.agents.kafka.dump import DUMP, Dump, is_head
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.tables.columns import RECORD
 from hatcast.stream.errors import UNREADABLE, HatcastError, RecordingError, name_fix
@@ -22,8 +20,6 @@ from hatcast.stream.readings.magic import PARQUET_MAGIC
 from hatcast.stream.records.projections import PUBLISHED
 
 _FIX: Final = "name a file of `hatcast tail --json`, `batch --json` or `export`, a dump, or a ledger"
-
-_read_head: Final = msgspec.json.Decoder(DumpHead).decode
 
 
 def values_of(path: Path, table: str) -> Iterator[bytes]:
@@ -66,19 +62,11 @@ def _of_lines(path: Path) -> Iterator[bytes]:
         first = next(lines, None)
         if first is None:
             return
-        if _is_head(first):
+        if is_head(first):
             yield from (line.value for line in Dump(recording, str(path)) if line.value is not None)
             return
         yield first.rstrip()
         yield from (line.rstrip() for line in lines)
-
-
-def _is_head(line: bytes) -> bool:
-    try:
-        _read_head(line)
-    except UNREADABLE:
-        return False
-    return True
 
 
 def _of_parquet(path: Path) -> Iterator[bytes]:

