@@ -12,10 +12,10 @@ import click
 
 from hatcast.agents.cli.recordings import format_options
 from hatcast.agents.recordings.containers import head_of, plain, readable
-from hatcast.agents.recordings.files import open_recording
-from hatcast.stream.errors import HatcastError, SettingError
+from hatcast.agents.recordings.files import open_recording, open_records
+from hatcast.stream.errors import HatcastError, RecordingError, SettingError
 from hatcast.stream.readings.doubts import place_doubts, speed_doubts
-from hatcast.stream.readings.formats import PARQUET, Columns, FormatChoice, header_of
+from hatcast.stream.readings.formats import PARQUET, Columns, FormatChoice, header_of, is_data
 from hatcast.stream.readings.magic import container_of
 from hatcast.stream.readings.reading import MISSING, UNITS, Reading, ValueUnits, number, parse_time
 from hatcast.stream.readings.recording import Recording
@@ -64,8 +64,21 @@ def command(*, file: Path, feed_format: FormatChoice | None) -> None:
 
 def _read(file: Path, choice: FormatChoice, note: str) -> None:
     feed = choice.format(ValueUnits(), time_zone("UTC"))
-    with open_recording([file], feed.without_speed or feed) as recording:
-        _show(recording, note)
+    lacking: RecordingError | None = None
+    try:
+        with open_records([file], feed) as records:
+            next(records(), None)
+    except RecordingError as error:
+        if feed.without_speed is None:
+            raise
+        lacking = error  # of the speeds, if the positions can be read
+    try:
+        with open_recording([file], feed.without_speed or feed) as recording:
+            _show(recording, note)
+    except RecordingError as error:
+        raise (lacking or error) from None
+    if lacking is not None:
+        click.echo(f"hint: {lacking}")
 
 
 def sample_of(file: Path, choice: FormatChoice) -> list[Reading]:
@@ -115,6 +128,9 @@ def _show_columns(text: str, choice: FormatChoice) -> None:
     first = next(islice(text.removeprefix("\ufeff").splitlines(), columns.skip, None), "")
     delimiter, header = header_of(first, columns)
     click.echo(f"separator: {delimiter!r}")
+    if columns.numbered or any(map(is_data, header)):
+        click.echo(f"columns: {len(header)}, without a header")
+        return
     more = ", .." if len(header) > _LISTED else ""
     click.echo(f"columns: {', '.join(header[:_LISTED])}{more}")
 
@@ -134,7 +150,10 @@ def _show(recording: Recording, note: str) -> None:
         click.echo(f"times: {naive:,} are no instants: name their zone with --times-in")
     if (interval := usual_interval(readings)) is not None:
         click.echo(f"reports: a vehicle sends one every {interval:g} s (median)")
-    longitudes = [lon for each in readings if abs(lon := number(each.lon)) <= 180]
+    nowhere = sum(not _is_place(each) for each in readings)
+    if nowhere:
+        click.echo(f"places: {nowhere:,} are not latitudes and longitudes in degrees")
+    longitudes = [number(each.lon) for each in readings if _is_place(each)]
     if longitudes:
         hours = round(median(longitudes) / _DEGREES_AN_HOUR)
         click.echo(f"places: the sun's time there is about UTC{hours:+d}")
@@ -156,3 +175,9 @@ def _speeds(readings: Sequence[Reading]) -> Iterator[float]:
     for each in readings:
         if each.speed is not MISSING and abs(speed := number(each.speed)) < 1e6:
             yield speed * float(UNITS[each.unit]) / 1000
+
+
+def _is_place(reading: Reading) -> bool:
+    """Return whether a reading has a place, as the fold counts it."""
+    lat, lon = number(reading.lat), number(reading.lon)
+    return abs(lat) <= 90 and abs(lon) <= 180 and bool(lat or lon)

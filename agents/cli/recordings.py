@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hatcast.agents.kafka.dump import DUMP, is_head
 from hatcast.agents.recordings.files import format_by_name, open_records
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
@@ -83,7 +84,14 @@ def _by_name(path: Path, names: Sequence[str]) -> str:
     found = format_by_name(path)
     if found is None:
         raise click.UsageError(f"{path}: its name says no format; give it as --format: {', '.join(names)}")
-    return found
+    return DUMP.name if DUMP.name in names and path.is_file() and _is_dump(path) else found
+
+
+def _is_dump(path: Path) -> bool:
+    """Return whether a file is a dump of a topic, whose name says no more than that it has lines of JSON."""
+    with open_records([path], DUMP) as records:
+        first = next(records(), None)
+    return first is not None and is_head(first.raw)
 
 
 DERIVE: Final = "derive"
@@ -208,10 +216,8 @@ def _show(records: Sequence[Recorded], decoded: Sequence[Reading], path: str, po
     if not decoded:
         if len(records) >= _DOUBTED:
             [(problem, _)] = Counter(record.problem for record in records).most_common(1)
-            example = ", such as '%d.%m.%Y %H:%M:%S'" if problem is not None and problem.startswith("time ") else ""
             raise HatcastError(
-                f"{path}: none of its first {len(records)} rows can be decoded: {problem}; correct --columns or"
-                f" --time-format{example}"
+                f"{path}: none of its first {len(records)} rows can be decoded: {problem}; or correct --columns"
             )
         return
     console = Console(stderr=True)

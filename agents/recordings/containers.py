@@ -14,11 +14,11 @@ from typing import Any, BinaryIO, Final
 
 from hatcast.agents.errors.extras import require
 from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.magic import HEAD_BYTES, PARQUET_MAGIC, container_of, foreign
+from hatcast.stream.readings.magic import HEAD_BYTES, container_of, foreign
 
 _BUFFER: Final = 1 << 18
 _ENCRYPTED: Final = 1  # bit of a zip entry's flags
-_WORKBOOK: Final = "[Content_Types].xml"
+_WORKBOOK: Final = frozenset(("[Content_Types].xml", "content.xml"))
 _DAMAGED: Final = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)
 # the last is zipfile's error for a compression that it does not know
 
@@ -63,22 +63,25 @@ def plain(file: BinaryIO, name: str) -> BinaryIO:
     # Buffered, because these readers run Python code for each line.
     unpacked = io.BufferedReader(opened(file, name), _BUFFER)
     inner = unpacked.peek()[:HEAD_BYTES]
-    if inner.startswith(PARQUET_MAGIC):
-        raise RecordingError(
-            name, f"is Parquet inside {container}, but Parquet is read from its end", "unpack it first"
-        )
+    if (within := container_of(inner)) is not None:
+        raise RecordingError(name, f"is {within} inside {container}", "unpack it first")
     _check(inner, name)
     return unpacked
 
 
-def recoded(stream: BinaryIO, encoding: str) -> BinaryIO:
-    """Return a text of another encoding in UTF-8."""
+def recoded(stream: BinaryIO, encoding: str, name: str) -> BinaryIO:
+    """Return a text of another encoding in UTF-8. Reading it raises RecordingError if it cannot have that encoding."""
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
 
     def chunks() -> Iterator[bytes]:
-        while part := stream.read(_BUFFER):
-            yield decoder.decode(part).encode(errors="replace")
-        yield decoder.decode(b"", final=True).encode(errors="replace")
+        try:
+            while part := stream.read(_BUFFER):
+                yield decoder.decode(part).encode(errors="replace")
+            yield decoder.decode(b"", final=True).encode(errors="replace")
+        except UnicodeError:  # such as UTF-16 without the mark that says which of the two it is
+            raise RecordingError(
+                name, f"is not {encoding}", "name another with `--encoding`, such as utf-16-le"
+            ) from None
 
     return io.BufferedReader(Chunks(chunks()), _BUFFER)
 
@@ -92,9 +95,10 @@ def _check(head: bytes, name: str) -> None:
 def _zip_member(file: BinaryIO, name: str) -> Any:
     archive = zipfile.ZipFile(file)
     entries = [each for each in archive.infolist() if not each.is_dir()]
-    if any(each.filename == _WORKBOOK for each in entries):
-        raise RecordingError(name, "is an Excel workbook", "export it as CSV")
-    entries = [each for each in entries if not each.filename.startswith(("__MACOSX/", "."))]
+    if any(each.filename in _WORKBOOK for each in entries):
+        raise RecordingError(name, "is a workbook of Excel or LibreOffice", "export it as CSV")
+    # Not what an operating system adds: __MACOSX/a/._b.csv, a/.DS_Store.
+    entries = [each for each in entries if not each.filename.rpartition("/")[2].startswith(".")]
     if len(entries) != 1:
         raise RecordingError(name, f"is a zip file of {len(entries)} files", "unpack it, and name them")
     if entries[0].flag_bits & _ENCRYPTED:

@@ -23,12 +23,14 @@ _Sources = Sequence[tuple[str, Callable[[], BinaryIO]]]
 """Name of each file, and a function that opens it at its start"""
 
 
+_PACKED: Final = frozenset((".gz", ".bz2", ".xz", ".zst", ".zip"))
 _EXTENSIONS: Final = {".csv": "csv", ".tsv": "csv", ".parquet": PARQUET, ".jsonl": jsonl.NAME, ".ndjson": jsonl.NAME}
 
 
 def format_by_name(path: Path) -> str | None:
     """Return the format that a file's name says; None: it says none."""
-    return _EXTENSIONS.get(Path(path.name.lower().removesuffix(".gz")).suffix)
+    name = Path(path.name.lower())
+    return _EXTENSIONS.get(Path(name.stem).suffix if name.suffix in _PACKED else name.suffix)
 
 
 @contextmanager
@@ -102,7 +104,7 @@ def _records(name: str, reopen: Callable[[], BinaryIO], feed: Format) -> Iterato
             yield from parquet_records(file, name, feed)
             return
         text = plain(file, name)
-        yield from feed.records(text if feed.encoding is None else recoded(text, feed.encoding), name)
+        yield from feed.records(text if feed.encoding is None else recoded(text, feed.encoding, name), name)
 
 
 def _digest(name: str, reopen: Callable[[], BinaryIO]) -> bytes | None:

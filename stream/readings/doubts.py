@@ -15,6 +15,7 @@ _READINGS_MIN: Final = 3
 _SPEEDS_MIN: Final = 20
 _DEGREES_AN_HOUR: Final = 15
 _FAR_DEGREES: Final = 50  # western China's clocks are those of 45 degrees to the east
+_SWAPPED_DEGREES: Final = (30, 15)  # no city is so far from the sun of its clocks, with a latitude so near to it
 _SLOW: Final = 15_000  # milli-units of km/h
 _SHARE: Final = 0.95
 
@@ -29,8 +30,10 @@ def place_doubts(readings: Sequence[Reading], timezone: str) -> Iterator[str]:
     ]
     if len(places) >= _READINGS_MIN:
         lat, lon = (median(each) for each in zip(*places, strict=True))
-        if _is_far(lon, timezone):
-            swapped = "" if _is_far(lat, timezone) else "latitude and longitude are swapped, or "
+        least, most = _SWAPPED_DEGREES
+        is_swapped = _is_far(lon, timezone, least) and not _is_far(lat, timezone, most)
+        if is_swapped or _is_far(lon, timezone, _FAR_DEGREES):
+            swapped = "latitude and longitude are swapped, or " if is_swapped else ""
             yield (
                 f"the places are far from the longitudes of {timezone}: {swapped}they are of another city, or"
                 " policy.timezone is wrong"
@@ -48,11 +51,11 @@ def speed_doubts(readings: Sequence[Reading]) -> Iterator[str]:
         yield "nearly all speeds are below 15 km/h: are they in another unit, such as m/s?"
 
 
-def _is_far(lon: float, timezone: str) -> bool:
-    """Return whether a longitude is far from those whose sun a zone's clocks follow, in summer and in winter."""
+def _is_far(lon: float, timezone: str, degrees: int) -> bool:
+    """Return whether a longitude is so far from that whose sun a zone's clocks follow, without daylight saving."""
     if "/" not in timezone or timezone.startswith("Etc/"):
         return False  # such as UTC, which is used anywhere
     zone = time_zone(timezone)
     offsets = [datetime(2024, month, 1, tzinfo=zone).utcoffset() for month in (1, 7)]
-    usual = [_DEGREES_AN_HOUR * each.total_seconds() / 3600 for each in offsets if each is not None]
-    return all(abs((lon - each + 180) % 360 - 180) > _FAR_DEGREES for each in usual)
+    usual = min(_DEGREES_AN_HOUR * each.total_seconds() / 3600 for each in offsets if each is not None)
+    return abs((lon - usual + 180) % 360 - 180) > degrees

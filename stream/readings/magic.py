@@ -23,6 +23,13 @@ _FOREIGN: Final = (
     (b"\x89HDF", "HDF5", _CSV),
     (b"CDF\x01", "NetCDF", _CSV),
     (b"CDF\x02", "NetCDF", _CSV),
+    (b"ORC", "ORC", "convert it to Parquet"),
+    (b"RDX", "data of R", _CSV),
+    (b"\x80\x04\x95", "a pickle of Python", _CSV),
+    (b"\x80\x05\x95", "a pickle of Python", _CSV),
+    (b"\x1f\x9d", "packed with compress", "unpack it"),
+    (b"]\0\0", "packed with lzma", "unpack it"),
+    (b"\xff\x06\0\0sNaPpY", "packed with snappy", "unpack it"),
     (b"7z\xbc\xaf", "a 7z archive", "unpack it"),
     (b"Rar!", "a RAR archive", "unpack it"),
     (b"PK\x05\x06", "an empty zip file", "fetch it again"),
@@ -30,10 +37,19 @@ _FOREIGN: Final = (
     (b"%PDF", "a PDF document", _CSV),
 )
 _TAR: Final = slice(257, 262)
+_NAMED: Final = "name it with `--encoding {}`, or save it as UTF-8"
 _TEXTS: Final = (
-    (rb"\xff\xfe|\xfe\xff", "UTF-16", "name it with `--encoding utf-16`, or save it as UTF-8"),
+    (rb"\xff\xfe\0\0|\0\0\xfe\xff", "UTF-32", _NAMED.format("utf-32")),
+    (rb"\xff\xfe|\xfe\xff", "UTF-16", _NAMED.format("utf-16")),
+    (rb"([\t -~]\0){4}", "UTF-16 without its mark", _NAMED.format("utf-16-le")),
+    (rb"(\0[\t -~]){4}", "UTF-16 without its mark", _NAMED.format("utf-16-be")),
     (rb'\{\s*(["}]|$)|\[\s*(\{|$)', "JSON", "use `--format jsonl`"),  # a column may begin with such a sign too
-    (rb"<(\?xml|!|[A-Za-z_][\w.:-]*[\s>/])", "XML, such as SIRI or GPX", "use `--format siri`, or convert it to CSV"),
+    (rb"(?i:<(!doctype )?html)", "a web page", "fetch the data itself"),
+    (
+        rb"<(\?xml|!|[A-Za-z_][\w.:-]*[\s>/])",
+        "XML, such as SIRI or GPX",
+        "use `--format siri` for SIRI, and convert others to CSV",
+    ),
 )
 
 
@@ -53,8 +69,8 @@ def foreign(head: bytes) -> tuple[str, str] | None:
 
 
 def other_text(line: bytes) -> tuple[str, str] | None:
-    """Return the type of a text that cannot be CSV, by its first bytes, and the fix; else None."""
+    """Return the type of a text that cannot be CSV, by its first line, and the fix; else None."""
     for pattern, name, fix in _TEXTS:
         if re.match(pattern, line.lstrip(b" \t\xef\xbb\xbf")):
             return name, fix
-    return ("binary", "name its format") if b"\0" in line else None
+    return ("binary", "name its format, unpack it, or export it as CSV") if b"\0" in line else None

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-READING_RULES: Final = 3
+READING_RULES: Final = 4
 """Version of the code that decides the vehicle, place, time and value of a record. Raise it with every change by which
 a record gets another one: it is fixed for a policy's life.    [docs/specification/fold.md, What is pinned]"""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -98,7 +98,10 @@ def test_undecodable_rows_of_named_columns_get_their_problem(tmp_path: Path, con
     path = tmp_path / "day.csv"
     path.write_text("vehicle,time,lat,lon,speed_kmh\n" + "7,21.03.2017 10:00,52.5,13.4,38\n" * 3)
     done = batch(path, "--format", "csv", "--config", config)
-    assert done.stderr == "hint: none of 3 records accepted; 3 are undecodable: time is not a time of this format\n"
+    assert done.stderr == (
+        "hint: none of 3 records accepted; 3 are undecodable: time is not a time of this format: name it with"
+        " `--time-format`, such as '%d.%m.%Y %H:%M:%S'\n"
+    )
 
 
 def test_a_pipe_of_undecodable_records_gets_a_line_and_is_not_opened_again(config: Path) -> None:

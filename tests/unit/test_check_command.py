@@ -24,8 +24,8 @@ def checked(file: Path, *options: object) -> str:
 def test_a_csv_file_has_its_dialect_its_columns_and_evidence(tmp_path: Path) -> None:
     assert checked(rows(tmp_path, *ROWS, "B1,2024-05-06")) == (
         "format: csv\nencoding: utf-8\nseparator: ','\ncolumns: vehicle, time, lat, lon, speed_kmh\n"
-        "records: 25; 24 can be decoded\nleft out: 1: has 2 fields, the header 5\nvehicles: 4\n"
-        "reports: a vehicle sends one every 240 s (median)\n"
+        "records: 25; 24 can be decoded\nleft out: 1: has 2 fields, the header 5: one is left out, or has a separator"
+        " without quotes\nvehicles: 4\nreports: a vehicle sends one every 240 s (median)\n"
         "places: the sun's time there is about UTC+5\nspeeds: median 9 km/h, 95 % up to 9 km/h\n"
         "hint: nearly all speeds are below 15 km/h: are they in another unit, such as m/s?\n"
     )

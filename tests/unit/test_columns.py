@@ -112,7 +112,7 @@ def test_each_wrong_header_is_one_line_that_says_what_to_write() -> None:
         "vehicle,time,lat,lon,speed,speed", columns=Columns({"value": "speed"})
     )
     assert refusal_of("vehicle,time,lat,lon,speed", ROW) == (
-        "unit: the unit of column speed is unknown; name it with the option `unit`: km/h, m/s, mph or kn"
+        "unit: the unit of column speed is unknown; name it with `--unit` (in Python `unit`): km/h, m/s, mph or kn"
     )
     assert "delay" in refusal_of("vehicle,time,lat,lon,speed_kmh", ROW, others=("delay",))
     assert refusal_of("") == "day.csv: is empty; use a CSV file with a header"
@@ -217,10 +217,16 @@ def test_only_formats_without_fixed_fields_take_columns() -> None:
     [
         ("B 7,2022-01-02T05:29:43Z,52.5,13.4,", "value is missing"),
         (",2022-01-02T05:29:43Z,52.5,13.4,3", "vehicle is missing"),
-        ("B 7,yesterday,52.5,13.4,3", "time is not a time of this format"),
+        (
+            "B 7,yesterday,52.5,13.4,3",
+            "time is not a time of this format: name it with `--time-format`, such as '%d.%m.%Y %H:%M:%S'",
+        ),
         ('B 7,2022-01-02T05:29:43Z,"52,5",13.4,3', "lat has a decimal comma: `--decimal ,` reads it"),
-        ("B 7,2022-01-02T05:29:43Z,52.5,east,3", "lon is not a number"),
-        ('B 7,"2022', "malformed"),
+        (
+            "B 7,2022-01-02T05:29:43Z,52.5,east,3",
+            "lon is not a number such as 13.4: no unit, no separator of thousands, no text",
+        ),
+        ('B 7,"2022', "has an open quote: one too many, or a line break in a cell"),
     ],
 )
 def test_an_undecodable_row_says_why_without_its_data(row: str, problem: str) -> None:
@@ -311,7 +317,8 @@ def test_speeds_of_json_need_a_unit() -> None:
     feed = FormatChoice("jsonl", Columns({"vehicle": "bus"})).format(ValueUnits(), BERLIN)
     assert feed.decode(b'{"bus":"B 7","time":1641101383,"lat":52.5,"lon":13.4,"speed":3}') is None
     with pytest.raises(
-        HatcastError, match=r"the unit of the speeds is unknown; name it with the option `unit`: km/h, m/s, mph or kn"
+        HatcastError,
+        match=r"the unit of the speeds is unknown; name it with `--unit` \(in Python `unit`\): km/h",
     ):
         feed.records(io.BytesIO(b""), "day.jsonl")
 

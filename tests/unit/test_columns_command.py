@@ -117,14 +117,14 @@ def test_three_decoded_rows_are_shown_on_a_terminal(folder: Path, monkeypatch: p
     assert json.loads(done.stdout)["outcomes"]
 
 
-NO_UNIT = "unit: the unit of column v is unknown; name it with the option `unit`: km/h, m/s, mph or kn"
+NO_UNIT = "unit: the unit of column v is unknown; name it with `--unit` (in Python `unit`): km/h, m/s, mph or kn"
 NO_PLACE = (
     "mapped.csv: its columns (those that `hatcast check` prints) do not plainly show lat, lon, value; write columns"
     " such as lat=COLUMN,lon=COLUMN,value=COLUMN"
 )
 NO_TIME = (
-    "mapped.csv: none of its first 1000 rows can be decoded: time is not a time of this format; correct --columns or"
-    " --time-format, such as '%d.%m.%Y %H:%M:%S'"
+    "mapped.csv: none of its first 1000 rows can be decoded: time is not a time of this format: name it with"
+    " `--time-format`, such as '%d.%m.%Y %H:%M:%S'; or correct --columns"
 )
 
 

@@ -295,7 +295,7 @@ def test_parquet_inside_gzip_is_refused_with_what_to_do(tmp_path: Path) -> None:
         open_records([tmp_path / "file.gz"], JSONL) as records,
         pytest.raises(
             RecordingError,
-            match=r"file.gz: is Parquet inside gzip, but Parquet is read from its end; unpack it first",
+            match=r"file.gz: is Parquet inside gzip; unpack it first",
         ),
     ):
         list(records())

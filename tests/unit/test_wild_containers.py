@@ -267,7 +267,7 @@ def tarred() -> bytes:
     ("content", "problem"),
     [
         (zipped(b"x", "other.csv"), "is a zip file of 2 files; unpack it, and name them"),
-        (zipped(b"x", "[Content_Types].xml"), "is an Excel workbook; export it as CSV"),
+        (zipped(b"x", "[Content_Types].xml"), "is a workbook of Excel or LibreOffice; export it as CSV"),
         (tarred(), "is a tar archive; unpack it"),
         (b"SQLite format 3\0" + bytes(100), "is a SQLite database; export it as CSV"),
         (b"Obj\x01avro", "is Avro; convert it to Parquet"),

@@ -96,9 +96,15 @@ def test_f05_a_row_without_one_of_its_fields_is_not_read_shifted(tmp_path: Path)
     [
         ("B1,2024-05-06T10:00:00Z,52.5,13.4,30", None),
         ("B1,2024-05-06T10:00:00Z,52.5,13.4,30,, ", None),
-        ("B1,2024-05-06T10:00:00Z,52.5,13.4,30,Mitte", "has 6 fields, the header 5"),
-        ("B1,2024-05-06T10:00:00Z,52.5,13.4", "has 4 fields, the header 5"),
-        ('B1,2024-05-06T10:00:00Z,52.5,13.4,"30', "malformed"),
+        (
+            "B1,2024-05-06T10:00:00Z,52.5,13.4,30,Mitte",
+            "has 6 fields, the header 5: one is left out, or has a separator without quotes",
+        ),
+        (
+            "B1,2024-05-06T10:00:00Z,52.5,13.4",
+            "has 4 fields, the header 5: one is left out, or has a separator without quotes",
+        ),
+        ('B1,2024-05-06T10:00:00Z,52.5,13.4,"30', "has an open quote: one too many, or a line break in a cell"),
     ],
 )
 def test_f05_fields_beyond_the_header_are_empty_or_shift_a_row(tmp_path: Path, row: str, problem: str | None) -> None:

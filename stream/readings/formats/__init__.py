@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 from hatcast.stream.errors import RecordingError, SettingError
 from hatcast.stream.readings.formats import capmetro, gtfs_rt, hfp, itms, jsonl, siri
 from hatcast.stream.readings.formats._columns import Columns
-from hatcast.stream.readings.formats._csv import CSV, header_of, mapped_csv
+from hatcast.stream.readings.formats._csv import CSV, header_of, is_data, mapped_csv
 from hatcast.stream.readings.formats._mapped import NO_VALUE, WantedValues
 from hatcast.stream.readings.formats._mapped_json import JSONL, mapped_json
 from hatcast.stream.readings.formats._times import Repeated, RepeatedHours, time_reader, zone_of
@@ -36,7 +36,7 @@ def _in_service(feed: Format, counts: Callable[[bytes], bool]) -> Format:
     def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
         for each in feed.records(stream, path):
             left_out = each.reading is not None and not counts(each.raw)
-            yield replace(each, reading=None, problem=OUT_OF_SERVICE) if left_out else each
+            yield Recorded(each.raw, None, each.arrival, OUT_OF_SERVICE) if left_out else each
 
     values, single, dated = feed.values, feed.single, feed.header_times
     return replace(
@@ -160,7 +160,7 @@ def in_zone(feed: Format, zone: tzinfo) -> Format:
         for each in feed.records(stream, path):
             reading = placed(each.reading, repeated)
             arrival = arrival_ms(reading.time) if each.arrival is None and reading is not None else each.arrival
-            yield replace(each, reading=reading, arrival=arrival)
+            yield Recorded(each.raw, reading, arrival, each.problem)
 
     positions = None if feed.without_speed is None else in_zone(feed.without_speed, zone)
     return replace(feed, decode=lambda value: placed(feed.decode(value)), records=records, without_speed=positions)
@@ -257,4 +257,5 @@ __all__ = [
     "Table",
     "format_with",
     "header_of",
+    "is_data",
 ]

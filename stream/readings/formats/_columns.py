@@ -37,7 +37,7 @@ _UNIT_NAMES: Final[Mapping[str, str]] = {
     "mph": "mph",
     **dict.fromkeys(("kn", "kt", "kts", "knot", "knots"), "kn"),
 }
-_SPEED_WITH_UNIT: Final = re.compile(rf"(?:speed|velocity|spd)({'|'.join(_UNIT_NAMES)})")
+_SPEED_WITH_UNIT: Final = re.compile(rf"(?:vehicle|gps)?(?:speed|velocity|spd)(?:in)?({'|'.join(_UNIT_NAMES)})")
 _NUMBER: Final = re.compile(r"0{0,3}[1-9][0-9]{0,3}")  # a row is as wide as the largest
 _SIGNS: Final = re.compile(r"[\W_]+")
 
@@ -279,7 +279,7 @@ def _unit_of(unit: str) -> str:
 def _encoding_of(name: str) -> str:
     """Return Python's name of an encoding of texts. Raises SettingError."""
     try:
-        "".encode(name)
+        bytes(range(256)).decode(name, "replace")  # some, such as idna, raise whatever they cannot decode
         return codecs.lookup(name).name
     except (LookupError, ValueError, UnicodeError):
         raise SettingError(

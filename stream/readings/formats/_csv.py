@@ -84,7 +84,7 @@ def shifted_problem(row: Sequence[str], width: int) -> str | None:
     """
     if len(row) == width or (len(row) > width and not any(map(str.strip, row[width:]))):
         return None
-    return f"has {len(row)} fields, the header {width}"
+    return f"has {len(row)} fields, the header {width}: one is left out, or has a separator without quotes"
 
 
 def fields(line: str, delimiter: str = ",") -> list[str] | None:
@@ -92,7 +92,7 @@ def fields(line: str, delimiter: str = ",") -> list[str] | None:
     if '"' not in line:
         return line.split(delimiter)
     try:
-        return next(csv.reader((line,), delimiter=delimiter, strict=True), None)
+        return next(csv.reader((line,), delimiter=delimiter, skipinitialspace=True, strict=True), None)
     except csv.Error:
         return None
 
@@ -117,6 +117,8 @@ def mapped_csv(columns: Columns, wanted: WantedValues) -> Format:
     def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
         first, number = _first_line(stream, columns, path)
         delimiter, header = header_of(first.decode(errors="replace"), columns)
+        if not (_is_text(first) or set(columns.names.values()).issubset(header)):
+            raise RecordingError(path, "has a header that is not UTF-8", "name its encoding, as `--encoding cp1252`")
         if columns.shown(header, wanted.fields, wanted.value) < _SHOWN_MIN:
             _check_header(header, stream, number, columns, wanted, path)
         complete = wanted.completed(columns, header, path, is_schema=False)
@@ -162,7 +164,7 @@ def header_of(line: str, columns: Columns) -> tuple[str, list[str]]:
     return delimiter, headers[delimiter]
 
 
-def _is_data(name: str) -> bool:
+def is_data(name: str) -> bool:
     """Return True if a cell of the first line starts like a number or a time, unlike a column's name."""
     return isinstance(parse_number(name), float) or _DATA.match(name) is not None
 
@@ -184,6 +186,8 @@ def _first_line(stream: BinaryIO, columns: Columns, path: str) -> tuple[bytes, i
     found = other_text(line)
     if found is not None:
         raise RecordingError(path, f"is {found[0]}", found[1])
+    if b"\r" in line.rstrip(b"\r\n"):
+        raise RecordingError(path, "has lines that end with a carriage return alone", "save it with usual line ends")
     return line.removeprefix(BYTE_ORDER_MARK), number
 
 
@@ -200,13 +204,13 @@ def _check_header(
             raise RecordingError(
                 path, f"line {ahead + 1} looks like the header", f"{as_option('skip', ahead)} begins there"
             )
-    if any(map(_is_data, header)):
+    if any(map(is_data, header)):
         raise RecordingError(
             path,
             "has a number or a time in its first line, so no header",
             "write columns by number, such as vehicle=1,time=2",
         )
-    if len(header) == 1:
+    if len(header) <= 1:
         raise RecordingError(path, "has one column, or other signs than , ; | and tabs between them", "check the file")
     missing = [name for name in wanted.required if name not in columns.names]
     raise RecordingError(

@@ -18,6 +18,7 @@ from hatcast.stream.readings.formats.interface import BYTE_ORDER_MARK, WHITE_SPA
 CHUNK_BYTES: Final = 1 << 20
 _CUTS_TRIED: Final = 8  # a "}" may end an inner object: then an earlier one ends an element
 
+_MARKS: Final = (b"\xff", b"\xfe")  # which begin no UTF-8
 KEY: Final = "@key"
 """Column of the key of a record in an object whose keys are vehicles."""
 _ADVISED: Final = 3  # paths to arrays
@@ -43,13 +44,15 @@ def json_values(
     Raises RecordingError: an array is malformed or unterminated, or no object has records at this path.
     """
     head = first_byte(stream) if head is None else head
+    if head in _MARKS:
+        raise RecordingError(path, "is UTF-16", "save it as UTF-8, or name it with `--encoding utf-16` and its columns")
     if records is not None:
         yield from _all_inside(_documents(stream, head), path, records)
     elif head == b"[":
         yield from elements(stream, path)
     else:
         for line in lines(stream, head):
-            if b"}{" in line or b"} {" in line:
+            if line.find(b"{", 1) > 0 and (b"}{" in line or b"} {" in line):  # the first is the fastest, and rare
                 yield from concatenated(line)
             else:
                 yield line

@@ -41,7 +41,9 @@ None or "": the cell is missing."""
 R = TypeVar("R")
 ReadCells = Callable[[Cells], Reading | None]
 _UNITS: Final = "km/h, m/s, mph or kn"
-_NOT_NUMBER: Final = "is not a number"
+_NOT_NUMBER: Final = "is not a number such as {}: no unit, no separator of thousands, no text"
+_NOT_TIME: Final = "is not a time of this format: name it with `--time-format`, such as '%d.%m.%Y %H:%M:%S'"
+_GROUPED: Final = re.compile(r"[-+]?[0-9]{1,3}(\.[0-9]{3})+")  # 1.030: a thousand and thirty, or little more than 1
 NO_VALUE: Final = "value is missing"
 _EXACT: Final = 2**53  # greatest whole number that a double has exactly
 _DECIMAL_COMMA: Final = re.compile(r"\s*[-+]?[0-9]+,[0-9]+\s*")
@@ -99,7 +101,7 @@ class WantedValues:
         unit = columns.unit or unit_in_name(column or "") or ("km/h" if self.without_speed and column is None else None)
         if unit is None:
             problem = "the unit of " + ("the speeds" if column is None else f"column {column}") + " is unknown"
-            raise SettingError("unit", problem, f"name it with the option `unit`: {_UNITS}")
+            raise SettingError("unit", problem, f"name it with `--unit` (in Python `unit`): {_UNITS}")
         if unit not in UNITS:
             raise SettingError("unit", f"{unit!r} is not a unit of speed", f"use {_UNITS}")
         return unit
@@ -159,7 +161,7 @@ def cells_reader(target: CellsTarget, repeated: RepeatedHours | None = None) -> 
 def recorded(raw: bytes, cells: Cells, reading: Reading | None, target: CellsTarget) -> Recorded:
     """Return a record of a recording. Its arrival is the last cell, or else its time. No cells: it is malformed."""
     if not cells:
-        return Recorded(raw, None, None, "malformed")
+        return Recorded(raw, None, None, "has an open quote: one too many, or a line break in a cell")
     arrival = target.instant(cells[ARRIVAL_AT]) if cells[ARRIVAL_AT] else None
     if reading is not None:
         time = int(reading.time)
@@ -175,18 +177,20 @@ def problem_of(cells: Cells, target: CellsTarget, decimal_fix: str = "`--decimal
     """Return which cell of an undecodable record is wrong, without any of its data."""
     checks: tuple[tuple[str, Callable[[object], object], str], ...] = (
         (VEHICLE, _vehicle, "is not an id: a text or a whole number"),
-        (TIME, target.instant, "is not a time of this format"),
-        (LAT, _number, _NOT_NUMBER),
-        (LON, _number, _NOT_NUMBER),
-        *((name, _value, _NOT_NUMBER) for name in (VALUE, *target.others)),
+        (TIME, target.instant, _NOT_TIME),
+        (LAT, _number, _NOT_NUMBER.format("52.5")),
+        (LON, _number, _NOT_NUMBER.format("13.4")),
+        *((name, _value, _NOT_NUMBER.format("30.5")) for name in (VALUE, *target.others)),
     )
     for (name, check, problem), cell in zip(checks, cells, strict=False):
         if _is_missing(cell):
             if name == VALUE and target.without_speed:
                 continue
             return f"{name} is missing"
+        if isinstance(cell, dict | list):
+            return f"{name} is an object or an array: name what is in it with `--columns {name}=COLUMN.KEY`"
         if check(cell) is None:
-            comma = problem is _NOT_NUMBER and isinstance(cell, str) and _DECIMAL_COMMA.fullmatch(cell)
+            comma = check in (_number, _value) and isinstance(cell, str) and _DECIMAL_COMMA.fullmatch(cell)
             return f"{name} has a decimal comma: {decimal_fix}" if comma else f"{name} {problem}"
     return "is not UTF-8: name its encoding with `--encoding`, such as latin-1 or cp1252"
 
@@ -198,8 +202,14 @@ def with_points(cells_of: Callable[[R], Cells], columns: Columns) -> Callable[[R
 
     def with_points_of(record: R) -> Cells:
         vehicle, time, *numbers, arrival = cells_of(record)
-        pointed = [each.replace(",", ".") if isinstance(each, str) and "." not in each else each for each in numbers]
-        return (vehicle, time, *pointed, arrival)
+        return (vehicle, time, *map(pointed, numbers), arrival)
+
+    def pointed(cell: Any) -> Any:
+        if not isinstance(cell, str):
+            return cell
+        if "." not in cell:
+            return cell.replace(",", ".")
+        return cell.replace(".", "'") if _GROUPED.fullmatch(cell.strip()) else cell  # no number: it may be two
 
     return with_points_of
 

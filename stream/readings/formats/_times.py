@@ -43,13 +43,10 @@ TimeReader = Callable[[object], int | None]
 """One cell, of any type -> ms UTC; None if it is not such a time"""
 
 ISO: Final = "iso"
-# Epoch units: (ms of one unit = factor / divisor, least and greatest number of this unit that `iso` recognizes).
-_EPOCHS: Final = {
-    "s": (1_000, 1, 10**8, 10**11),
-    "ms": (1, 1, 10**11, 10**14),
-    "us": (1, 1_000, 10**14, 10**17),
-    "ns": (1, 1_000_000, 10**17, 10**20),
-}  # in the order of their ranges, which have no gap: years 1973 to 5138 of each
+# Epoch units: ms of one unit = factor / divisor. `iso` recognizes the numbers of 2000 to 2099 of each: with all numbers
+# up to the next unit, 202405061000, which is a date, would be a time in 1976.
+_EPOCHS: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}
+_SIZED_MS: Final = range(946_684_800_000, 4_102_444_800_000)
 _LEAST_DIGITS: Final = 9  # text with fewer digits is a date, not an epoch number
 _DATE_LENGTH: Final = 10  # of YYYY-MM-DD, which has no time of day
 _INT64: Final = 1 << 63
@@ -67,14 +64,14 @@ def time_reader(time_format: str | None, zone: tzinfo) -> TimeReader:
     """Return a reader of times.
 
     time_format   `s`, `ms`, `us` or `ns` since 1970; a pattern of strptime; `iso` or None: ISO 8601, or a number whose
-                  size shows its unit (below 100,000,000,000 it is seconds)
+                  size shows its unit, for times from 2000 to 2099
     zone          of times without an offset
     Raises SettingError if it is none of these, or if the pattern does not define an instant.
     """
     if time_format is None or time_format == ISO:
         return _iso_reader(zone)
     if time_format in _EPOCHS:
-        factor, divisor, _, _ = _EPOCHS[time_format]
+        factor, divisor = _EPOCHS[time_format]
         return lambda cell: _epoch_ms(_number(cell), factor, divisor)
     check_time_format(time_format)
     return _pattern_reader(time_format, zone)
@@ -224,8 +221,8 @@ def _number(cell: object) -> int | float | None:
 def _sized_epoch_ms(number: int | float | None) -> int | None:
     """Convert epoch time of the unit that its size shows."""
     if number is not None:
-        for factor, divisor, least, end in _EPOCHS.values():
-            if least <= number < end:
+        for factor, divisor in _EPOCHS.values():
+            if _SIZED_MS.start * divisor <= number * factor < _SIZED_MS.stop * divisor:
                 return _epoch_ms(number, factor, divisor)
     return None
 

@@ -95,7 +95,8 @@ def with_values(feed: Format, extract: Extract) -> Format:
 
     def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
         for recorded in feed.records(stream, path):
-            yield replace(recorded, reading=extended(recorded.reading, recorded.raw))
+            reading = extended(recorded.reading, recorded.raw)
+            yield Recorded(recorded.raw, reading, recorded.arrival, recorded.problem)
 
     speedless = None if feed.without_speed is None else with_values(feed.without_speed, extract)
     return replace(feed, decode=decode, records=records, without_speed=speedless)
@@ -106,7 +107,7 @@ def with_decoder(feed: Format, decode: Callable[[bytes], Reading | None]) -> For
 
     def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
         for recorded in feed.records(stream, path):
-            yield replace(recorded, reading=decode(recorded.raw))
+            yield Recorded(recorded.raw, decode(recorded.raw), recorded.arrival, recorded.problem)
 
     return replace(feed, decode=decode, records=records, without_speed=None)
 

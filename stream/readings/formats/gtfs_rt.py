@@ -15,6 +15,7 @@ from typing import BinaryIO, Final
 
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats.interface import Decode, Format, Recorded, arrival_ms
+from hatcast.stream.readings.magic import HEAD_BYTES, other_text
 from hatcast.stream.readings.reading import MISSING, Reading
 
 NAME: Final = "gtfs-rt"
@@ -79,6 +80,9 @@ def _records(
     body = stream.read(POLL_BYTES_MAX + 1)
     poll = _poll().split_poll(body, header_times=header_times) if len(body) <= POLL_BYTES_MAX else None
     if poll is None:
+        found = other_text(body[:HEAD_BYTES]) if body[:1] in (b"{", b"[", b"<") else None
+        if found is not None:
+            raise RecordingError(path, f"is {found[0]}, and no GTFS-Realtime poll", f"{found[1]}: docs/feeds.md")
         raise RecordingError(path, "is not a complete GTFS-Realtime poll", "fetch it again, or name the file's format")
     arrived, entities = poll
     for raw in entities:

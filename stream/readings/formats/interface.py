@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import BinaryIO, Final, Literal, Protocol
 
+import msgspec
+
 from hatcast.stream.errors import RecordingError, SettingError
 from hatcast.stream.readings.positions import Derivation
 from hatcast.stream.readings.reading import Reading, parse_time
@@ -16,8 +18,7 @@ WHITE_SPACE: Final = b" \t\r\n"
 _INT64: Final = 1 << 63  # Kafka timestamps are int64: an arrival outside is unreadable
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(msgspec.Struct, frozen=True, gc=False):
     """One record of a recording.
 
     raw      its bytes in the file; replay sends them if the record is undecodable
@@ -131,7 +132,7 @@ def first_byte(stream: BinaryIO) -> bytes:
 
 def arrival_ms(stamp: object) -> int | None:
     """Convert an `arrival` or time field of any type to milliseconds UTC; None if unreadable."""
-    if isinstance(stamp, bool) or not isinstance(stamp, str | int | float):
+    if stamp.__class__ is bool or not isinstance(stamp, (str, int, float)):
         return None
     instant = parse_time(stamp)
     return instant if instant is not None and -_INT64 <= instant < _INT64 else None

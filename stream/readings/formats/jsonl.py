@@ -160,12 +160,15 @@ def _why(raw: bytes) -> str | None:
     try:
         found = _read_any(raw)
     except UNREADABLE:
-        return "is not JSON"
+        return "is not JSON" + (": write null for NaN" if b"NaN" in raw else "")
     if not isinstance(found, dict):
         return "is not a JSON object"
     for name in ("vehicle", "time", "lat", "lon"):
         if found.get(name) is None:
             return f"has no {name}: name its field with {as_option('columns', f'{name}=FIELD')}"
+        if isinstance(found[name], dict | list):
+            option = as_option("columns", f"{name}={name}.KEY")
+            return f"{name} is an object or an array: name what is in it with {option}"
     numbers = [name for name in ("lat", "lon", "speed", "value") if isinstance(found.get(name), str)]
     wrong = [*(["vehicle"] if not isinstance(found["vehicle"], str) else []), *numbers]
     if wrong:

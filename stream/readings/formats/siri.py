@@ -54,6 +54,7 @@ from hatcast.stream.readings.reading import MISSING, Reading, ValueReading, is_e
 from hatcast.stream.readings.vehicles import vehicle_text
 
 NAME: Final = "siri"
+_FIX: Final = "fetch it again, or name the file's format; other XML, such as GPX, has to be converted to CSV"
 _XML_STARTS: Final = (b"<", b"\xff", b"\xfe", b"\0")  # the others: UTF-16
 _ABSENT: Final = msgspec.Raw()
 _MISSING: Final = (b"", b"null")
@@ -225,7 +226,7 @@ def _records(stream: BinaryIO, path: str, decoder: Decode) -> Iterator[Recorded]
             arrival = _own_time(record, reading) if delivered is None else delivered
             yield Recorded(record.raw, reading, arrival, _why(record.raw) if reading is None else None)
     except NotSiriError as error:
-        raise RecordingError(path, error.reason, "fetch it again, or name the file's format") from None
+        raise RecordingError(path, error.reason, _FIX) from None
 
 
 def _why(raw: bytes) -> str | None:
