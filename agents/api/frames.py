@@ -193,14 +193,28 @@ class Records(Frame, Generic[R]):
 
         return table_of_records(self._table(), self.values)
 
-    def write(self, path: str | Path) -> None:
-        """Write the records to a new file: .jsonl, .csv with the published digits, .parquet or .geojson.
+    def write(self, path: str | Path, *, all_fields: bool = False) -> None:
+        """Write the records to a new file: .jsonl, .csv, .xlsx, .parquet or .geojson.
 
+        CSV, Excel and GeoJSON have a short table, with `all_fields` every field and the record itself.
         Raises HatcastError: the file exists already, has another extension, or cannot be written.
         """
-        from hatcast.agents.tables.files import open_file
+        self._write(Path(path), "write", {}, all_fields=all_fields)
 
-        with open_file(Path(path), self._table(), "write") as file:
+    def to_csv(
+        self, path: str | Path, *, decimal: str = ".", encoding: str = "utf-8", all_fields: bool = False
+    ) -> None:
+        """Write the records to a new file as CSV, as `write` does; with `decimal=","` semicolons separate its fields.
+
+        `encoding="utf-8-sig"` is UTF-8 that Excel recognises.
+        """
+        self._write(Path(path), "to_csv", {"decimal": decimal, "encoding": encoding}, all_fields=all_fields)
+
+    def _write(self, path: Path, option: str, style: Mapping[str, str], *, all_fields: bool) -> None:
+        from hatcast.agents.tables.files import FilesOf, Written
+        from hatcast.agents.tables.geojson import CsvStyle
+
+        with FilesOf(path, [self._table()], Written(CsvStyle(**style), all_fields), option=option) as file:
             for value in self.values:
                 file.write(value)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -27,10 +27,18 @@ from hatcast.agents.batch.run import (
     open_released,
     release_problem,
 )
-from hatcast.agents.cli.batch_inferred import ESTIMATES, KINDS, check_inferred, infer_from_dump, inferred, tables_of
+from hatcast.agents.cli.batch_inferred import (
+    ESTIMATES,
+    KINDS,
+    RUNNING,
+    check_inferred,
+    infer_from_dump,
+    inferred,
+    tables_of,
+)
 from hatcast.agents.cli.options import config_option, days_of, json_option
 from hatcast.agents.cli.recordings import checked_format, format_options
-from hatcast.agents.cli.report import check_one_output, output_option, write_records
+from hatcast.agents.cli.report import check_one_output, output_option, places_of, write_records
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.dump import DUMP
 from hatcast.agents.tables.terminal import answers_tables, estimates_table, print_fitted, releases_table
@@ -39,6 +47,9 @@ from hatcast.stream.policy.query import Period
 from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records.shown import SHOWN, Shown
+
+if TYPE_CHECKING:
+    from hatcast.agents.tables.columns import Table as RecordTable
 
 _OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read the estimates, without --releases"
 
@@ -66,7 +77,9 @@ _OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read 
 @click.option(
     "--releases", is_flag=True, help="With a tracker: print its single queries, not the estimates of hours that follow."
 )
-@output_option("what is published (releases, answers, with --estimates estimates, with --running running means)")
+@output_option(
+    "what is published (releases, answers, with --estimates estimates, with --running running means)", of_records=True
+)
 @json_option
 def command(
     *,
@@ -97,7 +110,9 @@ def command(
     in which workers publish them; with --ledger those of all releases in the ledger, after the releases. --running does
     the same for the running means of the policy, hats.running.
 
-    With -o these records are written to a file and not printed. Figures that are not private are never written.
+    With -o these records are written to a file and not printed. CSV, Excel and GeoJSON have a short table: where, when,
+    value, interval and basis; answers and running means have files of their own, FILE.answers.csv and FILE.running.csv.
+    Figures that are not private are never written.
     """
     ledger, days = release["ledger"], release["days"]
     settings, reports = load_settings(config), release["reports"]
@@ -196,6 +211,10 @@ class _Output:
     inferring: Sequence[str]
     queries: bool
 
+    def is_read_by_estimates(self, policy: Policy) -> bool:
+        """Whether a file has estimates in place of the releases."""
+        return policy.method.settles_days and not (self.queries or self.inferring)
+
 
 def _release(run: BatchRun, path: Path, days: tuple[date, date] | None, output: _Output) -> None:
     # Imported here: accounting takes seconds to import, and folding does not need it.
@@ -203,6 +222,11 @@ def _release(run: BatchRun, path: Path, days: tuple[date, date] | None, output: 
     from hatcast.stream.release.spending import budget_record
 
     policy = run.settings.policy
+    if output.file is not None:  # before anything is charged
+        from hatcast.agents.tables.files import check_target, files_of
+
+        for name in files_of(output.file, _written_tables(policy, output, output.file)):
+            check_target(name)
     with open_released(run, path, days) as released:
         if output.as_json:
             for record in _published(released, policy, inferring=output.inferring):
@@ -212,9 +236,7 @@ def _release(run: BatchRun, path: Path, days: tuple[date, date] | None, output: 
             _show_outcomes(released.folded, as_json=False)
         tables = list[Table]()
         if output.file is not None:
-            is_read_by_estimates = policy.method.settles_days and not (output.queries or output.inferring)
-            write = _write_estimates if is_read_by_estimates else partial(_write, inferring=output.inferring)
-            dates = write(released, policy, output.file)
+            dates = _write(released, run.settings, output, output.file)
         else:
             decoded = [SHOWN.decode(record) for record in released.records]
             dates = {date for release in decoded for date in _charged_dates(release)}
@@ -255,43 +277,47 @@ def _published(released: ReleasedRun, policy: Policy, *, inferring: Sequence[str
     yield from inferred(released.ledger.records, inferring, policy)
 
 
-def _write(released: ReleasedRun, policy: Policy, path: Path, *, inferring: Sequence[str]) -> set[str]:
-    """Write the records of a run to a file; return the local dates whose budget they are charged to."""
-    from hatcast.agents.tables.columns import layout_of
+def _written_tables(policy: Policy, output: _Output, path: Path) -> "list[RecordTable]":
+    """Return the tables that are written, the first one to the file itself: of a tracker estimates, else releases.
+
+    Running means are written where each table has a file of its own, or if they are asked for.
+    """
+    from hatcast.agents.tables.files import APART
     from hatcast.agents.tables.records import ANSWERS, RELEASES
 
-    dates: set[str] = set()
-
-    def noted() -> Iterator[bytes]:
-        for record in released.records:
-            dates.update(_charged_dates(SHOWN.decode(record)))
-            yield record
-        yield from _published(released, policy, inferring=inferring)  # the releases are consumed by now
-
-    tables = [RELEASES, *([ANSWERS] if policy.queries else []), *tables_of(inferring)]
-    write_records(path, layout_of(tables), noted())
-    return dates
+    is_apart = path.suffix.lower() in APART and bool(policy.running)
+    kinds = output.inferring or ([RUNNING] if is_apart and not policy.method.has_horizons else [])
+    first = tables_of([ESTIMATES]) if output.is_read_by_estimates(policy) else [RELEASES]
+    return [*first, *([ANSWERS] if policy.queries else []), *tables_of(kinds)]
 
 
-def _write_estimates(released: ReleasedRun, policy: Policy, path: Path) -> set[str]:
-    """Write a tracker's last estimate of each HAT with a release, as the table shows them, and answers to queries.
+def _write(released: ReleasedRun, settings: Settings, output: _Output, path: Path) -> set[str]:
+    """Write what a run publishes to files; return the local dates whose budget it is charged to.
 
-    Return the local dates whose budget the run is charged to.
+    Of a tracker that are answers, and the last estimate of each HAT with a release, as the table shows them.
     """
-    from hatcast.agents.tables.columns import layout_of
-    from hatcast.agents.tables.records import ANSWERS
+    policy, dates, days = settings.policy, set[str](), set[str]()
+    tables = _written_tables(policy, output, path)
+    by_estimates = output.is_read_by_estimates(policy)
 
-    dates, days, answers = set[str](), set[str](), list[bytes]()
-    for record in released.records:
-        shown = SHOWN.decode(record)
-        dates.update(_charged_dates(shown))
-        if shown.query_name:
-            answers.append(record)
-        else:
-            days.add(shown.date)
-    means = [record for shown, record in _last_estimates(released, policy, days) if shown.mean is not None]
-    tables = [*tables_of([ESTIMATES]), *([ANSWERS] if policy.queries else [])]
-    write_records(path, layout_of(tables), iter([*means, *answers]))
+    def records() -> Iterator[bytes]:
+        for record in released.records:
+            shown = SHOWN.decode(record)
+            dates.update(_charged_dates(shown))
+            if not shown.query_name:
+                days.add(shown.date)
+            if not by_estimates or shown.query_name:
+                yield record
+        if by_estimates:  # the releases are consumed by now
+            last = _last_estimates(released, policy, days)
+            yield from (record for shown, record in last if shown.mean is not None)
+        if output.inferring:
+            yield from inferred(released.ledger.records, output.inferring, policy)
+        elif tables[-1].name == RUNNING:  # the last of each window and slot, as the topic is compacted
+            found = inferred(released.ledger.records, [RUNNING], policy)
+            yield from {SHOWN.decode(record).running_id: record for record in found}.values()
+
+    write_records(path, tables, records(), places_of(settings, path))
     return dates
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from hatcast.agents.cli.report import write_records
+from hatcast.agents.cli.report import places_of, write_records
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.dump import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
@@ -41,13 +41,12 @@ def tables_of(kinds: Sequence[str]) -> "list[Table]":
 def infer_from_dump(files: Sequence[Path], kinds: Sequence[str], settings: Settings, output: Path | None) -> None:
     """Print the records of these kinds that follow from a dump of `hats.means`, or write them to a file."""
     from hatcast.agents.batch.ledger_days import dumped_values
-    from hatcast.agents.tables.columns import layout_of
 
     name = ", ".join(map(str, files))
     with open_recording(files, DUMP) as recording:
         found = inferred(lambda: dumped_values(Dump(recording, name), settings, name), kinds, settings.policy)
         if output is not None:
-            write_records(output, layout_of(tables_of(kinds)), found)
+            write_records(output, tables_of(kinds), found, places_of(settings, output))
             return
         for line in found:
             click.echo(line)

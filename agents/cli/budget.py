@@ -57,7 +57,7 @@ def command() -> None:
 @config_option
 @json_option
 @ledger_option
-@output_option("the records of the days", has_places=False)
+@output_option("the records of the days", has_places=False, of_records=True)
 def show(*, config: Path, as_json: bool, ledger: Path | None, output: Path | None) -> None:
     """Show the spent budget by day: the most that one bus's day may have cost, its limit, what today can still cost.
 
@@ -70,7 +70,7 @@ def show(*, config: Path, as_json: bool, ledger: Path | None, output: Path | Non
     if output is not None:
         from hatcast.agents.tables.records import BUDGET_DAYS
 
-        write_records(output, BUDGET_DAYS, map(msgspec.json.encode, days))
+        write_records(output, [BUDGET_DAYS], map(msgspec.json.encode, days))
     elif as_json:
         click.echo(msgspec.json.encode(days))
     else:

@@ -14,15 +14,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from hatcast.agents.tables.columns import Layout
+from hatcast.agents.config.settings import Settings
 from hatcast.stream.errors import HatcastError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
-_FORMATS: Final = ".jsonl, .csv, .parquet"
+    from hatcast.agents.tables.columns import Table as RecordTable
+    from hatcast.agents.tables.files import Written
+    from hatcast.agents.tables.short import Place
 
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -32,13 +33,18 @@ class _Decorator(Protocol):
     def __call__(self, command: _Command, /) -> _Command: ...
 
 
-def output_option(contents: str, *, has_places: bool = True) -> _Decorator:
-    """Return the option `-o`, checked before the computation.
+_WRITTEN: Final = "hatcast.written"
+_ENCODINGS: Final = ("utf-8", "utf-8-sig", "latin-1", "cp1252")
+
+
+def output_option(contents: str, *, has_places: bool = True, of_records: bool = False) -> _Decorator:
+    """Return the option `-o`, checked before the computation, and those that say how it is written: see `written`.
 
     contents     what is written, for the help
     has_places   whether it can be drawn on a map, as GeoJSON
+    of_records   whether records are written, which have a short table
     """
-    formats = f"{_FORMATS} or .geojson" if has_places else _FORMATS.replace(", .parquet", " or .parquet")
+    formats = ".jsonl, .csv, .xlsx, .parquet or .geojson" if has_places else ".jsonl, .csv, .xlsx or .parquet"
 
     def check(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
         if path is not None:
@@ -47,14 +53,74 @@ def output_option(contents: str, *, has_places: bool = True) -> _Decorator:
             check_target(path, known=EXTENSIONS if has_places else WITHOUT_PLACES)
         return path
 
-    return click.option(
-        "-o",
-        "--output",
-        "output",
-        type=click.Path(path_type=Path, dir_okay=False),
-        callback=check,
-        help=f"Write {contents} to this new file, which ends in {formats} (Parquet: pip install 'hatcast[parquet]').",
-    )
+    def keep(context: click.Context, option: click.Parameter, value: object) -> None:
+        context.meta.setdefault(_WRITTEN, {})[option.name] = value
+
+    options = [
+        click.option(
+            "-o",
+            "--output",
+            "output",
+            type=click.Path(path_type=Path, dir_okay=False),
+            callback=check,
+            help=f"Write {contents} to this new file, which ends in {formats} (extras: hatcast[excel], [parquet]).",
+        ),
+        click.option(
+            "--output-decimal",
+            type=click.Choice([".", ","]),
+            default=".",
+            expose_value=False,
+            callback=keep,
+            help='Decimal sign of -o FILE.csv; with "," semicolons separate its fields.',
+        ),
+        click.option(
+            "--output-encoding",
+            type=click.Choice(_ENCODINGS),
+            default="utf-8",
+            expose_value=False,
+            callback=keep,
+            help="Encoding of -o FILE.csv; Excel knows UTF-8 by utf-8-sig.",
+        ),
+    ]
+    if of_records:
+        options.append(
+            click.option(
+                "--all-fields",
+                "whole",
+                is_flag=True,
+                expose_value=False,
+                callback=keep,
+                help="Write every field, and the record as JSON, to CSV, Excel and GeoJSON, in place of a short table.",
+            )
+        )
+
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def written(place: "Place | None" = None) -> "Written":
+    """Return how the files of the present command are written. place: names the places of cells."""
+    from hatcast.agents.tables.files import Written
+    from hatcast.agents.tables.geojson import CsvStyle
+
+    given = click.get_current_context().meta.get(_WRITTEN, {})
+    return Written(CsvStyle(given["output_encoding"], given["output_decimal"]), given.get("whole", False), place)
+
+
+def places_of(settings: Settings, output: Path) -> "Place | None":
+    """Return the names of places by the timetable of `[display]`, if the file has them. Raises HatcastError."""
+    from hatcast.agents.tables.files import APART
+
+    if settings.display.gtfs is None or output.suffix.lower() not in APART:
+        return None
+    from hatcast.agents.timetable.network import read_network
+    from hatcast.agents.timetable.places import place_names
+
+    return place_names(read_network(settings.display.gtfs).stops)
 
 
 def check_one_output(output: Path | None, *, as_json: bool) -> None:
@@ -63,31 +129,36 @@ def check_one_output(output: Path | None, *, as_json: bool) -> None:
         raise click.UsageError("-o writes to a file what --json prints: choose one")
 
 
-def write_records(path: Path, layout: Layout, records: Iterable[bytes]) -> None:
-    """Write records to a file, and their number to standard error. Raises HatcastError."""
-    from hatcast.agents.tables.files import open_file
+def write_records(
+    path: Path, tables: "Sequence[RecordTable]", records: Iterable[bytes], place: "Place | None" = None
+) -> None:
+    """Write records of some tables to files, and their number to standard error. Raises HatcastError."""
+    from hatcast.agents.tables.files import FilesOf
 
-    written = left_out = 0
-    with open_file(path, layout) as file:
+    with FilesOf(path, tables, written(place)) as files:
         for record in records:
-            if file.write(record):
-                written += 1
-            else:
-                left_out += 1
-    report_written(path, written, left_out)
+            files.write(record)
+    report_written(files.rows, files.left_out)
 
 
 def write_figures(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows of figures to a file, and their number to standard error. Raises HatcastError."""
     from hatcast.agents.tables.columns import figures_of
+    from hatcast.agents.tables.files import open_file
 
-    write_records(path, *figures_of(rows))
+    layout, lines = figures_of(rows)
+    with open_file(path, layout, style=written().style) as file:
+        for line in lines:
+            file.write(line)
+    report_written({path: len(lines)})
 
 
-def report_written(path: Path, written: int, left_out: int = 0) -> None:
-    """Print the number of rows of a file to standard error."""
+def report_written(rows: Mapping[Path, int], left_out: int = 0) -> None:
+    """Print the number of rows of each file to standard error."""
     rejected = f"; {left_out:,} are not records of this version, left out" if left_out else ""
-    click.echo(f"{path}: {written:,} row{'s' * (written != 1)}{rejected}", err=True)
+    for path, number in rows.items():
+        click.echo(f"{path}: {number:,} row{'s' * (number != 1)}{rejected}", err=True)
+        rejected = ""
 
 
 Row = Mapping[str, Any]

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from hatcast.agents.cli.options import config_option, json_option, stop_on_signals
 from hatcast.agents.cli.output import check_reader, write_output
-from hatcast.agents.cli.report import check_one_output, output_option, report_written
+from hatcast.agents.cli.report import check_one_output, output_option, places_of, report_written, written
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import kafka_python_options, translate_kafka_errors
@@ -97,7 +97,7 @@ class _TailOptions(TypedDict):
 @click.option("--from-beginning", is_flag=True, help="Also show earlier releases.")
 @click.option("--for", "seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this many seconds.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Stop after this many releases.")
-@output_option("the records")
+@output_option("the records", of_records=True)
 def command(**given: Unpack[_TailOptions]) -> None:
     """Show new estimates, or the releases that they are made of, until Ctrl-C or SIGTERM.
 
@@ -107,15 +107,15 @@ def command(**given: Unpack[_TailOptions]) -> None:
     release_id and the same bytes.
 
     With -o the records are written to a file and not printed. JSON lines and CSV grow line by line; a Parquet or
-    GeoJSON file gets its name at the end. With records of several topics the first column of CSV and
-    Parquet is `table`: releases, answers, estimates or running.
+    GeoJSON file gets its name at the end. Records of several topics share a file of JSON lines, or of Parquet, whose
+    first column is `table`; else answers go to FILE.answers.csv, running means to FILE.running.csv.
     """
     check_one_output(given["output"], as_json=given["as_json"])
     settings = load_settings(given["config"])
     chosen = chosen_topics(given, settings.policy)
     topics = [getattr(settings.topics, name) for name in chosen]
     # The Kafka client may swallow a KeyboardInterrupt: an event stops the loop reliably.
-    with stop_on_signals() as stopping, _open_output(given, chosen) as write:
+    with stop_on_signals() as stopping, _open_output(settings, given, chosen) as write:
 
         def is_stopping() -> bool:
             if given["output"] is None:
@@ -130,25 +130,19 @@ def command(**given: Unpack[_TailOptions]) -> None:
 
 
 @contextmanager
-def _open_output(given: _TailOptions, chosen: list[str]) -> Iterator[Callable[[bytes], object]]:
+def _open_output(settings: Settings, given: _TailOptions, chosen: list[str]) -> Iterator[Callable[[bytes], object]]:
     """Yield the function that writes a record: to the file, or to standard output as JSON or as a line of text."""
     output = given["output"]
     if output is None:
         yield (lambda value: write_output(value + b"\n")) if given["as_json"] else _printer(chosen)
         return
-    from hatcast.agents.tables.columns import layout_of
-    from hatcast.agents.tables.files import open_growing_file
+    from hatcast.agents.tables.files import FilesOf, open_growing_file
     from hatcast.agents.tables.records import TABLES
 
-    written = [0, 0]  # left out, written
-
-    with open_growing_file(output, layout_of([TABLES[name] for name in chosen])) as file:
-
-        def write(value: bytes) -> None:
-            written[file.write(value)] += 1
-
-        yield write
-    report_written(output, written[1], written[0])
+    tables = [TABLES[name] for name in chosen]
+    with FilesOf(output, tables, written(places_of(settings, output)), open_growing_file) as files:
+        yield files.write
+    report_written(files.rows, files.left_out)
 
 
 def _printer(chosen: list[str]) -> Callable[[bytes], object]:

@@ -16,6 +16,7 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
         "pyarrow": "parquet",
         "scipy": "research",
         "tomlkit": "research",
+        "xlsxwriter": "excel",
     }
 )
 """Package -> the extra in pyproject.toml that installs it."""

@@ -1,4 +1,4 @@
-"""Files of records: JSON lines, CSV, Parquet or GeoJSON, by extension.
+"""Files of records: JSON lines, CSV, Excel, Parquet or GeoJSON, by extension.
 
 A file gets its name when it is complete, and a name is never taken from another file. Only a file of lines that
 follows a topic has its name from the start: it grows by whole lines.
@@ -6,15 +6,18 @@ follows a topic has its name from the start: it grows by whole lines.
 
 import io
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final, Protocol
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, Protocol, Self
 
 from hatcast.agents.errors.extras import require
-from hatcast.agents.tables.columns import Layout, Row
-from hatcast.agents.tables.geojson import csv_header, csv_line, feature_of
+from hatcast.agents.tables.columns import Layout, Row, Table, Type, layout_of
+from hatcast.agents.tables.geojson import PLAIN, CsvStyle, csv_line, feature_of
+from hatcast.agents.tables.short import Place, short
 from hatcast.stream.errors import HatcastError
 
 _ROW_GROUP: Final = 10_000
@@ -43,7 +46,7 @@ class RecordFile(Protocol):
 class _JsonLines:
     """The records, one a line, unchanged."""
 
-    def __init__(self, file: Sink, _: Layout) -> None:
+    def __init__(self, file: Sink, _: Layout, __: CsvStyle) -> None:
         self._file = file
 
     def write(self, record: bytes) -> bool:
@@ -58,12 +61,12 @@ class _JsonLines:
 
 
 class _Csv:
-    def __init__(self, file: Sink, layout: Layout) -> None:
-        self._file, self._layout = file, layout
-        file.write(csv_header(layout))
+    def __init__(self, file: Sink, layout: Layout, style: CsvStyle) -> None:
+        self._file, self._layout, self._style = file, layout, style
+        file.write(style.header(layout))
 
     def write(self, record: bytes) -> bool:
-        line = csv_line(self._layout, record)
+        line = csv_line(self._layout, record, self._style)
         if line is not None:
             self._file.write(line)
         return line is not None
@@ -78,7 +81,7 @@ class _Csv:
 class _GeoJson:
     """A FeatureCollection, a feature a line."""
 
-    def __init__(self, file: Sink, layout: Layout) -> None:
+    def __init__(self, file: Sink, layout: Layout, _: CsvStyle) -> None:
         self._file, self._layout = file, layout
         self._before = b""
         file.write(b'{"type":"FeatureCollection","features":[\n')
@@ -100,7 +103,7 @@ class _GeoJson:
 class _Parquet:
     """Row groups of `_ROW_GROUP` records, so that memory is bounded."""
 
-    def __init__(self, file: Sink, layout: Layout) -> None:
+    def __init__(self, file: Sink, layout: Layout, _: CsvStyle) -> None:
         import pyarrow.parquet as pq
 
         from hatcast.agents.tables.arrow import schema_of
@@ -135,10 +138,65 @@ class _Parquet:
         self._rows = []
 
 
-FORMATS: Final[Mapping[str, Callable[[Sink, Layout], RecordFile]]] = MappingProxyType(
-    {".jsonl": _JsonLines, ".csv": _Csv, ".parquet": _Parquet, ".geojson": _GeoJson}
+class _Xlsx:
+    """A sheet with a header that stays in sight, and a filter. Numbers are numbers, dates are dates."""
+
+    def __init__(self, file: Sink, layout: Layout, _: CsvStyle) -> None:
+        import xlsxwriter
+
+        self._layout, self._row = layout, 0
+        self._folder = tempfile.TemporaryDirectory(prefix="hatcast-")  # rows are not kept in memory
+        options = {"constant_memory": True, "tmpdir": self._folder.name, "strings_to_formulas": False}
+        self._book = xlsxwriter.Workbook(file, options)
+        self._sheet = self._book.add_worksheet()
+        self._date = self._book.add_format({"num_format": "yyyy-mm-dd"})
+        bold = self._book.add_format({"bold": True})
+        self._sheet.freeze_panes(1, 0)
+        for column, each in enumerate(layout.columns):
+            self._sheet.set_column(column, column, max(10, len(each.name) + 2))
+            self._sheet.write_string(0, column, each.name, bold)
+
+    def write(self, record: bytes) -> bool:
+        row = self._layout.row(record)
+        if row is None:
+            return False
+        self._row += 1
+        for column, each in enumerate(self._layout.columns):
+            value = row[each.name]
+            if value is None:
+                continue
+            if each.type is Type.DATE:
+                self._sheet.write_datetime(self._row, column, value, self._date)
+            elif each.type in (Type.NUMBER, Type.COUNT):
+                self._sheet.write_number(self._row, column, value)
+            elif each.type is Type.FLAG:
+                self._sheet.write_boolean(self._row, column, value)
+            else:
+                self._sheet.write_string(self._row, column, str(value))
+        return True
+
+    def finish(self) -> None:
+        from xlsxwriter.exceptions import FileCreateError
+
+        self._sheet.autofilter(0, 0, self._row, len(self._layout.columns) - 1)
+        try:
+            self._book.close()
+        except FileCreateError as error:  # of an OSError
+            raise error.args[0] from None
+        self._folder.cleanup()
+
+    def abandon(self) -> None:
+        self._book.fileclosed = True  # else it warns when it is deleted
+        self._folder.cleanup()
+
+
+FORMATS: Final[Mapping[str, Callable[[Sink, Layout, CsvStyle], RecordFile]]] = MappingProxyType(
+    {".jsonl": _JsonLines, ".csv": _Csv, ".xlsx": _Xlsx, ".parquet": _Parquet, ".geojson": _GeoJson}
 )
-"""By extension. GeoJSON, the last, needs a column `cell`."""
+"""By extension. GeoJSON, the last, needs the column of cells."""
+_PACKAGES: Final[Mapping[str, str]] = MappingProxyType({".parquet": "pyarrow", ".xlsx": "xlsxwriter"})
+APART: Final = (".csv", ".xlsx", ".geojson")
+"""Formats with one kind of record in a file, by default as the short table."""
 
 
 EXTENSIONS: Final = (*FORMATS,)
@@ -155,8 +213,8 @@ def check_target(path: Path, option: str = "-o", known: Sequence[str] = EXTENSIO
     if suffix not in known:
         reason = "has no known format" if suffix not in EXTENSIONS else "would have no place on a map"
         raise HatcastError(f"{option}: {path} {reason}; name a file that ends in {_listed(known)}")
-    if suffix == ".parquet":
-        require("pyarrow", f"{option}: {path}")
+    if suffix in _PACKAGES:
+        require(_PACKAGES[suffix], f"{option}: {path}")
     if path.exists():
         raise HatcastError(f"{option}: {path} exists already; name another file, or remove it")
     if not path.parent.is_dir():
@@ -168,14 +226,14 @@ def _listed(extensions: Sequence[str]) -> str:
 
 
 @contextmanager
-def open_file(path: Path, layout: Layout, option: str = "-o") -> Iterator[RecordFile]:
+def open_file(path: Path, layout: Layout, option: str = "-o", style: CsvStyle = PLAIN) -> Iterator[RecordFile]:
     """Open a new file for records; it gets its name at the end of the block, and not if the block fails.
 
     Raises HatcastError if it exists already or cannot be written.
     """
     _check(path, layout, option)
     with new_file(path, option) as raw:
-        file = _Checked(path, layout, raw, option)
+        file = _Checked(path, layout, raw, option, style)
         try:
             yield file
             file.finish()
@@ -201,7 +259,7 @@ def new_file(path: Path, option: str = "-o") -> Iterator[io.BufferedWriter]:
 
 
 @contextmanager
-def open_growing_file(path: Path, layout: Layout, option: str = "-o") -> Iterator[RecordFile]:
+def open_growing_file(path: Path, layout: Layout, option: str = "-o", style: CsvStyle = PLAIN) -> Iterator[RecordFile]:
     """Open a new file for the records of a topic that is followed.
 
     A file of lines can be read while it grows. Another format is complete at the end of the block, also if the block
@@ -213,10 +271,10 @@ def open_growing_file(path: Path, layout: Layout, option: str = "-o") -> Iterato
         with _write_errors(path, option):
             raw = path.open("xb", buffering=0)
         with raw:
-            yield _Checked(path, layout, _WholeLines(raw), option)
+            yield _Checked(path, layout, _WholeLines(raw), option, style)
         return
     failure: BaseException | None = None
-    with open_file(path, layout, option) as file:
+    with open_file(path, layout, option, style) as file:
         try:
             yield file
         except WriteError:
@@ -243,8 +301,86 @@ def _opened(part: Path, path: Path, option: str) -> Iterator[io.BufferedWriter]:
 
 
 def _check(path: Path, layout: Layout, option: str) -> None:
-    has_places = any(each.name == "cell" for each in layout.columns)
+    has_places = any(each.name in ("cell", "hexagon") for each in layout.columns)
     check_target(path, option, EXTENSIONS if has_places else WITHOUT_PLACES)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How tables are written to files.
+
+    style   of CSV
+    whole   whether CSV, Excel and GeoJSON have every field and the record itself, in place of the short table
+    place   names the places of cells, for the short table; None: nobody does
+    """
+
+    style: CsvStyle = PLAIN
+    whole: bool = False
+    place: Place | None = None
+
+
+def files_of(path: Path, tables: Sequence[Table]) -> list[Path]:
+    """Return the names of the files of some tables."""
+    others = tables[1:] if path.suffix.lower() in APART else ()
+    return [path, *(path.with_suffix(f".{each.name}{path.suffix}") for each in others)]
+
+
+class FilesOf:
+    """Records of one or several tables.
+
+    JSON lines and Parquet have all of them in one file. Of the other formats each table has its own: FILE.csv is that
+    of the first, FILE.answers.csv that of answers, from its first record on.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        tables: Sequence[Table],
+        written: Written,
+        opened: Callable[[Path, Layout, str, CsvStyle], AbstractContextManager[RecordFile]] = open_file,
+        option: str = "-o",
+    ) -> None:
+        """Args: `opened`, `open_file` or `open_growing_file`. Raises HatcastError if a file exists already."""
+        self._opened, self._option, self._style = opened, option, written.style
+        self._stack = ExitStack()
+        self._files: dict[Path, RecordFile] = {}
+        self.rows: Final = dict[Path, int]()
+        self.left_out = 0
+        names = files_of(path, tables)
+        if path.suffix.lower() in APART:
+            made = tables if written.whole else [short(each, written.place) for each in tables]
+            self._layouts: dict[Path, Layout] = dict(zip(names, made, strict=True))
+        else:
+            self._layouts = {path: layout_of(tables)}
+        for name, layout in self._layouts.items():
+            _check(name, layout, option)
+
+    def __enter__(self) -> Self:
+        self._open(next(iter(self._layouts)))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return self._stack.__exit__(kind, error, trace)
+
+    def write(self, record: bytes) -> bool:
+        """Write a record; return False if it is of none of the tables. Raises HatcastError."""
+        for name, layout in self._layouts.items():
+            if name not in self._files and layout.values(record) is None:
+                continue
+            if self._open(name).write(record):
+                self.rows[name] += 1
+                return True
+        self.left_out += 1
+        return False
+
+    def _open(self, name: Path) -> RecordFile:
+        if name not in self._files:
+            opened = self._opened(name, self._layouts[name], self._option, self._style)
+            self._files[name] = self._stack.enter_context(opened)
+            self.rows[name] = 0
+        return self._files[name]
 
 
 class WriteError(HatcastError):
@@ -267,10 +403,10 @@ def _write_errors(path: Path, option: str) -> Iterator[None]:
 class _Checked:
     """A file of records whose errors name it."""
 
-    def __init__(self, path: Path, layout: Layout, raw: Sink, option: str) -> None:
+    def __init__(self, path: Path, layout: Layout, raw: Sink, option: str, style: CsvStyle) -> None:
         self._path, self._option = path, option
         with _write_errors(path, option):
-            self._file = FORMATS[path.suffix.lower()](raw, layout)
+            self._file = FORMATS[path.suffix.lower()](raw, layout, style)
 
     def write(self, record: bytes) -> bool:
         with _write_errors(self._path, self._option):

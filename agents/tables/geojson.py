@@ -3,10 +3,12 @@
 [RFC 4180, RFC 7946]
 """
 
+import codecs
 import csv
 import io
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
@@ -14,42 +16,53 @@ from typing import Any, Final
 import h3.api.basic_str as h3
 import msgspec
 
-from hatcast.agents.tables.columns import Layout
+from hatcast.agents.tables.columns import Layout, Row, Type
 
 # CSV keeps the digits of the records: a header, then a line for each record.    [RFC 4180]
 #
 # A value that a record does not have is an empty field. Lines end with a line feed.
 
 
-def csv_header(layout: Layout) -> bytes:
-    """Return the line of the columns' names."""
-    return _line([each.name for each in layout.columns])
+@dataclass(frozen=True, slots=True)
+class CsvStyle:
+    """How a CSV file is written. With a decimal comma fields are separated by semicolons, as spreadsheets expect."""
+
+    encoding: str = "utf-8"
+    decimal: str = "."
+
+    def line(self, fields: Sequence[str]) -> bytes:
+        """Return a line. A character that the encoding lacks becomes a question mark."""
+        buffer = io.StringIO()
+        csv.writer(buffer, delimiter=";" if self.decimal == "," else ",", lineterminator="\n").writerow(fields)
+        return buffer.getvalue().encode(self.encoding.removesuffix("-sig"), "replace")
+
+    def header(self, layout: Layout) -> bytes:
+        """Return the line of the columns' names; in utf-8-sig after the mark by which spreadsheets know UTF-8."""
+        mark = codecs.BOM_UTF8 if self.encoding == "utf-8-sig" else b""
+        return mark + self.line([each.name for each in layout.columns])
+
+    def text(self, value: Any, kind: Type) -> str:
+        """Return the text of a value."""
+        if value is None:
+            return ""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return str(value).replace(".", self.decimal) if kind is Type.NUMBER else str(value)
 
 
-def csv_line(layout: Layout, record: bytes) -> bytes | None:
+PLAIN: Final = CsvStyle()
+
+
+def csv_line(layout: Layout, record: bytes, style: CsvStyle = PLAIN) -> bytes | None:
     """Return a record's line; None if the record is not of this table."""
     values = layout.values(record)
-    return None if values is None else _line([_text(values[each.name]) for each in layout.columns])
+    return None if values is None else style.line([style.text(values[each.name], each.type) for each in layout.columns])
 
 
 def csv_of_records(layout: Layout, records: Iterable[bytes]) -> bytes:
     """Return records as CSV; records of other tables are left out."""
     lines = (csv_line(layout, record) for record in records)
-    return b"".join([csv_header(layout), *(each for each in lines if each is not None)])
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
-
-
-def _line(fields: Sequence[str]) -> bytes:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerow(fields)
-    return buffer.getvalue().encode()
+    return b"".join([PLAIN.header(layout), *(each for each in lines if each is not None)])
 
 
 _ENCODE: Final = msgspec.json.Encoder().encode
@@ -68,11 +81,26 @@ def feature(cell: str, properties: bytes, name: str | None = None) -> bytes:
 
 
 def feature_of(layout: Layout, record: bytes) -> bytes | None:
-    """Return a record's feature; None if the record is not of this table. The table has a column `cell`."""
+    """Return a record's feature; None if the record is not of this table.
+
+    Its properties are the record, byte for byte; of a short table they are the row.
+    """
     values = layout.values(record)
     if values is None:
         return None
-    return feature(values["cell"], record, next((values[name] for name in _IDS if values.get(name)), None))
+    if "hexagon" not in values:
+        return feature(values["cell"], record, next((values[name] for name in _IDS if values.get(name)), None))
+    return feature(values["hexagon"], _ENCODE(_flat(layout, values)))
+
+
+def _flat(layout: Layout, values: Row) -> Row:
+    """Return the row with its numbers as written: software for maps colours by numbers that are not nested."""
+    return {
+        each.name: msgspec.Raw(values[each.name])
+        if each.type is Type.NUMBER and values[each.name]
+        else values[each.name]
+        for each in layout.columns
+    }
 
 
 def features_of(layout: Layout, records: Iterable[bytes]) -> list[msgspec.Raw]:

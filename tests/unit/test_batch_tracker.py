@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,10 @@ def test_the_table_has_the_last_estimate_of_each_hat_with_readings_and_single_qu
     assert len(found) > 500
     printed(tmp_path, parts, "-o", str(tmp_path / "means.csv"))
     with (tmp_path / "means.csv").open() as file:
-        written = {row["estimate_id"] for row in csv.DictReader(file)}
-    assert written == {each.estimate_id for each in last_of.values() if isinstance(each.mean, ShownNormal)}
+        written = {(row["date"], row["hour"], row["hexagon"]): row for row in csv.DictReader(file)}
+    assert {hat: Decimal(row["value"]) for hat, row in written.items()} == {
+        hat: mean.value for hat, mean in last.items() if isinstance(mean, ShownNormal)
+    }
     queries = printed(tmp_path, parts, "--releases")
     assert "settlement" in queries
     assert "Estimates" not in queries

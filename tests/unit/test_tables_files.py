@@ -5,8 +5,10 @@ import json
 import os
 import resource
 import signal
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,19 +16,24 @@ import pytest
 
 from hatcast.agents.tables import files
 from hatcast.agents.tables.arrow import table_of_records
-from hatcast.agents.tables.files import EXTENSIONS, check_target, open_file, open_growing_file
+from hatcast.agents.tables.files import check_target, open_file, open_growing_file
 from hatcast.agents.tables.records import BUDGET_DAYS, RELEASES
 from hatcast.stream.errors import HatcastError
 from tests.unit.test_tables import goldens
 
 RECORDS = goldens("means")
 LINES = (".jsonl", ".csv")
+WITH_XLSX = find_spec("xlsxwriter") is not None
+EXTENSIONS = tuple(each for each in files.EXTENSIONS if WITH_XLSX or each != ".xlsx")
 
 
 def rows_in(path: Path) -> int:
     """The number of records in a file, which is read with the format's own library."""
     if path.suffix == ".parquet":
         return int(pq.read_table(path).num_rows)
+    if path.suffix == ".xlsx":
+        with zipfile.ZipFile(path) as book:
+            return book.read("xl/worksheets/sheet1.xml").count(b"<row ") - 1
     if path.suffix == ".geojson":
         return len(json.loads(path.read_bytes())["features"])
     if path.suffix == ".csv":
@@ -124,7 +131,7 @@ def test_a_file_system_without_hard_links_will_do(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("out.xlsx", "-o: out.xlsx has no known format; name a file that ends in .jsonl, .csv, .parquet or .geojson"),
+        ("out.xls", "-o: out.xls has no known format; name a file that ends in .jsonl, .csv, .xlsx, .parquet or"),
         ("-", "-o: - has no known format"),
         ("out.csv.gz", "no known format"),
         ("none/out.csv", "-o: folder none does not exist; create it, or name another"),
@@ -140,7 +147,7 @@ def test_a_file_that_cannot_be_written_is_one_line(
 
 
 def test_rows_without_places_are_not_a_map(tmp_path: Path) -> None:
-    says = "would have no place on a map; name a file that ends in .jsonl, .csv or .parquet$"
+    says = "would have no place on a map; name a file that ends in .jsonl, .csv, .xlsx or .parquet$"
     with pytest.raises(HatcastError, match=says), open_file(tmp_path / "out.geojson", BUDGET_DAYS):
         pass
 
