@@ -129,3 +129,13 @@ def test_the_query_of_the_page_leaves_out_the_hours_and_hexagons_that_were_wrong
         database.executemany("INSERT INTO releases VALUES (?, ?)", names)
         left = database.execute(re.findall(r"```sql\n(.*?)```", ERRATA, re.S)[0]).fetchall()
     assert sorted(left) == sorted([names[3], *names[4:]])
+
+
+def test_valkey_is_named_and_tested_beside_redis() -> None:
+    for name in ("docker-compose.yml", "ops/helm/hatcast/values.yaml", "docs/operations.md", "CHANGELOG.md"):
+        assert "Valkey" in (ROOT / name).read_text(), name
+    tested = (ROOT / ".ci/run").read_text().replace("\\\n", "")
+    (line,) = re.findall(r"^run env HATCAST_TEST_WITHOUT=redis-server scripts/test (.*)$", tested, re.M)
+    files = re.findall(r"tests/\S+", line)
+    assert {"tests/integration/test_pipeline.py", "tests/integration/test_redis_cluster.py"} <= set(files)
+    assert [name for name in files if not (ROOT / name).is_file()] == []
