@@ -207,11 +207,14 @@ class KnownCharges:
     split: ChargeSplit
 
 
-def composed_epsilon(levels: Mapping[int, int], delta: float, known: KnownCharges | None = None) -> float:
+def composed_epsilon(
+    levels: Mapping[int, int], delta: float, known: KnownCharges | None = None, *, enough: float = 0.0
+) -> float:
     """Return the epsilon that these charges compose to at `delta`; never above their sum.
 
     levels   charge in 1e-9 -> largest number of such charges of one user
     known    charges whose mechanisms are known; all others are composed as randomised response
+    enough   an epsilon below which a smaller one is not looked for
     Rounds upwards throughout. The first call takes up to 1 s for 10,000 charges.
     """
     charges = {level: count for level, count in levels.items() if level and count}
@@ -219,11 +222,11 @@ def composed_epsilon(levels: Mapping[int, int], delta: float, known: KnownCharge
     margin = sum(charges.values()) * _FLOAT_ERROR
     if not charges or max(charges) > _MAX_EPSILON * NANO or len(charges) > _MAX_LEVELS or delta < 100 * margin:
         return plain_sum
-    bounds = [plain_sum, _epsilon(_pure_parts(charges), delta - margin)]
+    least = plain_sum
     if known is not None and known.split.fineness >= _MIN_FINENESS:
         others = Counter(charges) - Counter({known.level: known.count})
-        bounds.append(_epsilon((*_known_parts(known), *_pure_parts(others)), delta - margin))
-    return min(bounds)
+        least = min(least, _epsilon((*_known_parts(known), *_pure_parts(others)), delta - margin))
+    return least if least <= enough else min(least, _epsilon(_pure_parts(charges), delta - margin))
 
 
 def _pure_parts(charges: Mapping[int, int]) -> tuple[_Part, ...]:

@@ -101,7 +101,8 @@ def composed_limit(
     split = ChargeSplit.of(estimator.shares, least)
 
     def fits(releases: int) -> bool:
-        composed = composed_epsilon({level: releases}, privacy.delta, KnownCharges(level, releases, split))
+        known = KnownCharges(level, releases, split)
+        composed = composed_epsilon({level: releases}, privacy.delta, known, enough=epsilon - 1 / _DIGITS)
         return math.ceil(composed * _DIGITS) / _DIGITS <= epsilon
 
     cap = privacy.max_hats_per_day
@@ -112,12 +113,13 @@ def composed_limit(
             f"{epsilon:g} is below one HAT's epsilon {privacy.epsilon:g}, so nothing could be released",
             "raise it",
         )
-    high = cap if low < cap and fits(cap) else low
-    if high < cap:
-        beyond = cap
-        while beyond - high > 1:
-            middle = (high + beyond) // 2
-            high, beyond = (middle, beyond) if fits(middle) else (high, middle)
+    high = low
+    while high < cap and fits(min(2 * high, cap)):  # from below: the time for many releases grows with their number
+        high = min(2 * high, cap)
+    beyond = min(2 * high, cap + 1)
+    while beyond - high > 1:
+        middle = (high + beyond) // 2
+        high, beyond = (middle, beyond) if fits(middle) else (high, middle)
     plain = msgspec.structs.replace(privacy, daily_limit=high * level / NANO)
     limit = ComposedLimit(epsilon, privacy.delta, high, least, least_scale)
     return msgspec.structs.replace(given, privacy=plain), limit

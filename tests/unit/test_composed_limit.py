@@ -8,6 +8,7 @@ import copy
 import json
 import math
 import re
+import time
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -95,6 +96,25 @@ def worst(parameters: Parameters, releases: int) -> float:
         losses, step = noise_losses(moved, smallest_scale(distance, EPSILON))
         found.append(exact_epsilon([losses] * releases, step, DELTA))
     return max(found)
+
+
+@pytest.mark.parametrize("cap", [34, 40, 41, 67])
+@pytest.mark.parametrize(("limit", "name"), [(LIMIT, "array_averaging"), (9.0, "levy"), (0.7, "baseline")])
+def test_the_releases_are_the_most_that_fit_found_one_by_one(cap: int, limit: float, name: str) -> None:
+    found = limit_of(of(name, privacy__max_hats_per_day=cap, privacy__daily_limit=[limit, DELTA]))
+    level, split = int(EPSILON * 1e9), ChargeSplit.of(ESTIMATORS[name].shares, found.fineness)
+
+    def fits(releases: int) -> bool:
+        composed = composed_epsilon({level: releases}, DELTA, KnownCharges(level, releases, split))
+        return math.ceil(composed * 1e6) / 1e6 <= limit
+
+    assert found.releases == max(number for number in range(1, cap + 1) if fits(number))
+
+
+def test_the_largest_cap_is_read_in_two_seconds() -> None:
+    begun = time.process_time()
+    assert limit_of(policy(privacy__max_hats_per_day=65_535)).releases == limit_of(policy()).releases
+    assert time.process_time() - begun < 2
 
 
 def test_for_every_number_of_users_the_releases_within_the_limit_compose_to_no_more_than_it_exactly() -> None:
