@@ -117,6 +117,7 @@ _ONE: Final = {
 }
 _ANSWERS: Final = lenient(ANSWERS)
 _CLUSTERINGS: Final = lenient(CLUSTERINGS)
+_PAGE: Final = "text/html; charset=utf-8"
 _STATUS_HEADERS: Final = {405: {"Allow": "GET, HEAD"}, 503: {"Retry-After": "2"}}
 
 
@@ -146,6 +147,7 @@ class Api:
         router.add_get("/api/v1/awaited", self._awaited_slot)
         router.add_get("/api/v1/events", self._events, allow_head=False)
         router.add_get(openapi.PATH, self._openapi)
+        router.add_get("/api/v1/", self._index)
 
     async def _latest(self, kind: RecordKind, request: web.Request) -> web.StreamResponse:
         """Return the records of the requested slot, by default the latest."""
@@ -266,6 +268,13 @@ class Api:
         """Return the OpenAPI document."""
         reject_unknown(request.query)
         return self._bodies.body(("openapi",), None, lambda: Body(openapi.document_text(), JSON)).respond(request)
+
+    async def _index(self, request: web.Request) -> web.StreamResponse:
+        """Return the list of paths: as a page for browsers, else as JSON."""
+        reject_unknown(request.query)
+        wants_page = "text/html" in request.headers.get("Accept", "")
+        make = (lambda: Body(openapi.index_page(), _PAGE)) if wants_page else lambda: Body(openapi.index(), JSON)
+        return self._bodies.body(("index", str(wants_page)), None, make).respond(request, VARY)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Stream server-sent events: a snapshot or the missed changes, then each new change."""

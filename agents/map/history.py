@@ -8,6 +8,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from hatcast.agents.map.record import Budget, HatRecord, RecordKind
@@ -33,6 +34,13 @@ class SlotRecords:
     start_ms: int
     end_ms: int
     records: dict[str, HatRecord] = field(default_factory=dict)
+
+
+def slot_view(slot: str, start: str, end: str) -> dict[str, str]:
+    """Return a slot with its label: its local date and hours in words, for displays."""
+    first = datetime.fromisoformat(start)
+    label = f"{first:%a} {first.day} {first:%b %Y}, {start[11:16]} to {end[11:16]}"
+    return {"slot": slot, "start": start, "end": end, "label": label}
 
 
 @dataclass(slots=True)

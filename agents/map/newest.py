@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hatcast.agents.map.history import value_range
+from hatcast.agents.map.history import slot_view, value_range
 from hatcast.agents.map.record import HatRecord, RunningWindow
 from hatcast.stream.records import ClustersRecord
 from hatcast.stream.records.projections import PLACED_ANSWER, PlacedAnswer
@@ -248,7 +248,7 @@ class WindowRecords:
             "name": window.name,
             "window": window.window,
             "of": window.of,
-            "slot": {"slot": newest.slot, "start": newest.start, "end": newest.end},
+            "slot": slot_view(newest.slot, newest.start, newest.end),
             "cells": sorted(self.cells),
             "range": value_range(self.cells.values()),
         }

@@ -1,5 +1,6 @@
 """OpenAPI 3.1 document of the API, generated from the types of its responses and of the topics' records."""
 
+import html
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -162,7 +163,53 @@ def document() -> Json:
         "components": {"schemas": schemas},
     }
     # As it is read: a default that is a tuple is an array.
-    return msgspec.json.decode(msgspec.json.encode(made), type=Json)
+    decoded: Json = _plain_arrays(msgspec.json.decode(msgspec.json.encode(made), type=Json))
+    return decoded
+
+
+def _plain_arrays(schema: Any) -> Any:
+    """Return a schema whose arrays have one type of items, also of a fixed length: generators of clients need it."""
+    if isinstance(schema, list):
+        return [_plain_arrays(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _plain_arrays(each) for name, each in schema.items()}
+    if found.get("type") == "array":
+        found.setdefault("items", {})
+    if found.get("items") is False:
+        every = found.pop("prefixItems")
+        kinds = [each for at, each in enumerate(every) if each not in every[:at]]
+        found["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    return found
+
+
+def index() -> bytes:
+    """Return the list of paths as JSON."""
+    paths = {f"/api/v1{each.path}": each.summary for each in OPERATIONS}
+    paths["/api/v1/events"] = _EVENTS["summary"]
+    return msgspec.json.format(msgspec.json.encode({"openapi": PATH, "paths": paths}), indent=2) + b"\n"
+
+
+def index_page() -> bytes:
+    """Return the list of paths as a page: each with what it returns, its parameters and a link that shows it."""
+    rows = []
+    for each in OPERATIONS:
+        path = f"/api/v1{each.path}"
+        link = html.escape(path) if "{" in path else f'<a href="{path}">{html.escape(path)}</a>'
+        formats = ", ".join(each.formats)
+        given = ", ".join(each.parameters) or "none"
+        rows.append(f"<tr><td><code>{link}</code></td><td>{each.summary}</td><td>{given}</td><td>{formats}</td></tr>")
+    events = "/api/v1/events</code></td><td>" + _EVENTS["summary"]
+    rows.append(f"<tr><td><code>{events}</td><td>policy, kind, seen</td><td></td></tr>")
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>The API of this map</title><link rel="stylesheet" href="/style.css"></head>
+<body><main><section class="card"><h1>The API of this map</h1>
+<p>Everything that the <a href="/">map</a> shows, for programs. <a href="{PATH}">The OpenAPI document</a> has all types;
+generators make clients of it, such as openapi-python-client.</p>
+<table class="all"><thead><tr><th>path</th><th>what</th><th>parameters</th><th>formats</th></tr></thead>
+<tbody>{"".join(rows)}</tbody></table></section></main></body></html>
+""".encode()
 
 
 def document_text() -> bytes:

@@ -23,6 +23,7 @@ class SlotHead(msgspec.Struct, frozen=True):
     slot: Annotated[str, text(SLOT, "local start")]
     start: Instant
     end: Instant
+    label: Annotated[str, msgspec.Meta(description="its local date and hours in words, for displays")]
 
 
 class Releases(msgspec.Struct, frozen=True):

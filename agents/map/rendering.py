@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from hatcast.agents.map.history import PolicyHistory, SlotRecords
+from hatcast.agents.map.history import PolicyHistory, SlotRecords, slot_view
 from hatcast.agents.map.http import Body, RequestError, prefers
 from hatcast.agents.map.record import Budget, HatRecord, RecordKind
 from hatcast.agents.tables.columns import Layout, Table
@@ -110,7 +110,7 @@ def slot_records(slot: SlotRecords | None) -> list[bytes]:
 
 
 def _slot(slot: SlotRecords) -> dict[str, Any]:
-    return {"slot": slot.slot, "start": slot.start, "end": slot.end}
+    return slot_view(slot.slot, slot.start, slot.end)
 
 
 def _records(slot: SlotRecords | None) -> list[msgspec.Raw]:

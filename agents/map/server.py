@@ -35,7 +35,7 @@ HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "Permissions-Policy": "camera=(), geolocation=(self), microphone=(), payment=(), usb=()",
     "Server": "hatcast",
 }
 # Only where the viewer's connection has TLS, as its proxy says: browsers ignore it on others. Not for subdomains and
@@ -85,6 +85,7 @@ class Access:
                 return
             response.headers["Access-Control-Allow-Origin"] = origin
         response.headers["Access-Control-Expose-Headers"] = _EXPOSED
+        response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
 
     async def _preflight(self, _: web.Request) -> web.Response:
         """Answer a browser that asks whether a page may send a request with these headers."""

@@ -50,9 +50,11 @@ def test_a_listed_origin_reads_the_api_and_no_other() -> None:
         assert (status, headers["Access-Control-Allow-Origin"]) == (200, origin)
         assert headers["Access-Control-Expose-Headers"] == "ETag, Retry-After"
         assert "Access-Control-Allow-Credentials" not in headers
+        assert headers["Cross-Origin-Resource-Policy"] == "cross-origin"
     for origin in ("https://city.example.evil.example", "http://city.example", "null", ""):
         headers = response(access, Origin=origin)[1]
         assert "Access-Control-Allow-Origin" not in headers
+        assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
         assert headers["Vary"] == "Accept, Accept-Encoding, Origin"
 
 
@@ -71,6 +73,7 @@ def test_every_origin_may_be_allowed() -> None:
     access = Access(("*",))
     for headers in (response(access)[1], response(access, Origin="https://anywhere.example")[1]):
         assert headers["Access-Control-Allow-Origin"] == "*"
+        assert headers["Cross-Origin-Resource-Policy"] == "cross-origin"
         assert "Origin" not in headers["Vary"]
 
 

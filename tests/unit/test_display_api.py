@@ -27,6 +27,7 @@ def test_the_latest_hour_is_the_topics_bytes() -> None:
         "slot": "2022-01-02T11:00",
         "start": "2022-01-02T11:00:00+05:30",
         "end": "2022-01-02T12:00:00+05:30",
+        "label": "Sun 2 Jan 2022, 11:00 to 12:00",
     }
 
 

@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -106,8 +109,34 @@ def paths_of(app: web.Application) -> Iterator[str]:
 
 def test_every_path_of_the_server_is_in_the_document() -> None:
     app = application(feed(), "city", AwaitedReleases(SETTINGS))
-    assert {*paths_of(app)} == {*DOCUMENT["paths"], PATH}
+    assert {*paths_of(app)} == {*DOCUMENT["paths"], PATH, "/api/v1/"}
     assert {*REQUESTS, "/api/v1/events"} == {*DOCUMENT["paths"]}
+
+
+def test_a_generator_of_clients_reads_the_whole_document(tmp_path: Path) -> None:
+    pytest.importorskip("openapi_python_client")
+    command = [sys.executable, "-m", "openapi_python_client", "generate", "--path", str(FOLDER / OPENAPI)]
+    made = subprocess.run(
+        [*command, "--output-path", str(tmp_path / "client"), "--meta", "none", "--fail-on-warning"],
+        env=os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},  # it runs ruff
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    for operation in ("latest", "estimates", "cell_estimates", "slots", "running"):
+        assert [*tmp_path.glob(f"client/api/*/{operation}.py")], operation
+    assert '"items": false' not in (FOLDER / OPENAPI).read_text()
+
+
+def test_the_index_lists_every_path_as_a_page_for_browsers_and_else_as_json() -> None:
+    found = json.loads(answer("/api/v1/")[2])
+    assert {*found["paths"]} == {*DOCUMENT["paths"]}
+    _, headers, body = answer("/api/v1/", Accept="text/html,*/*")
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    page = body.decode()
+    assert all(path in page for path in DOCUMENT["paths"])
+    assert not re.search(r"<style|<script|\sstyle=|https?://", page)
 
 
 @pytest.mark.parametrize("path", REQUESTS)

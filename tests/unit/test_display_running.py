@@ -58,6 +58,7 @@ def test_the_slots_list_each_running_mean_with_its_hour_cells_and_colours() -> N
         "slot": "2022-01-02T11:00",
         "start": "2022-01-02T11:00:00+05:30",
         "end": "2022-01-02T12:00:00+05:30",
+        "label": "Sun 2 Jan 2022, 11:00 to 12:00",
     }
     assert (found[1]["cells"], found[1]["range"]) == (sorted(CELLS[:3]), [25.0, 65.0])
 
