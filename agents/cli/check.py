@@ -125,7 +125,8 @@ def _is_text(head: bytes) -> bool:
 
 def _show_columns(text: str, choice: FormatChoice) -> None:
     columns = choice.columns or Columns()
-    first = next(islice(text.removeprefix("\ufeff").splitlines(), columns.skip, None), "")
+    lines = islice(text.removeprefix("\ufeff").splitlines(), columns.skip, None)
+    first = next((line for line in lines if line.strip() and not line.lower().startswith("sep=")), "")
     delimiter, header = header_of(first, columns)
     click.echo(f"separator: {delimiter!r}")
     if columns.numbered or any(map(is_data, header)):

@@ -1,20 +1,26 @@
 """docs/feeds.md: each of its commands reads a file of the kind that its line names."""
 
 import gzip
+import itertools
 import json
 import re
 import shlex
 import shutil
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hatcast.stream.readings.formats import Columns, FormatChoice
+from hatcast.stream.readings.reading import Reading, ValueUnits
 from tests.commands import problem_of
 from tests.services.data import ROOT
 from tests.wild import HEADER, WILD, config, outcomes, run
 
-COMMANDS = re.findall(r"^\|.*\| `(hatcast batch .*)` \|$", (ROOT / "docs" / "feeds.md").read_text(), re.MULTILINE)
+_PAGE = (ROOT / "docs" / "feeds.md").read_text()
+COMMANDS = re.findall(r"^\|.*\| `(hatcast batch .*)` \|$", _PAGE, re.MULTILINE)
+VALUE = '[policy.value]\nname = "pm25"\nunit = "ug/m3"\nlower = 0\nupper = 500\n'
 T = "2024-05-06T10:00:00Z"
 ROW = f"B1,{T},52.5,13.4,30\n"
 READING = {"vehicle": "B1", "time": T, "lat": 52.5, "lon": 13.4, "speed": 30}
@@ -76,17 +82,39 @@ def test_each_command_reads_what_its_line_names(tmp_path: Path, monkeypatch: pyt
         write(tmp_path, name)
     times = "rt_no_vehicle_time.pb" if "--header-time" in words else "rt_header_zero.pb"
     shutil.copy(WILD / times, tmp_path / "poll.pb")
-    shutil.copy(WILD / "siri_no_offset.xml", tmp_path / "siri.xml")
-    config(tmp_path, more='[policy.value]\nname = "pm25"\nunit = "ug/m3"\nlower = 0\nupper = 500\n').rename("pm.toml")
+    local = (WILD / "siri_no_offset.xml").read_text()
+    dated = local if "--times-in" in words else re.sub(r"(:[0-9]{2})</", r"\1Z</", local)
+    (tmp_path / "siri.xml").write_text(dated)
+    config(tmp_path, more=VALUE).rename("pm.toml")
     policy = () if "--config" in words else ("--config", config(tmp_path))
     done = run(*words[1:], *policy, "--json")
     assert done.exit_code == 0, done.output
-    siri = {"accepted" if "--times-in" in words else "bad_time": 2}
-    expected = COUNTED | {"poll.pb": {"accepted": 3}, "siri.xml": siri}
+    expected = COUNTED | {"poll.pb": {"accepted": 3}, "siri.xml": {"accepted": 2}}
     assert outcomes(done) == expected.get(words[2], {"accepted": 1})
 
 
 def test_the_table_has_a_recipe_for_each_file_here() -> None:
     named = {shlex.split(command)[2] for command in COMMANDS}
     assert named == {*FILES, "poll.pb", "siri.xml"}
-    assert len(COMMANDS) == 19
+    table = _PAGE.partition("| what you have | what to type |")[2].partition("\n\n")[0]
+    assert len(table.splitlines()) - 2 == len(COMMANDS) + 2, "the two others are below"
+
+
+def test_the_line_of_a_sensor_leaves_its_number_for_no_value_out(tmp_path: Path) -> None:
+    [missing] = re.findall(r"\| `(missing = .*?)` in", _PAGE)
+    path = tmp_path / "pm.csv"
+    path.write_text(f"vehicle,time,lat,lon,pm25\nS1,{T},52.5,13.4,20\nS2,{T},52.5,13.4,-999\n")
+    found = run("batch", path, "--config", config(tmp_path, more=f"{VALUE}{missing}\n"), "--contributions", "--json")
+    assert outcomes(found) == {"accepted": 1, "bad_value": 1}
+
+
+def test_the_line_of_mqtt_reads_a_message_by_its_topic() -> None:
+    [command] = re.findall(r"\| `(hatcast feed mqtt .*)` \|$", _PAGE, re.MULTILINE)
+    words = shlex.split(command)
+    assert problem_of(words) is None
+    given = dict(itertools.pairwise(words))
+    columns = Columns(Columns.parse(given["--columns"]).names, given["--unit"])
+    feed = FormatChoice(given["--format"], columns).format(ValueUnits(), UTC, live=True)
+    body = json.dumps({name: value for name, value in READING.items() if name != "vehicle"}).encode()
+    [record] = feed.split(body, given["--topic"].replace("+", "B1"))
+    assert feed.decode(record) == Reading("B1", 1714989600000, 52.5, 13.4, 30.0)

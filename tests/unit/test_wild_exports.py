@@ -216,6 +216,7 @@ def test_check_says_what_batch_says_and_shows_no_row(tmp_path: Path) -> None:
 
     assert f"left out: 1: {NO_TIME}\n" in checked(HEADER + ROW.replace(T, "06.05.2024 10:00"))
     assert "places: 1 are not latitudes and longitudes in degrees\n" in checked(HEADER + ROW.replace("52.5", "5230.1"))
+    assert "columns: vehicle, time, lat, lon, speed_kmh\n" in checked(f"sep=,\n\n{HEADER}{ROW}")
     bare = checked(ROW, *NUMBERED)
     assert "columns: 5, without a header\n" in bare
     assert "B1" not in bare
