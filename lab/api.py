@@ -13,6 +13,7 @@ from hatcast.agents.api.policy import plain_policy, settings_of
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.extras import require
 from hatcast.agents.kafka.dump import DUMP
+from hatcast.agents.progress import progress_bars
 from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective
@@ -143,7 +144,9 @@ def plan(  # noqa: PLR0913 - options by name
         raise HatcastError(f"the data have no HAT with {least} users: give more days, or a smaller min_users")
     first, bound = found.first_days(), settings.policy.upper_bound / 1000
     # One after the other: a process of its own would run the caller's script again.
-    each = [tracker.plan(first, bound, [limit], Objective(objective), lambda _: None) for limit in limits]
+    with progress_bars() as add_bar:
+        bar = add_bar("planning: days of candidates", len(limits) * tracker.STEPS)
+        each = [tracker.plan(first, bound, [limit], Objective(objective), bar) for limit in limits]
     return PlannedLimits([_planned(plans) for plans in each], each[0].constant)
 
 
@@ -164,8 +167,8 @@ def _counts_of(data: Data, reading: ReadingOptions, settings: Settings, min_user
     given = reading.input(data, policy)
     if given.feed is DUMP:
         raise HatcastError("plan does not read dumps: give recordings, or counts")
-    with given.open() as recording:
-        return counts_of_opened(Recordings(recording, given.name), policy, min_users, lambda _: None)
+    with progress_bars() as add_bar, given.open() as recording:
+        return counts_of_opened(Recordings(recording, given.name), policy, min_users, add_bar("reading", None))
 
 
 def _counts_of_table(counts: str | os.PathLike[str] | ArrowStream | None, min_users: int) -> "CountedDays":

@@ -1,30 +1,64 @@
-"""Run a function on several inputs at once, in processes of their own."""
+"""Run a function on several inputs at once, in processes of their own, which report their steps."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import suppress
 from multiprocessing import get_context
 from os import sched_getaffinity
-from typing import TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from multiprocessing.queues import SimpleQueue
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Report = Callable[[int], None]
+
+_LOOK_S: Final = 0.2  # between two looks at the steps of other processes
+_report: Report = lambda _: None  # noqa: E731 - of this process, replaced below
 
 
-def in_processes(function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+def step() -> None:
+    """Report one step of the present task; without one nobody is told."""
+    _report(1)
+
+
+def _report_to(report: Report) -> None:
+    global _report  # noqa: PLW0603 - a process runs one task at a time, and steps are made deep in it
+    _report = report
+
+
+def _report_to_queue(queue: "SimpleQueue[int]") -> None:
+    _report_to(queue.put)
+
+
+def in_processes(
+    function: Callable[[Task], Result], tasks: Sequence[Task], stepped: Report = lambda _: None
+) -> Iterator[tuple[int, Result]]:
     """Yield (position, result) of each task, as they end; tasks begin in order.
 
     With one processor, or one task, all run in this process. Otherwise `function` must be a module's own, and tasks and
-    results are pickled. Raises what `function` raises.
+    results are pickled. Calls `stepped` with the number of further steps. Raises what `function` raises.
     """
     number = min(processors(), len(tasks))
     if number < 2:
-        yield from ((position, function(task)) for position, task in enumerate(tasks))
+        _report_to(stepped)
+        try:
+            yield from ((position, function(task)) for position, task in enumerate(tasks))
+        finally:
+            _report_to(lambda _: None)
         return
-    with ProcessPoolExecutor(number, mp_context=get_context("spawn")) as pool:
+    context = get_context("spawn")
+    steps: SimpleQueue[int] = context.SimpleQueue()
+    with ProcessPoolExecutor(number, context, _report_to_queue, (steps,)) as pool:
         positions = {pool.submit(function, task): position for position, task in enumerate(tasks)}
-        for future in as_completed(positions):
-            yield positions[future], future.result()
+        waiting = set(positions)
+        while waiting:
+            done, waiting = wait(waiting, _LOOK_S, FIRST_COMPLETED)
+            while not steps.empty():
+                stepped(steps.get())
+            for future in done:
+                yield positions[future], future.result()
 
 
 def processors() -> int:

@@ -4,7 +4,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -16,7 +16,6 @@ from hatcast.agents.batch.retention import RetainTotals, Totals, in_unit
 from hatcast.agents.batch.run import (
     BatchRun,
     Input,
-    StartProgress,
     files_input,
     fold_input,
     open_released,
@@ -25,6 +24,7 @@ from hatcast.agents.batch.run import (
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.extras import require
 from hatcast.agents.kafka.dump import DUMP
+from hatcast.agents.progress import AddBar, progress_bars
 from hatcast.agents.recordings.files import format_by_name
 from hatcast.agents.recordings.parquet import table_digest, table_records
 from hatcast.stream.errors import HatcastError, name_fix
@@ -175,7 +175,7 @@ def batch(  # noqa: PLR0913 - options by name
     **Each call without a ledger costs the policy's budget again**: it draws new noise, so two calls on the same day say
     more about a vehicle than the policy's limit. With a ledger each HAT is released and charged once; a further call
     returns the same records for it and charges nothing. The ledger file has pseudonyms and their key, so it is not
-    private.
+    private. Terminals and notebooks show the progress.
 
     Rows of a table are taken in the order of their times, or of their column `arrival` if they have one, and equal
     times in the order of the table; so its order matters no more than that. Rows that are no readings are counted as
@@ -214,7 +214,7 @@ def batch(  # noqa: PLR0913 - options by name
     lines: list[str] = []
     try:
         with _ledger_path(ledger) as path:
-            run = BatchRun(settings, given, None if reports is None else Path(reports), no_progress, lines.append)
+            run = BatchRun(settings, given, None if reports is None else Path(reports), _bars, lines.append)
             released = _released(run, path, dates, is_kept=ledger is not None)
         if ledger is None:
             lines.insert(0, _NO_LEDGER)  # only now: what fails has cost nothing
@@ -249,9 +249,9 @@ def _ledger_path(ledger: str | Path | None) -> Iterator[Path]:
         yield Path(folder) / "ledger"
 
 
-def no_progress(_: str) -> AbstractContextManager[StartProgress]:
-    """Show no progress."""
-    return nullcontext(lambda _, __: lambda _: None)
+def _bars(_: str) -> AbstractContextManager[AddBar]:
+    """Show progress as the command does: in a terminal or a notebook."""
+    return progress_bars(one=True)
 
 
 def _date(day: Day) -> date:
@@ -314,7 +314,7 @@ def raw_means(
     totals = RetainTotals()
     try:
         given = ReadingOptions(format, columns, unit, derive_speed).input(data, settings.policy)
-        run = BatchRun(settings, given, None, no_progress, lines.append)
+        run = BatchRun(settings, given, None, _bars, lines.append)
         fold_input(run, totals)
     finally:
         for line in lines:

@@ -13,6 +13,7 @@ from hatcast.agents.batch.fold import FoldResult
 from hatcast.agents.batch.ledger_file import LedgerFile
 from hatcast.agents.batch.retention import RetainChunks, RetainedHat
 from hatcast.agents.clock import now_ms
+from hatcast.agents.progress import AddBar, no_bar
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar, Slot, closes_at, next_date
 from hatcast.stream.ledger.day import reservations
@@ -103,10 +104,12 @@ class FilesPath:
         for _, of_slot in groupby(hats, attrgetter("slot")):
             yield from self._released([*of_slot], draw)
 
-    def tracked(self, hats: Iterable[RetainedHat]) -> Iterator[bytes]:
+    def tracked(self, hats: Iterable[RetainedHat], add_bar: AddBar) -> Iterator[bytes]:
         """Yield the records of a tracker's HATs, slot after slot, each date followed by those of its settlement."""
         tracker = PolicyTracker(self.policy, self.ledger.tracker_state())
-        for day, of_date in groupby(hats, attrgetter("date")):
+        for day, of_day in groupby(hats, attrgetter("date")):
+            of_date = [*of_day]
+            advance = add_bar(f"releasing {day}", len(of_date))
             is_late, stored = day <= tracker.settled, self.ledger.records_of(day)
             if not is_late:
                 tracker.begin_day(day, stored.items())
@@ -119,11 +122,12 @@ class FilesPath:
                     drawn.sort(key=lambda each: _number(stored.get(each.release_id)))
                 yield from self._committed(drawn)
                 self._close(in_slot)
+                advance(len(in_slot))
             if is_late:
                 yield from self.ledger.records_of(day, settlement=True).values()
             elif self._is_over(day):
                 self._close_if_necessary(tracker, day)
-                yield from self._committed(tracker.settle(self.noise))
+                yield from self._committed(tracker.settle(self.noise, add_bar(f"settling {day}", None)))
                 self.ledger.store_tracker_state(day, tracker.end_day())
 
     def answers(
@@ -227,7 +231,12 @@ Days = tuple[date, date]
 
 
 def release_final(
-    folded: FoldResult, retained: RetainChunks, ledger: LedgerFile, noise: Noise, days: Days | None = None
+    folded: FoldResult,
+    retained: RetainChunks,
+    ledger: LedgerFile,
+    noise: Noise,
+    days: Days | None = None,
+    add_bar: AddBar = no_bar,
 ) -> Iterator[bytes]:
     """Yield the one record of each final HAT, by slot, then cell, after it is durable in the ledger.
 
@@ -238,23 +247,29 @@ def release_final(
     An existing record stays, whatever these files add.
 
     Also yields the one record of each due answer to a query over days: after all HATs, or under `add_remove` after the
-    HATs of its closing slot.
+    HATs of its closing slot. Calls `add_bar` for what it begins: of a tracker each day's HATs and its settlement.
     """
     policy, until, path = ledger.policy, ledger.until, FilesPath(folded, retained, ledger, noise)
-    if policy.relation is Relation.ADD_REMOVE:
-        yield from _in_step(path, _slots(folded, policy, days), until)
+    if policy.relation is Relation.ADD_REMOVE:  # most HATs have no readings
+        yield from _shown(_in_step(path, _slots(folded, policy, days), until), add_bar("releasing", None))
         return
     is_due = _reached(folded, retained, policy)
     hats = [hat for hat in _with_data(folded, retained, policy) if until is None or hat.slot < until]
     match policy.method:
         case TrackerKeys():
-            yield from path.tracked(hats)
+            yield from path.tracked(hats, add_bar)
         case ContinualKeys():
-            yield from path.sums(hats)
+            yield from _shown(path.sums(hats), add_bar("releasing", len(hats)))
         case _:
-            yield from path.hats(hats)
+            yield from _shown(path.hats(hats), add_bar("releasing", len(hats)))
     periods = query_periods(policy, path.calendar, retained.stripped_slots())
     yield from path.answers([each for each in periods if _is_ours(each, until) and is_due(each.closing)], 0)
+
+
+def _shown(records: Iterator[bytes], advance: Callable[[int], None]) -> Iterator[bytes]:
+    for record in records:
+        yield record
+        advance(1)
 
 
 def _in_step(path: FilesPath, slots: Sequence[Slot], until: str | None) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from hatcast.agents.batch.retention import RetainChunks, Retention
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.dump import DUMP, Dump
+from hatcast.agents.progress import AddBar
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.recordings.pinned import Read
 from hatcast.agents.worker.folds import fold_maker, report_check, report_fold_maker
@@ -35,8 +37,6 @@ _CHANGED: Final = (
 )
 
 
-StartProgress = Callable[[str, int | None], Callable[[int], None]]
-"""Takes what is done now, and the number of its steps if known; returns a function that takes the further ones."""
 RELEASING: Final = "releasing"
 """What is done while records are yielded"""
 
@@ -76,7 +76,7 @@ class BatchRun:
     settings: Settings
     input: Input
     reports: Path | None
-    progress: Callable[[str], AbstractContextManager[StartProgress]]
+    progress: Callable[[str], AbstractContextManager[AddBar]]
     warn: Callable[[str], None]
     report: Callable[[str], None] | None = None
     is_private: bool = False
@@ -159,19 +159,14 @@ def open_released(run: BatchRun, path: Path, days: "Days | None" = None) -> Iter
         folded = fold_input(run, chunks, ledger)
         if policy.relation is Relation.REPLACE and (changed := count_changed(folded, chunks, ledger)):
             run.warn(_CHANGED.format(changed))
-        # A HAT has one record but in a tracker's settlement; under add_remove most HATs have no readings.
-        known = policy.relation is Relation.REPLACE and not policy.method.settles_days
-        records = release_final(folded, chunks, ledger, SystemNoise(), days)
-        yield ReleasedRun(folded, ledger, _counted(run, records, len(chunks.hats()) if known else None))
+        released = partial(release_final, folded, chunks, ledger, SystemNoise(), days)
+        yield ReleasedRun(folded, ledger, _with_bars(run, released))
 
 
-def _counted(run: BatchRun, records: Iterator[bytes], total: int | None) -> Iterator[bytes]:
-    """Yield the records, and show how many of them there are so far."""
-    with run.progress(RELEASING) as start:
-        advance = start(RELEASING, total)
-        for record in records:
-            yield record
-            advance(1)
+def _with_bars(run: BatchRun, released: Callable[[AddBar], Iterator[bytes]]) -> Iterator[bytes]:
+    """Yield the records, and show how far the releases are."""
+    with run.progress(RELEASING) as add_bar:
+        yield from released(add_bar)
 
 
 def _fold(run: BatchRun, retention: Retention, ledger: "LedgerFile | None") -> FoldResult:
@@ -187,6 +182,7 @@ def _fold(run: BatchRun, retention: Retention, ledger: "LedgerFile | None") -> F
         return FoldJob(settings.policy, users, started_ms, retention, advance)
 
     with run.progress("reading") as start, run.input.open() as recording:
+        start("reading", None)
         read = None if ledger is None else Read.of(run.input.choice, recording.contents(), settings)
         if ledger is not None and read is not None:
             ledger.readings.check(read)

@@ -1,8 +1,8 @@
 """`hatcast batch`: fold and release recordings without services."""
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from hatcast.agents.batch.fold import FoldResult
@@ -21,7 +20,6 @@ from hatcast.agents.batch.run import (
     RELEASING,
     BatchRun,
     ReleasedRun,
-    StartProgress,
     files_input,
     fold_input,
     open_released,
@@ -41,6 +39,7 @@ from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.cli.report import check_one_output, output_option, places_of, write_records
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.dump import DUMP
+from hatcast.agents.progress import AddBar, progress_bars
 from hatcast.agents.tables.terminal import answers_tables, estimates_table, print_fitted, releases_table
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query import Period
@@ -131,7 +130,7 @@ def command(
         raise click.UsageError(f"--{inferring[0]} with --ledger prints JSON lines: add --json, or -o FILE")
     _check_release(settings, ledger, days, reports)
     feed = DUMP if feed_format == FormatChoice(DUMP.name) else checked_format(feed_format, settings.policy, files)
-    progress = _progress_beside(as_json=as_json)
+    progress = partial(_bars_beside, as_json=as_json)
     tell = partial(click.echo, err=True)
     given = files_input(files, feed, feed_format)
     run = BatchRun(settings, given, reports, progress, tell, tell, is_private=sys.stderr.isatty())
@@ -169,25 +168,9 @@ def _check_release(
         raise click.UsageError(problem)
 
 
-def _progress_beside(*, as_json: bool) -> Callable[[str], AbstractContextManager[StartProgress]]:
-    """Return the function that shows progress on standard error; not between JSON lines that appear on a terminal."""
-    console = Console(stderr=True)
-    prints_lines = as_json and sys.stdout.isatty()
-
-    @contextmanager
-    def progress_of(description: str) -> Iterator[StartProgress]:
-        is_shown = console.is_terminal and not (prints_lines and description == RELEASING)
-        # Without redirection by rich: what is printed may go to a file.
-        with Progress(console=console, transient=True, disable=not is_shown, redirect_stdout=False) as progress:
-            task = progress.add_task(description, total=None)
-
-            def start_bar(description: str, total: int | None) -> Callable[[int], None]:
-                progress.update(task, description=description, total=total)
-                return lambda steps: progress.advance(task, steps)
-
-            yield start_bar
-
-    return progress_of
+def _bars_beside(description: str, *, as_json: bool) -> AbstractContextManager[AddBar]:
+    """Show bars on standard error; not between JSON lines that appear on a terminal."""
+    return progress_bars(one=True, hidden=as_json and sys.stdout.isatty() and description == RELEASING)
 
 
 def _check_output(output: Path | None, *, as_json: bool, publishes: bool) -> None:

@@ -11,26 +11,11 @@ from types import FrameType
 from typing import Any, Final
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
 from hatcast.agents.config.address import Address, parse_address
 from hatcast.agents.config.settings import DEFAULT_FILE
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.readings.vehicles import canonical_vehicle
-
-
-@contextmanager
-def progress_bars() -> Iterator[Callable[[str, int | None], Callable[[int], None]]]:
-    """Yield a function (description, total) -> advance(steps) that adds a bar; no output without a terminal."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-
-        def add_bar(description: str, total: int | None) -> Callable[[int], None]:
-            task = progress.add_task(description, total=total)
-            return lambda steps: progress.advance(task, steps)
-
-        yield add_bar
 
 
 @contextmanager

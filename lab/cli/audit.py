@@ -5,8 +5,9 @@ from typing import Final
 
 import click
 
-from hatcast.agents.cli.options import json_option, progress_bars
+from hatcast.agents.cli.options import json_option
 from hatcast.agents.config.settings import DEFAULT_FILE
+from hatcast.agents.progress import progress_bars
 from hatcast.stream.errors import HatcastError
 
 SAMPLES: Final = 20_000

@@ -5,9 +5,10 @@ from pathlib import Path
 import click
 
 from hatcast.agents.cli.cluster_live import UNITS, blend_option, clustering_options, live, report_of
-from hatcast.agents.cli.options import FiniteRange, config_option, json_option, plot_option, progress_bars
+from hatcast.agents.cli.options import FiniteRange, config_option, json_option, plot_option
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.config.settings import load_settings
+from hatcast.agents.progress import progress_bars
 from hatcast.stream.readings.formats import FormatChoice
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 import click
 
-from hatcast.agents.cli.options import epsilons_of, json_option, plot_option, progress_bars
+from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
 from hatcast.agents.cli.recordings import (
     check_recordings,
     format_options,
@@ -14,6 +14,7 @@ from hatcast.agents.cli.recordings import (
     policy_option,
 )
 from hatcast.agents.cli.report import check_one_output, output_option
+from hatcast.agents.progress import progress_bars
 from hatcast.lab.cli import evaluate_models
 from hatcast.lab.evaluate import comparison, worst
 from hatcast.lab.evaluate.contenders import DEFAULT, Contender, default_estimators, parse_contender

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hatcast.agents.cli.options import FiniteRange, epsilons_of, json_option, plot_option, progress_bars
+from hatcast.agents.cli.options import FiniteRange, epsilons_of, json_option, plot_option
 from hatcast.agents.cli.recordings import (
     check_recordings,
     checked_format,
@@ -15,6 +15,7 @@ from hatcast.agents.cli.recordings import (
     policy_option,
 )
 from hatcast.agents.cli.report import check_one_output, output_option
+from hatcast.agents.progress import progress_bars
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import FormatChoice
 
@@ -137,8 +138,7 @@ def days(  # noqa: PLR0913 - options by name
     feed, tracker = checked_format(feed_format, policy, paths), TrackerDesign(share, Objective(objective))
     job = DaysJob(paths, feed, policy, totals, designs, tracker, cap, min_users, runs)
     with progress_bars() as add_bar:
-        replayed = add_bar("replaying days", len(designs) * len(totals))
-        found = compare_days(job, SystemNoise(), add_bar("reading", None), replayed)
+        found = compare_days(job, SystemNoise(), add_bar)
     dates = f"{found.dates[0]} to {found.dates[-1]}" if len(found.dates) > 1 else found.dates[0]
     settings: dict[str, Any] = {
         "sources": [path.name for path in paths],

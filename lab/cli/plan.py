@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from hatcast.agents.cli.options import FiniteRange, epsilons_of, json_option, plot_option, progress_bars
+from hatcast.agents.cli.options import FiniteRange, epsilons_of, json_option, plot_option
 from hatcast.agents.cli.recordings import (
     check_recordings,
     checked_format,
@@ -15,6 +15,7 @@ from hatcast.agents.cli.recordings import (
     policy_option,
 )
 from hatcast.agents.config.template import JOURNEY, JOURNEY_CAUTION
+from hatcast.agents.progress import progress_bars
 from hatcast.lab.plan.continual import Criterion
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.continual_keys import SLOTS_MAX
@@ -166,7 +167,13 @@ def tracker(  # noqa: PLR0913 - options by name
         if not found.days:
             raise HatcastError(f"{source} has no HAT with {least} users; name more days, or a smaller --min-users")
         found = found.first_days()
-        plans = plans_of.plan(found, upper_bound, totals, Objective(objective), add_bar("planning", len(totals)))
+        plans = plans_of.plan(
+            found,
+            upper_bound,
+            totals,
+            Objective(objective),
+            add_bar("planning: days of candidates", len(totals) * plans_of.STEPS),
+        )
     if target is not None and text is not None:
         from hatcast.lab.plan.write import write_tracker
 
@@ -310,7 +317,9 @@ def tracker_keys(recordings: Sequence[Path], feed: Format, policy: Policy, limit
         if not counts.days:
             raise HatcastError(f"--recording: no hexagon and hour has {policy.min_users} buses; name other days")
         bound, objective = policy.upper_bound / 1000, Objective.CELLS
-        plans = tracker.plan(counts.first_days(), bound, [limit], objective, add_bar("planning", 1))
+        plans = tracker.plan(
+            counts.first_days(), bound, [limit], objective, add_bar("planning: days of candidates", tracker.STEPS)
+        )
     (plan,) = plans.plans
     month = plan.after[max(plan.after)]
     click.echo(

@@ -8,6 +8,7 @@ from typing import Any, Final
 from rich.table import Column, Table
 
 from hatcast.agents.cli.report import COMPACT, Report, rounded, table
+from hatcast.agents.progress import AddBar
 from hatcast.lab.days import TRACKER_CAP, RecordedDay, open_days, with_users
 from hatcast.lab.evaluate.contenders import BadContender, Contender, parse_contender
 from hatcast.lab.evaluate.days_replay import (
@@ -110,10 +111,9 @@ def parse_designs(text: str) -> list[str | Contender]:
     return found
 
 
-def compare_days(job: DaysJob, noise: Noise, read: Progress, replayed: Progress) -> Comparison:
-    """Fold the recordings and replay them for each design and limit.
+def compare_days(job: DaysJob, noise: Noise, add_bar: AddBar) -> Comparison:
+    """Fold the recordings and replay them for each design and limit; show bars of the records, and of the days.
 
-    Calls `read` with the number of records folded since the last call, and `replayed` with 1 for each design and limit.
     Raises RecordingError, SettingError.
     """
     if job.policy.relation is not Relation.REPLACE:
@@ -122,7 +122,7 @@ def compare_days(job: DaysJob, noise: Noise, read: Progress, replayed: Progress)
             f"is {job.policy.relation.value}, but whole days are compared under replace",
             "name another --config",
         )
-    days, capped = _folded(job, read)
+    days, capped = _folded(job, add_bar("reading", None))
     replay = DaysReplay(days, job.policy.upper_bound, Grid(job.policy.grid), job.runs, noise)
     tasks = [
         _Task(replay, capped if isinstance(each, Contender) else [], _name_of(each), limit, job.tracker, job.cap)
@@ -132,9 +132,10 @@ def compare_days(job: DaysJob, noise: Noise, read: Progress, replayed: Progress)
     results: dict[str, dict[float, Result]] = {
         _name_of(each): dict.fromkeys(job.limits, _NOTHING) for each in job.designs
     }
-    for position, result in in_processes(_result_of, tasks):
+    steps = len(days) * sum(1 if task.name == TRACKER else job.runs for task in tasks)  # a tracker's runs share a day
+    replayed = add_bar("replaying days of each design and limit", steps)
+    for position, result in in_processes(_result_of, tasks, replayed):
         results[tasks[position].name][tasks[position].limit] = result
-        replayed(1)
     truth = Truth.of(days)
     constants = constant_scores(truth, job.policy.upper_bound / _MILLI)
     unit = job.policy.released_value.unit

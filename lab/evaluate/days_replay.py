@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hatcast.lab.days import RecordedDay, RecordedSlot
 from hatcast.lab.evaluate.contenders import Contender
 from hatcast.lab.evaluate.simulation import Floats, Integers
+from hatcast.lab.processes import step
 from hatcast.stream.estimators import Estimate, Parameters, Users
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
@@ -176,6 +177,7 @@ def smoothed(
                     end[:, run, column] = _numbers(estimate)
                     if estimate.stage != "settled":
                         live[:, run, column] = end[:, run, column]
+            step()
         for estimate in smoother.settle():
             end[:, run, columns[f"{estimate.date}/{estimate.slot}", estimate.cell]] = _numbers(estimate)
     return (
@@ -281,6 +283,7 @@ class DaysReplay:
                 first = last
             self._release(tracker, tracker.settle())
             end.append(_published(tracker.estimates(range(first)), upper_bound))
+            step()
         return _joined(live), _joined(end)
 
     def _release(self, tracker: Tracker, queries: Iterator[ResidualQuery]) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from hatcast.lab.plan.counts import CountedDays, SlotCounts
+from hatcast.lab.processes import step
 from hatcast.stream.policy.tracker_keys import TrackerKeys
 from hatcast.stream.tracker.model import Covariance, DayCounts, Floats, ModelHat, Observation, Variances
 from hatcast.stream.tracker.schedule import Schedule
@@ -69,11 +70,15 @@ class Forecast:
         self._newest_hour: int | None = None
 
     def days(self, number: int, designed: Container[int]) -> list[Expected]:
-        """Return the expected errors of the next days.
+        """Return the expected errors of the next days. Each is a step.
 
         designed   numbers of days, from 0, whose queries are designed, besides the first of each given day
         """
-        return [_expected(live, end) for live, end in self.deviations(number, designed)]
+        found = []
+        for live, end in self.deviations(number, designed):
+            found.append(_expected(live, end))
+            step()
+        return found
 
     def deviations(self, number: int, designed: Container[int]) -> Iterator[Deviations]:
         """Yield the standard deviations of the HATs of each of the next days; arguments as of `days`."""

@@ -24,6 +24,8 @@ _SHARES: Final = (0.1, 0.3, 0.6)
 _FACTORS: Final = (0.5, 2.0)  # of the default price
 _GRID_DAYS: Final = 4  # the keys with the least error on this day are the best: on the first one nothing is known yet
 _DESIGNED: Final = frozenset({1, 2, 6})
+STEPS: Final = (len(_SHARES) + len(_FACTORS)) * _GRID_DAYS + max(HORIZONS)
+"""Days that are forecast for a total: of each candidate, and of the best one up to a month"""
 INTERVAL_WIDTH: Final = 4.9  # of a mean's 95 % interval, in errors: 2 * 1.96 / sqrt(2 / pi)
 _UNWORTHY: Final = "*"
 LOOK: Final[Mapping[str, Any]] = {"box": SIMPLE_HEAD, "padding": (0, 0, 0, 1), "caption_justify": "left"}
@@ -84,17 +86,17 @@ def plan(
     objective: Objective,
     progress: Callable[[int], None],
 ) -> Plans:
-    """Return the best plan of each total. Calls `progress` with 1 after each.
+    """Return the best plan of each total.
 
-    counts   of one day or more; with two processors two totals are planned at once
+    counts     of one day or more; with two processors two totals are planned at once
+    progress   called with the number of further days that are forecast, of `STEPS` for each total
     """
     tasks = [
         _TotalTask(total, objective, upper_bound, counts) for total in sorted(totals, reverse=True)
     ]  # longest first
     plans = []
-    for _, found in in_processes(_best_plan, tasks):
+    for _, found in in_processes(_best_plan, tasks, progress):
         plans.append(found)
-        progress(1)
     half_bound, city = constant_errors(upper_bound, counts)
     return Plans(sorted(plans, key=lambda each: each.total), half_bound, city)
 

@@ -128,15 +128,18 @@ class PolicyTracker:
         ]
         return [*queried, *(release for cell, release in by_cell.items() if cell not in made)]
 
-    def settle(self, noise: LaplaceNoise) -> list[TrackerRelease]:
-        """Return the releases of the date's settlement, in the order in which they are committed."""
+    def settle(self, noise: LaplaceNoise, advance: Callable[[int], None] = lambda _: None) -> list[TrackerRelease]:
+        """Return the releases of the date's settlement, in the order in which they are committed.
+
+        advance   called with 1 after each query is chosen
+        """
         if self.closed is not None:
             return []
 
         def released(cell: str, query: MadeQuery) -> TrackerRelease:
             return settlement_release(self._policy, self._calendar, self._slots, cell, query)
 
-        queries = self._tracker.settle()
+        queries = _counted(self._tracker.settle(), advance)
         made = self._made(queries, lambda query, cell: released(cell, query).release_id, noise)
         return [released(cell, query) for cell, query in made]
 
@@ -226,3 +229,9 @@ def hat_users(cell: str, chunks: HatChunks) -> HatUsers:
     pseudonyms, counts, sums = (np.concatenate(column) for column in zip(*read, strict=True))
     order = np.argsort(pseudonyms)
     return HatUsers(cell, pseudonyms[order], counts[order], sums[order])
+
+
+def _counted(queries: Iterator[ResidualQuery], advance: Callable[[int], None]) -> Iterator[ResidualQuery]:
+    for query in queries:
+        yield query
+        advance(1)
