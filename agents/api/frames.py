@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+    from matplotlib.axes import Axes
 
     from hatcast.agents.tables.columns import Table
 
@@ -59,12 +60,17 @@ class Frame(ABC):
         return pl.DataFrame(self.to_arrow())
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return the rows as a frame of pandas, dates as timestamps. Raises HatcastError if it is not installed."""
+        """Return the rows as a frame of pandas, dates as timestamps. Raises HatcastError if it is not installed.
+
+        Counts are `Int64` and flags `boolean`, also where a row has none.
+        """
         try:
             import pandas as pd
         except ModuleNotFoundError as error:
             raise _not_installed(error) from None
-        frame: pd.DataFrame = self.to_arrow().to_pandas(date_as_object=False)
+        table = self.to_arrow()
+        nullable = {"int64": pd.Int64Dtype(), "bool": pd.BooleanDtype()}
+        frame: pd.DataFrame = table.to_pandas(date_as_object=False, types_mapper=lambda kind: nullable.get(str(kind)))
         return frame
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -234,6 +240,28 @@ class Estimates(Records[EstimateRecord]):
     SHOWN = ("date", "slot", "cell", "stage", "road", "road_low", "road_high", "mean", "unit")
     _DECODER = ESTIMATE  # type: ignore[assignment]  # as above
 
+    def plot(self, date: str | None = None, hour: str | None = None, axes: "Axes | None" = None) -> "Axes":
+        """Draw the hexagons of an hour, coloured by their mean, fainter where its interval is wide.
+
+        A hexagon that is predicted only has the road's speed. Needs `hatcast[research]`.
+
+        Args:
+            date: local date, such as `2022-01-03`; None: the last one.
+            hour: local start of the hour, such as `09:00`; None: the last one of the date.
+            axes: of matplotlib, to draw on; None: new ones.
+
+        Raises:
+            HatcastError: there is no estimate of this hour, or matplotlib is not installed.
+        """
+        require("matplotlib", "plot()")
+        from hatcast.agents.api.plotting import draw_hexagons
+
+        found = [record for record in self if date in (None, record.date) and hour in (None, record.slot)]
+        if not found:
+            raise HatcastError("plot: has no estimate of this date and hour; give a date and an hour of the frame")
+        last = max((record.date, record.slot) for record in found)
+        return draw_hexagons([record for record in found if (record.date, record.slot) == last], axes)
+
 
 class RunningMeans(Records[RunningRecord]):
     """Running means of all cells, which follow from releases."""
@@ -308,6 +336,15 @@ class BatchReleases(Releases):
         from hatcast.agents.batch.ledger_days import running_means
 
         return RunningMeans.of(running_means(self._all_values(), self._policy))
+
+    @property
+    def queries(self) -> Releases:
+        """The releases themselves, which are single queries of a tracker; the repr of this frame shows them."""
+        return Releases(self.values)
+
+    def plot(self, date: str | None = None, hour: str | None = None, axes: "Axes | None" = None) -> "Axes":
+        """Draw the estimates of an hour: see `Estimates.plot`. Raises HatcastError."""
+        return self.estimates.plot(date, hour, axes)
 
     def write_map(self, path: str | Path) -> None:
         """Write the map of all days in the ledger as one page, as `hatcast map` does: it works offline.

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final, Literal, overload
 
 from hatcast.agents import sqlite
+from hatcast.agents.api.batching import ArrowStream, table_of
 from hatcast.agents.api.frames import Answers, BudgetDays, Estimates, Releases, RunningMeans
 from hatcast.agents.api.policy import settings_of
 from hatcast.agents.batch.ledger_days import estimates as estimate_values
@@ -167,14 +168,15 @@ def _topic_values(settings: Settings, key: str) -> Iterator[bytes]:
             yield from batch.values
 
 
-def estimates(releases: Releases | Source, policy: str | Path | Policy | Settings) -> Estimates:
+def estimates(releases: Releases | Source | ArrowStream, policy: str | Path | Policy | Settings) -> Estimates:
     """Return the estimates of all cells and slots that follow from a policy's releases: those of `hats.estimates`.
 
     They cost no budget, since they are a function of what is published (docs/specification/tracker.md). Give the
     releases of all days together: a day's estimates use the days before.
 
     Args:
-        releases: of `batch` or `read`; or a source of `read`, such as the ledger with all runs.
+        releases: of `batch` or `read`, also as a frame of polars or pandas; or a source of `read`, such as the ledger
+            with all runs.
         policy: the policy that made them; records of other policies are left out.
 
     Raises:
@@ -183,14 +185,15 @@ def estimates(releases: Releases | Source, policy: str | Path | Policy | Setting
     return Estimates.of(estimate_values(_values(releases), settings_of(policy).policy))
 
 
-def running_means(releases: Releases | Source, policy: str | Path | Policy | Settings) -> RunningMeans:
+def running_means(releases: Releases | Source | ArrowStream, policy: str | Path | Policy | Settings) -> RunningMeans:
     """Return the running means of all cells and slots that follow from a policy's releases: those of `hats.running`.
 
     They cost no budget, since they are a function of what is published (docs/continual.md). Give the releases of all
     days together: a window can begin days before.
 
     Args:
-        releases: of `batch` or `read`; or a source of `read`, such as the ledger with all runs.
+        releases: of `batch` or `read`, also as a frame of polars or pandas; or a source of `read`, such as the ledger
+            with all runs.
         policy: the policy that made them, with its `running`; records of other policies are left out.
 
     Raises:
@@ -202,5 +205,13 @@ def running_means(releases: Releases | Source, policy: str | Path | Policy | Set
     return RunningMeans.of(running_values(_values(releases), checked))
 
 
-def _values(releases: Releases | Source) -> Iterable[bytes]:
-    return releases.values if isinstance(releases, Releases) else stored_values(releases, "releases", Releases.TOPIC)
+def _values(releases: Releases | Source | ArrowStream) -> Iterable[bytes]:
+    """Return the records of releases, of a source, or of a frame that was made of releases."""
+    if isinstance(releases, Releases):
+        return releases.values
+    if isinstance(releases, str | Path | Settings):
+        return stored_values(releases, "releases", Releases.TOPIC)
+    table = table_of(releases)
+    if RECORD not in table.column_names:
+        raise HatcastError(f"the frame has no column {RECORD!r}: give that of `to_polars()` or `to_pandas()`, uncut")
+    return [record.encode() for record in table[RECORD].to_pylist() if isinstance(record, str)]
