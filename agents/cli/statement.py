@@ -10,7 +10,7 @@ import click
 import h3.api.basic_int as h3
 
 from hatcast.agents.cli.budget_explained import figures
-from hatcast.agents.cli.budget_horizon import certainty, hidden_values
+from hatcast.agents.cli.budget_horizon import certainty
 from hatcast.agents.cli.options import config_option
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
@@ -69,41 +69,28 @@ def _span(policy: Policy) -> str:
 
 
 def _values(settings: Settings, today: str) -> dict[str, object]:
-    policy, method = settings.policy, settings.policy.method
-    cost = figures(policy, 31, "")
-    day = cost["day"]["bound"]
+    """Return what the texts name beside the policy, and the figures of `hatcast budget explain`."""
+    policy, method, cost = settings.policy, settings.policy.method, figures(settings.policy, 31, "")
+    day: float = cost["day"]["bound"]
     release = cost.get("hat", {}).get("with_queries", day)
-    slot_min, (first, end) = policy.slot_length_ms // MINUTE_MS, policy.hours
-    is_local = isinstance(method, HybridKeys) and not method.use.central
-    gaussian = not policy.is_pure
+    is_hourly = policy.slot_length_ms == HOUR_MS
     return {
-        "policy": policy.name,
-        "policy_id": policy.policy_id,
+        "policy": policy,
+        "cost": cost,
         "version": version("hatcast"),
         "slug": re.sub(r"[^a-z0-9]+", "-", policy.name.lower()).strip("-"),
         "published": policy.from_date or today,
-        "what": hidden_values(policy, "").removesuffix(" in each reading of ").replace("how fast  went", "the speed"),
-        "quantity": f"the {policy.quantity}",
+        "quantity": "the " + " and the ".join([policy.quantity, *(value.name for value in policy.released_values[1:])]),
+        "what": "the " + " and the ".join(value.name for value in policy.released_values),
         "area": f"{h3.average_hexagon_area(policy.h3_resolution, 'km^2'):.2g}",
-        "slot": "hour" if policy.slot_length_ms == HOUR_MS else f"{slot_min} minutes",
-        "from": f"{first:02}:00",
-        "to": f"{end:02}:00",
-        "timezone": policy.timezone,
-        "relation": policy.relation.value,
-        "estimator": policy.estimator,
-        "noise": "Gaussian" if gaussian else "Laplace",
-        "flavor": "Approximate DP" if gaussian else "Pure DP",
-        "model": "Local" if is_local else "Central",
+        "slot": "hour" if is_hourly else f"{policy.slot_length_ms // MINUTE_MS} minutes",
+        "noise": "Laplace" if policy.is_pure else "Gaussian",
+        "flavor": "Pure DP" if policy.is_pure else "Approximate DP",
+        "model": "Local" if isinstance(method, HybridKeys) and not method.use.central else "Central",
         "span_text": _span(policy),
-        "hats": cost["day"].get("hats", ""),
-        "horizon_days": method.horizon_days if isinstance(method, ContinualKeys) else "",
         "epsilon_release": f"{release:g}",
         "sure_release": certainty(release),
-        "epsilon_day": f"{day:g}",
         "sure_day": certainty(day),
-        "epsilon_31": f"{cost['over_days']['bound']:g}",
         "epsilon_unit": f"{day if policy.total_limit is None else policy.total_limit:g}",
-        "total_limit": f"{policy.total_limit or 0:g}",
-        "delta": f"{policy.delta:g}",
         "retention": "⟨how long⟩" if settings.retention_ms is None else f"{settings.retention_ms // HOUR_MS} hours",
     }

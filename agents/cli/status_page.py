@@ -13,7 +13,6 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.address import Address
 from hatcast.agents.monitoring.logs import configure_logs
 from hatcast.agents.monitoring.server import HEADERS, Listener, log, os_reason
@@ -118,22 +117,12 @@ async def serve(listen: Address, hour: str, read: Callable[[str], dict[str, Any]
     read    returns the status with `why`, or raises HatcastError
     """
     configure_logs("info")
-    looked: dict[str, tuple[float, dict[str, Any]]] = {}  # the last look; clients share it
-    lock = asyncio.Lock()
-
-    async def status(request: web.Request) -> dict[str, Any]:
-        asked = request.query.get("hour", hour)
-        async with lock:
-            at_s, found = looked.get(asked, (-_AGAIN_S, {}))
-            if monotonic_s() - at_s >= _AGAIN_S / 2:
-                found = await asyncio.to_thread(read, asked)
-                looked.clear()
-                looked[asked] = (monotonic_s(), found)
-            return found
+    lock = asyncio.Lock()  # clients wait for each other: a look asks Kafka and Redis
 
     async def answer(request: web.Request) -> web.Response:
         try:
-            found = await status(request)
+            async with lock:
+                found = await asyncio.to_thread(read, request.query.get("hour", hour))
         except HatcastError as error:
             return web.Response(status=503, text=f"{error}\n", headers=_HEADERS)
         if request.path != "/":

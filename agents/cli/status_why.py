@@ -33,25 +33,18 @@ def slot_asked(calendar: Calendar, policy: Policy, hour: str, watermarks: Sequen
     """
     newest = max((each for each in watermarks if each is not None), default=now_ms)
     if hour == NEXT:
-        least = min_watermark(watermarks)
-        return _next(calendar, (newest if least is None else least) - policy.lateness_ms)
+        closed_ms = (min_watermark(watermarks) or newest) - policy.lateness_ms
+        first, last = (calendar.local(closed_ms + days * DAY_MS).date() for days in (0, _DAYS))
+        later = (slot for slot in slots_between(calendar, first, last) if slot.end_ms > closed_ms)
+        return next(later, calendar.slot_at(closed_ms))
     date, _, name = hour.rpartition("T")
-    date = date or calendar.local(newest).date().isoformat()
-    slot = calendar.slot_named(date, name)
+    slot = calendar.slot_named(date or calendar.local(newest).date().isoformat(), name)
     if slot is None:
         raise HatcastError(
             f"--why {hour}: no slot starts then; write a local start such as 2022-01-02T09:00, 09:00 on the date that"
             f" is being folded, or {NEXT}"
         )
     return slot
-
-
-def _next(calendar: Calendar, closed_ms: int) -> Slot:
-    """Return the first slot of the policy's hours that ends after an instant; the slot of that instant if none does."""
-    first = calendar.local(closed_ms).date()
-    last = calendar.local(closed_ms + _DAYS * DAY_MS).date()
-    slots = slots_between(calendar, first, last)
-    return next((slot for slot in slots if slot.end_ms > closed_ms), calendar.slot_at(closed_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +111,7 @@ def explain(
     stages     where it waits: feed, fold, release; the page marks them
     waits_for  one line for each reason; none if it is released
     """
-    policy, closes_ms = settings.policy, closes_at(slot, settings.policy)
+    policy, closes_ms, limit = settings.policy, closes_at(slot, settings.policy), stored.limit / NANO
     rows = [_partition(calendar, settings, name, row, slot, now_ms) for name, each in topics.items() for row in each]
     late = [row for row in rows if row["state"] not in ("ready", "current")]
     is_final = all(row["state"] == "ready" for row in rows)
@@ -146,7 +139,6 @@ def explain(
     return {
         "slot": f"{slot.date}T{slot.name}",
         "start": calendar.local(slot.start_ms).isoformat(),
-        "end": calendar.local(slot.end_ms).isoformat(),
         "closes": calendar.local(closes_ms).isoformat(),
         "now": calendar.local(now_ms).isoformat(timespec="seconds"),
         "state": state,
@@ -155,12 +147,7 @@ def explain(
         "partitions": rows,
         "pending": stored.pending,
         "published": stored.published,
-        "budget": {
-            "date": slot.date,
-            "limit": stored.limit / NANO,
-            "spent": stored.spent / NANO,
-            "left": max(0, stored.limit - stored.spent) / NANO,
-        },
+        "budget": {"date": slot.date, "limit": limit, "left": max(0, stored.limit - stored.spent) / NANO},
         "last_release": _last_release(calendar, stored.last),
     }
 
@@ -183,13 +170,8 @@ def _partition(
     else:
         state, text = "silent", f"nothing since {since}"
     label = "partition" if name == settings.topics.telemetry else f"{name} partition"
-    return {
-        "name": f"{label} {row['partition']}",
-        "clock": clock,
-        "behind": behind,
-        "state": state,
-        "text": text,
-    }
+    name = f"{label} {row['partition']}"
+    return {"name": name, "clock": clock, "behind": behind, "state": state, "text": text}
 
 
 def _outside(policy: Policy, calendar: Calendar, slot: Slot, stored: StoredHour) -> str | None:

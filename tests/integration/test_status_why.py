@@ -59,7 +59,7 @@ def test_a_silent_partition_is_named_until_it_has_moved_on(pipeline: Pipeline) -
     found = why(pipeline)
     assert (found["state"], found["waits_for"], found["published"], found["pending"]) == ("released", [], 1, 0)
     assert found["last_release"]["slot"] == "2022-01-02T12:00"
-    assert found["budget"]["spent"] == 1.0
+    assert found["budget"]["left"] == found["budget"]["limit"] - 1.0
     text = pipeline.hatcast("status", "--why", "next").out
     assert text.startswith("2022-01-02T13:00 is open; it waits for:\n  partition 3: nothing since 14:00:00\n")
 

@@ -77,6 +77,12 @@ def test_every_hazard_has_an_answer_and_what_backs_it_is_there(given: Path | str
         assert [name for name in files if not (ROOT / name).is_file()] == []
 
 
+def test_every_value_of_a_reading_that_is_released_is_named() -> None:
+    text = statement("page", settings(ROOT / "examples/audit/values.toml"), TODAY)
+    assert "publishes the speed while moving and the delay of ⟨buses⟩" in text
+    assert "We do not publish the speed and the delay of any single" in text
+
+
 def test_a_tracker_has_no_averages_that_cost_and_a_policy_of_the_papers_no_estimates() -> None:
     tracker, papers = (
         statement("page", settings(ROOT / name), TODAY) for name in ("hatcast.toml", "examples/papers.toml")
