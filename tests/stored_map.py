@@ -18,6 +18,10 @@ min_n = 2
 [[policy.running]]
 name = "today"
 window = "today"
+[[policy.running]]
+name = "midday"
+window = "period"
+hours = [12, 14]
 """
 WEST, EAST = 72.8, 72.85
 

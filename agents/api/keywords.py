@@ -94,7 +94,8 @@ class RunningKeywords(TypedDict, total=False):
     """Keys of one `[[policy.running]]`: docs/continual.md."""
 
     name: Required[str]
-    window: Required[Literal["today", "24h", "7d", "same_hour"]]
+    window: Required[Literal["today", "24h", "7d", "same_hour", "period"]]
+    hours: Sequence[int]
     days: int
     of: Literal["releases", "estimates"]
 

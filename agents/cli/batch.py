@@ -43,6 +43,7 @@ from hatcast.agents.progress import AddBar, progress_bars
 from hatcast.agents.tables.terminal import answers_tables, estimates_table, print_fitted, releases_table
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query import Period
+from hatcast.stream.policy.running_keys import Window
 from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records.shown import SHOWN, Shown
@@ -296,12 +297,19 @@ def _write(released: ReleasedRun, settings: Settings, output: _Output, path: Pat
             yield from (record for shown, record in last if shown.mean is not None)
         if output.inferring:
             yield from inferred(released.ledger.records, output.inferring, policy)
-        elif tables[-1].name == RUNNING:  # the last of each window and slot, as the topic is compacted
+        elif tables[-1].name == RUNNING:
             found = inferred(released.ledger.records, [RUNNING], policy)
-            yield from {SHOWN.decode(record).running_id: record for record in found}.values()
+            yield from {_window_of(SHOWN.decode(record), policy): record for record in found}.values()  # the last ones
 
     write_records(path, tables, records(), places_of(settings, path))
     return dates
+
+
+def _window_of(shown: Shown, policy: Policy) -> str:
+    """Return what a running mean is of: its id, of a part of the day without the slot, up to which it is."""
+    name, _, cell = shown.running_id.split("/")[1:]
+    is_period = any(each.name == name and each.window is Window.PERIOD for each in policy.running)
+    return f"{name}/{shown.date}/{cell}" if is_period else shown.running_id
 
 
 def _last_estimates(released: ReleasedRun, policy: Policy, days: Collection[str]) -> list[tuple[Shown, bytes]]:

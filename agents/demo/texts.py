@@ -196,7 +196,7 @@ def road(estimate: EstimateRecord, plus_minus: str = "±") -> str:
 def running_name(policy: Policy, name: str) -> str:
     """Return the words of a running mean, such as `today so far`."""
     keys = next((each for each in policy.running if each.name == name), None)
-    return name if keys is None else _WINDOWS.get(keys.window, keys.window)
+    return name if keys is None else _WINDOWS.get(keys.window, name)
 
 
 def running(record: RunningRecord | None, plus_minus: str = "±") -> str:

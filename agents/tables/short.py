@@ -8,7 +8,7 @@ from typing import Final
 
 import h3.api.basic_str as h3
 
-from hatcast.agents.tables.columns import RECORD, Column, Table, Type
+from hatcast.agents.tables.columns import RECORD, Column, Fields, Table, Type
 
 Place = Callable[[str], str | None]
 """Name of the place of a cell; None if it has none"""
@@ -32,7 +32,7 @@ def short(table: Table, place: Place | None = None) -> Table:
         Column("longitude", Type.NUMBER, lambda fields: _centre(fields["cell"])[1]),
         *([] if place is None else [Column("place", Type.TEXT, lambda fields: place(fields["cell"]))]),
         known["date"],
-        Column("hour", Type.TEXT, lambda fields: f"{fields['slot']}-{fields['end'][11:16]}"),
+        Column("hour", Type.TEXT, _hours),
         Column("quantity", Type.TEXT, known["value"].value),
         _renamed("value", known[mean]),
         _renamed("low", known[low]),
@@ -56,6 +56,12 @@ _OF: Final[Mapping[str, tuple[_Names, str, str, str, str, _Names]]] = MappingPro
         "answers": (("query", "first_date", "last_date"), "mean", "low", "high", "status", ()),
     }
 )
+
+
+def _hours(fields: Fields) -> str:
+    """Return the local start and end of the slot, or of a part of the day."""
+    start = fields["start"][11:16] if fields.get("window") == "period" else fields["slot"]
+    return f"{start}-{fields['end'][11:16]}"
 
 
 def _renamed(name: str, column: Column) -> Column:

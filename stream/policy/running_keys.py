@@ -1,5 +1,6 @@
 """`[[policy.running]]`: running means, which follow from published records and cost nothing."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final, TypeVar
@@ -24,6 +25,7 @@ class Window(StrEnum):
     DAY = "24h"
     WEEK = "7d"
     SAME_HOUR = "same_hour"
+    PERIOD = "period"
 
 
 class RunningOf(StrEnum):
@@ -44,9 +46,12 @@ class RunningTable(msgspec.Struct, frozen=True, kw_only=True):
     """as `policy.name`; unique among the running means. The map shows it"""
     window: Annotated[str, such_as("today")]
     """`today`: the local date so far; `24h`, `7d`: slots that ended in the last 24 hours or 7 days; `same_hour`:
-    this hour of all weekdays, or on a weekend of all its days, of `days` dates"""
-    days: Annotated[int | None, such_as(28, default="28")] = None
-    """only `same_hour`: number of local dates up to the present one, 1 to 92"""
+    this hour of all weekdays, or on a weekend of all its days, of `days` dates; `period`: a part of the day, from
+    and to the local `hours`, of the date, or like `same_hour` of `days` dates"""
+    hours: Annotated[tuple[int, int] | None, such_as([7, 9])] = None
+    """only `period`: its first local hour, and the hour after its last"""
+    days: Annotated[int | None, such_as(28, default="`same_hour`: 28; `period`: 1")] = None
+    """only `same_hour` and `period`: number of local dates up to the present one, 1 to 92"""
     of: Annotated[str | None, such_as("estimates", default="`releases`; `tracker`: `estimates`")] = None
     """inputs: `releases`, or the [estimates](specification/tracker.md#5-estimates), whose intervals are narrower
     where the noise is large"""
@@ -56,13 +61,19 @@ class RunningTable(msgspec.Struct, frozen=True, kw_only=True):
 class Running:
     """One `[[policy.running]]`. Not a part of the `policy_id`: it is post-processing.    [decisions/0032]
 
-    days   number of local dates up to the present one that can be in the window
+    days    number of local dates up to the present one that can be in the window
+    hours   of a period: its first local hour, and the hour after its last
     """
 
     name: str
     window: Window
     of: RunningOf
     days: int
+    hours: tuple[int, int] = (0, 24)
+
+    def has_hour(self, slot: str) -> bool:
+        """Return whether a slot, by its local start such as `09:00`, can be in the window."""
+        return self.hours[0] <= int(slot[:2]) < self.hours[1]
 
 
 def read_running(given: PolicyTable) -> tuple[Running, ...]:
@@ -76,13 +87,38 @@ def read_running(given: PolicyTable) -> tuple[Running, ...]:
     found: list[Running] = []
     for at, table in enumerate(given.running):
         where = f"policy.running[{at}]"
-        found.append(_running(decode_table(table, RunningTable, where), where, is_tracker=_is_tracker(given)))
+        read = decode_table(table, RunningTable, where)
+        found.append(_running(read, where, _hours(read, given.hours, where), is_tracker=_is_tracker(given)))
         if found[-1].name in [each.name for each in found[:-1]]:
             raise SettingError(f"{where}.name", f"{found[-1].name!r} is used twice", "give each its own name")
     return tuple(found)
 
 
-def _running(given: RunningTable, where: str, *, is_tracker: bool) -> Running:
+def _hours(given: RunningTable, of_policy: Sequence[int], where: str) -> tuple[int, int]:
+    """Return the hours of a running mean: of a period those that are written, else all. Raises SettingError."""
+    if given.window != Window.PERIOD:
+        if given.hours is not None:
+            raise SettingError(f"{where}.hours", f'is only for window = "{Window.PERIOD}"', "remove it")
+        return 0, 24
+    if given.hours is None:
+        raise SettingError(f"{where}.hours", "is missing", "write a period's hours, such as hours = [7, 9]")
+    first, end = given.hours
+    if not 0 <= first < end <= 24:
+        raise SettingError(
+            f"{where}.hours",
+            f"[{first}, {end}] are not two hours of one day, in order",
+            "write the first hour and the hour after the last, such as [7, 9]; a night is two periods",
+        )
+    if first >= of_policy[1] or end <= of_policy[0]:
+        raise SettingError(
+            f"{where}.hours",
+            f"[{first}, {end}] has no hour of policy.hours, {list(of_policy)}",
+            "name hours with releases",
+        )
+    return first, end
+
+
+def _running(given: RunningTable, where: str, hours: tuple[int, int], *, is_tracker: bool) -> Running:
     check_name(given.name, f"{where}.name")
     window = _member(Window, given.window, f"{where}.window", "a window")
     if given.of is None:
@@ -93,12 +129,14 @@ def _running(given: RunningTable, where: str, *, is_tracker: bool) -> Running:
         raise SettingError(
             f"{where}.of", "a tracker's releases are not of every slot", 'write of = "estimates", or remove the key'
         )
-    if given.days is not None and window is not Window.SAME_HOUR:
-        raise SettingError(f"{where}.days", f'is only for window = "{Window.SAME_HOUR}"', "remove it")
-    days = _DAYS if given.days is None else given.days
+    if given.days is not None and window in _REACH:
+        only = f'"{Window.SAME_HOUR}" and "{Window.PERIOD}"'
+        raise SettingError(f"{where}.days", f"is only for window = {only}", "remove it")
+    default = 1 if window is Window.PERIOD else _DAYS
+    days = default if given.days is None else given.days
     if not 1 <= days <= DAYS_MAX:
         raise SettingError(f"{where}.days", f"{days} is out of range", f"use 1 to {DAYS_MAX}")
-    return Running(given.name, window, of, _REACH.get(window, days))
+    return Running(given.name, window, of, _REACH.get(window, days), hours)
 
 
 def _is_tracker(given: PolicyTable) -> bool:

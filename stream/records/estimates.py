@@ -107,10 +107,11 @@ class RunningRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     ]
     name: Annotated[str, text(f"^{NAME}$", "of the policy's `[[policy.running]]`")]
     window: Annotated[
-        Literal["today", "24h", "7d", "same_hour"],
+        Literal["today", "24h", "7d", "same_hour", "period"],
         msgspec.Meta(
             description="slots in it: of the local date up to this one; that ended in the last 24 hours or 7 days; or"
-            " this hour of all weekdays (or of all days of weekends) of a number of dates"
+            " this hour of all weekdays (or of all days of weekends) of a number of dates; or a part of the day, such"
+            " as the morning peak, of its date or of such a number"
         ),
     ]
     of: Annotated[

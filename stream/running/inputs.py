@@ -160,16 +160,24 @@ def window_at(running: Running, at: SlotInputs) -> Callable[[SlotInputs], bool]:
         start_ms = at.end_ms - _SPAN_MS[running.window]
         return lambda slot: slot.end_ms > start_ms
     first, weekend = _first_date(running, at.date), _is_weekend(at.date)
-    return lambda slot: slot.name == at.name and slot.date >= first and _is_weekend(slot.date) == weekend
+    is_named = running.has_hour if running.window is Window.PERIOD else at.name.__eq__
+    return lambda slot: is_named(slot.name) and slot.date >= first and _is_weekend(slot.date) == weekend
 
 
 def window_start(running: Running, at: SlotInputs, calendar: Calendar) -> int:
-    """Return the start of the window, ms UTC: of its first local date, or 24 hours or 7 days before its end."""
+    """Return the start of the window, ms UTC: of its first local date, or 24 hours or 7 days before its end.
+
+    Of a period it is that of the first slot.
+    """
     if running.window in _SPAN_MS:
         return at.end_ms - _SPAN_MS[running.window]
     day = at.date if running.window is Window.TODAY else _first_date(running, at.date)
-    while not calendar.slots_of(day):  # a date that the local clock skipped
+    slots = calendar.slots_of(day)
+    while not any(running.has_hour(slot.name) for slot in slots):  # hours that the local clock skipped
         day = later(day, 1)
+        slots = calendar.slots_of(day)
+    if running.window is Window.PERIOD:
+        return next(slot.start_ms for slot in slots if running.has_hour(slot.name))
     return calendar.day_start(day)
 
 

@@ -224,8 +224,10 @@ class RunningMeans:
             raise ValueError("a date has no inputs of a kind that is read")
         self._slots.sort(key=lambda slot: slot.start_ms)
         self._present: dict[str, set[int]] = {}
-        for running in setting.means if self._slots else ():
-            self._present[running.name] = set(self._means(running).cells.tolist())
+        for running in setting.means:
+            at = self._last(running)
+            if at is not None and at.date == self._slots[-1].date:
+                self._present[running.name] = set(self._means(running, at).cells.tolist())
         self.snapshot = tuple(self._slots)
         self.date = ""
 
@@ -265,6 +267,10 @@ class RunningMeans:
     def _begin_day(self, date: str) -> None:
         self.date, self.snapshot = date, tuple(self._slots)
         first = later(date, 1 - self._setting.days)
+        for running in self._setting.means:  # what another object knows that continues from the snapshot
+            at = self._last(running)
+            if at is None or at.date != self._slots[-1].date:
+                self._present.pop(running.name, None)
         self._slots = [slot for slot in self._slots if slot.date >= first]
 
     def _estimate(self, day: DayParts) -> None:
@@ -276,10 +282,17 @@ class RunningMeans:
                 self._slots[at] = SlotInputs(slot.date, slot.name, slot.start_ms, slot.end_ms, of)
 
     def _records(self, stage: Stage) -> Iterator[RunningRecord]:
-        """Yield the records of all windows that end with the last slot."""
+        """Yield the records of all windows that end with the last slot; with a settlement also those of ended periods.
+
+        After a period's end its mean is left as it is until its date is settled.
+        """
+        now = self._slots[-1]
         for running in self._setting.means:
-            maker = RecordMaker(self._setting, running, self._slots[-1], stage)
-            columns = (column.tolist() for column in self._means(running))
+            at = self._last(running)
+            if at is None or at.date != now.date or (stage == "live" and at is not now):
+                continue
+            maker = RecordMaker(self._setting, running, at, stage)
+            columns = (column.tolist() for column in self._means(running, at))
             means = {number: mean for number, *mean in zip(*columns, strict=True)}
             gone = self._present.get(running.name, set()) - means.keys()
             self._present[running.name] = set(means)
@@ -287,8 +300,12 @@ class RunningMeans:
                 cell = self._names[number]
                 yield maker.empty(cell) if number in gone else maker.record(cell, *means[number])
 
-    def _means(self, running: Running) -> WindowMeans:
-        is_in = window_at(running, self._slots[-1])
+    def _last(self, running: Running) -> SlotInputs | None:
+        """Return the last slot that can end a window: the last one, of a period the last with an hour of it."""
+        return next((slot for slot in reversed(self._slots) if running.has_hour(slot.name)), None)
+
+    def _means(self, running: Running, at: SlotInputs) -> WindowMeans:
+        is_in = window_at(running, at)
         return window_means((slot.of[running.of] for slot in self._slots if is_in(slot)), len(self._names))
 
     def _number(self, cell: str) -> int:

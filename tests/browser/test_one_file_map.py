@@ -59,7 +59,7 @@ def test_a_hexagon_has_its_history_running_means_and_answers_and_its_link_opens_
     card = page.locator("#cell-body")
     expect(card.locator("details.list tbody tr")).to_have_count(6)
     expect(card.locator("#cell-answers")).to_contain_text("2 Jan 2022 to 3 Jan 2022")
-    expect(card).to_contain_text("oday")  # the running mean
+    expect(card).to_contain_text("Midday")  # the running mean of a part of the day
     page.click("#show-releases")
     page.wait_for_function("location.href.includes('show=releases')")
     again = offline(made, open_page, page.evaluate("location.search"))

@@ -37,5 +37,8 @@ def running_means(
     yield "week_estimates", maker(Window.WEEK, estimates, readings, policy).record(cell, 70, *_FIGURES)
     coarse = min(RunningSetting.of(mixed).value.remainders)
     yield "week_remainder", maker(Window.WEEK, estimates, readings, mixed).record(coarse, 70, *_FIGURES)
+    period = Running("morning-peak", Window.PERIOD, releases, 1, (9, 10))
+    setting = RunningSetting.of(policy)
+    yield "period", RecordMaker(setting, period, at, "live").record(cell, 1, *_FIGURES)
     settled = maker(Window.SAME_HOUR, estimates, readings, policy, "settled")
     yield "same_hour_settled", settled.record(cell, 8, *_FIGURES)

@@ -19,7 +19,14 @@ def is_in(record: ReleaseRecord, running: Running, last: ReleaseRecord) -> bool:
         return at - end < timedelta(days=1 if running.window is Window.DAY else 7)
     then, now = date.fromisoformat(record.date), date.fromisoformat(last.date)
     same = (then.weekday() in (5, 6)) == (now.weekday() in (5, 6))
-    return record.slot == last.slot and same and now - then < timedelta(days=running.days)
+    is_named = has_hour(record, running) if running.window is Window.PERIOD else record.slot == last.slot
+    return is_named and same and now - then < timedelta(days=running.days)
+
+
+def has_hour(record: ReleaseRecord, running: Running) -> bool:
+    """Whether a release is of an hour of a period."""
+    first, end = running.hours
+    return first * 60 <= int(record.slot[:2]) * 60 + int(record.slot[3:]) < end * 60
 
 
 def means(records: Sequence[ReleaseRecord], running: Sequence[Running]) -> Iterator[tuple[str, float, float, int]]:
@@ -28,6 +35,8 @@ def means(records: Sequence[ReleaseRecord], running: Sequence[Running]) -> Itera
     for start in sorted(slots, key=datetime.fromisoformat):
         last = slots[start]
         for each in running:
+            if each.window is Window.PERIOD and not has_hour(last, each):
+                continue
             for cell in sorted({record.cell for record in records}):
                 window = [
                     record

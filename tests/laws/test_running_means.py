@@ -16,14 +16,18 @@ from hatcast.stream.policy.running_keys import Running, RunningOf, Window
 from hatcast.stream.records import RunningRecord
 from hatcast.stream.running.inputs import Inputs, RunningSetting
 from hatcast.stream.running.running import RunningMeans, running_means_of, window_means
-from hatcast.stream.tracker.observations import slots_of
+from hatcast.stream.tracker.observations import ReleasedSlot, slots_of
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
 from tests.contracts.goldens import PRESENCE, SPEED
 from tests.laws import running_oracle
 from tests.running_releases import CELLS, releases
 
 REACH = {Window.TODAY: 1, Window.DAY: 3, Window.WEEK: 9, Window.SAME_HOUR: 6}
-OF_RELEASES = tuple(Running(each.value, each, RunningOf.RELEASES, days) for each, days in REACH.items())
+OF_RELEASES = (
+    *(Running(each.value, each, RunningOf.RELEASES, days) for each, days in REACH.items()),
+    Running("morning", Window.PERIOD, RunningOf.RELEASES, 1, (9, 12)),
+    Running("evenings", Window.PERIOD, RunningOf.RELEASES, 6, (16, 19)),
+)
 OF_ESTIMATES = tuple(replace(each, of=RunningOf.ESTIMATES) for each in OF_RELEASES)
 # Clocks go back on 2022-10-30, and forward on 2022-03-27.
 BERLIN = replace(SPEED, timezone="Europe/Berlin", hours=(0, 24), slot_length_ms=1_800_000, running=OF_RELEASES)
@@ -93,6 +97,27 @@ def test_a_cell_that_left_its_window_gets_one_record_without_a_mean() -> None:
         ("2022-01-01", 1, False),
         ("2022-01-02", 0, True),
     ]
+
+
+def test_a_period_is_left_as_it_is_after_its_end_until_its_date_is_settled() -> None:
+    setting, records = RunningSetting.of(INDIA), releases(INDIA, "2022-01-03", 1, seed=8)
+    smoother, running = Smoother(SmootherSetting.of(INDIA)), RunningMeans(setting)
+    made: dict[str, list[RunningRecord]] = {}
+    for slot in slots_of(records):
+        smoother.add(slot)
+        made[slot.records[0].slot] = running.add(slot, smoother.day_parts())
+    names = {hour: {each.name for each in means} for hour, means in made.items()}
+    assert {hour for hour, found in names.items() if "morning" in found} == made.keys() & {"09:00", "10:00", "11:00"}
+    assert {hour for hour, found in names.items() if "evenings" in found} == made.keys() & {"16:00", "17:00", "18:00"}
+    assert "11:00" in made
+    assert max(made) > "12:00", "hours come after the morning"
+    key = slot.key._replace(is_settlement=True)
+    settled = [each for each in running.add(ReleasedSlot(key, []), smoother.day_parts()) if each.name == "morning"]
+    assert {(each.slot, each.stage) for each in settled} == {("11:00", "settled")}
+    assert {each.start[11:16] for each in settled} == {"09:00"}
+    assert {each.end[11:16] for each in settled} == {"12:00"}
+    ids = {each.running_id for each in made["11:00"] if each.name == "morning"}
+    assert {each.running_id for each in settled} == ids, "so they take the place of those of the period's end"
 
 
 def test_memory_is_that_of_the_longest_window_however_long_it_runs() -> None:

@@ -78,7 +78,7 @@ def test_the_page_has_every_published_record_with_its_digits_once(stored: Stored
     records = [each for kind in policies["test"]["records"].values() for each in kind]
     assert sorted(records) == published(path, settings)
     assert {json.loads(each).get("query") for each in records} == {None, "two-days"}
-    assert sum("running_id" in each for each in records) == 2
+    assert sum("running_id" in each for each in records) == 2 * 2
 
 
 def test_the_page_holds_no_pseudonym_no_key_and_no_vehicle(stored: Stored) -> None:
@@ -163,7 +163,7 @@ async def served(path: Path, settings: Settings) -> None:
             assert len(latest["releases"]) == 2
             assert latest["budget"]["date"] == "2022-01-04"
             assert [each["query"] for each in (await get("/api/v1/queries"))["queries"]] != []
-            assert len((await get("/api/v1/running"))["running"]) == 2
+            assert len((await get("/api/v1/running"))["running"]) == 4
             assert (await get("/api/v1/status"))["newest_record_at"] is not None
     finally:
         await display.stop()

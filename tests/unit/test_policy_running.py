@@ -37,6 +37,15 @@ def test_the_same_hour_is_of_28_dates_unless_another_number_is_written() -> None
     assert policy(same_hour | {"days": 7}).running[0].days == 7
 
 
+def test_a_period_has_hours_and_is_of_its_date_unless_days_are_written() -> None:
+    peak = {"name": "evening-peak", "window": "period", "hours": [16, 19]}
+    assert policy(peak).running == (Running("evening-peak", Window.PERIOD, RunningOf.RELEASES, 1, (16, 19)),)
+    assert policy(peak | {"days": 28}).running[0].days == 28
+    assert not policy(peak).running[0].has_hour("15:30")
+    assert policy(peak).running[0].has_hour("16:00")
+    assert not policy(peak).running[0].has_hour("19:00")
+
+
 def test_running_means_are_no_part_of_the_policy_id() -> None:
     assert policy(TODAY, {"name": "week", "window": "7d"}).policy_id == policy().policy_id
     assert policy(TODAY).canonical == policy().canonical
@@ -48,8 +57,20 @@ def test_running_means_are_no_part_of_the_policy_id() -> None:
         ([{"name": "today"}], {}, "policy.running[0].window: is missing; add it to [[policy.running]]"),
         ([TODAY | {"window": "24"}], {}, "policy.running[0].window: '24' is not a window; did you mean 24h?"),
         ([TODAY | {"of": "release"}], {}, "policy.running[0].of: 'release' is not a kind of records; did you mean"),
-        ([TODAY | {"days": 3}], {}, 'policy.running[0].days: is only for window = "same_hour"; remove it'),
+        ([TODAY | {"days": 3}], {}, 'policy.running[0].days: is only for window = "same_hour" and "period"; remove it'),
         ([{"name": "a", "window": "same_hour", "days": 93}], {}, "policy.running[0].days: 93 is out of range"),
+        ([TODAY | {"hours": [7, 9]}], {}, 'policy.running[0].hours: is only for window = "period"; remove it'),
+        (
+            [{"name": "a", "window": "period"}],
+            {},
+            "policy.running[0].hours: is missing; write a period's hours, such as",
+        ),
+        (
+            [{"name": "a", "window": "period", "hours": [22, 6]}],
+            {},
+            "policy.running[0].hours: [22, 6] are not two hours",
+        ),
+        ([{"name": "a", "window": "period", "hours": [5, 9]}], {}, "policy.running[0].hours: [5, 9] has no hour of"),
         ([TODAY | {"name": "a/b"}], {}, "policy.running[0].name: 'a/b' cannot be part of a key"),
         ([TODAY, TODAY], {}, "policy.running[1].name: 'today' is used twice; give each its own name"),
         ([TODAY | {"name": f"r{at}"} for at in range(9)], {}, "policy.running: 9 running means; write at most 8"),

@@ -170,7 +170,8 @@ def test_batch_writes_the_tables_of_a_run_and_takes_no_file_of_another(tmp_path:
     with (tmp_path / "out.running.csv").open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter=";"))
     keys = [(row["name"], row["hexagon"], row["date"], row["hour"]) for row in rows]
-    assert len(set(keys)) == len(keys) == 12
+    assert len(set(keys)) == len(keys) == 12 + 6
+    assert {(row["hour"], row["slots"]) for row in rows if row["name"] == "midday"} == {("12:00-14:00", "2")}
     assert all(re.fullmatch(r"\d+,\d+", row["value"]) for row in rows)
     (tmp_path / "new.answers.csv").write_text("mine")
     with pytest.raises(HatcastError, match=r"new\.answers\.csv exists already"):

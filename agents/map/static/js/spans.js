@@ -8,6 +8,7 @@ const WORDS = {
   "24h": "The last 24 hours",
   "7d": "The last 7 days",
   same_hour: "This hour of days like this one",
+  period: "A part of the day",
 };
 const HOUR = "This hour";
 const HORIZON = "Since the horizon's start";
@@ -21,6 +22,7 @@ export const inOrder = (windows) => [...windows].sort((one, other) => ORDER.inde
 
 // A running mean by its window, and by its name where that tells more.
 export function windowWords({ name, window }) {
+  if (window === "period") return name.replaceAll(/[-_]/g, " ").replace(/^./, (letter) => letter.toUpperCase()); // such as "Morning peak"
   const words = WORDS[window] ?? window;
   return name === window ? words : `${words} (${name})`;
 }
