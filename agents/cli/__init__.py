@@ -38,6 +38,7 @@ _PRODUCT: Final[dict[str, str]] = {
     "export": "Write releases and estimates to Parquet files, one a date.",
     "cells": "Make a public list of cells, from a timetable, an area or a box.",
     "doctor": "Check brokers, topics, Redis, clocks and configuration.",
+    "topics": "Operator: show the topics and their partitions, or add partitions.",
     "acls": "Print the least Kafka and Redis privileges of a role.",
     "completion": "Print shell code that completes commands with the Tab key.",
 }

@@ -272,7 +272,7 @@ def _partition_findings(spec: TopicSpec, state: TopicState, settings: Settings) 
     )
     fix = "set another topic under [topics] before the first start, and hatcast creates it"
     if state.partitions < spec.partitions:
-        fix += "; or, after telemetry has grown, add partitions by kafka-topics.sh --alter (docs/runbook.md)"
+        fix += "; or, after telemetry has grown, add partitions: hatcast topics --grow N (docs/runbook.md)"
     if harmless:
         fix = "no action needed: records are in the expected ones, and the others stay empty or are another city's"
     elif spec.name == topics.registry:

@@ -76,6 +76,20 @@ def broken_topics(settings: Settings, started_with: int) -> list[TopicFinding]:
     return [each for each in _all_findings(settings, specs, states) if each.fatal]
 
 
+def grow_topics(settings: Settings, partitions: int) -> dict[str, int]:
+    """Add partitions to telemetry and the topics that have as many; return what each that grew had before.
+
+    Raises HatcastError if the broker does not allow it. Topics that have as many or more stay as they are.
+    """
+    partitioned = [spec.name for spec in output_topics(settings, partitions) if spec.partitions == partitions]
+    with admin_client(settings) as admin:
+        counts = _counts(admin, settings, [settings.topics.telemetry, *partitioned])
+        fewer = {name: count for name, count in counts.items() if count < partitions}
+        if fewer:
+            admin.create_partitions(dict.fromkeys(fewer, partitions))
+    return fewer
+
+
 def _all_findings(
     settings: Settings, specs: Sequence[TopicSpec], states: Mapping[str, TopicState]
 ) -> list[TopicFinding]:

@@ -214,7 +214,8 @@ class OperatorServer:
             await self.stop()
             raise HatcastError(
                 f"{self._key}: cannot listen on {self._listen} ({os_reason(error)}): set another address, or port 0 for"
-                " any free port"
+                " any free port: another process with these settings may have this one, such as the worker beside a"
+                " drain"
             ) from None
         log.info("serving metrics and health checks", address=str(bound))
 

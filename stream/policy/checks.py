@@ -102,9 +102,11 @@ def check_times(given: PolicyTable, durations: Mapping[str, int]) -> None:
         )
     first, end = given.hours
     if not 0 <= first < end <= 24:
-        raise SettingError(
-            "policy.hours", f"{list(given.hours)} is not a range of hours", "use [first, end) within 0 and 24"
-        )
+        problem, fix = f"{list(given.hours)} is not a range of hours", "use [first, end) within 0 and 24"
+        if 0 <= end < first <= 24:
+            problem = f"{list(given.hours)} goes over midnight, and a bus's budget is that of one local day"
+            fix = f"use [0, 24], or [{first}, 24] here and [0, {end}] in a policy of its own"
+        raise SettingError("policy.hours", problem, fix)
     least = -(-slot // STEPS_MAX)
     if not least <= durations["min_interval"] <= slot:
         raise SettingError(

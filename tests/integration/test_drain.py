@@ -33,7 +33,7 @@ def send(pipeline: Pipeline, records: Iterable[Record]) -> None:
 
 
 def grow(pipeline: Pipeline, *topics: str) -> None:
-    """What `kafka-topics.sh --alter --partitions` does; telemetry, if no topic is named."""
+    """As somebody does who does not use `hatcast topics`; telemetry, if no topic is named."""
     with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
         for topic in topics or (pipeline.settings.topics.telemetry,):
             admin.create_partitions({topic: NewPartitions(total_count=GROWN)})
@@ -117,7 +117,14 @@ def test_a_next_policy_counts_each_vehicle_in_its_new_partition_only(pipeline: P
     grow(pipeline)
     assert pipeline.hatcast("worker", "--drain").code == 0
     topics = pipeline.settings.topics
-    grow(pipeline, topics.means, topics.queries, topics.estimates, topics.running)
+    grown = pipeline.hatcast("topics", "--grow", str(GROWN), "--yes")
+    assert grown.code == 0, grown.err
+    others = (topics.means, topics.queries, topics.estimates, topics.running)
+    assert sorted(grown.out.splitlines()) == sorted(f"{name}  4 -> {GROWN} partitions" for name in others)
+    assert f"{topics.telemetry}  {GROWN} partitions" in pipeline.hatcast("topics").out.splitlines()
+    refused = pipeline.hatcast("topics", "--grow", "2", "--yes")
+    assert (refused.code, "cannot take any away" in refused.err) == (1, True)
+    assert "all topics have" in pipeline.hatcast("topics", "--grow", str(GROWN), "--yes").out
     pipeline.config = pipeline.changed({"policy": {"name": f"{pipeline.name}-next"}})
     pipeline.settings = load_settings(pipeline.config, {})
     worker = pipeline.worker()

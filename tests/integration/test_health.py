@@ -55,5 +55,6 @@ def test_an_address_that_is_taken_is_refused(pipeline: Pipeline) -> None:
     assert refused.code == 1
     assert refused.err == (
         f"hatcast: worker.listen: cannot listen on {where} (address already in use): set another address,"
-        " or port 0 for any free port\n"
+        " or port 0 for any free port: another process with these settings may have this one, such as the worker"
+        " beside a drain\n"
     )

@@ -31,6 +31,13 @@ def refusal_of(header: str, *rows: str, columns: Columns | None = None, others: 
     return str(raised.value)
 
 
+def test_one_number_among_names_is_explained() -> None:
+    with pytest.raises(
+        HatcastError, match="a number counts columns of a file without a header, and then all are numbers"
+    ):
+        csv_records("plate,ts,lat,lon,speed", columns=Columns({"vehicle": "plate", "time": "2"}, unit="km/h"))
+
+
 @pytest.mark.parametrize(
     "header",
     [

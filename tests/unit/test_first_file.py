@@ -259,7 +259,7 @@ def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
         "Mars/Olympus",
         "Asia/Kolkata",
         "noon",
-        "22,6",
+        "22,27",
         "6,22",
         "fast",
         "journey",

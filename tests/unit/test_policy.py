@@ -82,7 +82,7 @@ REFUSED = [
     ("slot_length", "30s", "1h"),
     ("slot_length", "48h", "1h"),
     ("slot_length", "an hour", "5m"),
-    ("hours", [21, 9], "within 0 and 24"),
+    ("hours", [21, 9], "[21, 24] here and [0, 9] in a policy of its own"),
     ("hours", [0, 25], "within 0 and 24"),
     ("lateness", "31d", "at most 30d"),
     ("lateness", "5", "integer with"),

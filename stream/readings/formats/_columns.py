@@ -186,7 +186,9 @@ class Columns:
                     if column not in header
                     else f"has several columns {_quoted(column)}"
                 )
-                raise RecordingError(path, problem, f"name one of {shown}")
+                is_number = column not in header and column.isdigit()
+                fix = "; a number counts columns of a file without a header, and then all are numbers" * is_number
+                raise RecordingError(path, problem, f"name one of {shown}{fix}")
         names, taken = dict(self.names), frozenset(self.names.values())
         wanted = [name for name in required if name not in names]
         found = {
