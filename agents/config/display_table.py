@@ -21,8 +21,8 @@ class DisplayTable(msgspec.Struct, frozen=True, kw_only=True):
     keep: Duration = "72h"
     """slots that ended longer before the newest one are dropped; `"1h"` to `"32d"`. Memory grows with it: about 2 kB
     for each hexagon and slot, a release and an estimate"""
-    title: str = "Bus speeds, hour by hour"
-    """title of the page; with `[policy.value]` by default `Mean` and its name"""
+    title: Annotated[str | None, such_as("Bus speeds, hour by hour")] = None
+    """title of the page; without it the policy's name and what it publishes, so name a policy after its city"""
     gtfs: Annotated[str | None, such_as("timetable.zip")] = None
     """a GTFS timetable (zip): the map draws its routes and stops, and says which are in a hexagon
     ([map.md](map.md#where-a-hexagon-is))"""
@@ -64,7 +64,7 @@ def display_settings(table: DisplayTable, folder: Path) -> DisplaySettings:
     return DisplaySettings(
         listen=parse_address(table.listen, "display.listen"),
         keep_ms=keep_ms,
-        title=table.title,
+        title=table.title or "",
         gtfs=None if table.gtfs is None else folder / table.gtfs,
         basemap=None if table.basemap is None else folder / table.basemap,
         allow_origins=parse_origins(table.allow_origins, "display.allow_origins"),

@@ -224,8 +224,10 @@ def _settings(
         )
     policy = policy_of(given)
     display = given.display
-    if policy.value_name is not None and "title" not in table.get("display", {}):
-        display = msgspec.structs.replace(display, title=f"Mean {policy.value_name}, hour by hour")
+    if display.title is None:
+        what = "bus speeds" if policy.value_name is None else f"mean {policy.value_name}"
+        name = policy.name.replace("-", " ").replace("_", " ").strip() or policy.name
+        display = msgspec.structs.replace(display, title=f"{name[:1].upper()}{name[1:]}: {what}, hour by hour")
     return Settings(
         kafka=kafka,
         redis=redis,

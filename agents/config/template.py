@@ -123,6 +123,11 @@ telemetry = "telemetry"               # key = vehicle id, one reading per record
 {form}
 {retention}
 
+# Names of stops and streets on the map: docs/map.md has the one command that cuts a city's streets out of a free map.
+# [display]
+# gtfs = "timetable.zip"
+# basemap = "city.pmtiles"
+
 # Every key of [policy] is part of the privacy guarantee, public, and hashed into the policy_id of each release. Once
 # a worker has started with a policy, the policy cannot change: write a new one, which `replaces` it.
 [policy]

@@ -81,6 +81,7 @@ def test_the_budget_is_in_words(kind: str, day: Day, open_page: OpenPage) -> Non
     expect(page.locator("#budget .words")).to_have_text(words)
     expect(page.locator("#budget-words")).to_have_text(words[0])
     expect(page.locator("#budget")).to_contain_text("e^epsilon")
+    page.get_by_text("Details for experts").click()
     expect(page.get_by_role("meter")).to_have_attribute("aria-valuetext", _METERS[kind])
 
 

@@ -12,7 +12,7 @@ FIRST_CELL_S = 60.0
 
 def test_the_first_cell_is_on_the_map_within_a_minute_and_is_what_the_api_says(demo: Demo, open_page: OpenPage) -> None:
     page = open_page(f"{demo.url}?show=releases", within=demo.url, bodies=demo.bodies)
-    expect(page.locator("#connection")).to_have_text("live")
+    expect(page.locator("#connection")).to_have_attribute("data-state", "live")
     assert demo.first_cell_s < FIRST_CELL_S, demo.first_cell_s
     expect(page.locator("#slot")).to_be_enabled()  # there are two hours
     page.locator("#slot").focus()
@@ -26,7 +26,7 @@ def test_the_first_cell_is_on_the_map_within_a_minute_and_is_what_the_api_says(d
         assert path.get_attribute("data-mean") == records[path.get_attribute("data-cell") or ""]["mean"]
     page.click("#follow")
     page.click("#show-estimates")
-    expect(page.locator("#legend-title")).to_have_text("Speed of the road, km/h")
+    expect(page.locator("#legend-title")).to_have_text("Speed of the road while moving, km/h")
     picture(page, "demo")
 
 
@@ -42,7 +42,7 @@ def test_a_running_mean_is_on_the_demos_map(demo: Demo, open_page: OpenPage) -> 
     wait_for(lambda: bool(values_of(demo.get("/api/v1/running"))["running"]), demo)
     page = open_page(demo.url, bodies=demo.bodies)
     page.get_by_label("Hours", exact=True).select_option("Today so far")
-    expect(page.locator("#legend-title")).to_have_text("Mean speed: today so far, km/h")
+    expect(page.locator("#legend-title")).to_have_text("Mean speed while moving: today so far, km/h")
     path = page.locator("path.cell:not([data-mean=''])").first
     expect(path).to_be_attached()
     cells = {each["cell"] for each in values_of(demo.get("/api/v1/running?name=today"))["running"] if "mean" in each}
@@ -56,7 +56,7 @@ def test_the_legend_has_no_scale_before_there_is_data(demo: Demo, browser: Brows
     with browser.new_page() as page:
         page.route("**/api/**", lambda route: route.abort())
         page.goto(demo.url)
-        expect(page.locator("#connection")).not_to_have_text("live")
+        expect(page.locator("#connection")).not_to_have_attribute("data-state", "live")
         expect(page.locator("#legend")).to_have_text("The colours and what they mean come with the first hour.")
 
 

@@ -53,7 +53,7 @@ def test_estimates_are_the_first_view_and_every_hexagon_has_its_speed_stage_and_
     dashed = set(page.locator("path.cell.predicted").evaluate_all("paths => paths.map((path) => path.dataset.cell)"))
     assert dashed == {cell for cell, each in records.items() if each["stage"] == "predicted"}
     legend = page.locator("#legend")
-    expect(page.locator("#legend-title")).to_have_text("Speed of the road, km/h")
+    expect(page.locator("#legend-title")).to_have_text("Speed of the road while moving, km/h")
     expect(legend.locator(".certainties li")).to_have_text(["±4", "±7", "±10", "wider"])
     samples = legend.locator(".certainty").evaluate_all(
         "all => all.map((each) => Number(each.getAttribute('fill-opacity')))"
@@ -73,13 +73,13 @@ def test_the_switch_shows_releases_by_keyboard_and_the_url_remembers_it(
     page.keyboard.press("Enter")
     expect(page.locator("#show-releases")).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#show-estimates")).to_have_attribute("aria-pressed", "false")
-    expect(page.locator("#legend-title")).to_have_text("Mean speed, km/h")
+    expect(page.locator("#legend-title")).to_have_text("Mean speed while moving, km/h")
     expect(page).to_have_url(f"{estimated_day.url}?show=releases")  # the page limits how often it writes its address
     page.reload()
     expect(page.locator("#show-releases")).to_have_attribute("aria-pressed", "true")
-    expect(page.locator("#legend-title")).to_have_text("Mean speed, km/h")
+    expect(page.locator("#legend-title")).to_have_text("Mean speed while moving, km/h")
     page.click("#show-estimates")
-    expect(page.locator("#legend-title")).to_have_text("Speed of the road, km/h")
+    expect(page.locator("#legend-title")).to_have_text("Speed of the road while moving, km/h")
     expect(page).to_have_url(f"{estimated_day.url}?show=estimates")
 
 
@@ -179,6 +179,7 @@ def test_axe_finds_nothing_serious_in_estimates(look: str, estimated_day: Day, o
 def test_a_running_mean_has_its_colours_card_table_and_link(estimated_day: Day, open_page: OpenPage) -> None:
     estimated_day.publish(running_means(), TOPICS[5])
     page = open_page(f"{estimated_day.url}?cell={SURPRISED}", within=estimated_day.url, **(PHONE | LOOKS["dark"]))
+    page.locator("#more").tap()
     span = page.get_by_label("Hours", exact=True)
     expect(span.locator("option")).to_have_text(["This hour", "Today so far", "The last 24 hours"])
     span.select_option("Today so far")
@@ -208,14 +209,14 @@ def test_a_running_mean_has_its_colours_card_table_and_link(estimated_day: Day, 
     page.reload()
     expect(page.locator("#slot-title")).to_have_text("Today so far")
     expect(page.locator("#cell-wide")).to_have_count(0)
-    later = running(HOURS, SURPRISED, mean=29.75, half=12)
-    estimated_day.publish([later], TOPICS[5])
+    estimated_day.publish([running(HOURS, SURPRISED, mean=29.75, half=12)], TOPICS[5])
     expect(page.locator("#cell-mean")).to_have_text("29.75")
     expect(page.locator("#cell-wide")).to_contain_text("more than ±10 km/h")
     page.get_by_role("button", name="Close this hexagon").tap()
     page.locator("#show-table").tap()
     expect(page.locator("table.all tbody tr")).to_have_count(len(records))
     assert [row[1:4] for row in table(page) if row[0] == SURPRISED] == [["29.75", "17.75", "41.75"]]
+    page.locator("#more").tap()  # closed since the reload
     span.select_option("This hour")
     expect(page.locator("#timeline")).to_be_visible()
 

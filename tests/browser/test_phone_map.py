@@ -41,10 +41,10 @@ def test_a_tap_shows_the_value_without_scrolling_before_the_server_answers(
     page.route("**/api/v1/cells/**", lambda _: None)  # the last days never come
     hexagon = page.locator(f"path.cell[data-cell='{CELLS[0]}']")
     hexagon.tap()
-    value = page.locator("#cell-mean")
+    value = page.locator("#cell-about")
     expect(value).to_be_visible()
     assert is_in_view(page, value)
-    assert is_in_view(page, page.locator("#cell-interval"))
+    assert is_in_view(page, page.locator("#cell-sure"))
     sheet = page.locator("#cell").bounding_box()
     assert sheet is not None
     page.wait_for_function(
@@ -64,6 +64,7 @@ def test_a_tap_shows_the_value_without_scrolling_before_the_server_answers(
 @pytest.mark.parametrize("phone", PHONES)
 def test_the_legend_the_slider_and_its_dates_fit(phone: str, day: Day, open_page: OpenPage) -> None:
     page = open_page(day.url, **PHONES[phone])
+    page.get_by_role("button", name="More").tap()
     for name in ("#strip", "#legend .scale", "#legend .certainties", "#slot", "#thumb", "#play", "#follow", "#share"):
         assert is_inside(page, page.locator(name)), name
     expect(page.locator("#strip")).to_contain_text("or more km/h")

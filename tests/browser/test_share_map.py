@@ -44,7 +44,7 @@ def test_a_copied_link_opens_the_same_policy_hour_and_hexagon(day: Day, open_pag
     assert page.evaluate("navigator.clipboard.readText()") == link
     there = open_page(link, within=day.url)
     expect(there.locator("#slot-title")).to_have_text("Sun 2 Jan 2022, 12:00–13:00")
-    expect(there.locator("#cell-mean")).to_be_visible()
+    expect(there.locator("#cell-about")).to_be_visible()
 
 
 def test_a_browser_that_does_not_copy_shows_the_link(day: Day, open_page: OpenPage) -> None:

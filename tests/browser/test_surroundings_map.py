@@ -130,6 +130,16 @@ def test_stops_have_names_at_close_zooms_and_no_two_overlap(mapped_day: Day, ope
     picture(page, "surroundings-close")
 
 
+def test_a_stop_is_found_by_its_name(mapped_day: Day, open_page: OpenPage) -> None:
+    page = open_page(mapped_day.url)
+    page.get_by_label("Find a stop").fill("railway")
+    page.get_by_label("Find a stop").press("Enter")
+    expect(page.locator("#cell-place")).to_have_text(PLACE)
+    page.get_by_label("Find a stop").fill("nowhere")
+    page.get_by_label("Find a stop").press("Enter")
+    expect(page.locator("#found")).to_have_text("No stop of this name.")
+
+
 def test_the_card_the_tip_and_the_table_say_where_a_hexagon_is(mapped_day: Day, open_page: OpenPage) -> None:
     page = open_page(mapped_day.url)
     hexagon = page.locator(f"path.cell[data-cell='{CELLS[0]}']")
@@ -208,7 +218,7 @@ def test_a_map_without_surroundings_loads_none_of_it(day: Day, open_page: OpenPa
     page.wait_for_selector("path.cell[data-mean]:not([data-mean=''])")
     page.wait_for_selector("path.graticule", state="attached")
     page.locator(f"path.cell[data-cell='{CELLS[0]}']").click()
-    expect(page.locator("#cell-mean")).to_be_visible()
+    expect(page.locator("#cell-about")).to_be_visible()
     assert page.locator("#cell-place").count() == 0
     page.click("#show-table")
     expect(page.locator("table.all thead th").nth(1)).to_contain_text("state")

@@ -13,6 +13,14 @@ export function certainties(unit, [low, high]) {
   return [...limits, Infinity].map((limit, i) => [limit, OPACITIES[i]]);
 }
 
+const SENTENCES = ["That is a good estimate.", "That is a fair estimate.", "That is a rough estimate.", "That tells little more than the city's average."];
+
+// How certain a value is, in words.
+export function certaintyWords(interval, classes) {
+  const [low, high] = interval.map(Number);
+  return SENTENCES[classes.findIndex(([most]) => (high - low) / 2 <= most)];
+}
+
 // A value without an interval is as faint as the widest one.
 export function opacityOf(record, classes) {
   if (record === undefined || valueOf(record) === null) return STATE_OPACITY;

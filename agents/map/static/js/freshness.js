@@ -21,12 +21,20 @@ export class Freshness {
     const { connection, status } = this.#model;
     const stale = connection === "live" && status !== null && !status.live;
     this.#chip.dataset.state = stale ? "stale" : connection;
-    setText(this.#chip, stale ? "stale" : connection);
+    setText(this.#chip, stale ? "stale" : connection === "live" && !isOfToday(this.#model) ? "past" : connection);
     const words = sentence(this.#model);
     this.#line.hidden = words === "";
     this.#line.dataset.state = stale || connection === "reconnecting" ? "stale" : "live";
     setText(this.#line, words);
   }
+}
+
+// Whether the hour on display is of the city's present day, by the server's clock.
+function isOfToday({ shown, status }) {
+  if (shown === null || status === null) return true;
+  const [, sign, hours, minutes] = /([+-])(\d\d):(\d\d)$/.exec(shown.start) ?? ["", "+", "0", "0"];
+  const offset = (sign === "-" ? -1 : 1) * (Number(hours) * 60 + Number(minutes)) * 60_000;
+  return new Date(Date.parse(status.now) + offset).toISOString().slice(0, 10) === shown.start.slice(0, 10);
 }
 
 function sentence({ connection, connectionSince, status }) {

@@ -1,9 +1,11 @@
 // Legend of the colours and hatchings.
 
 import { certainties } from "./certainty.js";
-import { colourOf } from "./colour.js";
+import { chooseColours, colourOf, differenceColour, slowIsRed } from "./colour.js";
+import { MOST } from "./compare.js";
 import { element, setText, svgElement } from "./dom.js";
 import { windowPhrase } from "./spans.js";
+import { isJourney } from "./values.js";
 
 const WIDTH = 320;
 const STATES = [
@@ -16,7 +18,7 @@ const STATES = [
 const FEW_VALUES = ["suppressed", "suppressed: too few values"]; // of a running sum, in which a vehicle has several
 const EMPTY = "The colours and what they mean come with the first hour.";
 const NO_MEAN = [null, "no mean in these hours"]; // of a running mean
-const FAINTER = ["more noise", "less certain"]; // the interval of a release covers the noise alone
+const FAINTER = ["Fainter: more noise", "Fainter: less certain"]; // the interval of a release covers the noise alone
 const SAMPLE = 0.55; // where on the colour scale the samples of the opacities are
 
 export class Legend {
@@ -34,29 +36,53 @@ export class Legend {
     this.#strip = strip;
   }
 
+  // The choice of the scale, which is also that of the strip.
+  #colours() {
+    const choose = (event) => {
+      chooseColours(event.target.checked);
+      this.#model.changed();
+      requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById("slow-is-red")?.focus())); // it is made anew
+    };
+    return element("p", { class: "colours" }, element("label", {}, element("input", { type: "checkbox", id: "slow-is-red", checked: slowIsRed(), onchange: choose }), " ", element("span", {}, "Slow is red")));
+  }
+
   draw() {
     const { range, unit, value, kind, window, layer, slots, byCluster } = this.#model;
     const name = kind === "running" ? window.name : "";
     this.#strip.hidden = slots.length === 0 || byCluster;
-    const key = `${range} ${unit} ${value} ${kind} ${name} ${layer.hasDeferred} ${slots.length > 0}`;
+    const { other } = this.#model;
+    const journey = isJourney([...this.#model.records().values()][0]);
+    const key = `${range} ${unit} ${value} ${kind} ${name} ${layer.hasDeferred} ${slots.length > 0} ${slowIsRed()} ${other} ${journey}`;
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
     const ofModel = kind === "estimates" || (kind === "running" && window.of === "estimates");
-    setText(this.#title, `${titleOf(kind, window, value)}, ${unit}`);
+    setText(this.#title, other === null ? `${titleOf(kind, window, value, journey)}, ${unit}` : `Faster or slower, ${unit}`);
     if (slots.length === 0) {
       this.#node.replaceChildren(element("p", { class: "hint" }, EMPTY)); // the range is not known yet
       return;
     }
+    if (other !== null) {
+      this.#strip.replaceChildren(differences(range, unit));
+      this.#node.replaceChildren(differences(range, unit), element("ul", { class: "states" }, swatch(["unknown", "hatched: no clear difference"])));
+      return;
+    }
     this.#strip.replaceChildren(scale(range, unit, ` ${unit}`));
-    this.#node.replaceChildren(scale(range, unit), ...samples(range, unit, FAINTER[Number(ofModel)]), element("ul", { class: "states" }, ...statesOf(kind, layer)));
+    this.#node.replaceChildren(scale(range, unit), this.#colours(), ...samples(range, unit, FAINTER[Number(ofModel)]), element("ul", { class: "states" }, ...statesOf(kind, layer)));
   }
 }
 
-function titleOf(kind, window, value) {
-  if (kind === "running") return `Mean ${value ?? "speed"}: ${windowPhrase(window)}`;
-  if (kind === "continual") return `Mean ${value ?? "speed"} since the horizon's start`;
+function titleOf(kind, window, value, journey) {
+  const name = value ?? (journey ? "journey speed" : "speed while moving");
+  if (kind === "running") return `Mean ${name}: ${windowPhrase(window)}`;
+  if (kind === "continual") return `Mean ${name} since the horizon's start`;
   if (value !== null) return kind === "estimates" ? `Estimated ${value}` : `Mean ${value}`;
-  return kind === "estimates" ? "Speed of the road" : "Mean speed";
+  if (kind !== "estimates") return `Mean ${name}`;
+  return journey ? "Journey speed of the road" : "Speed of the road while moving";
+}
+
+function differences([low, high], unit) {
+  const most = Number((MOST * (high - low)).toPrecision(2));
+  return bar((share) => differenceColour((2 * share - 1) * most, most), [`${most} slower`, "0", `${most} faster, ${unit}`], `Colours from red, ${most} ${unit} slower or more, to blue, ${most} ${unit} faster or more`);
 }
 
 function statesOf(kind, layer) {
@@ -74,39 +100,33 @@ function samples([low, high], unit, fainter) {
     return element("li", {}, box(svgElement("rect", { class: "certainty", x: 1, y: 1, width: 58, height: 16, rx: 3, fill, "fill-opacity": opacity }), 60), words);
   });
   return [
-    element("p", { class: "legend-text", id: "certainty-text" }, `Fainter: ${fainter} (95 % are within ± ${unit}).`),
+    element("p", { class: "legend-text", id: "certainty-text" }, `${fainter} (95 % are within ± ${unit}).`),
     element("ul", { class: "certainties", "aria-labelledby": "certainty-text" }, ...shown),
   ];
 }
 
 function stages() {
-  return [
+  const edges = [
     ["released", "solid edge: with releases of this hour"],
     ["predicted", "dashed edge: predicted from other hours and places"],
   ].map(([name, words]) => element("li", {}, box(svgElement("rect", { x: 1, y: 1, width: 24, height: 16, rx: 3, class: name })), words));
+  return [...edges, swatch(["unknown", "hatched: nothing is known but the city's average"])];
 }
 
 // last: follows the last number
 function scale(range, unit, last = "") {
   const [low, high] = range;
-  const parts = 64;
-  const bars = Array.from({ length: parts }, (_, i) =>
-    svgElement("rect", {
-      x: (i * WIDTH) / parts,
-      width: WIDTH / parts + 0.5,
-      height: 14,
-      fill: colourOf(low + ((i + 0.5) / parts) * (high - low), range),
-    }),
-  );
-  const bar = svgElement("svg", { viewBox: `0 0 ${WIDTH} 14`, preserveAspectRatio: "none", class: "scale", "aria-hidden": "true" }, ...bars);
   const middle = Number(((low + high) / 2).toPrecision(6));
-  const ticks = [`${low} or less`, `${middle}`, `${high} or more${last}`].map((each) => element("span", {}, each));
-  return element(
-    "div",
-    { role: "img", "aria-label": `Colours from dark violet, ${low} ${unit} or less, over green to yellow, ${high} ${unit} or more` },
-    bar,
-    element("div", { class: "ticks" }, ...ticks),
-  );
+  const names = slowIsRed() ? "from red" : "from dark violet";
+  const end = slowIsRed() ? "to blue" : "over green to yellow";
+  return bar((share) => colourOf(low + share * (high - low), range), [`${low} or less`, `${middle}`, `${high} or more${last}`], `Colours ${names}, ${low} ${unit} or less, ${end}, ${high} ${unit} or more`);
+}
+
+function bar(colourAt, ticks, label) {
+  const parts = 64;
+  const bars = Array.from({ length: parts }, (_, i) => svgElement("rect", { x: (i * WIDTH) / parts, width: WIDTH / parts + 0.5, height: 14, fill: colourAt((i + 0.5) / parts) }));
+  const colours = svgElement("svg", { viewBox: `0 0 ${WIDTH} 14`, preserveAspectRatio: "none", class: "scale", "aria-hidden": "true" }, ...bars);
+  return element("div", { role: "img", "aria-label": label }, colours, element("div", { class: "ticks" }, ...ticks.map((each) => element("span", {}, each))));
 }
 
 function swatch([hatch, words]) {

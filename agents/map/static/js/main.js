@@ -4,8 +4,10 @@ import { Address, readAddress } from "./address.js";
 import { Answers } from "./answers.js";
 import { Budget } from "./budget.js";
 import { Clusters } from "./clusters.js";
+import { Compare } from "./compare.js";
 import { byId, element, setText } from "./dom.js";
 import { Empty } from "./empty.js";
+import { Find } from "./find.js";
 import { Freshness } from "./freshness.js";
 import { Legend } from "./legend.js";
 import { MapView } from "./map.js";
@@ -19,11 +21,13 @@ import { Source } from "./source.js";
 import { Table } from "./table.js";
 import { Timeline } from "./timeline.js";
 import { dayOf, hoursOf } from "./texts.js";
+import { sayPage } from "./words.js";
 
 const ANNOUNCE_MS = 60_000; // announce a new hour to screen readers at most once a minute
 
 const LINKS = { "open-estimates": "estimates", "open-releases": "latest", "open-running": "running", "open-continual": "continual" };
 
+sayPage();
 const wanted = readAddress(location.search);
 const model = new Model(wanted.show, wanted.window);
 const source = new Source(model, wanted.policy);
@@ -43,6 +47,8 @@ const views = [
   new Share(model, byId("share"), () => showAs(false)),
   new Freshness(model, byId("connection"), byId("freshness")),
   new Spans(model),
+  new Compare(model),
+  new Find(model, map),
   { draw: drawPolicies },
   { draw: drawKinds },
   { draw: drawLinks },
@@ -61,6 +67,9 @@ function drawPolicies() {
 }
 
 function drawKinds() {
+  const { hidesPresence } = model.layers.releases;
+  const ofValue = model.value === null ? "No single bus's speed can be picked out: random noise is added on purpose." : "No single bus's values can be picked out: random noise is added on purpose.";
+  setText(byId("promise-words"), hidesPresence ? "No single bus can be picked out: random noise is added on purpose." : ofValue);
   byId("kinds").hidden = !model.hasEstimates;
   byId("about-estimates").hidden = !model.hasEstimates;
   for (const kind of ["estimates", "releases"]) {
@@ -101,6 +110,10 @@ byId("show-table").addEventListener("click", () => showAs(true));
 byId("show-estimates").addEventListener("click", () => model.choose("estimates"));
 byId("show-releases").addEventListener("click", () => model.choose("releases"));
 byId("policy").addEventListener("change", (event) => source.change(event.target.value));
+byId("more").addEventListener("click", () => {
+  const isOpen = document.querySelector(".switches").classList.toggle("more");
+  byId("more").setAttribute("aria-expanded", String(isOpen));
+});
 byId("skip").addEventListener("click", () => showAs(true));
 
 fitToPaper(map);

@@ -2,7 +2,8 @@
 
 import { certainties, opacityOf } from "./certainty.js";
 import { clusterColour } from "./clusters.js";
-import { fillOf } from "./colour.js";
+import { differenceColour, fillOf } from "./colour.js";
+import { MOST, differenceOf } from "./compare.js";
 import { element } from "./dom.js";
 import { Graticule } from "./graticule.js";
 import { horizonWords, windowHours } from "./spans.js";
@@ -13,6 +14,7 @@ const HOVERS = matchMedia("(hover: hover)").matches; // without hover, a tap ope
 const OVERLAY_Z = 400; // of Leaflet's overlay pane; the next pane is at 500
 const CLUSTER_OPACITY = 0.85;
 const ROOM_MIN = 80; // px
+const NEAR_ZOOM = 13;
 const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 const WORLD = { center: [20, 0], zoom: 2 };
 
@@ -94,23 +96,44 @@ export class MapView {
     const { byCluster, clusterOf, range, unit } = this.#model;
     const cluster = byCluster ? (clusterOf.get(cell) ?? null) : null;
     const ofCluster = cluster === null ? null : clusterColour(cluster);
-    const fill = byCluster ? ofCluster : fillOf(record, range);
-    const opacity = byCluster ? CLUSTER_OPACITY : opacityOf(record, certainties(unit, range));
+    const classes = certainties(unit, range);
+    const [fill, opacity] = byCluster ? [ofCluster, CLUSTER_OPACITY] : this.#paintOf(cell, record, range, classes);
     polygon.setStyle({ fillColor: fill ?? "transparent", fillOpacity: fill === null ? 0 : opacity });
     const path = polygon.getElement();
-    const classes = ["cell", "leaflet-interactive"];
-    if (cell === this.#model.selected) classes.push("chosen");
-    if (fill === null) classes.push("empty");
-    if (isEstimate(record)) classes.push(record.stage === "predicted" ? "predicted" : "released");
-    if (path.getAttribute("class") !== classes.join(" ")) {
-      path.setAttribute("class", classes.join(" "));
-      if (classes.includes("released")) polygon.bringToFront(); // its solid edge over its neighbours' dashed ones
+    const names = ["cell", "leaflet-interactive"];
+    if (cell === this.#model.selected) names.push("chosen");
+    if (fill === null) names.push("empty");
+    if (isEstimate(record)) names.push(record.stage === "predicted" ? "predicted" : "released");
+    if (path.getAttribute("class") !== names.join(" ")) {
+      path.setAttribute("class", names.join(" "));
+      if (names.includes("released")) polygon.bringToFront(); // its solid edge over its neighbours' dashed ones
     }
     path.setAttribute("tabindex", "-1"); // no tab stop per hexagon: keyboard users have the table
     path.dataset.cell = cell;
     path.dataset.status = record === undefined ? "none" : statusOf(record);
     path.dataset.mean = valueOf(record) ?? "";
     path.dataset.cluster = cluster === null ? "" : cluster + 1;
+  }
+
+  // Fill and opacity: of the value, or of its difference from the hour that it is compared with.
+  #paintOf(cell, record, range, classes) {
+    if (this.#model.other === null) return [fillOf(record, range, classes), opacityOf(record, classes)];
+    const found = differenceOf(record, this.#model.otherRecords().get(cell));
+    if (found === null) return [null, 0];
+    if (!found.isClear) return ["url(#hatch-unknown)", 0.92];
+    return [differenceColour(found.difference, MOST * (range[1] - range[0])), 0.9];
+  }
+
+  // Show a place, as near as single hexagons can be seen.
+  goTo(place) {
+    this.#isMoved = true;
+    this.#map.setView(place, Math.max(this.#map.getZoom(), NEAR_ZOOM), { animate: false });
+  }
+
+  // The hexagon with a number that a place is in, the smallest if there are several sizes; null: none.
+  cellAt([latitude, longitude]) {
+    const sizes = [...new Set([...this.#polygons.keys()].map((cell) => h3.getResolution(cell)))].sort((one, other) => other - one);
+    return sizes.map((size) => h3.latLngToCell(latitude, longitude, size)).find((cell) => this.#polygons.has(cell)) ?? null;
   }
 
   #make(cell) {

@@ -1,5 +1,6 @@
 // State of the page. Views read it and draw it; only this file, layer.js and source.js change it.
 
+import { slotBefore } from "./compare.js";
 import { parseExact } from "./exact.js";
 import { Layer, WindowLayer } from "./layer.js";
 import { inOrder } from "./spans.js";
@@ -16,6 +17,7 @@ export class Model extends EventTarget {
     this.chosenWindow = chosenWindow;
     this.policies = [];
     this.selected = null;
+    this.compared = 0; // hours before the one on display, which it is compared with; 0: with none
     this.places = null; // where hexagons are, in words, if the map has a timetable
     this.connection = "connecting"; // to the server of the page
     this.connectionSince = Date.now();
@@ -127,6 +129,21 @@ export class Model extends EventTarget {
     return this.records().get(cell);
   }
 
+  // The slot that the one on display is compared with, or null.
+  get other() {
+    return this.kind === "running" || this.kind === "continual" ? null : slotBefore(this.slots, this.slot, this.compared);
+  }
+
+  otherRecords() {
+    return this.other === null ? new Map() : this.records(this.other);
+  }
+
+  compare(hours) {
+    this.compared = hours;
+    if (this.other !== null) this.#load(this.other);
+    this.changed();
+  }
+
   get budget() {
     return this.slot === null ? undefined : this.budgets.get(this.slot.slice(0, 10));
   }
@@ -180,6 +197,7 @@ export class Model extends EventTarget {
     this.slot = this.slots[index].slot;
     this.following = following;
     this.#load(this.slot);
+    if (this.other !== null) this.#load(this.other);
     if (index + 1 < this.slots.length) this.#load(this.slots[index + 1].slot);
     this.changed();
   }

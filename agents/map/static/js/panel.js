@@ -3,12 +3,14 @@
 import { explanation, summary } from "./card.js";
 import { CellAnswers } from "./cell_answers.js";
 import { chart } from "./chart.js";
+import { differenceWords } from "./compare.js";
 import { element } from "./dom.js";
 import { parseExact } from "./exact.js";
 import { copyButton, linkToShown } from "./links.js";
 import { placeOf } from "./place_card.js";
 import { runningTable } from "./running_card.js";
 import { shortOf } from "./texts.js";
+import { usualWeek } from "./week.js";
 import { intervalOf, slotOf, stateOf, valueOf } from "./values.js";
 
 const HINT = "Choose a hexagon on the map or in the table to see its speed, how certain it is, and its last days.";
@@ -49,7 +51,7 @@ export class Panel {
     this.#answers.request(selected);
     const found = Object.fromEntries(Object.keys(PATHS).map((each) => [each, this.#records(each, selected)]));
     const versions = [...Object.values(layers), ...windows.values()].map(({ version }) => version);
-    const key = `${request} ${kind} ${this.#model.window?.name} ${slot} ${versions} ${Object.values(found).map(({ size }) => size)} ${this.#answers.version} ${this.#model.places !== null}`;
+    const key = `${request} ${this.#model.other} ${this.#model.other === null ? "" : this.#model.otherRecords().size} ${kind} ${this.#model.window?.name} ${slot} ${versions} ${Object.values(found).map(({ size }) => size)} ${this.#answers.version} ${this.#model.places !== null}`;
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
     const open = [...this.#node.querySelectorAll("details[open]")].map((each) => each.className);
@@ -98,13 +100,15 @@ export class Panel {
     const mean = isRunning ? (window.records().get(cell) ?? null) : null;
     const record = isRunning ? (mean ?? undefined) : records.get(slot);
     return [
-      element("p", { class: "cell-id" }, element("code", {}, cell), ...copyButton("Copy link", () => linkToShown(this.#model, cell), { id: "copy-cell-link" }), element("button", { type: "button", class: "close", "aria-label": "Close this hexagon", onclick: () => this.#model.select(cell) }, "×")),
+      element("p", { class: "cell-id" }, element("code", { hidden: (this.#model.places?.words(cell) ?? null) !== null }, cell), ...copyButton("Copy link", () => linkToShown(this.#model, cell), { id: "copy-cell-link" }), element("button", { type: "button", class: "close", "aria-label": "Close this hexagon", onclick: () => this.#model.select(cell) }, "×")),
       ...placeOf(cell, this.#model.places),
       ...summary(record, this.#model.range),
+      ...differenceWords(this.#model, cell),
       ...runningTable(running, mean),
       element("h3", {}, "Its last days"),
       kind === "estimates" ? chart(this.#model.allSlots, records, found.releases, { range, shown: slot, unit, mean }) : chart(slots, records, new Map(), { range, shown: slot, unit, mean }),
       element("p", { class: "key" }, kind === "estimates" ? `Line and band: ${value === null ? "speed of the road" : `estimated ${value}`} and its 95 % interval, dashed where predicted. Rings: releases, with their noise.` : KEYS[kind], mean === null ? null : " Box: the running mean and its interval, over its hours."),
+      ...usualWeek(records, range, unit),
       ...explanation(record, found.releases.get(slot)),
       list(slots, records, kind),
       ...(slot === null ? [] : this.#answers.view(slot.slice(11))),

@@ -28,6 +28,18 @@ export class Places {
     return `near ${place.name}, ${routesOf(place.routes, most)}`;
   }
 
+  // Names of all stops, in order.
+  names() {
+    return [...new Set(this.#stops.map(({ name }) => name))].sort((one, other) => one.localeCompare(other));
+  }
+
+  // Where the stop of a name is, or the first whose name has these words; null: none.
+  named(words) {
+    const wanted = words.trim().toLowerCase();
+    const by = (is) => this.#stops.find(({ name }) => is(name.toLowerCase()));
+    return (by((name) => name === wanted) ?? by((name) => name.includes(wanted)))?.place ?? null;
+  }
+
   #find(cell) {
     if (!h3.isValidCell(cell)) return null;
     const centre = h3.cellToLatLng(cell);

@@ -1,5 +1,7 @@
 // Fits the map to the page of paper while the page is printed.
 
+import { byId } from "./dom.js";
+
 const PAPER = "printing";
 
 export function fitToPaper(map) {
@@ -8,6 +10,7 @@ export function fitToPaper(map) {
     if (before !== null) return;
     before = map.bounds();
     document.documentElement.classList.add(PAPER); // print.css has its size
+    byId("for-experts").open = true;
     map.show(before);
   };
   const end = () => {

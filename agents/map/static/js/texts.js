@@ -1,7 +1,13 @@
 // Texts for times and states. Times are cut from the record's text: they are in the city's time zone, not the browser's.
 
-const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+import { LANGUAGE } from "./words.js";
+
+// Names of three letters each: callers cut them off.
+const NAMES = {
+  en: ["Sun Mon Tue Wed Thu Fri Sat", "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec"],
+  de: ["Son Mon Die Mit Don Fre Sam", "Jan Feb Mär Apr Mai Jun Jul Aug Sep Okt Nov Dez"],
+};
+export const [DAYS, MONTHS] = NAMES[LANGUAGE].map((names) => names.split(" "));
 
 export const STATES = {
   released: "released",

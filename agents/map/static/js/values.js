@@ -32,6 +32,23 @@ export function stateOf(record) {
   return record.status === undefined ? (STAGES[record.stage] ?? record.stage) : (STATES[record.status] ?? record.status);
 }
 
+// A speed by its record: with standing, or while moving.
+export const isJourney = (record) => record?.speed === "journey";
+
+// Digits that an interval leaves to a value: none if it is two units wide or more.
+const digitsOf = ([low, high]) => Math.min(6, Math.max(0, Math.ceil(-Math.log10(Math.max(1e-6, (high - low) / 2)))));
+
+export function rounded(value, interval) {
+  return interval === null ? value : Number(value).toFixed(digitsOf(interval.map(Number)));
+}
+
+// An estimate that says no more than what is known of the whole city. classes: see certainty.js
+export function isGuess(record, classes) {
+  if (!isEstimate(record) || record.stage !== "predicted") return false;
+  const [low, high] = intervalOf(record).map(Number);
+  return (high - low) / 2 > classes.at(-2)[0];
+}
+
 export function spanOf(record) {
   const [low, high] = intervalOf(record);
   return `${low} to ${high} ${record.unit ?? ""}`.trim();

@@ -1,0 +1,120 @@
+"""The map for citizens: what a colour means and what is promised, on a phone, in words and in another language."""
+
+from typing import Any, Final
+
+import h3
+from playwright.sync_api import expect
+
+from tests.browser.accessibility import serious_problems
+from tests.browser.conftest import OpenPage, picture
+from tests.browser.day import HOURS, Day
+from tests.browser.estimated import NEVER_RELEASED
+from tests.displaying import CELLS
+
+PHONE: Final[dict[str, Any]] = {
+    "viewport": {"width": 390, "height": 844},
+    "has_touch": True,
+    "is_mobile": True,
+    "device_scale_factor": 2,
+}
+TOUCHED: Final = ".views button, #near, #more, #play, #follow, .leaflet-bar a, .switches select, .menu summary"
+
+
+def hexagon(cell: str) -> str:
+    return f"path.cell[data-cell='{cell}']"
+
+
+def test_on_a_phone_the_promise_the_colours_and_the_map_are_seen_at_once(
+    estimated_day: Day, open_page: OpenPage
+) -> None:
+    page = open_page(estimated_day.url, **PHONE)
+    for name in (".promise", "#slot-title", "#map", "#strip", hexagon(CELLS[0])):
+        box = page.locator(name).bounding_box()
+        assert box is not None, name
+        assert box["y"] + box["height"] <= 844, name
+    expect(page.locator(".promise")).to_have_text(
+        "No single bus's speed can be picked out: random noise is added on purpose. How?"
+    )
+    expect(page.locator("#connection")).to_have_text("past")  # an hour of 2022 is not live
+    page.get_by_role("button", name="More").tap()
+    for part in page.locator(TOUCHED).all():
+        if part.is_visible():
+            box = part.bounding_box()
+            assert box is not None
+            assert box["height"] >= 44, part
+    assert serious_problems(page) == []
+    picture(page, "citizens-phone")
+
+
+def test_a_hexagon_is_told_in_words_without_digits_that_its_interval_does_not_carry(
+    estimated_day: Day, open_page: OpenPage
+) -> None:
+    page = open_page(estimated_day.url, **PHONE)
+    page.locator(hexagon(CELLS[0])).tap()
+    expect(page.locator("#cell-about")).to_have_text("about 20 km/h")  # the mean of the hour, not the road's 19.14
+    expect(page.locator("#cell-sure")).to_have_text("Very likely between 17 and 24 km/h.")
+    expect(page.locator("#cell-body")).to_contain_text("That is a good estimate.")
+    expect(page.locator("#cell-what")).to_have_text("Mean speed while moving, of all readings of this hour.")
+    expect(page.locator("#cell-pace")).to_have_text("Pace: 3.0 min/km (2.5 to 3.6).")
+    expect(page.locator("#cell-road")).to_be_hidden()
+    page.get_by_text("The published digits").tap()
+    expect(page.locator("#cell-road")).to_have_text("19.14")
+    page.get_by_text("Its usual week").tap()
+    week = page.locator(".week-grid")
+    expect(week.locator("rect.known")).to_have_count(HOURS - 4)
+    expect(week).to_have_attribute(
+        "aria-label", "Means by day of the week and hour, of the stored hours: from 14 to 23 km/h"
+    )
+
+
+def test_a_hexagon_of_which_nothing_is_known_is_hatched_and_not_coloured(
+    estimated_day: Day, open_page: OpenPage
+) -> None:
+    page = open_page(estimated_day.url)
+    assert page.locator(hexagon(NEVER_RELEASED[0])).get_attribute("fill") == "url(#hatch-unknown)"
+    assert "url" not in str(page.locator(hexagon(CELLS[0])).get_attribute("fill"))
+    expect(page.locator("#legend")).to_contain_text("nothing is known but the city's average")
+
+
+def test_slow_is_red_by_choice(estimated_day: Day, open_page: OpenPage) -> None:
+    page = open_page(estimated_day.url)
+    before = page.locator(hexagon(CELLS[0])).get_attribute("fill")
+    page.get_by_label("Slow is red").check()
+    expect(page.locator(hexagon(CELLS[0]))).to_have_attribute("fill", "#a50026")
+    page.get_by_label("Slow is red").uncheck()
+    expect(page.locator(hexagon(CELLS[0]))).to_have_attribute("fill", str(before))
+
+
+def test_an_hour_is_compared_with_another_and_says_where_the_difference_is_clear(day: Day, open_page: OpenPage) -> None:
+    page = open_page(f"{day.url}?hour=2022-01-02T20:00", within=day.url)
+    page.get_by_label("Compare").select_option("with the hour before")
+    expect(page.locator("#legend-title")).to_have_text("Faster or slower, km/h")
+    page.locator(hexagon(CELLS[0])).click()
+    expect(page.locator("#cell-difference")).to_have_text("No clear difference from the hour before.")
+    expect(page.locator(hexagon(CELLS[0]))).to_have_attribute("fill", "url(#hatch-unknown)")
+    page.get_by_label("Compare").select_option("with nothing")
+    expect(page.locator("#cell-difference")).to_have_count(0)
+    expect(page.locator("#legend-title")).to_have_text("Mean speed while moving, km/h")
+
+
+def test_near_me_opens_the_hexagon_where_the_reader_is_and_asks_no_server(day: Day, open_page: OpenPage) -> None:
+    latitude, longitude = h3.cell_to_latlng(CELLS[1])
+    place = {"latitude": latitude, "longitude": longitude}
+    page = open_page(day.url, geolocation=place, permissions=["geolocation"])
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.get_by_role("button", name="Near me").click()
+    expect(page.locator(f"{hexagon(CELLS[1])}.chosen")).to_have_count(1)
+    assert not [url for url in asked if f"{latitude:.2f}" in url or f"{longitude:.2f}" in url]
+
+
+def test_a_german_reader_gets_german(estimated_day: Day, open_page: OpenPage) -> None:
+    page = open_page(estimated_day.url, locale="de-DE", **PHONE)
+    expect(page.locator("html")).to_have_attribute("lang", "de")
+    expect(page.locator("#show-table")).to_have_text("Tabelle")
+    expect(page.locator("#slot-title")).to_contain_text("Mon 3 Jan 2022")
+    expect(page.locator(".promise")).to_contain_text("Zufallsrauschen wird absichtlich zugesetzt")
+    page.locator(hexagon(CELLS[0])).tap()
+    expect(page.locator("#cell-about")).to_have_text("etwa 20 km/h")
+    expect(page.locator("#cell-sure")).to_have_text("Sehr wahrscheinlich zwischen 17 und 24 km/h.")
+    assert serious_problems(page) == []
