@@ -18,6 +18,7 @@ from hatcast.stream.readings.magic import container_of
 from hatcast.stream.readings.recording import Recording, reason_of
 
 _DIGESTED_BYTES: Final = 1 << 20  # at once
+_LAYOUT: Final = b" \t\r\n\xef\xbb\xbf"  # of a text: programs that save it again change line ends, blanks and the mark
 
 _Sources = Sequence[tuple[str, Callable[[], BinaryIO]]]
 """Name of each file, and a function that opens it at its start"""
@@ -108,13 +109,16 @@ def _records(name: str, reopen: Callable[[], BinaryIO], feed: Format) -> Iterato
 
 
 def _digest(name: str, reopen: Callable[[], BinaryIO]) -> bytes | None:
-    """Return the digest of a file's content, decompressed, of Parquet that of its rows; None if it is empty."""
+    """Return the digest of a file's content, decompressed, without its layout; of Parquet that of its rows.
+
+    None if it is empty.
+    """
     with readable(name), reopen() as file:
         if container_of(head_of(file)) == "Parquet":
             return parquet_digest(file, name)
         digest, size = hashlib.blake2b(digest_size=DIGEST_BYTES), 0
         content = plain(file, name)
         while part := content.read(_DIGESTED_BYTES):
-            digest.update(part)
+            digest.update(part.translate(None, _LAYOUT))
             size += len(part)
     return digest.digest() if size else None

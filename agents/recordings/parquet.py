@@ -27,6 +27,7 @@ DIGEST_BYTES: Final = 32
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _BATCH_ROWS: Final = 1 << 14
 _READ_BYTES: Final = 1 << 20  # read buffer of a column; without it, a whole column of a row group is in memory
+_INDEX: Final = "__index_level_"  # how pandas begins the name of a column of the order of rows
 _MILLISECONDS: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}  # of one unit: a / b
 
 _lines: Final = msgspec.json.Encoder(enc_hook=str).encode_lines
@@ -80,9 +81,10 @@ def parquet_digest(file: BinaryIO, path: str) -> bytes | None:
 
 
 def _rows_digest(names: Sequence[str], batches: Iterable["pa.RecordBatch"]) -> bytes | None:
-    order, total, is_empty = sorted(range(len(names)), key=lambda at: names[at]), 0, True
+    kept = [at for at, name in enumerate(names) if not name.startswith(_INDEX)]
+    order, total, is_empty = sorted(kept, key=lambda at: names[at]), 0, True
     selected = (batch.select(order) for batch in batches)
-    for rows in _encoded_rows([names[at] for at in order], selected, "json", _values):
+    for rows in _encoded_rows([names[at] for at in order], selected, "json", _whatever_type):
         for row in rows.splitlines():
             total += int.from_bytes(hashlib.blake2b(row, digest_size=DIGEST_BYTES).digest(), "big")
             is_empty = False
@@ -153,6 +155,15 @@ def _values(column: "pa.Array") -> list[object]:
         numbers = column.cast(pa.float64()).to_pylist()
         return [each if each is None or isfinite(each) else str(each) for each in numbers]
     return list(column.to_pylist())
+
+
+def _whatever_type(column: "pa.Array") -> list[object]:
+    """Return a column's values, the same for each unit of time and type of number: libraries convert them."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type):
+        return list(_times(column))
+    return [int(each) if isinstance(each, float) and each.is_integer() else each for each in _values(column)]
 
 
 def _texts_of_times(column: "pa.Array") -> list[object]:

@@ -2,6 +2,7 @@
 
 import gzip
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -130,8 +131,10 @@ def test_the_same_content_is_not_read_by_other_columns_whatever_the_file_is_call
     shared = ("--config", config, "--ledger", tmp_path / "ledger")
     file, packed = rides(tmp_path / "rides.csv"), tmp_path / "again.csv.gz"
     packed.write_bytes(gzip.compress(file.read_bytes()))
+    saved = tmp_path / "saved by a spreadsheet.csv"
+    saved.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n") + b"\r\n")
     first = batch(file, *CSV, *shared, "--json").stdout
-    for each in (file, packed):
+    for each in (file, packed, saved):
         line = refusal(each, *TRIPS, *shared)
         assert line.startswith(f"{each}: an earlier run used readings of the same content as format csv, columns")
         assert "vehicle=plate" in line
@@ -199,6 +202,32 @@ def test_a_frame_is_not_read_by_other_columns_in_whatever_order_and_library_it_c
             HatcastError, match="parquet: an earlier run used readings of the same content as format parq"
         ):
             hatcast.batch(file, policy(), columns=columns | {"vehicle": "trip"}, **shared)
+
+
+def _sorted_by_pandas(frame: pl.DataFrame, folder: Path) -> object:
+    frame.to_pandas().sort_values("speed").to_parquet(folder / "sorted.parquet", index=True)
+    return folder / "sorted.parquet"
+
+
+def _of_pandas(frame: pl.DataFrame, _: Path) -> object:
+    return frame.to_pandas()  # its numbers with a gap are floats
+
+
+def _of_nanoseconds(frame: pl.DataFrame, _: Path) -> object:
+    return frame.with_columns(pl.col("time").cast(pl.Datetime("ns")))
+
+
+@pytest.mark.parametrize("convert", [_sorted_by_pandas, _of_pandas, _of_nanoseconds])
+def test_a_frame_is_the_same_content_in_whatever_types_a_library_has_its_times_and_numbers(
+    tmp_path: Path, convert: Callable[[pl.DataFrame, Path], Any]
+) -> None:
+    rows = [{**row, "trip": f"trip-{row['vehicle']}", "delay": number or None} for number, row in enumerate(readings())]
+    frame = pl.DataFrame(rows).with_columns(pl.col("time").cast(pl.Datetime("ms")).cast(pl.Datetime("us")))
+    columns = {"vehicle": "vehicle", "time": "time", "lat": "lat", "lon": "lon", "value": "speed"}
+    shared: dict[str, Any] = {"unit": "km/h", "ledger": tmp_path / "ledger"}
+    assert len(hatcast.batch(frame, policy(), columns=columns, **shared))
+    with pytest.raises(HatcastError, match="an earlier run used readings of the same content as format parq"):
+        hatcast.batch(convert(frame, tmp_path), policy(), columns=columns | {"vehicle": "trip"}, **shared)
 
 
 def test_a_hatcast_with_other_reading_rules_needs_a_policy_that_replaces_the_first(
