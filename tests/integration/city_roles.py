@@ -77,7 +77,7 @@ def open_city(guarded: Guarded, folder: Path) -> Iterator[City]:
         # While the day is open.
         cluster(made, answering)
         look(made)
-        made.run(Role.OPERATOR, "status", "--json")
+        made.run(Role.OPERATOR, "status", "--why", "next", "--json")
         heartbeats(made, worker)
         assert worker.terminate() == 0
         operate(made)
