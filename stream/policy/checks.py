@@ -122,6 +122,8 @@ def check_times(given: PolicyTable, durations: Mapping[str, int]) -> None:
     except (ValueError, OSError, LookupError):
         near = similar_time_zone(given.timezone)
         fix = 'use a name such as "Asia/Kolkata"'
+        if near is None:
+            fix += ', or "America/Chicago" for Austin'
         raise SettingError(
             "policy.timezone",
             f"{given.timezone!r} is not a known time zone",

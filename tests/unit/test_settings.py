@@ -29,6 +29,21 @@ def test_what_is_no_address_to_listen_on_is_refused(text: str) -> None:
         listening(text)
 
 
+@pytest.mark.parametrize(
+    ("name", "display", "title"),
+    [
+        ("surat-speeds", {}, "Surat speeds: bus speeds, hour by hour"),
+        ("surat-speeds", {"title": "Surat"}, "Surat"),
+        ("---", {}, "---: bus speeds, hour by hour"),
+    ],
+)
+def test_the_maps_title_begins_with_the_policys_name_unless_it_is_given(
+    name: str, display: dict[str, str], title: str
+) -> None:
+    given = merged(DEFAULTS, {"policy": {"name": name}, "display": display})
+    assert parse_settings(given, Path("/nowhere"), {}).display.title == title
+
+
 def topics(**given: str) -> TopicsTable:
     return parse_settings(merged(DEFAULTS, {"policy": {"name": "p"}, "topics": given}), Path("/nowhere"), {}).topics
 

@@ -229,7 +229,7 @@ def format_with(name: str, units: ValueUnits) -> Format:
     feed = FORMATS[name]
     if units.single is not None:
         if feed.single is None:
-            able = [each.name for each in FORMATS.values() if each.single is not None]
+            able = [each.name for each in FORMATS.values() if each.single is not None and each.counts is None]
             raise SettingError(
                 "policy.value", f"{name} records have no value but the speed", f"use {', '.join(able)}, or remove it"
             )
@@ -237,7 +237,7 @@ def format_with(name: str, units: ValueUnits) -> Format:
     if not units.others:
         return feed
     if feed.values is None:
-        able = [each.name for each in FORMATS.values() if each.values is not None]
+        able = [each.name for each in FORMATS.values() if each.values is not None and each.counts is None]
         raise SettingError(
             "policy.values", f"{name} records have no value but the speed", f"use {', '.join(able)}, or remove it"
         )
