@@ -22,7 +22,7 @@ from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.toml_tables import duration_ms
-from hatcast.stream.readings.formats import Columns, FormatChoice
+from hatcast.stream.readings.formats import IN_SERVICE, Columns, FormatChoice
 
 if TYPE_CHECKING:
     from hatcast.agents.sources.connection import LiveSource
@@ -144,6 +144,7 @@ def _polled(every: str) -> Callable[[Function], Function]:
             "--key-parameter", metavar="NAME", help="Query parameter of the API key, if it is not sent in a header."
         ),
         click.option("--key-file", type=_FILE, help="File with the API key; else HATCAST_FEED_KEY."),
+        click.option("--in-service", is_flag=True, help="Leave out vehicles without a trip or journey."),
         derive_options,
         _ca_file,
         _common,
@@ -199,6 +200,7 @@ def _run_polls(given: dict[str, Any], name: str, form: str, accept: str) -> None
         raise click.UsageError("the address is empty: if a variable has it (HATCAST_GTFS_RT_URL in compose), set that")
     if not _is_address(given["url"]):
         raise click.UsageError("write the address as http://host/... or https://host/...")
+    form += IN_SERVICE if given["in_service"] else ""
     settings = _settings(given)
     from hatcast.agents.sources.endpoint import KEY_VARIABLE, read_secret, tls_context
     from hatcast.agents.sources.polling import Poll, PollSource

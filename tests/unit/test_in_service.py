@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from hatcast.agents.recordings.files import open_recording
+from hatcast.agents.sources.filter import Filter
 from hatcast.stream.readings.formats import FORMATS, Format
 from hatcast.stream.readings.positions import Derivation
 from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.vehicles import PARTITIONERS
+from hatcast.stream.replay.heartbeats import Router
 from tests.siri_deliveries import activity, delivery
 from tests.unit.test_feed_gtfs_rt import MADE_S, entity, poll
 
@@ -65,3 +68,17 @@ def test_a_speed_is_derived_from_a_position_out_of_service_which_is_then_left_ou
     assert found[0] is None
     assert found[1] is not None
     assert found[1].speed == pytest.approx(13.34, abs=0.1)  # 111 m in 30 s
+
+
+def test_a_bridge_derives_from_a_position_out_of_service_and_does_not_send_it() -> None:
+    derivation = Derivation("Australia/Sydney", 150.0, 60_000)
+    feed = FORMATS["gtfs-rt-in-service"].with_derived_speeds(derivation)
+    now = [MADE_S * 1000]
+    bridge = Filter(feed, Router(8, PARTITIONERS["murmur2"]), 120_000, clock=lambda: now[0])
+    sent = []
+    for at, trip in enumerate(({}, {"trip_id": "t1"}, {})):
+        now[0] = (MADE_S + 30 * at) * 1000
+        moved = ridden(trip, speed=None, latitude=-33.75 + at / 1000, timestamp=MADE_S + 30 * at)
+        sent += list(bridge.messages(poll(moved)))
+    assert len(sent) == 1
+    assert (bridge.readings, bridge.without_speed, bridge.undecodable) == (1, 1, 1)

@@ -247,6 +247,7 @@ def format_with(name: str, units: ValueUnits) -> Format:
 __all__ = [
     "FORMATS",
     "FORMAT_NAMES",
+    "IN_SERVICE",
     "NO_VALUE",
     "PARQUET",
     "Columns",
