@@ -18,6 +18,7 @@ from hatcast.stream.readings.magic import container_of
 from hatcast.stream.readings.recording import Recording, reason_of
 
 _DIGESTED_BYTES: Final = 1 << 20  # at once
+_BEGINNING_BYTES: Final = 1 << 12  # more than a header, which files of several agencies may share
 _LAYOUT: Final = b" \t\r\n\xef\xbb\xbf"  # of a text: programs that save it again change line ends, blanks and the mark
 
 _Sources = Sequence[tuple[str, Callable[[], BinaryIO]]]
@@ -48,7 +49,7 @@ def open_recording(paths: Sequence[str | Path], feed: Format) -> Iterator[Record
             ", ".join(map(str, paths)),
             derivation=feed.derivation,
             why=reason_of(feed) if feed.name in FORMAT_NAMES else None,
-            contents=lambda: [(name, digest) for name, reopen in sources if (digest := _digest(name, reopen))],
+            contents=lambda: [(name, digest) for name, reopen in sources for digest in _digests(name, reopen)],
         )
 
 
@@ -108,17 +109,20 @@ def _records(name: str, reopen: Callable[[], BinaryIO], feed: Format) -> Iterato
         yield from feed.records(text if feed.encoding is None else recoded(text, feed.encoding, name), name)
 
 
-def _digest(name: str, reopen: Callable[[], BinaryIO]) -> bytes | None:
-    """Return the digest of a file's content, decompressed, without its layout; of Parquet that of its rows.
+def _digests(name: str, reopen: Callable[[], BinaryIO]) -> list[bytes]:
+    """Return digests of a file's content, decompressed, without its layout: of all, and of its beginning.
 
-    None if it is empty.
+    A file that has grown begins as before. Of Parquet the one of its rows; none if the file is empty.
     """
     with readable(name), reopen() as file:
         if container_of(head_of(file)) == "Parquet":
-            return parquet_digest(file, name)
-        digest, size = hashlib.blake2b(digest_size=DIGEST_BYTES), 0
-        content = plain(file, name)
+            rows = parquet_digest(file, name)
+            return [] if rows is None else [rows]
+        content, beginning, whole = plain(file, name), b"", hashlib.blake2b(digest_size=DIGEST_BYTES)
         while part := content.read(_DIGESTED_BYTES):
-            digest.update(part.translate(None, _LAYOUT))
-            size += len(part)
-    return digest.digest() if size else None
+            text = part.translate(None, _LAYOUT)
+            beginning += text[: _BEGINNING_BYTES - len(beginning)]
+            whole.update(text)
+    if len(beginning) < _BEGINNING_BYTES:
+        return [whole.digest()] if beginning else []
+    return [whole.digest(), hashlib.blake2b(beginning, digest_size=DIGEST_BYTES).digest()]

@@ -143,6 +143,21 @@ def test_the_same_content_is_not_read_by_other_columns_whatever_the_file_is_call
     assert batch(packed, *CSV, *shared, "--json").stdout == first
 
 
+def test_a_file_that_has_grown_is_not_read_by_other_columns_but_another_one_with_its_header_is(
+    tmp_path: Path, config: Path
+) -> None:
+    shared = ("--config", config, "--ledger", tmp_path / "ledger")
+    file, more = rides(tmp_path / "today.csv"), rides(tmp_path / "more.csv", NOON + HOUR)
+    header, *rows = file.read_text().splitlines(keepends=True)
+    _, *grown = more.read_text().splitlines(keepends=True)
+    file.write_text("".join([header, *rows * 10]))
+    assert dates(file, *CSV, *shared) == ["2022-01-02"]
+    file.write_text("".join([header, *rows * 10, *grown]))
+    assert f"{file}: an earlier run used readings of the same content" in refusal(file, *TRIPS, *shared)
+    assert len(dates(file, *CSV, *shared)) == 2, "as before it goes on"
+    assert dates(rides(tmp_path / "other.csv", NOON + 2 * HOUR), *TRIPS, *shared) == ["2022-01-02"]
+
+
 def test_files_of_several_agencies_share_a_ledger_each_with_its_columns_and_formats(
     tmp_path: Path, config: Path
 ) -> None:
