@@ -42,6 +42,7 @@ R = TypeVar("R")
 ReadCells = Callable[[Cells], Reading | None]
 _UNITS: Final = "km/h, m/s, mph or kn"
 _NOT_NUMBER: Final = "is not a number such as {}: no unit, no separator of thousands, no text"
+_OBJECT: Final = "{0} is an object or an array: name what is in it with `--columns {0}=COLUMN.KEY`"
 _NOT_TIME: Final = "is not a time of this format: name it with `--time-format`, such as '%d.%m.%Y %H:%M:%S'"
 _GROUPED: Final = re.compile(r"[-+]?[0-9]{1,3}(\.[0-9]{3})+")  # 1.030: a thousand and thirty, or little more than 1
 NO_VALUE: Final = "value is missing"
@@ -188,7 +189,7 @@ def problem_of(cells: Cells, target: CellsTarget, decimal_fix: str = "`--decimal
                 continue
             return f"{name} is missing"
         if isinstance(cell, dict | list):
-            return f"{name} is an object or an array: name what is in it with `--columns {name}=COLUMN.KEY`"
+            return _OBJECT.format(name)
         if check(cell) is None:
             comma = check in (_number, _value) and isinstance(cell, str) and _DECIMAL_COMMA.fullmatch(cell)
             return f"{name} has a decimal comma: {decimal_fix}" if comma else f"{name} {problem}"
