@@ -113,3 +113,17 @@ def test_other_reading_rules_and_another_format_need_a_policy_that_replaces_the_
         ("jsonl", READING_RULES),
         ("capmetro", READING_RULES + 1),
     ]
+
+
+@pytest.mark.parametrize("pipeline", [ONE_HAT], indirect=True)
+def test_another_format_does_not_join_by_a_registry_that_was_made_again_as_long_as_redis_knows_the_first(
+    pipeline: Pipeline,
+) -> None:
+    asyncio.run(register(pipeline))
+    pipeline.kafka.delete_topics([pipeline.settings.topics.registry])
+    ensure_topics(pipeline.settings)
+    with pytest.raises(HatcastError, match=r"topics\.telemetry_format is 'capmetro', policy .* started with 'jsonl'"):
+        asyncio.run(register(replace(pipeline, table=merged(pipeline.table, CAPMETRO))))
+    asyncio.run(register(pipeline))
+    (record,) = read_registry(pipeline.settings, pipeline.settings.topics.registry).policies.values()
+    assert record.telemetry_format == "jsonl"
