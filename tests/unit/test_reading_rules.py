@@ -9,13 +9,13 @@ import json
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final
-from zoneinfo import ZoneInfo
 
 import pytest
 
 from hatcast.stream.readings.formats import FORMATS, Columns, FormatChoice
 from hatcast.stream.readings.reading import READING_RULES, SPEED_ONLY, Reading, is_empty, number, parse_time, to_milli
 from hatcast.stream.readings.vehicles import canonical_vehicle
+from hatcast.stream.time_zones import time_zone
 from tests.laws.test_feeds import SAMPLES, recorded_in
 
 RULES: Final = {4: "f3611f8a1686c8ca9393ab87133dc1a4"}
@@ -31,7 +31,7 @@ FILES: Final = {  # not all samples: a new one changes no rule
     "siri-in-service": ("siri.xml",),
     "capmetro": ("capmetro.csv",),
 }
-ZONE: Final = ZoneInfo("Europe/Berlin")
+ZONE: Final = time_zone("Europe/Berlin")
 IDS: Final = (
     *(
         "GJ05BX1234",
