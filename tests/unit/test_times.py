@@ -136,6 +136,9 @@ def test_any_cell_is_a_64_bit_time_or_nothing(cell: object, time_format: str | N
         ("seconds", "is not a time format"),
         ("%Y-%m-%d", "has no hour"),
         ("%H:%M", "has no year, month and day"),
+        ("%x %H:%M", "has no year, month and day"),  # of which some locales have the month first, and others the day
+        ("%c", "has no year, month and day"),
+        ("%Y-%m-%d %X", "has no hour"),
         ("%Y-%m-%d %H:%M %Z", "use %z"),
         ("%Y-%m-%d %H:%Q", "a directive twice, or one that strptime does not know"),
         ("%Y-%m-%d %H:%M %d", "a directive twice"),

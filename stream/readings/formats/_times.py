@@ -55,7 +55,7 @@ _BACK_MS: Final = 600_000  # less is a record that is out of order, or a file wi
 _UTC_ENDS: Final = ("Z", "UTC", "GMT")
 _DIRECTIVE: Final = re.compile(r"%(.)", re.DOTALL)
 _GROUPS: Final = dict.fromkeys("mdHMS", "([0-9][0-9])") | {"Y": "([0-9]{4})", "f": "([0-9]{1,6})"}
-_KNOWN: Final = frozenset("aAbBcdfGHIjmMpSuUVwWxXyYz")
+_KNOWN: Final = frozenset("aAbBdfGHIjmMpSuUVwWyYz")  # not c, x, X: the locale of a Python program decides their order
 _ARGUMENTS: Final = "YmdHMSf"  # of datetime(), in order
 _ISO_EXAMPLE: Final = '"%d.%m.%Y %H:%M:%S"'
 
@@ -95,10 +95,8 @@ def check_time_format(time_format: str) -> None:
             "%Z is a name of a zone, which is not unique",
             "use %z for an offset such as +05:30, or name the zone with times_in",
         )
-    has_date = letters & set("cx") or (
-        letters & set("Yy") and ("j" in letters or (letters & set("mbB") and "d" in letters))
-    )
-    has_hour = letters & set("cX") or "H" in letters or {"I", "p"} <= letters
+    has_date = letters & set("Yy") and ("j" in letters or (letters & set("mbB") and "d" in letters))
+    has_hour = "H" in letters or {"I", "p"} <= letters
     if not has_date or not has_hour:
         raise SettingError(
             "time_format",
