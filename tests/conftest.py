@@ -24,6 +24,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Leave nothing that libraries would call a leak."""
+    gc.unfreeze()
+
+
 # Time is measured in bench/, not asserted here: on a loaded machine an example may take long for no fault of its own.
 settings.register_profile("hatcast", deadline=None, max_examples=25)
 # scripts/nightly, where time is no matter.
