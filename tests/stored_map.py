@@ -26,15 +26,20 @@ hours = [12, 14]
 WEST, EAST = 72.8, 72.85
 
 
-def ledger_in(folder: Path, users: list[str] = USERS, speed: float = 30.0) -> tuple[Path, Settings]:
-    """The ledger of two days with two hours in two hexagons, and the settings with which it was made."""
+def ledger_in(
+    folder: Path, users: list[str] = USERS, speed: float = 30.0, last: tuple[float, ...] = (WEST, EAST)
+) -> tuple[Path, Settings]:
+    """The ledger of two days with two hours in two hexagons, and the settings with which it was made.
+
+    last   longitudes of the readings of each day's last hour
+    """
     (folder / "hatcast.toml").write_text(CONFIG + QUERY + '[display]\ntitle = "Buses & trams"\n')
     (folder / "rides.jsonl").write_bytes(
         b"\n".join(
             record(vehicle=user, time=NOON + day * DAY + hour * HOUR, lon=lon, speed=speed)
             for day in range(3)
             for hour in range(2)
-            for lon in (WEST, EAST)
+            for lon in (last if hour else (WEST, EAST))
             for user in users
         )
     )

@@ -13,6 +13,7 @@ import msgspec
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.newest import PolicyAnswers, PolicyRunning
 from hatcast.agents.map.page import FOLDER, SCRIPT, index_page, page_script
+from hatcast.agents.map.record import RecordKind
 from hatcast.agents.map.rendering import slot_records
 from hatcast.agents.map.surroundings import Surroundings
 
@@ -41,8 +42,18 @@ def page_with(feed: Feed, title: str, surroundings: Surroundings) -> bytes:
     )
     for pattern, replacement in made:
         page = pattern.sub(replacement, page)
+    if (hour := _busiest_hour(feed)) is not None:
+        page = page.replace("<body>", f'<body data-first="?hour={hour}">', 1)
     head = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
     return page.replace("</head>", f"<style>{_STYLE}</style>\n</head>").replace("<head>", f"<head>\n{head}", 1).encode()
+
+
+def _busiest_hour(feed: Feed) -> str | None:
+    """Return the hour of the last date that has most releases: a day's last one is often nearly empty."""
+    stored = feed.policy(RecordKind.RELEASES, feed.select_policy(None))
+    slots = [] if stored is None else stored.in_order()
+    of_last_date = [each for each in reversed(slots) if each.slot[:10] == slots[-1].slot[:10]]
+    return max(of_last_date, key=lambda each: len(each.records)).slot if of_last_date else None
 
 
 def _scripts(data: str) -> str:

@@ -24,7 +24,7 @@ from hatcast.agents.map.server import Display
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.vehicles import PSEUDONYM_BYTES
 from tests.batching import USERS
-from tests.stored_map import ledger_in
+from tests.stored_map import EAST, WEST, ledger_in
 
 Stored = tuple[Path, Settings]
 _DATA = re.compile(rb'<script type="application/gzip" id="published">([^<]+)</script>')
@@ -102,6 +102,14 @@ def test_all_that_one_bus_can_change_in_the_page_is_in_its_records(stored: Store
     assert data["policies"]["test"].keys() == {"events", "records"}
     sent = dict.fromkeys(re.findall(r"^event: (.*)$", data["policies"]["test"]["events"], re.MULTILINE))
     assert [*sent] == ["reset", "slots", "release", "estimate", "running", "budget", "ready"]
+
+
+@pytest.mark.parametrize(("last", "hour"), [((WEST, EAST), "13:00"), ((EAST,), "12:00")])
+def test_it_opens_at_the_hour_of_the_last_date_with_most_releases(
+    tmp_path: Path, last: tuple[float, ...], hour: str
+) -> None:
+    page = page_of_ledger(*ledger_in(tmp_path, last=last)).decode()
+    assert re.findall(r"<body[^>]*>", page) == [f'<body data-first="?hour=2022-01-04T{hour}">']
 
 
 def test_the_title_is_text_and_nothing_is_named_that_a_browser_would_fetch(stored: Stored) -> None:

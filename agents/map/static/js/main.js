@@ -28,7 +28,7 @@ const ANNOUNCE_MS = 60_000; // announce a new hour to screen readers at most onc
 const LINKS = { "open-estimates": "estimates", "open-releases": "latest", "open-running": "running", "open-continual": "continual" };
 
 sayPage();
-const wanted = readAddress(location.search);
+const wanted = readAddress(location.search || (document.body.dataset.first ?? ""));
 const model = new Model(wanted.show, wanted.window);
 const source = new Source(model, wanted.policy);
 const map = new MapView(model, byId("map"));
