@@ -62,17 +62,19 @@ class EstimateRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     speed: Speed | None = None
     unit: Unit
     road: Annotated[
-        NormalRecord, msgspec.Meta(description="mean in this cell and slot, without the sampling of its users")
+        NormalRecord,
+        msgspec.Meta(
+            description="mean of the road in this cell and slot, without the chance of which vehicles came: its"
+            " interval holds the mean of their readings less often than 95 %"
+        ),
     ]
-    mean: (
-        Annotated[
-            NormalRecord,
-            msgspec.Meta(
-                description="mean of all readings of the HAT; absent without a release, and without counts of a tracker"
-            ),
-        ]
-        | None
-    ) = None
+    mean: Annotated[
+        NormalRecord | None,
+        msgspec.Meta(
+            description="mean of all readings of the HAT, which its interval holds; absent without a release, and"
+            " without counts of a tracker"
+        ),
+    ] = None
     residual_z: (
         Annotated[
             float,

@@ -74,7 +74,8 @@ def _describe(definition: Schema) -> None:
     for name, field in definition.get("properties", {}).items():
         options = [option for option in field.get("anyOf", ()) if option != {"type": "null"}]
         if len(options) == 1 and field.get("default", ...) is None:
-            definition["properties"][name] = options[0]
+            said = {"description": field["description"]} if "description" in field else {}
+            definition["properties"][name] = said | options[0]
         items = definition["properties"][name].pop("prefixItems", ())
         if items:
             if any(item != items[0] for item in items):
