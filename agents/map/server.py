@@ -1,9 +1,8 @@
 """HTTP server of the map: the page, the API and the health checks, at one public address."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from functools import partial
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 import structlog
@@ -20,7 +19,7 @@ from hatcast.agents.map.http import Handler, RequestError, send_in_pieces
 from hatcast.agents.map.page import StaticFiles
 from hatcast.agents.map.rendering import JSON
 from hatcast.agents.map.surroundings import Surroundings, read_surroundings, render_surroundings
-from hatcast.agents.map.topic_reader import Reader, find_topics
+from hatcast.agents.map.topic_reader import MapTopics, Reader, find_topics
 from hatcast.agents.monitoring.server import READY, Listener, connection_limit, os_reason
 from hatcast.stream.errors import HatcastError
 
@@ -135,7 +134,7 @@ class Display:
         self._surroundings: Surroundings | None = None
         self._feed: Feed | None = None
         self._listener: Listener | None = None
-        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def read_files(self) -> None:
         """Read the files of [display]: before a broker is waited for. Raises HatcastError if one is damaged."""
@@ -152,22 +151,26 @@ class Display:
         most = connection_limit()
         hub = Hub(min(MAX_VIEWERS, most - most // _OTHERS))
         self._stopping = asyncio.Event()
-        reading: Callable[[], Coroutine[None, None, object]]
         if self._stored is None:
             topics = await asyncio.to_thread(find_topics, self._settings)
             feed = Feed(table.keep_ms, hub, topics.start(), self._settings.policy.name)
-            reading = partial(Reader(self._settings, feed, topics, check_crcs=self._check_crcs).run, self._stopping)
         else:
-            feed = await asyncio.to_thread(self._stored, hub)
-            reading = self._stopping.wait
+            topics, feed = None, await asyncio.to_thread(self._stored, hub)
         self._feed = feed
         access = Access(table.allow_origins, table.allow_framing)
         app = application(feed, table.title, AwaitedReleases(self._settings), self._surroundings, access)
         self._listener = Listener(app, most, access.headers, cancel_handlers=True)
         bound = await self._bind(self._listener)
-        self._reading = asyncio.create_task(reading())
+        self._reading = asyncio.create_task(self._read(feed, topics))
         self._tasks = [self._reading, asyncio.create_task(send_keepalives(feed, _KEEPALIVE_S))]
         return bound
+
+    async def _read(self, feed: Feed, topics: MapTopics | None) -> None:
+        """Read the topics until it stops; without them there is nothing to read."""
+        if topics is None:
+            await self._stopping.wait()
+        else:
+            await Reader(self._settings, feed, topics, check_crcs=self._check_crcs).run(self._stopping)
 
     async def _bind(self, listener: Listener) -> Address:
         try:

@@ -30,7 +30,7 @@ SOURCES = {
     "edge": ("golden/edge.jsonl", "jsonl"),
     "capmetro_2017-03-21": ("capmetro/2017-03-21.csv.gz", "capmetro"),
 }
-LINE = '{"vehicle": "a", "time": %d, "lat": 21.2, "lon": 72.8, "speed": 20.0}\n'
+LINE = '{"vehicle": "a", "time": %d, "lat": 60.2, "lon": 24.9, "speed": 20.0}\n'
 
 
 @dataclass(frozen=True)
