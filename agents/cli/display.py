@@ -55,7 +55,6 @@ def command(
 
 
 async def _serve(settings: Settings, listen: Address, ledger: Path | None, metrics_listen: Address | None) -> None:
-    from hatcast.agents.batch.ledger_map import feed_of_ledger
     from hatcast.agents.kafka.grants import check_permissions
     from hatcast.agents.map.server import Display
     from hatcast.agents.monitoring.declarations import Process
@@ -66,7 +65,11 @@ async def _serve(settings: Settings, listen: Address, ledger: Path | None, metri
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, stopping.set)
     async with AsyncExitStack() as stack:
-        stored = None if ledger is None else partial(feed_of_ledger, ledger, settings)
+        stored = None
+        if ledger is not None:  # models take a second to import
+            from hatcast.agents.batch.ledger_map import feed_of_ledger
+
+            stored = partial(feed_of_ledger, ledger, settings)
         display = Display(settings, listen, stored=stored)
         if metrics_listen is not None:
             operators = OperatorServer(metrics_listen, Process.DISPLAY, display.parts, METRICS_LISTEN)
