@@ -162,8 +162,9 @@ class Hats:
         slots = [due.hat.slot for due in published if not is_settlement(due.release_id)]
         self.delays.published(slots)
         if self._context.settings.retention_ms is not None:  # the slots of a recording ended long ago
+            now, ends = now_ms(), {slot: self._calendar.stored_slot(slot).end_ms for slot in set(slots)}
             for slot in slots:
-                METERS.observe(FRESHNESS, (now_ms() - self._calendar.stored_slot(slot).end_ms) / 1000)
+                METERS.observe(FRESHNESS, (now - ends[slot]) / 1000)
 
 
 class ClosingDelays:
