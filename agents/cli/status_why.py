@@ -77,23 +77,25 @@ async def read_hour(store: HatStore, ledger: LedgerStore, policy: Policy, slot: 
     names = [release_id(policy.name, slot.key, cell) for cell in cells]
     next_policy, summary = await ledger.next_policy(), await ledger.summary(slot.date)
     progress = await ledger.progress.read() if hidden else None
-    prefix = release_id(policy.name, slot.key, "")
+    prefix, published = release_id(policy.name, slot.key, ""), await ledger.published(slot.date)
     through = 0 if progress is None else progress.through(Mark.PUBLISHED, range(store.partitions))
     return StoredHour(
         pending=0 if through >= slot.end_ms else (await ledger.acknowledged(slot.date, names)).count(False),
-        published=sum(name.startswith(prefix) for name in await ledger.published(slot.date)),
+        published=sum(name.startswith(prefix) for name in published),
         sealed=slot.date <= await ledger.sealed_through(),
         first_ms=None if progress is None else progress.first_ms,
         next_policy=next_policy.name if next_policy is not None and slot.date >= next_policy.from_date else None,
         spent=summary.epsilon_user_day - reserved_up_front(summary),
         limit=policy.daily_limit_nano if summary.limit is None else summary.limit,
-        last=await _last(ledger),
+        last=await _last(ledger, slot.date, published),
     )
 
 
-async def _last(ledger: LedgerStore) -> tuple[str, str] | None:
+async def _last(ledger: LedgerStore, known: str, published: Sequence[str]) -> tuple[str, str] | None:
+    """Return id and time of a release of the newest slot with any. known: a date whose published ids are read."""
     for date in reversed(await ledger.unsealed_dates()):
-        of_hats = [name for name in await ledger.published(date) if not is_settlement(name) and name.count("/") == 2]
+        names = published if date == known else await ledger.published(date)
+        of_hats = [name for name in names if not is_settlement(name) and name.count("/") == 2]
         if of_hats:
             (found,) = await ledger.find(date, [max(of_hats)])
             if found is not None:

@@ -26,7 +26,6 @@ class Book:
     day: DayLedger
     numbers: dict[str, int]
     _stored: "_Stored" = field(repr=False)
-    _fields: dict[str, str] = field(default_factory=dict, repr=False)  # kind -> its field: each release asks for five
 
     @classmethod
     def read(cls, draft: Draft, name: str, date: str, cap: int | None) -> "Book":
@@ -198,11 +197,10 @@ class Book:
         self.draft.set(key, place, digits_of(key, after) if after else None)
 
     def _field(self, kind: str) -> str:
-        name = self._fields.get(kind)
-        if name is None:
-            what, colon, rest = kind.partition(":")
-            name = self._fields[kind] = kind if kind == "sequence" else f"{what}:{self.name}{colon}{rest}"
-        return name
+        if kind == "sequence":
+            return kind
+        name, colon, rest = kind.partition(":")
+        return f"{name}:{self.name}{colon}{rest}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,8 +160,12 @@ def window_at(running: Running, at: SlotInputs) -> Callable[[SlotInputs], bool]:
         start_ms = at.end_ms - _SPAN_MS[running.window]
         return lambda slot: slot.end_ms > start_ms
     first, weekend = _first_date(running, at.date), _is_weekend(at.date)
-    is_named = running.has_hour if running.window is Window.PERIOD else at.name.__eq__
-    return lambda slot: is_named(slot.name) and slot.date >= first and _is_weekend(slot.date) == weekend
+
+    def is_in(slot: SlotInputs) -> bool:
+        is_of_hour = running.has_hour(slot.name) if running.window is Window.PERIOD else slot.name == at.name
+        return is_of_hour and slot.date >= first and _is_weekend(slot.date) == weekend
+
+    return is_in
 
 
 def window_start(running: Running, at: SlotInputs, calendar: Calendar) -> int:
