@@ -217,8 +217,8 @@ class Records(Frame, Generic[R]):
         self._write(Path(path), "to_csv", {"decimal": decimal, "encoding": encoding}, all_fields=all_fields)
 
     def _write(self, path: Path, option: str, style: Mapping[str, str], *, all_fields: bool) -> None:
+        from hatcast.agents.tables.csv_lines import CsvStyle
         from hatcast.agents.tables.files import FilesOf, Written
-        from hatcast.agents.tables.geojson import CsvStyle
 
         with FilesOf(path, [self._table()], Written(CsvStyle(**style), all_fields), option=option) as file:
             for value in self.values:

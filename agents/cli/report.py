@@ -104,8 +104,8 @@ def output_option(contents: str, *, has_places: bool = True, of_records: bool = 
 
 def written(place: "Place | None" = None) -> "Written":
     """Return how the files of the present command are written. place: names the places of cells."""
+    from hatcast.agents.tables.csv_lines import CsvStyle
     from hatcast.agents.tables.files import Written
-    from hatcast.agents.tables.geojson import CsvStyle
 
     given = click.get_current_context().meta.get(_WRITTEN, {})
     return Written(CsvStyle(given["output_encoding"], given["output_decimal"]), given.get("whole", False), place)
@@ -117,8 +117,7 @@ def places_of(settings: Settings, output: Path) -> "Place | None":
 
     if settings.display.gtfs is None or output.suffix.lower() not in APART:
         return None
-    from hatcast.agents.timetable.network import read_network
-    from hatcast.agents.timetable.places import place_names
+    from hatcast.agents.timetable.network import place_names, read_network
 
     return place_names(read_network(settings.display.gtfs).stops)
 

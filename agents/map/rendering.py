@@ -12,7 +12,8 @@ from hatcast.agents.map.history import PolicyHistory, SlotRecords, slot_view
 from hatcast.agents.map.http import Body, RequestError, prefers
 from hatcast.agents.map.record import Budget, HatRecord, RecordKind
 from hatcast.agents.tables.columns import Layout, Table
-from hatcast.agents.tables.geojson import csv_of_records, features_of
+from hatcast.agents.tables.csv_lines import csv_of_records
+from hatcast.agents.tables.geojson import features_of
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 

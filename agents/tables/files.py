@@ -16,7 +16,8 @@ from typing import Any, Final, Protocol, Self
 
 from hatcast.agents.errors.extras import require
 from hatcast.agents.tables.columns import Layout, Row, Table, Type, layout_of
-from hatcast.agents.tables.geojson import PLAIN, CsvStyle, csv_line, feature_of
+from hatcast.agents.tables.csv_lines import PLAIN, CsvStyle, csv_line
+from hatcast.agents.tables.geojson import feature_of
 from hatcast.agents.tables.short import Place, short
 from hatcast.stream.errors import HatcastError
 

@@ -1,13 +1,15 @@
-"""Routes and stops of a timetable, as the map draws them."""
+"""Routes and stops of a timetable, as the map draws them, and names of the places of cells by its stops."""
 
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
+import h3.api.basic_str as h3
 import numpy as np
 from numpy.typing import NDArray
 
@@ -285,3 +287,33 @@ def _check_on_earth(path: Path, table: str, lats: NDArray[np.float64], lngs: NDA
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
         raise BadTimetable(path, f"has latitude {lats[at]:g}, longitude {lngs[at]:g} in {table}, which is not on earth")
+
+
+def place_names(stops: Iterable[Stop]) -> Callable[[str], str | None]:
+    """Return a function that names the place of a cell: its stop with most routes, else the nearest stop around it.
+
+    The page of the map names places by the same rule. Of several such stops it is the one nearest to the centre; None:
+    no stop is near, or it is not a cell.
+    """
+    known = sorted(stops, key=lambda stop: -len(stop.routes))
+
+    @cache
+    def by_cell(resolution: int) -> dict[str, list[Stop]]:
+        found = defaultdict(list)
+        for stop in known:
+            found[h3.latlng_to_cell(*stop.place, resolution)].append(stop)
+        return dict(found)
+
+    @cache
+    def name(cell: str) -> str | None:
+        if not h3.is_valid_cell(cell):
+            return None
+        near, centre = by_cell(h3.get_resolution(cell)), h3.cell_to_latlng(cell)
+        within = near.get(cell, [])
+        chosen = [stop for stop in within if len(stop.routes) == len(within[0].routes)] or [
+            stop for each in h3.grid_disk(cell, 1) for stop in near.get(each, [])
+        ]
+        nearest = min(chosen, key=lambda stop: _distance_km(centre, stop.place), default=None)
+        return None if nearest is None else f"near {nearest.name}"
+
+    return name

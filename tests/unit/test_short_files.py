@@ -13,12 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from hatcast.agents.cli import hatcast
+from hatcast.agents.tables.csv_lines import CsvStyle
 from hatcast.agents.tables.files import FilesOf, Written
-from hatcast.agents.tables.geojson import CsvStyle
 from hatcast.agents.tables.records import ANSWERS, ESTIMATES, RELEASES, RUNNING_MEANS, TABLES
 from hatcast.agents.tables.short import short
-from hatcast.agents.timetable.network import Stop
-from hatcast.agents.timetable.places import place_names
+from hatcast.agents.timetable.network import Stop, place_names
 from hatcast.stream.errors import HatcastError
 from tests.displaying import CELLS, answered, estimate, release, running
 from tests.stored_map import ledger_in
