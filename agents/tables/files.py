@@ -188,6 +188,7 @@ class _Xlsx:
 
     def abandon(self) -> None:
         self._book.fileclosed = True  # else it warns when it is deleted
+        self._sheet.row_data_fh.close()
         self._folder.cleanup()
 
 

@@ -110,7 +110,6 @@ def test_geojson_has_flat_properties_with_numbers_as_written(kind: int, tmp_path
 
 
 def test_a_sheet_has_numbers_dates_and_a_header_that_stays(tmp_path: Path) -> None:
-    pytest.importorskip("xlsxwriter")
     path = tmp_path / "out.xlsx"
     with FilesOf(path, [RELEASES], Written(place=lambda _: "=1+1")) as files:
         assert files.write(release(0))

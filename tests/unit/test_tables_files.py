@@ -8,7 +8,6 @@ import signal
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -23,8 +22,6 @@ from tests.unit.test_tables import goldens
 
 RECORDS = goldens("means")
 LINES = (".jsonl", ".csv")
-WITH_XLSX = find_spec("xlsxwriter") is not None
-EXTENSIONS = tuple(each for each in files.EXTENSIONS if WITH_XLSX or each != ".xlsx")
 
 
 def rows_in(path: Path) -> int:
@@ -42,7 +39,7 @@ def rows_in(path: Path) -> int:
     return len([json.loads(line) for line in path.read_bytes().splitlines()])
 
 
-@pytest.mark.parametrize("extension", EXTENSIONS)
+@pytest.mark.parametrize("extension", files.EXTENSIONS)
 @pytest.mark.parametrize("number", [0, 1, len(RECORDS)])
 def test_a_file_has_every_record(extension: str, number: int, tmp_path: Path) -> None:
     path = tmp_path / f"out{extension}"
@@ -66,7 +63,7 @@ def test_json_lines_are_the_bytes_and_parquet_is_the_table(tmp_path: Path, monke
     assert stored.num_row_groups == -(-len(RECORDS) // 3)
 
 
-@pytest.mark.parametrize("extension", EXTENSIONS[1:])
+@pytest.mark.parametrize("extension", files.EXTENSIONS[1:])
 def test_a_record_of_another_kind_is_left_out_and_counted_by_the_caller(extension: str, tmp_path: Path) -> None:
     path = tmp_path / f"out{extension}"
     with open_file(path, RELEASES) as file:
@@ -74,7 +71,7 @@ def test_a_record_of_another_kind_is_left_out_and_counted_by_the_caller(extensio
     assert rows_in(path) == 1
 
 
-@pytest.mark.parametrize("extension", EXTENSIONS)
+@pytest.mark.parametrize("extension", files.EXTENSIONS)
 def test_a_block_that_fails_leaves_nothing(extension: str, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), open_file(tmp_path / f"out{extension}", RELEASES) as file:
         file.write(RECORDS[0])
@@ -82,7 +79,7 @@ def test_a_block_that_fails_leaves_nothing(extension: str, tmp_path: Path) -> No
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize("extension", EXTENSIONS)
+@pytest.mark.parametrize("extension", files.EXTENSIONS)
 def test_a_file_that_follows_is_complete_also_if_its_topic_fails(extension: str, tmp_path: Path) -> None:
     path = tmp_path / f"out{extension}"
     with pytest.raises(KeyboardInterrupt), open_growing_file(path, RELEASES) as file:
@@ -97,7 +94,7 @@ def test_a_file_that_follows_is_complete_also_if_its_topic_fails(extension: str,
 
 
 @pytest.mark.parametrize("opened", [open_file, open_growing_file])
-@pytest.mark.parametrize("extension", EXTENSIONS)
+@pytest.mark.parametrize("extension", files.EXTENSIONS)
 def test_a_file_that_exists_stays(opened: type, extension: str, tmp_path: Path) -> None:
     path = tmp_path / f"out{extension}"
     path.write_text("mine")
@@ -164,7 +161,7 @@ def little_room(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, handler)
 
 
-@pytest.mark.parametrize("extension", EXTENSIONS)
+@pytest.mark.parametrize("extension", files.EXTENSIONS)
 def test_a_full_disk_is_one_line_and_leaves_no_half_file(extension: str, tmp_path: Path) -> None:
     path = tmp_path / f"out{extension}"
     with (
@@ -189,7 +186,7 @@ def test_a_file_of_lines_has_whole_lines_when_the_disk_is_full(extension: str, t
     assert path.read_bytes().endswith(b"\n")
 
 
-@pytest.mark.parametrize("extension", EXTENSIONS[2:])
+@pytest.mark.parametrize("extension", files.EXTENSIONS[2:])
 def test_a_full_disk_while_a_topic_is_followed_leaves_no_half_file(
     extension: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
