@@ -2,7 +2,7 @@
 
 import html
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -192,15 +192,8 @@ def index() -> bytes:
 
 def index_page() -> bytes:
     """Return the list of paths as a page: each with what it returns, its parameters and a link that shows it."""
-    rows = []
-    for each in OPERATIONS:
-        path = f"/api/v1{each.path}"
-        link = html.escape(path) if "{" in path else f'<a href="{path}">{html.escape(path)}</a>'
-        formats = ", ".join(each.formats)
-        given = ", ".join(each.parameters) or "none"
-        rows.append(f"<tr><td><code>{link}</code></td><td>{each.summary}</td><td>{given}</td><td>{formats}</td></tr>")
-    events = "/api/v1/events</code></td><td>" + _EVENTS["summary"]
-    rows.append(f"<tr><td><code>{events}</td><td>policy, kind, seen</td><td></td></tr>")
+    rows = [_row(each.path, each.summary, each.parameters, each.formats) for each in OPERATIONS]
+    rows.append(_row("/events", _EVENTS["summary"], ("policy", "kind", "seen"), ()))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>The API of this map</title><link rel="stylesheet" href="/style.css"></head>
@@ -210,6 +203,13 @@ generators make clients of it, such as openapi-python-client.</p>
 <table class="all"><thead><tr><th>path</th><th>what</th><th>parameters</th><th>formats</th></tr></thead>
 <tbody>{"".join(rows)}</tbody></table></section></main></body></html>
 """.encode()
+
+
+def _row(path: str, summary: str, parameters: Iterable[str], formats: Iterable[str]) -> str:
+    whole = f"/api/v1{path}"
+    link = whole if "{" in path or path == "/events" else f'<a href="{whole}">{whole}</a>'
+    cells = (f"<code>{link}</code>", html.escape(summary), ", ".join(parameters) or "none", ", ".join(formats))
+    return f"<tr>{''.join(f'<td>{each}</td>' for each in cells)}</tr>"
 
 
 def document_text() -> bytes:

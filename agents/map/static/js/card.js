@@ -9,7 +9,7 @@ import { intervalOf, isContinual, isEstimate, isJourney, isRunning, rounded, spa
 const REMAINDER = "Only buses outside of the smaller hexagons count here: those inside are counted there.";
 const SURPRISE = 3; // standard deviations
 const MEANING = "is in this interval. It covers the noise of the releases, which buses happened to pass, and what the model leaves open.";
-const MEAN_MEANING = "In 97 of 100 cases the mean of all readings of the hour is in its interval; the interval of the road holds it in about 3 of 4.";
+const MEAN_MEANING = "The interval of the mean is made for the mean of all readings of the hour; that of the road holds it less often.";
 
 // range: of the colours
 export function summary(record, range) {
