@@ -134,7 +134,8 @@ GROUPS: Final = {
     ),
     "long statistics": Group(
         (
-            *_tests("statistics", "capped_ratio", "continual_choice", "continual_trees", "kmeans", "running_means"),
+            *_tests("statistics", "capped_ratio", "continual_choice", "continual_trees", "intervals", "kmeans"),
+            *_tests("statistics", "running_means"),
             *_tests("statistics", "smoothed_releases", "tracker_accuracy", "trends"),
         ),
         (
@@ -143,6 +144,7 @@ GROUPS: Final = {
             "stream/kmeans",
             "stream/running",
             "stream/tracker",
+            "docs/choosing.md",
             "lab/days.py",
             "lab/evaluate",
             "tests/statistics/five_days.py",
