@@ -19,7 +19,7 @@ _report: Report = lambda _: None  # noqa: E731 - of this process, replaced below
 
 
 def step() -> None:
-    """Report one step of the present task; without one nobody is told."""
+    """Report one step of the present task; outside of a task do nothing."""
     _report(1)
 
 

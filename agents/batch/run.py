@@ -38,7 +38,7 @@ _CHANGED: Final = (
 
 
 RELEASING: Final = "releasing"
-"""What is done while records are yielded"""
+"""Description of the bar that is shown while records are yielded"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,7 +306,7 @@ def _write(released: ReleasedRun, settings: Settings, output: _Output, path: Pat
 
 
 def _window_of(shown: Shown, policy: Policy) -> str:
-    """Return what a running mean is of: its id, of a part of the day without the slot, up to which it is."""
+    """Return the window of a running mean: its id; for a part of the day, without the slot at which it ends."""
     name, _, cell = shown.running_id.split("/")[1:]
     is_period = any(each.name == name and each.window is Window.PERIOD for each in policy.running)
     return f"{name}/{shown.date}/{cell}" if is_period else shown.running_id

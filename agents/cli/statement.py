@@ -44,7 +44,7 @@ def statement(what: str, settings: Settings, today: str) -> str:
 
 
 def _flags(settings: Settings) -> set[str]:
-    """Return what a policy is: the flags of the lines that apply to it."""
+    """Return the flags of the lines that apply to a policy."""
     policy, method = settings.policy, settings.policy.method
     flags = {
         policy.relation.value: True,
@@ -62,14 +62,14 @@ def _flags(settings: Settings) -> set[str]:
 
 
 def _span(policy: Policy) -> str:
-    """Return what the bound of epsilon is about, beside the vehicle."""
+    """Return the period of the privacy unit, which epsilon bounds for one vehicle."""
     if isinstance(policy.method, ContinualKeys):
         return f"one horizon of {policy.method.horizon_days} days"
     return "one local date" if policy.total_limit is None else "all logs"
 
 
 def _values(settings: Settings, today: str) -> dict[str, object]:
-    """Return what the texts name beside the policy, and the figures of `hatcast budget explain`."""
+    """Return the values of the placeholders: the policy, and the figures of `hatcast budget explain`."""
     policy, method, cost = settings.policy, settings.policy.method, figures(settings.policy, 31, "")
     day: float = cost["day"]["bound"]
     release = cost.get("hat", {}).get("with_queries", day)

@@ -72,7 +72,7 @@ def command(config: Path, as_json: bool, hour: str | None, listen: Address | Non
 
 
 def whole_status(settings: Settings, hour: str | None) -> dict[str, Any]:
-    """Return what `hatcast status --json` prints; `hour`: that of `--why`."""
+    """Return the status as `hatcast status --json` prints it; `hour`: the value of `--why`."""
     return asyncio.run(read_status(settings, hour)) | {"registry": asyncio.run(read_registered(settings))}
 
 

@@ -49,7 +49,7 @@ def slot_asked(calendar: Calendar, policy: Policy, hour: str, watermarks: Sequen
 
 @dataclass(frozen=True, slots=True)
 class StoredHour:
-    """What Redis has of one slot.
+    """The stored state of one slot.
 
     pending      cells whose releases Kafka has not acknowledged
     published    number of releases that it has
@@ -71,7 +71,7 @@ class StoredHour:
 
 
 async def read_hour(store: HatStore, ledger: LedgerStore, policy: Policy, slot: Slot) -> StoredHour:
-    """Return what Redis has of a slot."""
+    """Read the stored state of a slot."""
     hidden = policy.relation is Relation.ADD_REMOVE
     cells = listed_cells(policy) if hidden else list(await store.cells(slot.key))
     names = [release_id(policy.name, slot.key, cell) for cell in cells]
@@ -106,7 +106,7 @@ async def _last(ledger: LedgerStore, known: str, published: Sequence[str]) -> tu
 def explain(
     settings: Settings, calendar: Calendar, slot: Slot, stored: StoredHour, topics: dict[str, Any], now_ms: int
 ) -> dict[str, Any]:
-    """Return what a slot waits for, as JSON.
+    """Return the reasons why a slot is not released, as JSON.
 
     topics     topic -> rows of its partitions, as `hatcast status --json` has them
     state      outside, running, waiting, final, released

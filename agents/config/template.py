@@ -77,7 +77,7 @@ class Answers:
 
     @property
     def is_journey(self) -> bool:
-        """Whether standing counts."""
+        """Whether readings of standing vehicles count."""
         return self.value is None and self.speed == JOURNEY
 
     @property

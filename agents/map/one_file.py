@@ -70,7 +70,7 @@ def _text(name: str) -> str:
 
 
 def _published(feed: Feed, surroundings: Surroundings) -> bytes:
-    """Return what the script answers with, as JSON. Each record is a string: the page shows its digits."""
+    """Return the published records by policy and kind, as JSON. Each is a string: the page shows its digits."""
     answers = {"surroundings": surroundings.overview, "routes": surroundings.routes, "stops": surroundings.stops}
     return msgspec.json.encode(
         {

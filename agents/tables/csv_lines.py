@@ -15,7 +15,7 @@ from hatcast.agents.tables.columns import Layout, Type
 
 @dataclass(frozen=True, slots=True)
 class CsvStyle:
-    """How a CSV file is written. With a decimal comma fields are separated by semicolons, as spreadsheets expect."""
+    """Encoding and decimal sign of a CSV file; with a decimal comma, semicolons separate the fields."""
 
     encoding: str = "utf-8"
     decimal: str = "."

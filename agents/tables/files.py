@@ -309,7 +309,7 @@ def _check(path: Path, layout: Layout, option: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How tables are written to files.
+    """Options of the files that tables are written to.
 
     style   of CSV
     whole   whether CSV, Excel and GeoJSON have every field and the record itself, in place of the short table

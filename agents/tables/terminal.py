@@ -174,7 +174,7 @@ def releases_table(releases: list[Shown], of_queries: str = "") -> Table:
 
 
 def _quantity(records: Collection[Shown]) -> str:
-    """Return what they are the means of; all are of one policy."""
+    """Return the name of the averaged quantity; all records are of one policy."""
     if any(each.values for each in records):
         return "several values"
     return next((each.quantity for each in records), quantity_of(None))

@@ -212,6 +212,6 @@ def reservations(policy: Policy, date: str) -> dict[str, Reserved]:
 
 
 def own_reservation(policy: Policy, date: str | None = None) -> dict[str, Reserved]:
-    """Return what the policy's method reserves of a local date, by name. date: None for one with releases."""
+    """Return the reservation of the policy's method on a local date, by name. date: None for one with releases."""
     own = policy.method.reserved(policy.epsilon, date)
     return {} if own is None else {own.name: Reserved(own.places, own.epsilon_nano, is_required=True)}

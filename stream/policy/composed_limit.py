@@ -185,5 +185,5 @@ def _replaced(name: str, policies: Mapping[str, Mapping[str, Any]]) -> set[str]:
 
 
 def canonical_limit(limit: ComposedLimit | None) -> dict[str, float]:
-    """Return what the canonical [policy.privacy] has besides the plain limit and delta."""
+    """Return the key of the canonical [policy.privacy] for a limit given as (epsilon, delta)."""
     return {} if limit is None else {_ALONE: limit.epsilon}

@@ -144,7 +144,7 @@ class ContinualKeys(MethodKeys):
         return self.horizon_cost(epsilon)
 
     def horizon_cost(self, epsilon: float) -> MethodCost:
-        """Return what one horizon costs a user. Without room for all its cells nothing of a date is released."""
+        """Return the cost of one horizon for a user. Without room for all its cells nothing of a date is released."""
         return MethodCost(RUNNING_SUMS, self.max_cells, nano_ceil(epsilon))
 
     def dates(self, _from_date: str | None) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What a policy publishes, and how: its method. Each method is one type with its own keys, in a file of its own.
+"""Methods of a policy: means, tracker, continual sums, hybrid means. Each is one type with its own keys and file.
 
 A question about every policy is a member of `MethodKeys`, with the answer for a mean of each HAT. Where the answer is
 code of a higher room, that room has a `match` over the types of `Method` (hatcast.stream.policy.policy).
@@ -19,7 +19,7 @@ class NoiseKind(StrEnum):
 
 
 class MethodCost(NamedTuple):
-    """What a method reserves of each user before anything of a local date is released: `places` x `epsilon_nano`."""
+    """Cost that a method reserves for each user before a local date's first release: `places` x `epsilon_nano`."""
 
     name: str
     places: int
@@ -69,7 +69,7 @@ class MethodKeys:
         return epsilon
 
     def reserved(self, _epsilon: float, _date: str | None = None) -> MethodCost | None:
-        """Return what a local date reserves; None: nothing. date: None for any date on which there are releases."""
+        """Return the cost that a local date reserves, None for nothing. date: None for any date with releases."""
         return None
 
     def dates(self, from_date: str | None) -> tuple[str, str]:

@@ -170,7 +170,7 @@ class Policy:
 
     @property
     def quantity(self) -> str:
-        """What a published number is the mean of, in words."""
+        """Name of the averaged quantity, such as `speed while moving`."""
         return self.value_name or quantity_of(self.speed)
 
     @property

@@ -21,7 +21,7 @@ _SHARE: Final = 0.95
 
 
 def place_doubts(readings: Sequence[Reading], timezone: str) -> Iterator[str]:
-    """Yield what is doubtful about the places of most readings, which are public under `replace`.
+    """Yield warnings about the places of most readings, which are public under `replace`.
 
     timezone   of the policy
     """
@@ -41,7 +41,7 @@ def place_doubts(readings: Sequence[Reading], timezone: str) -> Iterator[str]:
 
 
 def speed_doubts(readings: Sequence[Reading]) -> Iterator[str]:
-    """Yield what is doubtful about most speeds. They are private: one bus can decide whether this is printed."""
+    """Yield warnings about most speeds. They are private: one bus can decide whether a warning is printed."""
     speeds = [
         abs(speed * UNITS[each.unit])
         for each in readings

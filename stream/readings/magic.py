@@ -1,4 +1,4 @@
-"""File types by their first bytes: containers that are unpacked, and files that are no recordings."""
+"""Recognise file types by their first bytes: containers to unpack, and files that are not recordings."""
 
 import re
 from typing import Final

@@ -125,7 +125,7 @@ def date_of(release_id: str) -> str:
 
 
 def quantity_of(speed: str | None) -> str:
-    """Return in words what a mean is the mean of, from the field `speed` of its record."""
+    """Return the name of the averaged quantity, from the field `speed` of a record."""
     return "journey speed" if speed else "speed while moving"
 
 

@@ -100,7 +100,7 @@ class Shown(Projection, frozen=True):
 
     @property
     def quantity(self) -> str:
-        """What it is the mean of, in words."""
+        """Name of the averaged quantity."""
         return self.value or quantity_of(self.speed)
 
     @property

@@ -118,7 +118,7 @@ class Columns:
 
     @property
     def options(self) -> list[str]:
-        """The options that decide vehicle, place, time and value of a record; a header may say what is not given."""
+        """Command-line options that decide vehicle, place, time and value of a record; a header may replace some."""
         names = Columns(dict(sorted(self.names.items()))).text()
         parts = {
             "columns": names,

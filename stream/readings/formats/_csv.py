@@ -150,7 +150,7 @@ def _numbered(columns: Columns, wanted: WantedValues) -> Format:
 
 
 def delimiter_of(line: str) -> str:
-    """Return what separates the fields of a line: the character that separates most of them."""
+    """Return the separator of a line: the character between most fields."""
     if '"' not in line:
         return max(_DELIMITERS, key=line.count)
     return max(_DELIMITERS, key=lambda each: len(fields(line, each) or ()))

@@ -220,7 +220,7 @@ def _is_missing(cell: object) -> bool:
 
 
 def _vehicle(cell: object) -> str | None:
-    """Return the canonical id of a vehicle; None if the cell has no id."""
+    """Return the canonical vehicle id in a cell, or None."""
     text = vehicle_text(cell)
     return None if text is None else canonical_vehicle(text)
 
