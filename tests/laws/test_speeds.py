@@ -59,6 +59,7 @@ def gtfs_rt(speed: str) -> FeedEntity:
     entity = FeedEntity(id="1")
     name = entity.vehicle.vehicle
     name.id = name.license_plate = name.label = "bus"
+    entity.vehicle.trip.trip_id = "trip"  # the formats of vehicles in service read no other
     entity.vehicle.timestamp = NOON // 1000
     entity.vehicle.position.latitude, entity.vehicle.position.longitude = 21.2, 72.8
     entity.vehicle.position.speed = float(speed)
@@ -84,11 +85,14 @@ HFP = template(
     f'/hfp/v2/journey/ongoing/vp/bus/1/2 {{"VP": {{"tst": "{ISO}", "spd": SPEED, "lat": 21.2, "long": 72.8}}}}'
 )
 SIRI_JSON = template(
-    f'{{"RecordedAtTime": "{ISO}", "MonitoredVehicleJourney": {{"VehicleRef": "bus", "Velocity": SPEED,'
+    f'{{"RecordedAtTime": "{ISO}", "MonitoredVehicleJourney": {{"FramedVehicleJourneyRef":'
+    ' {"DatedVehicleJourneyRef": "trip"}, "VehicleRef": "bus", "Velocity": SPEED,'
     ' "VehicleLocation": {"Longitude": 72.8, "Latitude": 21.2}}}'
 )
 SIRI_XML = template(
-    f"<VehicleActivity><RecordedAtTime>{ISO}</RecordedAtTime><MonitoredVehicleJourney><VehicleRef>bus</VehicleRef>"
+    f"<VehicleActivity><RecordedAtTime>{ISO}</RecordedAtTime><MonitoredVehicleJourney>"
+    "<FramedVehicleJourneyRef><DatedVehicleJourneyRef>trip</DatedVehicleJourneyRef></FramedVehicleJourneyRef>"
+    "<VehicleRef>bus</VehicleRef>"
     "<Velocity>SPEED</Velocity><VehicleLocation><Longitude>72.8</Longitude><Latitude>21.2</Latitude></VehicleLocation>"
     "</MonitoredVehicleJourney></VehicleActivity>"
 )
