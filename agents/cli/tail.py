@@ -1,7 +1,7 @@
 """`hatcast tail`: follow the releases."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypedDict, Unpack
@@ -14,8 +14,8 @@ from hatcast.agents.cli.output import check_reader, write_output
 from hatcast.agents.cli.report import check_one_output, output_option, places_of, report_written, written
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.kafka.client import kafka_python_options, translate_kafka_errors
-from hatcast.agents.kafka.cloud_events import is_from_other_domain
+from hatcast.agents.kafka.client import translate_kafka_errors
+from hatcast.agents.kafka.partition_reader import is_end, open_consumer, value_of_domain
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.tables.terminal import answer_row, answers_header, read_shown, record_line
 from hatcast.stream.policy.policy import Policy
@@ -37,35 +37,28 @@ def follow(
     unreachable.
     Raises HatcastError if the broker is unreachable at the start, or one of the topics does not exist.
     """
-    from kafka import KafkaConsumer, TopicPartition
+    from confluent_kafka import TopicPartition
 
-    starts = {
-        TopicPartition(name, partition): first if from_beginning else end
+    starts = [
+        TopicPartition(name, partition, first if from_beginning else end)
         for name in topics
         for partition, (first, end) in enumerate(topic_range(settings, name))
-    }
+    ]
     deadline_s = None if seconds is None else monotonic_s() + seconds
+    # The group is that of `export`, which readers may describe; none is joined.
     with (
         translate_kafka_errors(settings),
-        closing(
-            KafkaConsumer(
-                **kafka_python_options(settings),
-                group_id=None,
-                enable_auto_commit=False,
-                isolation_level="read_committed",
-                auto_offset_reset="earliest",  # compaction may have removed the next record
-            )
-        ) as consumer,
+        open_consumer(settings, "export", {"enable.partition.eof": False}) as consumer,
     ):
-        consumer.assign([*starts])
-        for partition, start in starts.items():
-            consumer.seek(partition, start)
+        consumer.assign(starts)
         while not stopping() and (deadline_s is None or monotonic_s() < deadline_s):
             wait_s = POLL_SECONDS if deadline_s is None else min(POLL_SECONDS, deadline_s - monotonic_s())
-            for records in consumer.poll(timeout_ms=max(1, int(wait_s * 1000))).values():
-                for record in records:
-                    if record.value is not None and not is_from_other_domain(record.headers, settings.topics.telemetry):
-                        yield record.value
+            message = consumer.poll(max(0.0, wait_s))
+            if message is None or is_end(message):
+                continue
+            value = value_of_domain(message, settings.topics.telemetry)
+            if value is not None:
+                yield value
 
 
 class _TailOptions(TypedDict):

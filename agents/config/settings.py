@@ -36,7 +36,7 @@ _PASSWORD_VARIABLE: Final = "HATCAST_KAFKA_PASSWORD"  # noqa: S105 - the name of
 
 
 class KafkaTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[kafka]`, with kafka-python's option names."""
+    """`[kafka]`, with the option names of Kafka's clients for Python."""
 
     bootstrap_servers: str = "localhost:9092"
     """comma-separated; `HATCAST_KAFKA_BOOTSTRAP_SERVERS` overrides it"""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 from aiokafka.errors import KafkaError
@@ -12,8 +12,13 @@ from aiokafka.errors import KafkaError
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.export.folder import ExportFolder, ExportProgress
 from hatcast.agents.kafka.client import broker_name
-from hatcast.agents.kafka.cloud_events import is_from_other_domain
-from hatcast.agents.kafka.partition_reader import connection_errors, is_end, next_messages, open_consumer
+from hatcast.agents.kafka.partition_reader import (
+    connection_errors,
+    is_end,
+    next_messages,
+    open_consumer,
+    value_of_domain,
+)
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.tables.records import TABLES
@@ -21,8 +26,6 @@ from hatcast.stream.errors import HatcastError
 
 BATCH_RECORDS: Final = 50_000
 _FILL_S: Final = 0.2
-
-Headers = list[tuple[str, bytes | None]]
 
 
 @dataclass(slots=True)
@@ -73,8 +76,8 @@ class NewRecords:
                     if offset is None or offset >= remaining[partition]:
                         batch.offsets[partition] = remaining.pop(partition)
                         continue
-                    value, headers = message.value(), cast("Headers", message.headers() or [])
-                    if value is not None and not is_from_other_domain(headers, settings.topics.telemetry):
+                    value = value_of_domain(message, settings.topics.telemetry)
+                    if value is not None:
                         batch.values.append(value)
                     batch.offsets[partition] = offset + 1
                 if len(batch.values) >= BATCH_RECORDS or not remaining:

@@ -8,7 +8,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,10 +18,10 @@ from hatcast.agents.errors.causes import Waiting
 from hatcast.stream.errors import HatcastError, SettingError, name_fix
 
 if TYPE_CHECKING:
-    from kafka import KafkaAdminClient
+    from confluent_kafka.admin import AdminClient
 
 
-# The keys of `[kafka]` are kafka-python's names; they are translated for the other clients.
+# The keys of `[kafka]` are aiokafka's names; they are translated for librdkafka.
 
 
 CLIENT_ID: Final = "hatcast"
@@ -34,28 +34,10 @@ _DEFAULT_PORT: Final = 9092
 _PORT: Final = re.compile(r"[0-9]{1,5}")
 
 # hatcast's own errors have the clients' reasons; the clients' log lines would repeat them.
-logging.getLogger("kafka").addHandler(logging.NullHandler())
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())
 _NO_LOG: Final = logging.getLogger("hatcast.librdkafka")
 _NO_LOG.addHandler(logging.NullHandler())
 _NO_LOG.propagate = False
-
-
-def kafka_python_options(settings: Settings) -> dict[str, Any]:
-    """Return keyword arguments for every kafka-python client. Raises SettingError."""
-    _check(settings)
-    options: dict[str, Any] = {
-        "bootstrap_servers": servers(settings),
-        "client_id": CLIENT_ID,
-        "security_protocol": settings.kafka.security_protocol,
-        "reconnect_backoff_ms": BACKOFF_MS,
-        "reconnect_backoff_max_ms": BACKOFF_MAX_MS,
-        **_sasl(settings),
-    }
-    if _uses_tls(settings):
-        options["ssl_context"] = ssl_context(settings)
-        options["ssl_check_hostname"] = settings.kafka.ssl_check_hostname
-    return options
 
 
 def aiokafka_options(settings: Settings) -> dict[str, Any]:
@@ -147,7 +129,7 @@ def _uses_tls(settings: Settings) -> bool:
 
 
 def _sasl(settings: Settings) -> Mapping[str, str | None]:
-    """Return the login, under the names that kafka-python and aiokafka share."""
+    """Return the login, under aiokafka's names."""
     if not _uses_sasl(settings):
         return {}
     return {
@@ -197,6 +179,7 @@ ATTEMPT_SECONDS: Final = 1.5  # for one attempt; an open connection is used agai
 REQUEST_SECONDS: Final = 15.0
 PROBE_SECONDS: Final = 2.0
 
+_LOGIN_ERRORS: Final = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM")
 _LOGIN_FIX: Final = "correct kafka.sasl_mechanism, kafka.sasl_plain_username or HATCAST_KAFKA_PASSWORD"
 # Around the reason in librdkafka's texts: "sasl_ssl://host:9092/bootstrap: " and " (after 3ms in state AUTH_REQ)".
 _DECORATION: Final = re.compile(r"^\S+/(bootstrap|\d+): | \(after \d+ms in state \w+[^)]*\)$")
@@ -212,7 +195,7 @@ def wait_for_broker(settings: Settings, patience_s: float = CONNECT_SECONDS) -> 
 
     A terminal gets a line after the first failed attempts: `Waiting`.
 
-    Uses librdkafka: the other clients do not distinguish a rejected login or certificate from a lost connection.
+    Uses librdkafka: aiokafka does not distinguish a rejected login or certificate from a lost connection.
     Raises HatcastError that names the broker; at once if waiting would not help.
     """
     from confluent_kafka import KafkaException
@@ -252,49 +235,39 @@ def _raise_permanent_error(settings: Settings, errors: Iterable[tuple[str, str]]
 
 
 @contextmanager
-def admin_client(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Iterator["KafkaAdminClient"]:
-    """Connect an admin client and close it at the end of the block; waits as `wait_for_broker` does.
+def admin_client(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Iterator["AdminClient"]:
+    """Connect an admin client for the block; waits as `wait_for_broker` does.
 
     Raises HatcastError that names the broker if it is unreachable, rejects the login, or fails within the block.
     """
-    from kafka import KafkaAdminClient
+    from confluent_kafka.admin import AdminClient
 
     wait_for_broker(settings, patience_s)
-    patience_ms = int(REQUEST_SECONDS * 1000)
-    with (
-        translate_kafka_errors(settings),
-        closing(
-            KafkaAdminClient(
-                **kafka_python_options(settings), bootstrap_timeout_ms=patience_ms, request_timeout_ms=patience_ms
-            )
-        ) as client,
-    ):
-        yield client
+    with translate_kafka_errors(settings):
+        yield AdminClient(confluent_options(settings))
 
 
 @contextmanager
 def translate_kafka_errors(settings: Settings) -> Iterator[None]:
-    """Turn kafka-python's errors within the block into HatcastErrors that name the broker."""
-    from kafka import errors
+    """Turn librdkafka's errors within the block into HatcastErrors that name the broker."""
+    from confluent_kafka import KafkaError, KafkaException
 
     where = broker_name(settings)
     try:
         yield
-    except (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError) as error:
-        raise HatcastError(f"{where} rejects the login ({_text(error)}): {_LOGIN_FIX}") from None
-    except errors.AuthorizationError as error:
-        raise HatcastError(f"{where} denies this user an operation ({_text(error)}): change the user's ACLs") from None
-    except (errors.KafkaConnectionError, errors.NodeNotReadyError) as error:
-        raise HatcastError(
-            f"the connection to {where} was lost ({_text(error)}): check that it runs and that its advertised.listeners"
-            " are reachable"
-        ) from None
-    except errors.KafkaError as error:
-        raise HatcastError(f"{where} failed a request ({_text(error)}): see the broker's log") from None
-
-
-def _text(error: Exception) -> str:
-    return " ".join(str(error).split())
+    except KafkaException as raised:
+        error = raised.args[0]
+        name, text = error.name(), " ".join(_DECORATION.sub("", error.str()).split())
+        if name in _LOGIN_ERRORS:
+            raise HatcastError(f"{where} rejects the login ({text}): {_LOGIN_FIX}") from None
+        if name.endswith("AUTHORIZATION_FAILED"):
+            raise HatcastError(f"{where} denies this user an operation ({text}): change the user's ACLs") from None
+        if error.code() < KafkaError.UNKNOWN:  # librdkafka's own: no broker answered
+            raise HatcastError(
+                f"the connection to {where} was lost ({text}): check that it runs and that its advertised.listeners"
+                " are reachable"
+            ) from None
+        raise HatcastError(f"{where} failed a request ({text}): see the broker's log") from None
 
 
 def _unreachable(settings: Settings, patience_s: float) -> str:

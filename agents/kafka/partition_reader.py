@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import confluent_options
+from hatcast.agents.kafka.cloud_events import is_from_other_domain
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -65,6 +66,12 @@ def is_end(message: "Message") -> bool:
     if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own name for it
         raise KafkaException(error)
     return error is not None
+
+
+def value_of_domain(message: "Message", telemetry: str) -> bytes | None:
+    """Return a record's value; None if it has none, or is of another domain: several may share output topics."""
+    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    return None if is_from_other_domain(headers, telemetry) else message.value()
 
 
 @contextmanager

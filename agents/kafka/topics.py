@@ -1,14 +1,15 @@
 """Create missing topics and check existing ones against docs/specification/topics.md."""
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from hatcast.agents.clock import now_ms
+from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.client import CONNECT_SECONDS, admin_client, broker_name
+from hatcast.agents.kafka.client import CONNECT_SECONDS, REQUEST_SECONDS, admin_client, broker_name
 from hatcast.agents.kafka.topic_rules import (
     AFTER_MAX,
     BEFORE_MAX,
@@ -28,16 +29,13 @@ from hatcast.agents.kafka.topic_rules import (
 from hatcast.stream.errors import HatcastError
 
 if TYPE_CHECKING:
-    from kafka import KafkaAdminClient
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec, TopicDescription
 
 # The standard logger: commands without structured logs print it on standard error as one line.
 log = logging.getLogger(__name__)
 
-# Kafka's error codes for single topics in a response.
-_UNKNOWN_TOPIC: Final = 3
-_NO_LEADER_YET: Final = 5
-_EXISTS: Final = 36
-_BAD_CONFIG: Final = 40
+_LEADERS_POLL_S: Final = 0.05
 
 
 def ensure_topics(settings: Settings, started_with: int | None = None) -> int:
@@ -81,12 +79,15 @@ def grow_topics(settings: Settings, partitions: int) -> dict[str, int]:
 
     Raises HatcastError if the broker does not allow it. Topics that have as many or more stay as they are.
     """
+    from confluent_kafka.admin import NewPartitions
+
     partitioned = [spec.name for spec in output_topics(settings, partitions) if spec.partitions == partitions]
     with admin_client(settings) as admin:
         counts = _counts(admin, settings, [settings.topics.telemetry, *partitioned])
         fewer = {name: count for name, count in counts.items() if count < partitions}
         if fewer:
-            admin.create_partitions(dict.fromkeys(fewer, partitions))
+            for growing in admin.create_partitions([NewPartitions(name, partitions) for name in fewer]).values():
+                growing.result()
     return fewer
 
 
@@ -105,14 +106,12 @@ class TopicReport:
     missing      names of the missing topics
     findings     differences from the specifications
     denied       name of a missing topic -> the error that a worker would raise when it creates the topic
-    broker_version   of the oldest broker, as far as its protocol shows it; "" if it does not
     """
 
     partitions: Mapping[str, int]
     missing: Sequence[str]
     findings: Sequence[TopicFinding]
     denied: Mapping[str, HatcastError]
-    broker_version: str
 
 
 def check_topics(settings: Settings, patience_s: float = CONNECT_SECONDS) -> TopicReport:
@@ -126,21 +125,12 @@ def check_topics(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Top
         specs = (telemetry, *outputs)
         missing = [topic for topic in specs if topic.name not in states]
         denied = {topic.name: error for topic in missing if (error := _creation_error(admin, settings, topic))}
-        version = _broker_version(admin)
     return TopicReport(
         partitions={name: state.partitions for name, state in states.items()},
         missing=[topic.name for topic in missing],
         findings=_all_findings(settings, specs, states),
         denied=denied,
-        broker_version=version,
     )
-
-
-def _broker_version(admin: "KafkaAdminClient") -> str:
-    """Return the version of the oldest broker, such as 4.2."""
-    brokers = [broker["broker_id"] for broker in admin.describe_cluster()["brokers"] if not broker["is_fenced"]]
-    versions = [admin.get_broker_version_data(broker).broker_version for broker in brokers]
-    return ".".join(map(str, min(versions, default=())))
 
 
 def telemetry_partitions(settings: Settings) -> int | None:
@@ -155,9 +145,7 @@ def topic_range(settings: Settings, name: str) -> list[tuple[int, int]]:
 
     Raises HatcastError if the topic does not exist.
     """
-    from kafka import TopicPartition
-    from kafka.admin import OffsetSpec
-    from kafka.protocol.consumer import IsolationLevel
+    from confluent_kafka.admin import OffsetSpec
 
     with admin_client(settings) as admin:
         count = _counts(admin, settings, [name]).get(name)
@@ -165,12 +153,25 @@ def topic_range(settings: Settings, name: str) -> list[tuple[int, int]]:
             raise HatcastError(
                 f"{broker_name(settings)} has no topic {name!r}: correct the name, or start a worker, which creates it"
             )
-        partitions = [TopicPartition(name, partition) for partition in range(count)]
-        first = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
-        end = admin.list_partition_offsets(
-            dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=IsolationLevel.READ_COMMITTED
-        )
-    return [(first[partition].offset, end[partition].offset) for partition in partitions]
+        first = list_offsets(admin, name, count, OffsetSpec.earliest())
+        end = list_offsets(admin, name, count, OffsetSpec.latest(), committed=True)
+    return [(start.offset, after.offset) for start, after in zip(first, end, strict=True)]
+
+
+def list_offsets(
+    admin: "AdminClient", topic: str, partitions: int, spec: "OffsetSpec", *, committed: bool = False
+) -> list["ListOffsetsResultInfo"]:
+    """Return what Kafka answers for each partition: offset and timestamp. Raises KafkaException.
+
+    committed   the end is the one of committed records
+    """
+    from confluent_kafka import IsolationLevel, TopicPartition
+
+    isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    wanted = {TopicPartition(topic, partition): spec for partition in range(partitions)}
+    answers = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=REQUEST_SECONDS)
+    by_partition = {asked.partition: answer for asked, answer in answers.items()}
+    return [by_partition[partition].result() for partition in range(partitions)]
 
 
 def topic_state(settings: Settings, name: str) -> TopicState | None:
@@ -243,7 +244,7 @@ def _hours(milliseconds: int) -> str:
     return f"{milliseconds / 3_600_000:g}h"
 
 
-def _ensure(admin: "KafkaAdminClient", settings: Settings, specs: Sequence[TopicSpec]) -> dict[str, TopicState]:
+def _ensure(admin: "AdminClient", settings: Settings, specs: Sequence[TopicSpec]) -> dict[str, TopicState]:
     """Create the missing topics; return all by name."""
     names = [topic.name for topic in specs]
     states = _states(admin, settings, names)
@@ -251,12 +252,13 @@ def _ensure(admin: "KafkaAdminClient", settings: Settings, specs: Sequence[Topic
     if missing:
         for topic in missing:
             _create(admin, settings, topic)
-        admin.wait_for_topics([topic.name for topic in missing])
-        states |= _states(admin, settings, [topic.name for topic in missing])
+        created = [topic.name for topic in missing]
+        _wait_for(admin, settings, created)
+        states |= _states(admin, settings, created)
     return states
 
 
-def _create(admin: "KafkaAdminClient", settings: Settings, topic: TopicSpec) -> None:
+def _create(admin: "AdminClient", settings: Settings, topic: TopicSpec) -> None:
     """Create a topic with the broker's default replication, unless another worker has just created it."""
     error = _creation_error(admin, settings, topic, validate_only=False)
     if error is not None:
@@ -264,66 +266,99 @@ def _create(admin: "KafkaAdminClient", settings: Settings, topic: TopicSpec) -> 
 
 
 def _creation_error(
-    admin: "KafkaAdminClient", settings: Settings, topic: TopicSpec, *, validate_only: bool = True
+    admin: "AdminClient", settings: Settings, topic: TopicSpec, *, validate_only: bool = True
 ) -> HatcastError | None:
     """Create a topic, or let the broker check whether it would; return the error, None if there is none."""
+    from confluent_kafka import KafkaError
+
     configs = topic.configs
     error = _request_creation(admin, topic, configs, validate_only=validate_only)
-    if error is not None and error[0] == _BAD_CONFIG and AFTER_MAX in configs:
+    if error is not None and error.code() == KafkaError.INVALID_CONFIG and AFTER_MAX in configs:
         del configs[AFTER_MAX]  # unknown before Kafka 3.6; `findings` warns about it
         error = _request_creation(admin, topic, configs, validate_only=validate_only)
-    if error is None or error[0] == _EXISTS:
+    if error is None or error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
         return None
     return HatcastError(
-        f"{broker_name(settings)} did not create the topic {topic.name!r} ({error[1]}): grant this user CREATE, or"
+        f"{broker_name(settings)} did not create the topic {topic.name!r} ({error.str()}): grant this user CREATE, or"
         f" create it with {topic.partitions} partitions and"
         f" {', '.join(f'{key}={value}' for key, value in configs.items())}"
     )
 
 
 def _request_creation(
-    admin: "KafkaAdminClient", topic: TopicSpec, configs: dict[str, str], *, validate_only: bool
-) -> tuple[int, str] | None:
-    """Send the request; return None, or Kafka's error code and text."""
-    request = {"num_partitions": topic.partitions, "replication_factor": -1, "configs": configs}
-    answer = admin.create_topics({topic.name: request}, validate_only=validate_only, raise_errors=False)["topics"][0]
-    code = int(answer["error_code"])
-    return None if code == 0 else (code, str(answer.get("error_message") or f"error {code}"))
+    admin: "AdminClient", topic: TopicSpec, configs: dict[str, str], *, validate_only: bool
+) -> "KafkaError | None":
+    """Send the request; return the broker's error for this topic, None if there is none."""
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import NewTopic
+
+    partitions = -1 if topic.partitions is None else topic.partitions  # -1: the broker's default
+    wanted = NewTopic(topic.name, partitions, replication_factor=-1, config=configs)
+    asked = admin.create_topics([wanted], validate_only=validate_only, request_timeout=REQUEST_SECONDS)
+    try:
+        asked[topic.name].result()
+    except KafkaException as raised:
+        error: KafkaError = raised.args[0]
+        if error.code() < KafkaError.UNKNOWN:  # librdkafka's own: no broker answered
+            raise
+        return error
+    return None
 
 
-def _counts(admin: "KafkaAdminClient", settings: Settings, names: Sequence[str]) -> dict[str, int]:
+def _wait_for(admin: "AdminClient", settings: Settings, created: Sequence[str]) -> None:
+    """Wait until the brokers tell a leader of each partition. Raises HatcastError if they do not."""
+    deadline_s = monotonic_s() + REQUEST_SECONDS
+    while True:
+        known = _described(admin, settings, created)
+        if len(known) == len(created) and all(part.leader for each in known.values() for part in each.partitions):
+            return
+        if monotonic_s() > deadline_s:
+            raise HatcastError(f"{broker_name(settings)} has no leaders for {', '.join(created)}: see the broker's log")
+        time.sleep(_LEADERS_POLL_S)
+
+
+def _counts(admin: "AdminClient", settings: Settings, names: Sequence[str]) -> dict[str, int]:
     """Return the number of partitions of each existing topic."""
-    from kafka.errors import for_code
-
-    counts: dict[str, int] = {}
-    for topic in admin.describe_topics(names):
-        code = int(topic["error_code"])
-        if code == _NO_LEADER_YET:
-            admin.wait_for_topics([topic["name"]])
-            counts |= _counts(admin, settings, [topic["name"]])
-        elif code == 0:
-            counts[topic["name"]] = len(topic["partitions"])
-        elif code != _UNKNOWN_TOPIC:
-            raise HatcastError(
-                f"{broker_name(settings)} does not show the topic {topic['name']!r} ({for_code(code).__name__}):"
-                " correct the name, or this user's ACLs"
-            )
-    return counts
+    return {name: len(topic.partitions) for name, topic in _described(admin, settings, names).items()}
 
 
-def _states(admin: "KafkaAdminClient", settings: Settings, names: Sequence[str]) -> dict[str, TopicState]:
+def _described(admin: "AdminClient", settings: Settings, names: Sequence[str]) -> "dict[str, TopicDescription]":
+    """Return the existing topics by name."""
+    from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+    found: dict[str, TopicDescription] = {}
+    for name, asked in admin.describe_topics(TopicCollection(list(names)), request_timeout=REQUEST_SECONDS).items():
+        try:
+            found[name] = asked.result()
+        except KafkaException as raised:
+            error = raised.args[0]
+            if error.code() < KafkaError.UNKNOWN:  # librdkafka's own: no broker answered
+                raise
+            if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise HatcastError(
+                    f"{broker_name(settings)} does not show the topic {name!r} ({error.str().rstrip('.')}): correct the"
+                    " name, or this user's ACLs"
+                ) from None
+    return found
+
+
+def _states(admin: "AdminClient", settings: Settings, names: Sequence[str]) -> dict[str, TopicState]:
     """Return the existing topics among these names, with their settings."""
-    from kafka.admin import ConfigResource, ConfigResourceType
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import ConfigResource, ResourceType
 
     counts = _counts(admin, settings, names)
     if not counts:
         return {}
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in counts]
-    described = admin.describe_configs(resources, config_filter="all").get("topic", {})
-    return {
-        name: TopicState(
-            partitions,
-            {key: str(entry["value"]) for key, entry in described.get(name, {}).items() if entry["value"] is not None},
-        )
-        for name, partitions in counts.items()
-    }
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in counts]
+    states = {name: TopicState(partitions, {}) for name, partitions in counts.items()}
+    for resource, asked in admin.describe_configs(resources, request_timeout=REQUEST_SECONDS).items():
+        try:
+            entries = asked.result().values()
+        except KafkaException as raised:
+            if raised.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                continue
+            raise
+        configs = {each.name: str(each.value) for each in entries if each.value is not None}
+        states[resource.name] = TopicState(counts[resource.name], configs)
+    return states

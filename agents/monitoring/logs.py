@@ -92,8 +92,6 @@ def configure_logs(level: str = "info") -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
-    # kafka-python is used for topics only, and HatcastError has its errors: one line, not one for each attempt.
-    logging.getLogger("kafka").propagate = False
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

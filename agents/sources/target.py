@@ -13,7 +13,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import admin_client
 from hatcast.agents.kafka.grants import check_permissions
 from hatcast.agents.kafka.topic_rules import TopicState
-from hatcast.agents.kafka.topics import check_replay_target, ensure_telemetry
+from hatcast.agents.kafka.topics import check_replay_target, ensure_telemetry, list_offsets
 from hatcast.agents.redis.connection import connect_redis, redis_error
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.stream.errors import HatcastError, SettingError
@@ -101,10 +101,8 @@ def _stored_watermarks(settings: Settings, partitions: int) -> list[int]:
 
 def _newest_arrivals(settings: Settings, partitions: int) -> list[int]:
     """Return the greatest timestamp of each partition with records, folded or not."""
-    from kafka import TopicPartition
-    from kafka.admin import OffsetSpec
+    from confluent_kafka.admin import OffsetSpec
 
-    each = [TopicPartition(settings.topics.telemetry, partition) for partition in range(partitions)]
     with admin_client(settings) as admin:
-        newest = admin.list_partition_offsets(dict.fromkeys(each, OffsetSpec.MAX_TIMESTAMP))
-    return [offset.timestamp for offset in newest.values() if offset.timestamp >= 0]
+        newest = list_offsets(admin, settings.topics.telemetry, partitions, OffsetSpec.max_timestamp())
+    return [each.timestamp for each in newest if each.timestamp >= 0]

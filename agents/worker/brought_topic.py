@@ -13,7 +13,7 @@ from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import admin_client, broker_name
 from hatcast.agents.kafka.partition_reader import is_end, next_messages, open_consumer
 from hatcast.agents.kafka.topic_rules import TopicState, findings, telemetry_topic
-from hatcast.agents.kafka.topics import topic_range, topic_state
+from hatcast.agents.kafka.topics import list_offsets, topic_range, topic_state
 from hatcast.agents.worker.checks import Check, CheckState
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.topic_sample import SAME_TIME_SHARE, TopicSample, best_partitioner, share
@@ -38,14 +38,12 @@ class SampledRecord:
 
 def uncommitted_offsets(settings: Settings, topic: str, bounds: Sequence[tuple[int, int]]) -> int:
     """Return the number of offsets behind open transactions. `bounds`: as in `newest_records`."""
-    from kafka import TopicPartition
-    from kafka.admin import OffsetSpec
+    from confluent_kafka.admin import OffsetSpec
 
-    partitions = [TopicPartition(topic, partition) for partition in range(len(bounds))]
     with admin_client(settings) as admin:
-        ends = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
-        again = topic_range(settings, topic)  # a producer may have committed more meanwhile
-    return sum(max(0, ends[each].offset - again[each.partition][1]) for each in partitions)
+        ends = list_offsets(admin, topic, len(bounds), OffsetSpec.latest())
+    again = topic_range(settings, topic)  # a producer may have committed more meanwhile
+    return sum(max(0, end.offset - after) for end, (_, after) in zip(ends, again, strict=True))
 
 
 def newest_records(

@@ -82,8 +82,7 @@ def examine(config: Path, accepted: Accepted = NOTHING_ACCEPTED) -> Iterator[Che
         topics = None
         yield Check("kafka", CheckState.PROBLEM, "not usable", str(error))
     else:
-        version = f", version {topics.broker_version}" if topics.broker_version else ""
-        yield Check("kafka", CheckState.OK, broker_name(settings).removeprefix("Kafka at ") + version)
+        yield Check("kafka", CheckState.OK, broker_name(settings).removeprefix("Kafka at "))
         yield from _topic_checks(topics)
         yield from _registry_checks(settings, topics)
     try:

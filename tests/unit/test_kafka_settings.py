@@ -11,7 +11,6 @@ from hatcast.agents.config.settings import Settings, parse_settings
 from hatcast.agents.kafka.client import (
     aiokafka_options,
     confluent_options,
-    kafka_python_options,
     ssl_context,
     wait_for_broker,
 )
@@ -44,12 +43,11 @@ def settings(password: str | None = PASSWORD, /, **tables: Any) -> Settings:
 
 def test_without_a_word_about_security_every_client_speaks_plainly() -> None:
     plain = settings(None, kafka={"bootstrap_servers": "a:1, b , [::1]:3"})
-    assert kafka_python_options(plain)["bootstrap_servers"] == ["a:1", "b:9092", "[::1]:3"]
     assert aiokafka_options(plain)["bootstrap_servers"] == "a:1,b:9092,[::1]:3"
     assert confluent_options(plain)["bootstrap.servers"] == "a:1,b:9092,[::1]:3"
-    for options in (kafka_python_options(plain), aiokafka_options(plain)):
-        assert options["security_protocol"] == "PLAINTEXT"
-        assert not [key for key, value in options.items() if key.startswith(("sasl", "ssl")) and value is not None]
+    options = aiokafka_options(plain)
+    assert options["security_protocol"] == "PLAINTEXT"
+    assert not [key for key, value in options.items() if key.startswith(("sasl", "ssl")) and value is not None]
     assert not [key for key in confluent_options(plain) if key.startswith(("sasl", "ssl"))]
 
 
@@ -57,12 +55,12 @@ def test_login_and_tls_reach_every_client(tmp_path: Path) -> None:
     ca = tmp_path / "ca.pem"
     ca.write_text(CERTIFICATE)
     given = settings(kafka=SASL | {"ssl_cafile": str(ca), "ssl_check_hostname": False})
-    for options in (kafka_python_options(given), aiokafka_options(given)):
-        assert options["security_protocol"] == "SASL_SSL"
-        assert options["sasl_mechanism"] == "SCRAM-SHA-512"
-        assert (options["sasl_plain_username"], options["sasl_plain_password"]) == ("bus", PASSWORD)
-        assert options["ssl_context"].verify_mode is ssl.CERT_REQUIRED
-        assert not options["ssl_context"].check_hostname
+    options = aiokafka_options(given)
+    assert options["security_protocol"] == "SASL_SSL"
+    assert options["sasl_mechanism"] == "SCRAM-SHA-512"
+    assert (options["sasl_plain_username"], options["sasl_plain_password"]) == ("bus", PASSWORD)
+    assert options["ssl_context"].verify_mode is ssl.CERT_REQUIRED
+    assert not options["ssl_context"].check_hostname
     confluent = confluent_options(given)
     assert confluent["sasl.mechanism"] == "SCRAM-SHA-512"
     assert (confluent["sasl.username"], confluent["sasl.password"]) == ("bus", PASSWORD)
