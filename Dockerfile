@@ -13,7 +13,8 @@ RUN python3 -m venv /opt/uv
 ENV PATH=/opt/uv/bin:$PATH
 RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary :all: --requirement /tmp/uv.txt
 # The environment links to the Python at this path, which the image has too.
-ENV UV_PYTHON=/usr/bin/python3.13 UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy PYTHONDONTWRITEBYTECODE=1
+# Without uv's notes of when it installed a package: two builds of one commit are equal, byte by byte.
+ENV UV_PYTHON=/usr/bin/python3.13 UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy UV_NO_INSTALLER_METADATA=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /app
 COPY pyproject.toml uv.lock ./
 # Extras, separated by spaces: docker build --build-arg EXTRAS="parquet" .
@@ -30,9 +31,10 @@ COPY hatcast hatcast
 RUN UV_PROJECT_ENVIRONMENT=/build uv sync --frozen --only-group build --no-install-project \
     && /build/bin/python -m hatchling build --target wheel --directory /wheel \
     && uv pip install --python .venv --no-deps --no-index /wheel/*.whl
-# What scripts/sbom writes and checks.
+# What scripts/sbom writes and checks, without its time and a random number.
 RUN set --; for extra in ${EXTRAS}; do set -- "$@" --extra "${extra}"; done; \
-    uv export --frozen --no-dev --quiet --preview-features sbom-export --format cyclonedx1.5 --output-file sbom.cdx.json "$@"
+    uv export --frozen --no-dev --quiet --preview-features sbom-export --format cyclonedx1.5 --output-file sbom.cdx.json "$@" \
+    && sed -i '/^  "serialNumber": /d; /^    "timestamp": /d' sbom.cdx.json
 # 48 MB of OpenDP's library are a table of symbols, which is never loaded. No other library: NumPy's OpenBLAS breaks.
 # And tests of libraries, 16 MB of them NumPy's.
 RUN strip --strip-unneeded .venv/lib/python3.*/site-packages/opendp/lib/*.so \
