@@ -1,8 +1,10 @@
 """`hatcast init`: write a first hatcast.toml."""
 
+import os
 import shlex
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import click
 from hatcast.agents.cli import laboratory
 from hatcast.agents.cli.options import config_option
 from hatcast.agents.cli.recordings import DERIVE, derive_options
+from hatcast.agents.clock import now_ms
 from hatcast.agents.config.template import (
     JOURNEY,
     JOURNEY_CAUTION,
@@ -47,6 +50,7 @@ _QUESTIONS = {
     "telemetry_retention": "Retention of the telemetry, 72h or more; none to replay old recordings",
 }
 _OF_RELEASES = ("epsilon", "max_hats_per_day")  # keys that a tracker does not have
+_MARGIN_DEGREES = 0.02  # about 2 km
 _PLAIN_ESTIMATOR = "array_averaging"  # if one of them is given, and no estimator
 
 
@@ -117,6 +121,12 @@ def _value(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 )
 @derive_options
 @click.option(
+    "--gtfs",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The city's GTFS timetable (zip): the map names places by its stops. Prints how to get streets, too.",
+)
+@click.option(
     "--estimator",
     type=click.Choice(TEMPLATE_ESTIMATORS),
     help="tracker: estimates at a small total; the others release each mean by itself.  [default: tracker, or"
@@ -150,7 +160,14 @@ def _value(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--check-services", is_flag=True, help="Then run `hatcast doctor` on the file.")
 def command(
-    *, config: Path, yes: bool, force: bool, check_services: bool, recordings: tuple[Path, ...], **given: Any
+    *,
+    config: Path,
+    yes: bool,
+    force: bool,
+    check_services: bool,
+    recordings: tuple[Path, ...],
+    gtfs: Path | None,
+    **given: Any,
 ) -> None:
     """Write a first hatcast.toml with comments, after a few questions, and check it.
 
@@ -163,6 +180,9 @@ def command(
     if derive is not None and not recordings:
         raise click.UsageError("--derive-speed is for --recording: give both")
     _check_usage(given, recordings)
+    streets = None if gtfs is None else _streets_command(gtfs)
+    if gtfs is not None:
+        given["gtfs"] = str(gtfs) if gtfs.is_absolute() else os.path.relpath(gtfs, config.parent)
     if recordings:
         _read_off(recordings, given)
     answers = _ask(given, config.parent) if _on_terminal() and not yes else _from_options(given)
@@ -181,6 +201,9 @@ def command(
     cost = min(each, answers.limit)
     click.echo(f"A bus's day can lose up to epsilon {cost:g}; explanation: hatcast budget explain{_at(config)}")
     _print_cautions(answers)
+    if streets is not None:
+        click.echo(f"For streets on the map, with the program pmtiles, which fetches this part only: {streets}")
+        click.echo(f'Then write basemap = "city.pmtiles" below [display] of {config}')
     if check_services:
         click.get_current_context().invoke(_doctor(), config=config, as_json=False)
     else:
@@ -247,6 +270,25 @@ def _read_off(recordings: tuple[Path, ...], given: dict[str, Any]) -> None:
     if given["speed"] == JOURNEY and given["min_interval"] is None:
         found = usual_interval(sample_of(recordings[0], FormatChoice(given["telemetry_format"])))
         given["min_interval"] = _DEFAULTS.min_interval if found is None else f"{max(1, round(found))}s"
+
+
+def _streets_command(gtfs: Path) -> str:
+    """Return the command that cuts a base map of the city out of a free one: around the stops, which are public.
+
+    Raises BadTimetable.
+    """
+    from hatcast.agents.timetable.network import read_network
+
+    places = [stop.place for stop in read_network(gtfs).stops]
+    if not places:
+        raise HatcastError(f"--gtfs: {gtfs} has no stop with a name that a route serves")
+    (south, west), (north, east) = map(min, zip(*places, strict=True)), map(max, zip(*places, strict=True))
+    built = datetime.fromtimestamp(now_ms() / 1000, UTC) - timedelta(days=1)  # today's may not be there yet
+    corners = west - _MARGIN_DEGREES, south - _MARGIN_DEGREES, east + _MARGIN_DEGREES, north + _MARGIN_DEGREES
+    bounds = ",".join(f"{each:.2f}" for each in corners)
+    return (
+        f"pmtiles extract https://build.protomaps.com/{built:%Y%m%d}.pmtiles city.pmtiles --bbox={bounds} --maxzoom=14"
+    )
 
 
 def _at(config: Path) -> str:

@@ -56,6 +56,7 @@ class Answers:
     tracker                     keys of [policy.tracker]; empty: the defaults
     value                       name, unit, lower and upper of another value than the speed; None: the speed
     speed, min_interval         which speed; the usual interval of a vehicle's reports, of a journey speed
+    gtfs                        timetable of the map; None: none
     """
 
     name: str = "bus-speeds"
@@ -74,6 +75,7 @@ class Answers:
     value: tuple[str, str, float, float] | None = None
     speed: str = MOVING
     min_interval: str = "30s"
+    gtfs: str | None = None
 
     @property
     def is_journey(self) -> bool:
@@ -123,10 +125,7 @@ telemetry = "telemetry"               # key = vehicle id, one reading per record
 {form}
 {retention}
 
-# Names of stops and streets on the map: docs/map.md has the one command that cuts a city's streets out of a free map.
-# [display]
-# gtfs = "timetable.zip"
-# basemap = "city.pmtiles"
+{_display_lines(answers.gtfs)}
 
 # Every key of [policy] is part of the privacy guarantee, public, and hashed into the policy_id of each release. Once
 # a worker has started with a policy, the policy cannot change: write a new one, which `replaces` it.
@@ -138,6 +137,19 @@ h3_resolution = 7                     # hexagons of about 5 km2; 8: a seventh of
 {_speed_lines(answers)}{_value_lines(answers)}
 {privacy}
 """
+
+
+def _display_lines(gtfs: str | None) -> str:
+    """Return the table [display], as a comment if there is no timetable."""
+    mark = "# " if gtfs is None else ""
+    return "\n".join(
+        (
+            "# Stops and streets on the map: docs/map.md has the one command that cuts a city out of a free map.",
+            f"{mark}[display]",
+            f"{mark}gtfs = {_toml(gtfs or 'timetable.zip')}",
+            '# basemap = "city.pmtiles"',
+        )
+    )
 
 
 def _speed_lines(answers: Answers) -> str:

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import re
 import tomllib
+import zipfile
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -329,3 +331,27 @@ def test_strings_are_written_as_toml_has_them(tmp_path: Path) -> None:
     awkward = 'a"b\\c\x7f\u00e9\n#\t\U0001f68c'
     assert run(tmp_path / "hatcast.toml", "--timezone", "UTC", "--kafka", awkward).exit_code == 0
     assert load_settings(tmp_path / "hatcast.toml", {}).kafka.bootstrap_servers == awkward
+
+
+def test_a_timetable_is_written_and_the_streets_to_fetch_are_those_around_its_stops(
+    tmp_path: Path,
+) -> None:
+    tables = {
+        "stops.txt": "stop_id,stop_name,stop_lat,stop_lon\na,Railway Station,21.10,72.75\nb,Airport,21.30,72.95\n",
+        "routes.txt": "route_id,route_short_name,route_type\nr,12,3\n",
+        "trips.txt": "route_id,service_id,trip_id\nr,s,t\n",
+        "stop_times.txt": "trip_id,stop_id,stop_sequence\nt,a,1\nt,b,2\n",
+    }
+    with zipfile.ZipFile(tmp_path / "city.zip", "w") as archive:
+        for name, text in tables.items():
+            archive.writestr(name, text)
+    path = tmp_path / "hatcast.toml"
+    done = run(path, "--timezone", "Asia/Kolkata", "--gtfs", str(tmp_path / "city.zip"))
+    assert done.exit_code == 0, done.output
+    assert load_settings(path, {}).display.gtfs == tmp_path / "city.zip"
+    assert "--bbox=72.73,21.08,72.97,21.32" in done.output
+    assert re.search(r"https://build\.protomaps\.com/20\d{6}\.pmtiles", done.output)
+    (tmp_path / "none.zip").write_bytes(b"")
+    wrong = run(tmp_path / "other.toml", "--timezone", "UTC", "--gtfs", str(tmp_path / "none.zip"))
+    assert wrong.exit_code != 0
+    assert not (tmp_path / "other.toml").exists()
