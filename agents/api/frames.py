@@ -237,7 +237,7 @@ class Estimates(Records[EstimateRecord]):
     """Estimates of all cells and slots, which follow from releases."""
 
     TOPIC = "estimates"
-    SHOWN = ("date", "slot", "cell", "stage", "road", "road_low", "road_high", "mean", "unit")
+    SHOWN = ("date", "slot", "cell", "stage", "mean", "mean_low", "mean_high", "road", "unit")
     _DECODER = ESTIMATE  # type: ignore[assignment]  # as above
 
     def plot(self, date: str | None = None, hour: str | None = None, axes: "Axes | None" = None) -> "Axes":

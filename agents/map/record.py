@@ -52,7 +52,7 @@ class HatRecord:
     slot               `2022-01-02T09:00`, local, as in the record's id
     start, end         as written in the record
     start_ms, end_ms   ms UTC
-    value              mean of a release, road speed of an estimate: for the colour range only; the page shows `record`
+    value              the mean; of an estimate without one the road: for the colour range only, the page shows `record`
     unit               of the value; empty without one
     window             of a running mean; without a name for other kinds
     """
@@ -100,7 +100,8 @@ def read_release(record: bytes, partition: int, offset: int) -> HatRecord | None
 def read_estimate(record: bytes, partition: int, offset: int) -> HatRecord:
     """Decode an estimate. Raises msgspec.DecodeError or ValueError for anything else."""
     read = PLACED_ESTIMATE.decode(record)
-    return _indexed(RecordKind.ESTIMATES, read, read.estimate_id, read.road.value, (record, partition, offset))
+    shown = read.road if read.mean is None else read.mean
+    return _indexed(RecordKind.ESTIMATES, read, read.estimate_id, shown.value, (record, partition, offset))
 
 
 def read_running(record: bytes, partition: int, offset: int) -> HatRecord:

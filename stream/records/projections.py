@@ -168,6 +168,7 @@ class PlacedEstimate(PlacedFields, frozen=True, kw_only=True):
 
     estimate_id: str
     road: PlacedNormal
+    mean: PlacedNormal | None = None
 
 
 class PlacedRunning(PlacedFields, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """The map for citizens: what a colour means and what is promised, on a phone, in words and in another language."""
 
+import re
 from typing import Any, Final
 
 import h3
@@ -32,6 +33,7 @@ def test_on_a_phone_the_promise_the_colours_and_the_map_are_seen_at_once(
         box = page.locator(name).bounding_box()
         assert box is not None, name
         assert box["y"] + box["height"] <= 844, name
+    expect(page.locator("#strip")).to_contain_text("Mean speed while moving, km/h")
     expect(page.locator(".promise")).to_have_text(
         "No single bus's speed can be picked out: random noise is added on purpose. How?"
     )
@@ -63,7 +65,7 @@ def test_a_hexagon_is_told_in_words_without_digits_that_its_interval_does_not_ca
     week = page.locator(".week-grid")
     expect(week.locator("rect.known")).to_have_count(HOURS - 4)
     expect(week).to_have_attribute(
-        "aria-label", "Means by day of the week and hour, of the stored hours: from 14 to 23 km/h"
+        "aria-label", "Means by day of the week and hour, of the stored hours: from 15 to 24 km/h"
     )
 
 
@@ -80,7 +82,7 @@ def test_slow_is_red_by_choice(estimated_day: Day, open_page: OpenPage) -> None:
     page = open_page(estimated_day.url)
     before = page.locator(hexagon(CELLS[0])).get_attribute("fill")
     page.get_by_label("Slow is red").check()
-    expect(page.locator(hexagon(CELLS[0]))).to_have_attribute("fill", "#a50026")
+    expect(page.locator(hexagon(CELLS[0]))).to_have_attribute("fill", re.compile("^#a[5-9a-f]0"))
     page.get_by_label("Slow is red").uncheck()
     expect(page.locator(hexagon(CELLS[0]))).to_have_attribute("fill", str(before))
 
@@ -118,3 +120,63 @@ def test_a_german_reader_gets_german(estimated_day: Day, open_page: OpenPage) ->
     expect(page.locator("#cell-about")).to_have_text("etwa 20 km/h")
     expect(page.locator("#cell-sure")).to_have_text("Sehr wahrscheinlich zwischen 17 und 24 km/h.")
     assert serious_problems(page) == []
+
+
+MARKED: Final = re.compile(r"«[^«»]*»")
+DATA: Final = re.compile(
+    r"km/h|\d+ k?m$|UTC|hats\.\w+|suppressed|\b(city|week|Bus speeds, hour by hour)\b|[0-9a-f]{15}|\d\d:\d\d|"
+    r"\b(Son|Mon|Die|Mit|Don|Fre|Sam|Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)\b|min/km|K = \d+"
+)
+SEEN: Final = """() => {
+  const texts = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const parent = walker.currentNode.parentElement;
+    if (parent.closest("script, style, noscript, code, h1, .record") === null) texts.push(walker.currentNode.data);
+  }
+  for (const node of document.querySelectorAll("[aria-label], [placeholder]"))
+    texts.push(node.getAttribute("aria-label") ?? "", node.getAttribute("placeholder") ?? "");
+  return texts;
+}"""
+
+
+def marked(script: str) -> str:
+    """The page's script, with marks around each text of its German catalogue, but not around what it has places for."""
+
+    def mark(entry: re.Match[str]) -> str:
+        parts = [f"«{part}»" if part.strip() else part for part in re.split(r"(\{\d\})", entry[2]) if part]
+        return f'  "{entry[1]}": "' + "".join(re.sub(r"«(\{\d\})»", r"\1", part) for part in parts) + '",\n'
+
+    return re.sub(r'^  "((?:[^"\\]|\\.)*)": "((?:[^"\\]|\\.)*)",\n', mark, script, flags=re.MULTILINE)
+
+
+def test_no_text_of_the_page_is_outside_of_the_catalogue(estimated_day: Day, open_page: OpenPage) -> None:
+    """With each text of the catalogue marked, what is without a mark has no words: only names, units and digits."""
+    page = open_page(f"{estimated_day.url}?lang=de", within=estimated_day.url)
+
+    def serve(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, body=marked(answer.text()))
+
+    page.route("**/page.js", serve)
+    page.reload()
+    expect(page.locator("#show-table")).to_have_text("«Tabelle»")
+
+    def check() -> None:
+        left = [DATA.sub("", MARKED.sub(" ", text)) for text in page.evaluate(SEEN)]
+        assert [text for text in left if re.search("[A-Za-z]{2}", text)] == []
+
+    page.locator("#show-table").click()
+    check()
+    page.locator(f"button[data-cell='{CELLS[0]}']").click()
+    expect(page.locator(".week-grid")).to_be_attached()
+    expect(page.locator("#cell .chart circle.ring").first).to_be_attached()
+    check()
+    for show in ("releases", "estimates"):
+        page.locator(f"#show-{show}").click()
+        expect(page.locator(f"#show-{show}")).to_have_attribute("aria-pressed", "true")
+        check()
+    page.locator("#show-map").click()
+    page.locator(hexagon(CELLS[1])).hover()
+    expect(page.locator(".tip")).to_be_visible()
+    check()

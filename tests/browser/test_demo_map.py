@@ -26,7 +26,7 @@ def test_the_first_cell_is_on_the_map_within_a_minute_and_is_what_the_api_says(d
         assert path.get_attribute("data-mean") == records[path.get_attribute("data-cell") or ""]["mean"]
     page.click("#follow")
     page.click("#show-estimates")
-    expect(page.locator("#legend-title")).to_have_text("Speed of the road while moving, km/h")
+    expect(page.locator("#legend-title")).to_have_text("Mean speed while moving, km/h")
     picture(page, "demo")
 
 

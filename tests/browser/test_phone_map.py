@@ -67,7 +67,7 @@ def test_the_legend_the_slider_and_its_dates_fit(phone: str, day: Day, open_page
     page.get_by_role("button", name="More").tap()
     for name in ("#strip", "#legend .scale", "#legend .certainties", "#slot", "#thumb", "#play", "#follow", "#share"):
         assert is_inside(page, page.locator(name)), name
-    expect(page.locator("#strip")).to_contain_text("or more km/h")
+    expect(page.locator("#strip")).to_contain_text("Mean speed while moving, km/h")
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     ticks = page.locator("#ticks .tick")
     expect(ticks).not_to_have_count(0)

@@ -68,6 +68,12 @@ def test_the_slots_cells_and_colours_of_both_kinds_are_listed() -> None:
     assert (found["range"], found["estimates"]["range"]) == (["20.0", "25.0"], ["20.0", "30.0"])
 
 
+def test_the_colours_span_what_the_map_shows_the_means_and_without_one_the_roads() -> None:
+    mean = {"value": 52.0, "sd": 1.0, "interval95": [50.0, 54.0]}
+    made = feed([estimate(0, CELLS[0], road=20, mean=mean), estimate(0, CELLS[1], "predicted", road=33)])
+    assert values_of(answer("/api/v1/slots", made)[2])["estimates"]["range"] == ["30.0", "55.0"]
+
+
 def test_paths_of_releases_say_nothing_of_estimates() -> None:
     releases = [each for each in RECORDS if each not in ESTIMATES]
     for path in ("/api/v1/latest", "/api/v1/latest?slot=2022-01-02T09:00", f"/api/v1/cells/{CELLS[0]}"):

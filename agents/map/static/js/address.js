@@ -1,6 +1,7 @@
 // The page's address: ?policy=, ?hour=, ?cell=, ?show= and ?window= are what the reader chose, so that a link and a reload keep it.
 
 import { byId, element } from "./dom.js";
+import { say } from "./words.js";
 
 const WRITE_MS = 400; // between two writes: browsers limit them, and a slider that is dragged makes many
 const POLICY = /^[A-Za-z0-9._-]{1,200}$/;
@@ -18,11 +19,11 @@ export function readAddress(query) {
     return null;
   };
   return {
-    policy: read("policy", (text) => POLICY.test(text), "not a policy's name"),
-    hour: read("hour", (text) => HOUR.test(text), "write the local start of an hour, such as 2022-01-02T09:00"),
-    cell: read("cell", (text) => h3.isValidCell(text), "not an H3 cell, such as 87608b0d2ffffff"),
-    show: read("show", (text) => KINDS.includes(text), `write one of ${KINDS.join(", ")}`),
-    window: read("window", (text) => POLICY.test(text), "not the name of a running mean"),
+    policy: read("policy", (text) => POLICY.test(text), say`not a policy's name`),
+    hour: read("hour", (text) => HOUR.test(text), say`write the local start of an hour, such as 2022-01-02T09:00`),
+    cell: read("cell", (text) => h3.isValidCell(text), say`not an H3 cell, such as 87608b0d2ffffff`),
+    show: read("show", (text) => KINDS.includes(text), say`write one of ${KINDS.join(", ")}`),
+    window: read("window", (text) => POLICY.test(text), say`not the name of a running mean`),
     problems,
   };
 }
@@ -50,24 +51,24 @@ export class Address {
     const { policy, hour, cell, show, window, problems } = this.#wanted;
     const model = this.#model;
     if (policy !== null && !model.policies.includes(policy)) {
-      problems.push(`There is nothing of the policy ${policy}; this is the map's default.`);
+      problems.push(say`There is nothing of the policy ${policy}; this is the map's default.`);
       this.#wanted = { ...this.#wanted, policy: null };
       model.setConnection("connecting");
       this.#source.change(null);
       return;
     }
     this.#wanted = null;
-    if (show === "running" && model.windows.size === 0) problems.push("There are no running means.");
-    else if (window !== null && !model.windows.has(window)) problems.push(`There is no running mean ${window}.`);
-    if (show === "continual" && !model.hasContinual) problems.push("This policy is not a continual one.");
+    if (show === "running" && model.windows.size === 0) problems.push(say`There are no running means.`);
+    else if (window !== null && !model.windows.has(window)) problems.push(say`There is no running mean ${window}.`);
+    if (show === "continual" && !model.hasContinual) problems.push(say`This policy is not a continual one.`);
     if (hour !== null && model.kind !== "running") {
       const index = model.slots.findIndex(({ slot }) => slot === hour);
       if (index >= 0) model.show(index, false);
-      else problems.push(`The hour ${hour.replace("T", " ")} is not stored; this is the latest.`);
+      else problems.push(say`The hour ${hour.replace("T", " ")} is not stored; this is the latest.`);
     }
     if (cell !== null) {
       if ([...Object.values(model.layers), ...model.windows.values()].some(({ cells }) => cells.includes(cell))) model.select(cell);
-      else problems.push(`There is nothing of the hexagon ${cell}.`);
+      else problems.push(say`There is nothing of the hexagon ${cell}.`);
     }
     notify(problems);
   }
@@ -97,6 +98,6 @@ export class Address {
 function notify(sentences) {
   const node = byId("remark");
   node.hidden = sentences.length === 0;
-  const close = element("button", { type: "button", class: "close", "aria-label": "Close this notice", onclick: () => (node.hidden = true) }, "×");
+  const close = element("button", { type: "button", class: "close", "aria-label": say`Close this notice`, onclick: () => (node.hidden = true) }, "×");
   node.replaceChildren(element("span", {}, sentences.join(" ")), close);
 }

@@ -3,6 +3,7 @@
 import { element } from "./dom.js";
 import { parseExact } from "./exact.js";
 import { answerOf, datesOf, meaningOf, noiseOf } from "./answer_texts.js";
+import { say } from "./words.js";
 
 export class Answers {
   #model;
@@ -56,13 +57,13 @@ export class Answers {
     const chosePeriod = (value) => (this.#period = value);
     const choseHour = (value) => (this.#slot = value);
     const released = this.#answers.filter((each) => each.mean !== undefined).length;
-    const count = this.#answers.length === 0 ? "Loading." : `${released} of ${this.#answers.length} hexagons have a value. Its noise is within the interval in 95 of 100 cases.`;
+    const count = this.#answers.length === 0 ? say`Loading.` : say`${released} of ${this.#answers.length} hexagons have a value. Its noise is within the interval in 95 of 100 cases.`;
     return [
-      this.#choice("answers-period", "Query and dates", choices, keyOf(period), chosePeriod),
-      this.#choice("answers-slot", "Hour", Object.keys(period.slots).map((each) => [each, each]), hour, choseHour),
+      this.#choice("answers-period", say`Query and dates`, choices, keyOf(period), chosePeriod),
+      this.#choice("answers-slot", say`Hour`, Object.keys(period.slots).map((each) => [each, each]), hour, choseHour),
       element("p", { id: "answers-meaning" }, meaningOf(period)),
       element("p", { class: "hint", id: "answers-count" }, count),
-      element("div", { class: "answers", tabindex: 0, role: "region", "aria-label": "Table of answers" }, this.#table()),
+      element("div", { class: "answers", tabindex: 0, role: "region", "aria-label": say`Table of answers` }, this.#table()),
     ];
   }
 
@@ -83,7 +84,7 @@ export class Answers {
       const choose = element("button", { type: "button", "aria-pressed": pressed, onclick: () => this.#model.select(answer.cell) }, answer.cell);
       return element("tr", { class: answer.cell === selected ? "chosen" : null }, element("th", { scope: "row" }, choose), element("td", {}, answerOf(answer)), element("td", {}, noiseOf(answer)));
     });
-    const names = ["hexagon", "answer", "noise, 95 %"].map((each) => element("th", { scope: "col" }, each));
+    const names = [say`hexagon`, say`answer`, say`noise, 95 %`].map((each) => element("th", { scope: "col" }, each));
     return element("table", { class: "hours" }, element("thead", {}, element("tr", {}, ...names)), element("tbody", {}, ...rows));
   }
 }

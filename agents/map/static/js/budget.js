@@ -2,15 +2,16 @@
 
 import { horizonOf, partsOf, sentencesOf, trackerOf } from "./budget_words.js";
 import { element } from "./dom.js";
+import { say } from "./words.js";
 
-const WHEN = { horizon: "in the whole horizon", day: "on this day", total: "on all its days" };
+const WHEN = { horizon: say`in the whole horizon`, day: say`on this day`, total: say`on all its days` };
 
 // What a record's epsilons promise. Under `replace` where and when a bus was is public.
 function meaningOf(record, { hidesPresence, hasOtherValues }) {
   const unit = horizonOf(record) !== undefined ? "horizon" : record.total === undefined ? "day" : "total";
-  const hidden = hidesPresence ? "whatever a bus did" : hasOtherValues ? "whatever values a bus reported" : "however fast a bus went";
-  const booked = unit === "horizon" ? " The cost is booked in advance, on each date of the horizon, and never again." : "";
-  return `These are epsilons: ${hidden} ${WHEN[unit]}, no result that is published gets more than e^epsilon times as likely by it.${booked}`;
+  const hidden = hidesPresence ? say`whatever a bus did` : hasOtherValues ? say`whatever values a bus reported` : say`however fast a bus went`;
+  const booked = unit === "horizon" ? ` ${say`The cost is booked in advance, on each date of the horizon, and never again.`}` : "";
+  return say`These are epsilons: ${hidden} ${WHEN[unit]}, no result that is published gets more than e^epsilon times as likely by it.` + booked;
 }
 
 export class Budget {
@@ -31,7 +32,7 @@ export class Budget {
     if (key.every((each, i) => each === this.#drawnKey[i])) return;
     this.#drawnKey = key;
     if (record === undefined) {
-      this.#node.replaceChildren(element("p", { class: "hint" }, "No budget record of this day yet."));
+      this.#node.replaceChildren(element("p", { class: "hint" }, say`No budget record of this day yet.`));
       return;
     }
     this.#node.replaceChildren(...view(record, traits));
@@ -43,14 +44,14 @@ function view(record, traits) {
   const [tracker, horizon] = [trackerOf(record), horizonOf(record)];
   if (tracker !== undefined && Number(tracker.places) === 0) {
     return [
-      element("p", { class: "words" }, "Other policies had spent too much of this day, so no queries are made of it."),
-      rows([["day", record.date], ["spent by them", `${booked} of ${limit}`]]),
+      element("p", { class: "words" }, say`Other policies had spent too much of this day, so no queries are made of it.`),
+      rows([[say`day`, record.date], [say`spent by them`, say`${booked} of ${limit}`]]),
     ];
   }
   if (horizon !== undefined && Number(horizon.places) === 0) {
     return [
-      element("p", { class: "words" }, "Other policies had spent too much of this day, so it has no running means."),
-      rows([["day", record.date], ["spent by them", `${booked} of ${limit}`]]),
+      element("p", { class: "words" }, say`Other policies had spent too much of this day, so it has no running means.`),
+      rows([[say`day`, record.date], [say`spent by them`, say`${booked} of ${limit}`]]),
     ];
   }
   const [lead, ...more] = sentencesOf(record, traits).map((each) => element("p", { class: "words" }, each));
@@ -60,34 +61,34 @@ function view(record, traits) {
     lead,
     ...meters(record, parts),
     ...more,
-    rows([["day", record.date], ...(tracker === undefined ? (horizon === undefined ? ofHats(record) : []) : ofTracker(record)), ["the whole day at most", bound], ["limit of a day", limit], ...ofTotal(record)]),
+    rows([[say`day`, record.date], ...(tracker === undefined ? (horizon === undefined ? ofHats(record) : []) : ofTracker(record)), [say`the whole day at most`, bound], [say`limit of a day`, limit], ...ofTotal(record)]),
     element("p", { class: "hint" }, meaningOf(record, traits)),
   ];
 }
 
 // What protects a bus: the limit of its day, or of all its days.
 function meters(record, { lost }) {
-  if (record.total !== undefined) return [meter("Epsilon spent of the limit of all days", record.total, record.total_limit)];
-  return lost === null ? [] : [meter("Epsilon spent and set aside, of what a bus's day may lose", lost, record.day_bound)];
+  if (record.total !== undefined) return [meter(say`Epsilon spent of the limit of all days`, record.total, record.total_limit)];
+  return lost === null ? [] : [meter(say`Epsilon spent and set aside, of what a bus's day may lose`, lost, record.day_bound)];
 }
 
 function ofHats({ releases, epsilon_user_day: booked, epsilon_delta: finer }) {
   return [
-    ["means and answers", releases],
-    ["spent and set aside", booked],
-    ["as (epsilon, delta)", `${finer.epsilon}, ${finer.delta}`],
+    [say`means and answers`, releases],
+    [say`spent and set aside`, booked],
+    [say`as (epsilon, delta)`, `${finer.epsilon}, ${finer.delta}`],
   ];
 }
 
 function ofTracker({ spent }) {
   if (spent === undefined) return [];
   return [
-    ["lost by a bus so far, at most", spent.largest],
-    ["lost by a bus so far, mean", spent.mean],
+    [say`lost by a bus so far, at most`, spent.largest],
+    [say`lost by a bus so far, mean`, spent.mean],
   ];
 }
 
-const ofTotal = ({ total, total_limit: limit }) => (total === undefined ? [] : [["all days so far", total], ["limit of all days", limit]]);
+const ofTotal = ({ total, total_limit: limit }) => (total === undefined ? [] : [[say`all days so far`, total], [say`limit of all days`, limit]]);
 
 function meter(label, spent, bound) {
   const most = Math.max(Number(bound), Number(spent));
@@ -96,7 +97,7 @@ function meter(label, spent, bound) {
   filled.style.width = share(spent);
   return element(
     "div",
-    { class: "meter", role: "meter", "aria-label": label, "aria-valuemin": 0, "aria-valuemax": most, "aria-valuenow": spent, "aria-valuetext": `${spent} of ${bound}` },
+    { class: "meter", role: "meter", "aria-label": label, "aria-valuemin": 0, "aria-valuemax": most, "aria-valuenow": spent, "aria-valuetext": say`${spent} of ${bound}` },
     filled,
   );
 }

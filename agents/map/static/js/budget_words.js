@@ -1,5 +1,7 @@
 // A budget record in words: what a bus's day may lose, and what is spent of it. Sums are in 1e-9, as in the ledger.
 
+import { say } from "./words.js";
+
 const CELLS = "cells"; // the private selection of a list of cells
 const CLUSTERING = /^clustering-/;
 const TRACKER = "tracker";
@@ -44,19 +46,21 @@ export function partsOf(record) {
 export function sentencesOf(record, { hasDevices, hasDelta }) {
   const { spent, horizon, aside, selection, clusterings, withoutRoom } = partsOf(record);
   const used = [
-    spent === null ? "how much is spent comes with a later record" : `spent ${spent}`,
-    selection === null ? "" : `${selection} for the choice of hexagons`,
-    clusterings === null ? "" : `${clusterings} for typical days`,
-    aside === null ? "" : `set aside ${aside} for answers over days`,
+    spent === null ? say`how much is spent comes with a later record` : say`spent ${spent}`,
+    selection === null ? "" : say`${selection} for the choice of hexagons`,
+    clusterings === null ? "" : say`${clusterings} for typical days`,
+    aside === null ? "" : say`set aside ${aside} for answers over days`,
   ].filter((each) => each !== "");
   const perDay = horizon !== null
-    ? `All running means of a horizon may cost a bus ${horizon}${Number(spent) > 0 ? `; other policies have spent ${spent} of this day` : ""}.`
-    : `A bus's day may lose ${plain(record.day_bound)}; ${used.join(", ")}.`;
+    ? Number(spent) > 0
+      ? say`All running means of a horizon may cost a bus ${horizon}; other policies have spent ${spent} of this day.`
+      : say`All running means of a horizon may cost a bus ${horizon}.`
+    : say`A bus's day may lose ${plain(record.day_bound)}; ${used.join(", ")}.`;
   return [
-    ...(record.total === undefined ? [] : [`All days of a bus together may lose ${plain(record.total_limit)}; spent ${plain(record.total)}.`]),
+    ...(record.total === undefined ? [] : [say`All days of a bus together may lose ${plain(record.total_limit)}; spent ${plain(record.total)}.`]),
     perDay,
-    ...(withoutRoom.length === 0 ? [] : [`The limit left no room for ${withoutRoom.join(", ")}.`]),
-    ...(hasDevices ? ["This holds for buses with devices of their own, too."] : []),
-    ...(hasDelta ? [`The noise is Gaussian: all of it holds with delta ${record.epsilon_delta.delta}.`] : []),
+    ...(withoutRoom.length === 0 ? [] : [say`The limit left no room for ${withoutRoom.join(", ")}.`]),
+    ...(hasDevices ? [say`This holds for buses with devices of their own, too.`] : []),
+    ...(hasDelta ? [say`The noise is Gaussian: all of it holds with delta ${record.epsilon_delta.delta}.`] : []),
   ];
 }

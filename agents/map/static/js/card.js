@@ -4,16 +4,17 @@ import { certainties, certaintyWords } from "./certainty.js";
 import { element } from "./dom.js";
 import { ofContinual, ofRunning } from "./running_card.js";
 import { GROUPS, STAGE_SENTENCES, WHY } from "./texts.js";
-import { intervalOf, isContinual, isEstimate, isJourney, isRunning, rounded, spanOf, stateOf, valueOf } from "./values.js";
+import { intervalOf, isContinual, isEstimate, isJourney, isRunning, rangeOf, rounded, spanOf, stateOf, valueOf } from "./values.js";
+import { say } from "./words.js";
 
-const REMAINDER = "Only buses outside of the smaller hexagons count here: those inside are counted there.";
+const REMAINDER = say`Only buses outside of the smaller hexagons count here: those inside are counted there.`;
 const SURPRISE = 3; // standard deviations
-const MEANING = "is in this interval. It covers the noise of the releases, which buses happened to pass, and what the model leaves open.";
-const MEAN_MEANING = "The interval of the mean is made for the mean of all readings of the hour; that of the road holds it less often.";
+const MEANING = say`The interval of the mean is made to hold the mean of all readings of the hour in 95 of 100 cases: it covers the noise, and what the model leaves open. That of the road holds this mean less often, since few buses differ from their road by chance.`;
+const ROAD_MEANING = say`No number of this hour is about this hexagon. What is shown is the road, as other hours and places let it be expected, without the chance of which buses come.`;
 
 // range: of the colours
 export function summary(record, range) {
-  if (record === undefined) return [element("p", { class: "figure" }, "Nothing was published for this hour.")];
+  if (record === undefined) return [element("p", { class: "figure" }, say`Nothing was published for this hour.`)];
   return [...figureOf(record, range), ...remainderOf(record)];
 }
 
@@ -30,15 +31,15 @@ function remainderOf({ remainder }) {
 // A value and how certain it is in words, without digits that its interval does not carry; then the published digits.
 function inWords(value, interval, record, range, meaning, exact) {
   const { unit = "" } = record;
-  const head = element("p", { class: "figure", id: "cell-about" }, element("strong", {}, `about ${rounded(value, interval)} ${unit}`));
+  const head = element("p", { class: "figure", id: "cell-about" }, element("strong", {}, say`about ${rounded(value, interval)} ${unit}`));
   const [low, high] = interval === null ? [] : interval.map((each) => rounded(each, interval));
   return [
     head,
-    interval === null ? null : element("p", { id: "cell-sure" }, `Very likely between ${low} and ${high} ${unit}.`),
+    interval === null ? null : element("p", { id: "cell-sure" }, say`Very likely between ${low} and ${high} ${unit}.`),
     interval === null ? null : element("p", { class: "hint" }, certaintyWords(interval, certainties(unit, range))),
     element("p", { class: "hint", id: "cell-what" }, meaning),
     ...paceOf(value, interval, record),
-    element("details", { class: "exact" }, element("summary", {}, "The published digits"), ...exact),
+    element("details", { class: "exact" }, element("summary", {}, say`The published digits`), ...exact),
   ].filter((each) => each !== null);
 }
 
@@ -46,12 +47,18 @@ function inWords(value, interval, record, range, meaning, exact) {
 function paceOf(value, interval, { unit, value: name }) {
   if (unit !== "km/h" || name !== undefined || interval === null || Number(interval[0]) < 3) return [];
   const [pace, fast, slow] = [value, interval[1], interval[0]].map((each) => (60 / Number(each)).toFixed(1));
-  return [element("p", { class: "hint", id: "cell-pace" }, `Pace: ${pace} min/km (${fast} to ${slow}).`)];
+  return [element("p", { class: "hint", id: "cell-pace" }, say`Pace: ${pace} min/km (${fast} to ${slow}).`)];
 }
 
-const meanWords = (record) => (record.value !== undefined ? `Mean ${record.value} of all readings of this hour.` : isJourney(record) ? "Mean journey speed, of all readings of this hour." : "Mean speed while moving, of all readings of this hour.");
+function meanWords(record) {
+  if (record.value !== undefined) return say`Mean ${record.value} of all readings of this hour.`;
+  return isJourney(record) ? say`Mean journey speed, of all readings of this hour.` : say`Mean speed while moving, of all readings of this hour.`;
+}
 
-const roadWords = (record) => (record.value !== undefined ? `Estimated ${record.value}: no number of this hexagon in this hour.` : isJourney(record) ? "Journey speed of the road: no number of this hexagon in this hour." : "Speed of the road while moving: no number of this hexagon in this hour.");
+function roadWords(record) {
+  if (record.value !== undefined) return say`Estimated ${record.value}: no number of this hexagon in this hour.`;
+  return isJourney(record) ? say`Journey speed of the road: no number of this hexagon in this hour.` : say`Speed of the road while moving: no number of this hexagon in this hour.`;
+}
 
 function ofRelease(release, range) {
   if (valueOf(release) === null) {
@@ -59,7 +66,7 @@ function ofRelease(release, range) {
   }
   const exact = [
     element("p", {}, element("span", { class: "numbers", id: "cell-mean" }, release.mean), ` ${release.unit ?? ""}`),
-    element("p", {}, "Noise, 95 %: ", element("span", { class: "numbers", id: "cell-interval" }, intervalOf(release) === null ? "unknown" : spanOf(release))),
+    element("p", {}, say`Noise, 95 %:`, " ", element("span", { class: "numbers", id: "cell-interval" }, intervalOf(release) === null ? say`unknown` : spanOf(release))),
   ];
   return [
     ...inWords(release.mean, intervalOf(release), release, range, meanWords(release), exact),
@@ -69,12 +76,14 @@ function ofRelease(release, range) {
   ];
 }
 
+const busesOf = (users) => (Number(users) === 1 ? say`1 bus` : say`${users} buses`);
+
 // Each group's own mean, of a hybrid policy that publishes it.
 function groupsOf({ groups, unit }) {
   if (groups === undefined) return [];
   const lines = Object.entries(groups).flatMap(([name, group]) => [
     element("dt", {}, GROUPS[name] ?? name),
-    element("dd", {}, `${group.mean} ${unit} (${group.interval95.join(" to ")}), ${group.users} ${Number(group.users) === 1 ? "bus" : "buses"}`),
+    element("dd", {}, `${group.mean} ${unit} (${rangeOf(group.interval95)}), ${busesOf(group.users)}`),
   ]);
   return [element("dl", { id: "cell-groups" }, ...lines)];
 }
@@ -84,10 +93,10 @@ function blendOf(release) {
   const { users, weight, epsilon, device_epsilon: own } = release;
   if (users === undefined || weight === undefined) return [];
   const parts = [
-    ["central", Number(weight), `${epsilon}, noise of the operator`],
-    ["local", 1 - Number(weight), `${own}, noise of each device`],
+    ["central", Number(weight), say`${epsilon}, noise of the operator`],
+    ["local", 1 - Number(weight), say`${own}, noise of each device`],
   ];
-  const lines = parts.flatMap(([name, part, hidden]) => [element("dt", {}, GROUPS[name]), element("dd", { class: "numbers" }, `${users[name]}, weight ${part.toFixed(3)}, epsilon ${hidden}`)]);
+  const lines = parts.flatMap(([name, part, hidden]) => [element("dt", {}, GROUPS[name]), element("dd", { class: "numbers" }, say`${users[name]}, weight ${part.toFixed(3)}, epsilon ${hidden}`)]);
   return [element("dl", { id: "cell-blend" }, ...lines)];
 }
 
@@ -95,47 +104,49 @@ function blendOf(release) {
 function otherValues({ values = [] }) {
   const others = values.filter(({ name }) => name !== "speed");
   if (others.length === 0) return [];
-  const lines = others.flatMap(({ name, mean, unit, interval95 }) => [element("dt", {}, name), element("dd", { class: "numbers" }, `${mean} ${unit} (${interval95.join(" to ")})`)]);
+  const lines = others.flatMap(({ name, mean, unit, interval95 }) => [element("dt", {}, name), element("dd", { class: "numbers" }, `${mean} ${unit} (${rangeOf(interval95)})`)]);
   return [element("dl", { id: "cell-values" }, ...lines)];
 }
 
 // The mean of the hour's readings is what can be checked, so it comes first; where nothing was released, the road.
 function ofEstimate(estimate, range) {
-  const { road, mean, unit, value, stage } = estimate;
+  const { road, mean, stage } = estimate;
   const exact = [
-    element("p", {}, element("span", { class: "numbers", id: "cell-road" }, road.value), ` ${unit}, ${value === undefined ? "speed of the road" : `estimated ${value}`}`),
-    element("p", {}, "95 %: ", element("span", { class: "numbers", id: "cell-interval" }, spanOf(estimate))),
-    mean === undefined ? null : element("p", {}, element("span", { class: "numbers", id: "cell-mean" }, mean.value), ` ${unit}, mean of all readings, 95 %: ${mean.interval95.join(" to ")}`),
+    mean === undefined ? null : figure(mean, estimate, "mean", say`mean of all readings`),
+    figure(road, estimate, "road", say`the road, without the chance of which buses came`),
   ];
-  const shown = mean ?? road;
   return [
-    ...inWords(shown.value, shown.interval95, estimate, range, mean === undefined ? roadWords(estimate) : meanWords(estimate), exact),
+    ...inWords(valueOf(estimate), intervalOf(estimate), estimate, range, mean === undefined ? roadWords(estimate) : meanWords(estimate), exact),
     element("p", { id: "cell-stage" }, STAGE_SENTENCES[stage] ?? stage),
     surprise(estimate),
   ].filter((part) => part !== null);
 }
 
-// What the interval of an estimate means, and the numbers beside it; release: of the same hour
+// One of an estimate's two figures, with its published digits.
+function figure({ value, interval95 }, { unit }, name, words) {
+  return element("p", {}, element("span", { class: "numbers", id: `cell-${name}` }, value), ` ${unit} (`, element("span", { class: "numbers", id: `cell-${name}-interval` }, rangeOf(interval95)), `), ${words}`);
+}
+
+// What the intervals of an estimate mean, and the numbers beside it; release: of the same hour
 export function explanation(record, release) {
   if (!isEstimate(record)) return [];
-  const details = [];
-  if (record.mean !== undefined) details.push(["mean of its readings", `${record.mean.value} (${record.mean.interval95.join(" to ")})`]);
-  if (release !== undefined) details.push(["release of this hour", ofItsRelease(release)]);
   return [
-    element("p", { class: "hint", id: "cell-meaning" }, `In 95 of 100 cases the mean ${record.value === undefined ? "speed of the road" : `${record.value} here`} ${MEANING} ${record.mean === undefined ? "" : MEAN_MEANING}`.trim()),
-    element("dl", { id: "cell-details" }, ...details.flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, text)])),
+    element("p", { class: "hint", id: "cell-meaning" }, record.mean === undefined ? ROAD_MEANING : MEANING),
+    release === undefined ? null : element("dl", { id: "cell-details" }, element("dt", {}, say`release of this hour`), element("dd", {}, ofItsRelease(release))),
     ...(release === undefined ? [] : blendOf(release)),
   ];
 }
 
 function ofItsRelease(release) {
   if (valueOf(release) === null) return stateOf(release);
-  return intervalOf(release) === null ? release.mean : `${release.mean} (${intervalOf(release).join(" to ")})`;
+  return intervalOf(release) === null ? release.mean : `${release.mean} (${rangeOf(intervalOf(release))})`;
 }
 
 function surprise({ residual_z: z }) {
   if (z === undefined || Math.abs(Number(z)) <= SURPRISE) return null;
-  const [size, direction] = [z.replace("-", ""), Number(z) < 0 ? "slower" : "faster"];
-  const words = `Unusual: the last release about this hour is ${size} standard deviations ${direction} than expected.`;
+  const size = z.replace("-", "");
+  const words = Number(z) < 0
+    ? say`Unusual: the last release about this hour is ${size} standard deviations slower than expected.`
+    : say`Unusual: the last release about this hour is ${size} standard deviations faster than expected.`;
   return element("p", { class: "surprise", id: "cell-surprise" }, words);
 }

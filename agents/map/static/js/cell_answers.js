@@ -3,6 +3,7 @@
 import { answerOf, datesOf, nameOf, noiseOf } from "./answer_texts.js";
 import { element } from "./dom.js";
 import { parseExact } from "./exact.js";
+import { say } from "./words.js";
 
 export class CellAnswers {
   #model;
@@ -47,8 +48,8 @@ export class CellAnswers {
     const seen = new Set();
     const newest = this.#answers.filter((each) => each.slot === hour && !seen.has(each.query) && seen.add(each.query));
     return [
-      element("h3", {}, "Queries over days, in this hour"),
-      element("div", { id: "cell-answers" }, ...(newest.length === 0 ? [element("p", { class: "hint" }, "No query was answered for this hour.")] : newest.map(sentence))),
+      element("h3", {}, say`Queries over days, in this hour`),
+      element("div", { id: "cell-answers" }, ...(newest.length === 0 ? [element("p", { class: "hint" }, say`No query was answered for this hour.`)] : newest.map(sentence))),
       list(this.#answers),
     ];
   }
@@ -56,12 +57,12 @@ export class CellAnswers {
 
 function sentence(answer) {
   const noise = noiseOf(answer);
-  return element("p", {}, `${datesOf(answer)}, ${nameOf(answer)}: `, element("strong", {}, answerOf(answer)), noise === "" ? "" : `, noise, 95 %: ${noise}`);
+  return element("p", {}, `${datesOf(answer)}, ${nameOf(answer)}: `, element("strong", {}, answerOf(answer)), noise === "" ? "" : `, ${say`noise, 95 %: ${noise}`}`);
 }
 
 function list(answers) {
   const rows = answers.map((each) => element("tr", {}, element("th", { scope: "row" }, each.query), element("td", {}, datesOf(each)), element("td", {}, each.slot), element("td", {}, answerOf(each)), element("td", {}, noiseOf(each))));
-  const names = ["query", "dates", "hour", "answer", "noise, 95 %"].map((each) => element("th", { scope: "col" }, each));
+  const names = [say`query`, say`dates`, say`hour`, say`answer`, say`noise, 95 %`].map((each) => element("th", { scope: "col" }, each));
   const table = element("table", { class: "hours" }, element("thead", {}, element("tr", {}, ...names)), element("tbody", {}, ...rows));
-  return element("details", { class: "cell-answers" }, element("summary", {}, "All its answers over days"), element("div", { class: "answers", tabindex: 0, role: "region", "aria-label": "Table of this hexagon's answers" }, table));
+  return element("details", { class: "cell-answers" }, element("summary", {}, say`All its answers over days`), element("div", { class: "answers", tabindex: 0, role: "region", "aria-label": say`Table of this hexagon's answers` }, table));
 }

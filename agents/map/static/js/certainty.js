@@ -1,6 +1,7 @@
 // Certainty in the picture: the wider a record's 95 % interval, the fainter its hexagon.
 
 import { intervalOf, valueOf } from "./values.js";
+import { say } from "./words.js";
 
 const OPACITIES = [0.95, 0.72, 0.5, 0.3];
 const STATE_OPACITY = 0.92; // of a hatching
@@ -13,7 +14,7 @@ export function certainties(unit, [low, high]) {
   return [...limits, Infinity].map((limit, i) => [limit, OPACITIES[i]]);
 }
 
-const SENTENCES = ["That is a good estimate.", "That is a fair estimate.", "That is a rough estimate.", "That tells little more than the city's average."];
+const SENTENCES = [say`That is a good estimate.`, say`That is a fair estimate.`, say`That is a rough estimate.`, say`That tells little more than the city's average.`];
 
 // How certain a value is, in words.
 export function certaintyWords(interval, classes) {

@@ -4,7 +4,8 @@ import { FLOOR, HEIGHT, LEFT, TOP, WIDTH, extent, timeAxis, valueAxis } from "./
 import { fillOf, HATCH } from "./colour.js";
 import { svgElement } from "./dom.js";
 import { clockOf, dayOf } from "./texts.js";
-import { intervalOf, isEstimate, isRunning, valueOf } from "./values.js";
+import { intervalOf, isEstimate, isRunning, rangeOf, valueOf } from "./values.js";
+import { say } from "./words.js";
 
 const LONE = 0.35; // half the width of the band of a lone value, in slots
 
@@ -93,9 +94,12 @@ function mark({ record, x, left, width }, isNow, range, y) {
 
 function description(places, unit) {
   const found = places.map(({ record }) => record).filter((each) => each !== undefined && valueOf(each) !== null);
-  if (found.length === 0) return "No value in these hours.";
+  if (found.length === 0) return say`No value in these hours.`;
   const sorted = found.map(valueOf).sort((one, other) => Number(one) - Number(other));
   const [first, last] = [places[0].slot, places[places.length - 1].slot];
-  const span = `${dayOf(first.start)} ${clockOf(first.start)} to ${dayOf(last.end)} ${clockOf(last.end)}`;
-  return `${isEstimate(found[0]) ? "Estimates" : "Means"} of ${found.length} hours, ${span}: from ${sorted[0]} to ${sorted[sorted.length - 1]} ${unit}. The list below has each value.`;
+  const span = rangeOf([`${dayOf(first.start)} ${clockOf(first.start)}`, `${dayOf(last.end)} ${clockOf(last.end)}`]);
+  const ends = [sorted[0], `${sorted[sorted.length - 1]} ${unit}`];
+  return isEstimate(found[0])
+    ? say`Estimates of ${found.length} hours, ${span}: from ${rangeOf(ends)}. The list below has each value.`
+    : say`Means of ${found.length} hours, ${span}: from ${rangeOf(ends)}. The list below has each value.`;
 }

@@ -4,6 +4,7 @@ import { element, svgElement } from "./dom.js";
 import { parseExact } from "./exact.js";
 import { dateOf } from "./texts.js";
 import { valueOf } from "./values.js";
+import { say } from "./words.js";
 
 // Okabe and Ito: distinguishable for colour-blind readers. More clusters than these get evenly spread hues.
 const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999"];
@@ -84,10 +85,10 @@ export class Clusters {
     const hexagons = this.#model.clusterOf.size;
     return [
       this.#choice(result),
-      element("p", {}, `Typical days of ${counted} buses on ${dateOf(result.date)}, by private K-means: each cluster has a mean speed for each hour, with noise.`),
-      element("p", {}, element("label", {}, element("input", { type: "checkbox", id: "by-cluster", checked: this.#model.byCluster, onchange: colour }), " Colour the hexagons by cluster")),
-      this.#model.byCluster ? element("p", { class: "hint", id: "by-cluster-text" }, hexagons ? `Each of ${hexagons} hexagons has the colour of the cluster whose speeds are nearest to its own published speeds in these hours of ${dateOf(result.date)}.` : "The hours of this day are not stored here any more.") : null,
-      element("div", { class: "answers", tabindex: 0, role: "region", "aria-label": "Table of clusters" }, table(result)),
+      element("p", {}, say`Typical days of ${counted} buses on ${dateOf(result.date)}, by private K-means: each cluster has a mean speed for each hour, with noise.`),
+      element("p", {}, element("label", {}, element("input", { type: "checkbox", id: "by-cluster", checked: this.#model.byCluster, onchange: colour }), " ", say`Colour the hexagons by cluster`)),
+      this.#model.byCluster ? element("p", { class: "hint", id: "by-cluster-text" }, hexagons ? say`Each of ${hexagons} hexagons has the colour of the cluster whose speeds are nearest to its own published speeds in these hours of ${dateOf(result.date)}.` : say`The hours of this day are not stored here any more.`) : null,
+      element("div", { class: "answers", tabindex: 0, role: "region", "aria-label": say`Table of clusters` }, table(result)),
     ].filter((each) => each !== null);
   }
 
@@ -97,14 +98,14 @@ export class Clusters {
       this.#chosen = event.target.value;
       this.#model.changed();
     };
-    const options = this.#results.map((each) => element("option", { value: each.clustering, selected: each.clustering === clustering }, `${dateOf(each.date)}, ${each.clusters.length} clusters (${each.clustering.slice(0, 6)})`));
-    return element("p", { class: "choice" }, element("label", { for: "clustering" }, "Clustering"), element("select", { id: "clustering", onchange: choose }, ...options));
+    const options = this.#results.map((each) => element("option", { value: each.clustering, selected: each.clustering === clustering }, say`${dateOf(each.date)}, ${each.clusters.length} clusters (${each.clustering.slice(0, 6)})`));
+    return element("p", { class: "choice" }, element("label", { for: "clustering" }, say`Clustering`), element("select", { id: "clustering", onchange: choose }, ...options));
   }
 }
 
 function table({ slots, clusters, unit }) {
   const head = clusters.map(({ users }, k) =>
-    element("th", { scope: "col", class: "numeric" }, svgElement("svg", { viewBox: "0 0 14 14", width: 14, height: 14, "aria-hidden": "true" }, svgElement("rect", { x: 1, y: 1, width: 12, height: 12, rx: 3, fill: clusterColour(k) })), ` ${k + 1}: about ${Math.round(Number(users))}`),
+    element("th", { scope: "col", class: "numeric" }, svgElement("svg", { viewBox: "0 0 14 14", width: 14, height: 14, "aria-hidden": "true" }, svgElement("rect", { x: 1, y: 1, width: 12, height: 12, rx: 3, fill: clusterColour(k) })), ` ${say`${k + 1}: about ${Math.round(Number(users))}`}`),
   );
   const rows = slots.map((slot, at) => element("tr", {}, element("th", { scope: "row" }, slot), ...clusters.map(({ centre }) => element("td", { class: "numeric" }, centre[at]))));
   return element("table", { class: "hours" }, element("thead", {}, element("tr", {}, element("th", { scope: "col" }, unit), ...head)), element("tbody", {}, ...rows));

@@ -2,13 +2,14 @@
 
 import { byId, element } from "./dom.js";
 import { intervalOf, rounded, valueOf } from "./values.js";
+import { say } from "./words.js";
 
 const HOUR_MS = 3_600_000;
 const CHOICES = [
-  [0, "with nothing", ""],
-  [1, "with the hour before", "the hour before"],
-  [24, "with the day before", "the day before"],
-  [168, "with a week before", "a week before"],
+  [0, say`with nothing`, ""],
+  [1, say`with the hour before`, say`the hour before`],
+  [24, say`with the day before`, say`the day before`],
+  [168, say`with a week before`, say`a week before`],
 ];
 export const MOST = 0.5; // of the colours' span: the difference at either end of the scale
 
@@ -36,8 +37,8 @@ export function differenceWords(model, cell) {
 }
 
 function sentence({ difference, isClear }, size, when) {
-  if (!isClear) return `No clear difference from ${when}.`;
-  return difference > 0 ? `About ${size} faster than ${when}.` : `About ${size} slower than ${when}.`;
+  if (!isClear) return say`No clear difference from ${when}.`;
+  return difference > 0 ? say`About ${size} faster than ${when}.` : say`About ${size} slower than ${when}.`;
 }
 
 export class Compare {

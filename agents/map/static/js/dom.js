@@ -1,7 +1,5 @@
 // DOM elements without innerHTML: text of a record can never become markup.
 
-import { say } from "./words.js";
-
 const SVG = "http://www.w3.org/2000/svg";
 
 export function element(name, attributes = {}, ...children) {
@@ -15,9 +13,9 @@ export function svgElement(name, attributes = {}, ...children) {
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== false) node.setAttribute(name, value === true ? "" : name === "aria-label" ? say(value) : value);
+    else if (value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.filter((child) => child !== null && child !== undefined).map(say));
+  node.append(...children.filter((child) => child !== null && child !== undefined));
   return node;
 }
 
@@ -25,6 +23,5 @@ export const byId = (id) => document.getElementById(id);
 
 // Write the text only if it differs: screen readers and selections are not disturbed.
 export function setText(node, text) {
-  const said = say(text);
-  if (node.textContent !== said) node.textContent = said;
+  if (node.textContent !== text) node.textContent = text;
 }

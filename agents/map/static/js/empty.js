@@ -3,6 +3,7 @@
 import { element } from "./dom.js";
 import { parseExact } from "./exact.js";
 import { clockOf, dayOf, hoursOf, zoneOf } from "./texts.js";
+import { say } from "./words.js";
 
 const RELOAD_MS = 60_000; // the next slot changes with time, also when nothing is published
 
@@ -50,12 +51,12 @@ export class Empty {
 }
 
 function sentences(connection, awaited) {
-  if (connection !== "live") return ["Connecting to this map's server."];
-  if (awaited === null) return ["Nothing is published yet."];
-  return ["Nothing is published yet.", when(awaited.slot), `Awaited: releases of the policy ${awaited.policy} on the topic ${awaited.topic}.`];
+  if (connection !== "live") return [say`Connecting to this map's server.`];
+  if (awaited === null) return [say`Nothing is published yet.`];
+  return [say`Nothing is published yet.`, when(awaited.slot), say`Awaited: releases of the policy ${awaited.policy} on the topic ${awaited.topic}.`];
 }
 
 function when(slot) {
-  if (slot === undefined) return "The first means come when all readings of a first hour have been read.";
-  return `The first means come when the hour ${hoursOf(slot)} of ${dayOf(slot.start)} closes, at ${clockOf(slot.closes)} (${zoneOf(slot.closes)}), if vehicles send by then.`;
+  if (slot === undefined) return say`The first means come when all readings of a first hour have been read.`;
+  return say`The first means come when the hour ${hoursOf(slot)} of ${dayOf(slot.start)} closes, at ${clockOf(slot.closes)} (${zoneOf(slot.closes)}), if vehicles send by then.`;
 }

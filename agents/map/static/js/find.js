@@ -1,6 +1,7 @@
 // Search for a stop of the timetable, and "near me". Where the reader is stays in the browser.
 
 import { byId, element, setText } from "./dom.js";
+import { say } from "./words.js";
 
 const LISTED = 3_000; // names: browsers filter longer lists slowly
 
@@ -32,20 +33,20 @@ export class Find {
   #find(name) {
     if (name.trim() === "") return;
     const place = this.#places.named(name);
-    if (place === null) this.#say("No stop of this name.");
+    if (place === null) this.#say(say`No stop of this name.`);
     else this.#go(place);
   }
 
   #locate() {
     navigator.geolocation.getCurrentPosition(
       ({ coords }) => this.#go([coords.latitude, coords.longitude]),
-      () => this.#say("Your browser does not say where you are."),
+      () => this.#say(say`Your browser does not say where you are.`),
     );
   }
 
   #go(place) {
     const cell = this.#map.cellAt(place);
-    if (cell === null) return this.#say("No hexagon has numbers there.");
+    if (cell === null) return this.#say(say`No hexagon has numbers there.`);
     this.#say("");
     this.#map.goTo(place);
     if (this.#model.selected !== cell) this.#model.select(cell);

@@ -1,5 +1,7 @@
 // Lines of latitude and longitude with their degrees, for a map without a base map.
 
+import { say } from "./words.js";
+
 const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30];
 const MIN_SPACING = 130; // pixels between two lines
 
@@ -26,11 +28,11 @@ export const Graticule = L.LayerGroup.extend({
     const shown = map.getBounds();
     for (const longitude of steps(bounds.getWest(), bounds.getEast(), step)) {
       this._line([[south, longitude], [north, longitude]]);
-      this._label([shown.getSouth(), longitude], `${text(longitude, step)}° ${longitude < 0 ? "W" : "E"}`, "meridian");
+      this._label([shown.getSouth(), longitude], longitude < 0 ? say`${text(longitude, step)}° W` : say`${text(longitude, step)}° E`, "meridian");
     }
     for (const latitude of steps(south, north, step)) {
       this._line([[latitude, bounds.getWest()], [latitude, bounds.getEast()]]);
-      this._label([latitude, shown.getWest()], `${text(latitude, step)}° ${latitude < 0 ? "S" : "N"}`, "parallel");
+      this._label([latitude, shown.getWest()], latitude < 0 ? say`${text(latitude, step)}° S` : say`${text(latitude, step)}° N`, "parallel");
     }
   },
 

@@ -6,19 +6,20 @@ import { MOST } from "./compare.js";
 import { element, setText, svgElement } from "./dom.js";
 import { windowPhrase } from "./spans.js";
 import { isJourney } from "./values.js";
+import { say } from "./words.js";
 
 const WIDTH = 320;
 const STATES = [
-  ["suppressed", "suppressed: too few vehicles"],
-  ["exhausted", "the day's privacy budget is spent"],
-  ["incomplete", "incomplete: records were lost"],
-  ["deferred", "no query of its own: see its estimate"],
-  [null, "nothing published for this hour"],
+  ["suppressed", say`suppressed: too few vehicles`],
+  ["exhausted", say`the day's privacy budget is spent`],
+  ["incomplete", say`incomplete: records were lost`],
+  ["deferred", say`no query of its own: see its estimate`],
+  [null, say`nothing published for this hour`],
 ];
-const FEW_VALUES = ["suppressed", "suppressed: too few values"]; // of a running sum, in which a vehicle has several
-const EMPTY = "The colours and what they mean come with the first hour.";
-const NO_MEAN = [null, "no mean in these hours"]; // of a running mean
-const FAINTER = ["Fainter: more noise", "Fainter: less certain"]; // the interval of a release covers the noise alone
+const FEW_VALUES = ["suppressed", say`suppressed: too few values`]; // of a running sum, in which a vehicle has several
+const EMPTY = say`The colours and what they mean come with the first hour.`;
+const NO_MEAN = [null, say`no mean in these hours`]; // of a running mean
+const FAINTER = [(unit) => say`Fainter: more noise (95 % are within ± ${unit}).`, (unit) => say`Fainter: less certain (95 % are within ± ${unit}).`]; // the interval of a release covers the noise alone
 const SAMPLE = 0.55; // where on the colour scale the samples of the opacities are
 
 export class Legend {
@@ -43,7 +44,7 @@ export class Legend {
       this.#model.changed();
       requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById("slow-is-red")?.focus())); // it is made anew
     };
-    return element("p", { class: "colours" }, element("label", {}, element("input", { type: "checkbox", id: "slow-is-red", checked: slowIsRed(), onchange: choose }), " ", element("span", {}, "Slow is red")));
+    return element("p", { class: "colours" }, element("label", {}, element("input", { type: "checkbox", id: "slow-is-red", checked: slowIsRed(), onchange: choose }), " ", element("span", {}, say`Slow is red`)));
   }
 
   draw() {
@@ -56,33 +57,31 @@ export class Legend {
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
     const ofModel = kind === "estimates" || (kind === "running" && window.of === "estimates");
-    setText(this.#title, other === null ? `${titleOf(kind, window, value, journey)}, ${unit}` : `Faster or slower, ${unit}`);
+    const title = other === null ? `${titleOf(kind, window, value, journey)}, ${unit}` : say`Faster or slower, ${unit}`;
+    setText(this.#title, title);
     if (slots.length === 0) {
       this.#node.replaceChildren(element("p", { class: "hint" }, EMPTY)); // the range is not known yet
       return;
     }
     if (other !== null) {
-      this.#strip.replaceChildren(differences(range, unit));
-      this.#node.replaceChildren(differences(range, unit), element("ul", { class: "states" }, swatch(["unknown", "hatched: no clear difference"])));
+      this.#strip.replaceChildren(element("p", {}, title), differences(range, unit));
+      this.#node.replaceChildren(differences(range, unit), element("ul", { class: "states" }, swatch(["unknown", say`hatched: no clear difference`])));
       return;
     }
-    this.#strip.replaceChildren(scale(range, unit, ` ${unit}`));
+    this.#strip.replaceChildren(element("p", {}, title), scale(range, unit));
     this.#node.replaceChildren(scale(range, unit), this.#colours(), ...samples(range, unit, FAINTER[Number(ofModel)]), element("ul", { class: "states" }, ...statesOf(kind, layer)));
   }
 }
 
 function titleOf(kind, window, value, journey) {
-  const name = value ?? (journey ? "journey speed" : "speed while moving");
-  if (kind === "running") return `Mean ${name}: ${windowPhrase(window)}`;
-  if (kind === "continual") return `Mean ${name} since the horizon's start`;
-  if (value !== null) return kind === "estimates" ? `Estimated ${value}` : `Mean ${value}`;
-  if (kind !== "estimates") return `Mean ${name}`;
-  return journey ? "Journey speed of the road" : "Speed of the road while moving";
+  const mean = value !== null ? say`Mean ${value}` : journey ? say`Mean journey speed` : say`Mean speed while moving`;
+  if (kind === "running") return `${mean}: ${windowPhrase(window)}`;
+  return kind === "continual" ? say`${mean} since the horizon's start` : mean;
 }
 
 function differences([low, high], unit) {
   const most = Number((MOST * (high - low)).toPrecision(2));
-  return bar((share) => differenceColour((2 * share - 1) * most, most), [`${most} slower`, "0", `${most} faster, ${unit}`], `Colours from red, ${most} ${unit} slower or more, to blue, ${most} ${unit} faster or more`);
+  return bar((share) => differenceColour((2 * share - 1) * most, most), [say`${most} slower`, "0", say`${most} faster, ${unit}`], say`Colours from red, ${most} ${unit} slower or more, to blue, ${most} ${unit} faster or more`);
 }
 
 function statesOf(kind, layer) {
@@ -96,30 +95,29 @@ function statesOf(kind, layer) {
 function samples([low, high], unit, fainter) {
   const fill = colourOf(low + SAMPLE * (high - low), [low, high]);
   const shown = certainties(unit, [low, high]).map(([most, opacity]) => {
-    const words = most === Infinity ? "wider" : `±${most}`;
+    const words = most === Infinity ? say`wider` : `±${most}`;
     return element("li", {}, box(svgElement("rect", { class: "certainty", x: 1, y: 1, width: 58, height: 16, rx: 3, fill, "fill-opacity": opacity }), 60), words);
   });
   return [
-    element("p", { class: "legend-text", id: "certainty-text" }, `${fainter} (95 % are within ± ${unit}).`),
+    element("p", { class: "legend-text", id: "certainty-text" }, fainter(unit)),
     element("ul", { class: "certainties", "aria-labelledby": "certainty-text" }, ...shown),
   ];
 }
 
 function stages() {
   const edges = [
-    ["released", "solid edge: with releases of this hour"],
-    ["predicted", "dashed edge: predicted from other hours and places"],
+    ["released", say`solid edge: with releases of this hour`],
+    ["predicted", say`dashed edge: predicted from other hours and places`],
   ].map(([name, words]) => element("li", {}, box(svgElement("rect", { x: 1, y: 1, width: 24, height: 16, rx: 3, class: name })), words));
-  return [...edges, swatch(["unknown", "hatched: nothing is known but the city's average"])];
+  return [...edges, swatch(["unknown", say`hatched: nothing is known but the city's average`])];
 }
 
-// last: follows the last number
-function scale(range, unit, last = "") {
+function scale(range, unit) {
   const [low, high] = range;
   const middle = Number(((low + high) / 2).toPrecision(6));
-  const names = slowIsRed() ? "from red" : "from dark violet";
-  const end = slowIsRed() ? "to blue" : "over green to yellow";
-  return bar((share) => colourOf(low + share * (high - low), range), [`${low} or less`, `${middle}`, `${high} or more${last}`], `Colours ${names}, ${low} ${unit} or less, ${end}, ${high} ${unit} or more`);
+  const [from, to] = [`${low} ${unit}`, `${high} ${unit}`];
+  const label = slowIsRed() ? say`Colours from red, ${from} or less, to blue, ${to} or more` : say`Colours from dark violet, ${from} or less, over green to yellow, ${to} or more`;
+  return bar((share) => colourOf(low + share * (high - low), range), [say`${low} or less`, `${middle}`, say`${high} or more`], label);
 }
 
 function bar(colourAt, ticks, label) {

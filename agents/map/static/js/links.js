@@ -1,6 +1,7 @@
 // Links to an hour, a policy and a hexagon, and buttons that copy them.
 
 import { byId, element, setText } from "./dom.js";
+import { say } from "./words.js";
 
 const SHOWN_MS = 2_500;
 
@@ -21,14 +22,14 @@ export function linkToShown(model, cell = model.selected) {
 
 // A button that copies a link; where the browser does not let it, the link is shown to be copied by hand.
 export function copyButton(words, makeLink, attributes = {}) {
-  const note = element("input", { class: "link", type: "text", readonly: true, hidden: true, "aria-label": "Link, to be copied" });
+  const note = element("input", { class: "link", type: "text", readonly: true, hidden: true, "aria-label": say`Link, to be copied` });
   const button = element("button", { type: "button", class: "plain", ...attributes, onclick: () => copy(makeLink()) }, words);
   async function copy(link) {
     try {
       await navigator.clipboard.writeText(link); // undefined without TLS, except on this machine
       note.hidden = true;
-      setText(button, "Link copied");
-      setText(byId("announcer"), "Link copied");
+      setText(button, say`Link copied`);
+      setText(byId("announcer"), say`Link copied`);
       setTimeout(() => setText(button, words), SHOWN_MS);
     } catch {
       note.hidden = false;

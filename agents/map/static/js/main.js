@@ -21,7 +21,7 @@ import { Source } from "./source.js";
 import { Table } from "./table.js";
 import { Timeline } from "./timeline.js";
 import { dayOf, hoursOf } from "./texts.js";
-import { sayPage } from "./words.js";
+import { say, sayPage } from "./words.js";
 
 const ANNOUNCE_MS = 60_000; // announce a new hour to screen readers at most once a minute
 
@@ -68,8 +68,8 @@ function drawPolicies() {
 
 function drawKinds() {
   const { hidesPresence } = model.layers.releases;
-  const ofValue = model.value === null ? "No single bus's speed can be picked out: random noise is added on purpose." : "No single bus's values can be picked out: random noise is added on purpose.";
-  setText(byId("promise-words"), hidesPresence ? "No single bus can be picked out: random noise is added on purpose." : ofValue);
+  const ofValue = model.value === null ? say`No single bus's speed can be picked out: random noise is added on purpose.` : say`No single bus's values can be picked out: random noise is added on purpose.`;
+  setText(byId("promise-words"), hidesPresence ? say`No single bus can be picked out: random noise is added on purpose.` : ofValue);
   byId("kinds").hidden = !model.hasEstimates;
   byId("about-estimates").hidden = !model.hasEstimates;
   for (const kind of ["estimates", "releases"]) {
@@ -92,7 +92,7 @@ let announcedSlot = null;
 function announce() {
   const { shown, following } = model;
   if (shown === null || !following || shown.slot === announcedSlot || Date.now() - announcedAt < ANNOUNCE_MS) return;
-  if (announcedSlot !== null) setText(byId("announcer"), `New hour: ${dayOf(shown.start)}, ${hoursOf(shown)}`);
+  if (announcedSlot !== null) setText(byId("announcer"), say`New hour: ${dayOf(shown.start)}, ${hoursOf(shown)}`);
   announcedSlot = shown.slot;
   announcedAt = Date.now();
 }

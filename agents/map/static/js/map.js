@@ -9,6 +9,7 @@ import { Graticule } from "./graticule.js";
 import { horizonWords, windowHours } from "./spans.js";
 import { addSurroundings } from "./surroundings.js";
 import { intervalOf, isContinual, isEstimate, isOfModel, isRunning, spanOf, stateOf, statusOf, valueOf } from "./values.js";
+import { say } from "./words.js";
 
 const HOVERS = matchMedia("(hover: hover)").matches; // without hover, a tap opens the panel, which shows the same
 const OVERLAY_Z = 400; // of Leaflet's overlay pane; the next pane is at 500
@@ -42,7 +43,7 @@ export class MapView {
   constructor(model, node) {
     this.#model = model;
     this.#map = L.map(node, { ...WORLD, attributionControl: false, zoomSnap: 0.25, zoomControl: false, minZoom: 2 });
-    L.control.zoom({ position: "topright" }).addTo(this.#map);
+    L.control.zoom({ position: "topright", zoomInTitle: say`Zoom in`, zoomOutTitle: say`Zoom out` }).addTo(this.#map);
     L.control.scale({ imperial: false, position: "bottomright" }).addTo(this.#map);
     addSurroundings(model, this.#map, new Graticule().addTo(this.#map));
     this.#map.on("movestart zoomstart", () => (this.#isMoved ||= !this.#isFitting));
@@ -163,15 +164,15 @@ export class MapView {
     const lines = [];
     if (value !== null) {
       lines.push(element("strong", {}, `${value} ${record.unit ?? ""}`));
-      if (intervalOf(record) !== null) lines.push(element("span", {}, `${isOfModel(record) ? "95 %" : "noise, 95 %"}: ${spanOf(record)}`));
+      if (intervalOf(record) !== null) lines.push(element("span", {}, isOfModel(record) ? say`95 %: ${spanOf(record)}` : say`noise, 95 %: ${spanOf(record)}`));
       if (isEstimate(record)) lines.push(element("span", {}, stateOf(record)));
       if (isRunning(record)) lines.push(element("span", {}, windowHours(record)));
       if (isContinual(record)) lines.push(element("span", {}, horizonWords(record.running)));
     } else {
-      lines.push(element("strong", {}, record === undefined ? "nothing published" : stateOf(record)));
+      lines.push(element("strong", {}, record === undefined ? say`nothing published` : stateOf(record)));
     }
     const { byCluster, clusterOf } = this.#model;
-    if (byCluster && clusterOf.has(cell)) lines.push(element("span", {}, `cluster ${clusterOf.get(cell) + 1}`));
+    if (byCluster && clusterOf.has(cell)) lines.push(element("span", {}, say`cluster ${clusterOf.get(cell) + 1}`));
     const place = this.#model.places?.words(cell) ?? null;
     return element("div", {}, ...lines, place === null ? null : element("span", { class: "where" }, place), element("code", {}, cell));
   }

@@ -11,15 +11,21 @@ import { placeOf } from "./place_card.js";
 import { runningTable } from "./running_card.js";
 import { shortOf } from "./texts.js";
 import { usualWeek } from "./week.js";
-import { intervalOf, slotOf, stateOf, valueOf } from "./values.js";
+import { intervalOf, rangeOf, slotOf, stateOf, valueOf } from "./values.js";
+import { say } from "./words.js";
 
-const HINT = "Choose a hexagon on the map or in the table to see its speed, how certain it is, and its last days.";
+const HINT = say`Choose a hexagon on the map or in the table to see its speed, how certain it is, and its last days.`;
 const PATHS = { releases: "", estimates: "/estimates", continual: "/continual" };
 const KEYS = {
-  releases: "Dots and band: means, and their noise in 95 of 100 cases.",
-  continual: "Dots and band: means since the horizon's start, and their noise in 95 of 100 cases.",
+  estimates: say`Line and band: the mean of the hour, or the road where no bus counted, and its 95 % interval; dashed where predicted. Rings: releases, with their noise.`,
+  releases: say`Dots and band: means, and their noise in 95 of 100 cases.`,
+  continual: say`Dots and band: means since the horizon's start, and their noise in 95 of 100 cases.`,
 };
-const COLUMNS = { releases: ["hour", "mean", "noise, 95 %"], estimates: ["hour", "road", "95 %", "stage"], continual: ["until", "mean", "noise, 95 %"] };
+const COLUMNS = {
+  releases: [say`hour`, say`mean`, say`noise, 95 %`],
+  estimates: [say`hour`, say`mean`, "95 %", say`stage`],
+  continual: [say`until`, say`mean`, say`noise, 95 %`],
+};
 const NONE = Object.fromEntries(Object.keys(PATHS).map((kind) => [kind, new Map()]));
 
 export class Panel {
@@ -91,7 +97,7 @@ export class Panel {
   }
 
   #view(cell, found) {
-    const { slot, unit, value, windows, window } = this.#model;
+    const { slot, unit, windows, window } = this.#model;
     const { hourSlots: slots, hours: kind } = this.#model; // of the chart and the list
     const { range } = this.#model.layers[kind];
     const records = found[kind];
@@ -100,14 +106,14 @@ export class Panel {
     const mean = isRunning ? (window.records().get(cell) ?? null) : null;
     const record = isRunning ? (mean ?? undefined) : records.get(slot);
     return [
-      element("p", { class: "cell-id" }, element("code", { hidden: (this.#model.places?.words(cell) ?? null) !== null }, cell), ...copyButton("Copy link", () => linkToShown(this.#model, cell), { id: "copy-cell-link" }), element("button", { type: "button", class: "close", "aria-label": "Close this hexagon", onclick: () => this.#model.select(cell) }, "×")),
+      element("p", { class: "cell-id" }, element("code", { hidden: (this.#model.places?.words(cell) ?? null) !== null }, cell), ...copyButton(say`Copy link`, () => linkToShown(this.#model, cell), { id: "copy-cell-link" }), element("button", { type: "button", class: "close", "aria-label": say`Close this hexagon`, onclick: () => this.#model.select(cell) }, "×")),
       ...placeOf(cell, this.#model.places),
       ...summary(record, this.#model.range),
       ...differenceWords(this.#model, cell),
       ...runningTable(running, mean),
-      element("h3", {}, "Its last days"),
+      element("h3", {}, say`Its last days`),
       kind === "estimates" ? chart(this.#model.allSlots, records, found.releases, { range, shown: slot, unit, mean }) : chart(slots, records, new Map(), { range, shown: slot, unit, mean }),
-      element("p", { class: "key" }, kind === "estimates" ? `Line and band: ${value === null ? "speed of the road" : `estimated ${value}`} and its 95 % interval, dashed where predicted. Rings: releases, with their noise.` : KEYS[kind], mean === null ? null : " Box: the running mean and its interval, over its hours."),
+      element("p", { class: "key" }, KEYS[kind], mean === null ? null : ` ${say`Box: the running mean and its interval, over its hours.`}`),
       ...usualWeek(records, range, unit),
       ...explanation(record, found.releases.get(slot)),
       list(slots, records, kind),
@@ -123,18 +129,18 @@ function list(slots, records, kind) {
     const record = records.get(slot.slot);
     const value = record === undefined ? "–" : valueOf(record) ?? stateOf(record);
     const interval = record === undefined ? null : intervalOf(record);
-    const cells = [value, interval === null ? "" : interval.join(" to ")];
+    const cells = [value, interval === null ? "" : rangeOf(interval)];
     if (estimates) cells.push(record === undefined ? "" : stateOf(record));
     return element("tr", {}, element("th", { scope: "row" }, shortOf(slot)), ...cells.map((each) => element("td", {}, each)));
   });
   const head = element("tr", {}, ...COLUMNS[kind].map((each) => element("th", { scope: "col" }, each)));
-  return element("details", { class: "list" }, element("summary", {}, "As a list"), element("div", { class: "answers", tabindex: 0, role: "region", "aria-label": "Table of this hexagon's hours" }, element("table", { class: "hours" }, element("thead", {}, head), element("tbody", {}, ...rows))));
+  return element("details", { class: "list" }, element("summary", {}, say`As a list`), element("div", { class: "answers", tabindex: 0, role: "region", "aria-label": say`Table of this hexagon's hours` }, element("table", { class: "hours" }, element("thead", {}, head), element("tbody", {}, ...rows))));
 }
 
 // Every field of the record, also unknown ones.
 function published(record) {
   const rows = Object.entries(record).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, plain(value))]);
-  return element("details", { class: "record" }, element("summary", {}, "The record as published"), element("dl", {}, ...rows));
+  return element("details", { class: "record" }, element("summary", {}, say`The record as published`), element("dl", {}, ...rows));
 }
 
 function plain(value) {

@@ -4,6 +4,7 @@ import { byId } from "./dom.js";
 import { paint } from "./paint.js";
 import { asOfWords, spanTitle } from "./spans.js";
 import { zoneOf } from "./texts.js";
+import { say } from "./words.js";
 
 const MARGIN = 18; // px
 const WIDTH_MIN = 360;
@@ -11,10 +12,10 @@ const NOTES_MIN = 260; // beside the legend; where there is less room they are b
 const RATIO_MIN = 2; // pixels of the picture per pixel of the page
 const SIDE_MAX = 8_192; // pixels: more than some browsers can draw
 const KINDS = {
-  estimates: "Estimates, made of private releases alone",
-  running: "Running means, made of private releases alone",
-  continual: "Private means of all hours since the horizon's start: each has random noise, which hides any single vehicle",
-  releases: "Private releases: each mean has random noise, which hides any single vehicle",
+  estimates: say`Estimates, made of private releases alone`,
+  running: say`Running means, made of private releases alone`,
+  continual: say`Private means of all hours since the horizon's start: each has random noise, which hides any single vehicle`,
+  releases: say`Private releases: each mean has random noise, which hides any single vehicle`,
 };
 
 // Return a canvas. The map must be on the page.
@@ -48,14 +49,14 @@ function draw(context, model, { width, map, legend, isWide, left }) {
   let y = MARGIN;
   y = write(context, document.title, MARGIN, y, { ...ink, size: 14, weight: 400 });
   y = write(context, isSpan ? `${spanTitle(model)}, ${asOfWords(model)}` : `${spanTitle(model)} (${zoneOf(shown.end)})`, MARGIN, y, { ...ink, size: 20, weight: 650 });
-  y = write(context, `${KINDS[kind]}. Policy ${policy}.`, MARGIN, y, { ...ink, size: 13, weight: 400, colour: colour("--soft") });
+  y = write(context, say`${KINDS[kind]}. Policy ${policy}.`, MARGIN, y, { ...ink, size: 13, weight: 400, colour: colour("--soft") });
   y = Math.round(y + MARGIN / 2); // sharp lines: whole pixels
   context.save();
   context.translate(Math.floor((width - map.width) / 2), y);
   paint(context, byId("map"), map);
   context.restore();
   y += map.height + MARGIN;
-  const below = write(context, model.byCluster ? "Clusters" : byId("legend-title").textContent, MARGIN, y, { ...ink, size: 15, weight: 650 }) + 6;
+  const below = write(context, model.byCluster ? say`Clusters` : byId("legend-title").textContent, MARGIN, y, { ...ink, size: 15, weight: 650 }) + 6;
   const box = legend.getBoundingClientRect();
   context.save();
   context.translate(MARGIN, below);
@@ -70,9 +71,9 @@ function notes() {
   const attribution = [...document.querySelectorAll("#map .leaflet-control-attribution")].map((node) => node.innerText.trim());
   const budget = document.getElementById("budget-words")?.textContent ?? "";
   return [
-    budget === "" ? "" : `Privacy budget of the day, in epsilon: ${budget}`,
+    budget === "" ? "" : say`Privacy budget of the day, in epsilon: ${budget}`,
     attribution.filter((each) => each !== "").join("; "),
-    "Made with hatcast. Hexagons: H3.",
+    say`Made with hatcast. Hexagons: H3.`,
   ].filter((each) => each !== "");
 }
 

@@ -2,6 +2,7 @@
 
 import { element } from "./dom.js";
 import { routesOf } from "./places.js";
+import { say } from "./words.js";
 
 const MOST_ROUTES = 24;
 
@@ -14,5 +15,5 @@ export function placeOf(cell, places) {
     .map(({ name, routes }) => element("li", {}, `${name}: ${routesOf(routes, MOST_ROUTES)}`));
   const line = element("p", { class: "place", id: "cell-place" }, places.words(cell, MOST_ROUTES));
   if (names.length < 2) return [line];
-  return [line, element("details", { class: "stops-inside" }, element("summary", {}, `Its ${names.length} stops`), element("ul", {}, ...items))];
+  return [line, element("details", { class: "stops-inside" }, element("summary", {}, say`Its ${names.length} stops`), element("ul", {}, ...items))];
 }

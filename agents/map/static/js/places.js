@@ -1,5 +1,7 @@
 // Where a hexagon is, in words: the stops in it, and the routes that serve them.
 
+import { say } from "./words.js";
+
 const SHORT = 6; // routes in a tooltip and in the table
 
 export class Places {
@@ -24,8 +26,8 @@ export class Places {
   words(cell, most = SHORT) {
     const place = this.of(cell);
     if (place === null) return null;
-    if (place.stops.length === 0) return `near ${place.name}, no stop inside`;
-    return `near ${place.name}, ${routesOf(place.routes, most)}`;
+    if (place.stops.length === 0) return say`near ${place.name}, no stop inside`;
+    return say`near ${place.name}, ${routesOf(place.routes, most)}`;
   }
 
   // Names of all stops, in order.
@@ -73,8 +75,8 @@ export class Places {
 
 export function routesOf(routes, most) {
   const shown = routes.slice(0, routes.length === most + 1 ? most + 1 : most); // not "and 1 more"
-  const rest = routes.length > shown.length ? ` and ${routes.length - shown.length} more` : "";
-  return `${routes.length === 1 ? "route" : "routes"} ${shown.join(", ")}${rest}`;
+  if (routes.length > shown.length) return say`routes ${shown.join(", ")} and ${routes.length - shown.length} more`;
+  return routes.length === 1 ? say`route ${shown[0]}` : say`routes ${shown.join(", ")}`;
 }
 
 const nearest = (stops, away) => stops.reduce((best, each) => (away(each) < away(best) ? each : best));

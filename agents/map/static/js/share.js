@@ -3,7 +3,14 @@
 import { byId, element, setText } from "./dom.js";
 import { copyButton, linkToShown } from "./links.js";
 import { picture } from "./picture.js";
+import { say } from "./words.js";
 
+const HINTS = {
+  releases: say`Download this hour's releases as published:`,
+  estimates: say`Download this hour's estimates as published:`,
+  running: say`Download these running means as published:`,
+  continual: say`Download this hour's releases as published:`,
+};
 const PATHS = { releases: "latest", estimates: "estimates", running: "running", continual: "continual" };
 
 export class Share {
@@ -17,9 +24,9 @@ export class Share {
     this.#model = model;
     this.#menu = menu;
     this.#showMap = showMap;
-    this.#files = { csv: element("a", { id: "save-csv" }, "Table, CSV"), geojson: element("a", { id: "save-geojson" }, "Hexagons, GeoJSON") };
-    const png = element("button", { type: "button", class: "plain", id: "save-png", onclick: () => this.#savePicture() }, "Picture of the map, PNG");
-    const items = [...copyButton("Copy a link to this view", () => linkToShown(model), { id: "copy-link" }), element("p", { class: "hint", id: "share-hint" }), this.#files.csv, this.#files.geojson, png];
+    this.#files = { csv: element("a", { id: "save-csv" }, say`Table, CSV`), geojson: element("a", { id: "save-geojson" }, say`Hexagons, GeoJSON`) };
+    const png = element("button", { type: "button", class: "plain", id: "save-png", onclick: () => this.#savePicture() }, say`Picture of the map, PNG`);
+    const items = [...copyButton(say`Copy a link to this view`, () => linkToShown(model), { id: "copy-link" }), element("p", { class: "hint", id: "share-hint" }), this.#files.csv, this.#files.geojson, png];
     menu.append(element("div", { class: "items" }, ...items));
     document.addEventListener("click", (event) => {
       if (!menu.contains(event.target)) menu.open = false;
@@ -36,7 +43,7 @@ export class Share {
     const { shown, policy, kind, window } = this.#model;
     this.#menu.hidden = shown === null;
     if (shown === null) return;
-    setText(byId("share-hint"), kind === "running" ? "Download these running means as published:" : `Download this hour's ${kind === "continual" ? "releases" : kind} as published:`);
+    setText(byId("share-hint"), HINTS[kind]);
     for (const [format, link] of Object.entries(this.#files)) {
       const which = kind === "running" ? { name: window.name } : { slot: shown.slot };
       const href = `api/v1/${PATHS[kind]}?${new URLSearchParams({ policy, ...which, format })}`;

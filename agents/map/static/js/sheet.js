@@ -2,6 +2,7 @@
 
 import { byId, setText } from "./dom.js";
 import { isContinual, isEstimate, isRunning, stateOf, valueOf } from "./values.js";
+import { say } from "./words.js";
 
 export class Sheet {
   #model;
@@ -31,7 +32,7 @@ export class Sheet {
     }
     this.#card.scrollTop = 0;
     if (getComputedStyle(this.#card).position === "fixed") this.#map.reveal(selected, this.#card.getBoundingClientRect().top);
-    setText(byId("announcer"), `Hexagon ${selected}: ${wordsOf(this.#model.record(selected))}`);
+    setText(byId("announcer"), say`Hexagon ${selected}: ${wordsOf(this.#model.record(selected))}`);
   }
 
   // The button that closed the card is gone: go back to the hexagon's row, or to the map.
@@ -43,7 +44,10 @@ export class Sheet {
 }
 
 function wordsOf(record) {
-  if (record === undefined) return "nothing published";
+  if (record === undefined) return say`nothing published`;
   const value = valueOf(record);
-  return value === null ? stateOf(record) : `${value} ${record.unit ?? ""}${isEstimate(record) ? ", estimate" : isRunning(record) || isContinual(record) ? ", running mean" : ""}`;
+  const text = `${value} ${record.unit ?? ""}`;
+  if (value === null) return stateOf(record);
+  if (isEstimate(record)) return say`${text}, estimate`;
+  return isRunning(record) || isContinual(record) ? say`${text}, running mean` : text;
 }

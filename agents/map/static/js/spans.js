@@ -2,16 +2,17 @@
 
 import { byId, element, setText } from "./dom.js";
 import { clockOf, dateOf, dayOf, hoursOf, zoneOf } from "./texts.js";
+import { say } from "./words.js";
 
 const WORDS = {
-  today: "Today so far",
-  "24h": "The last 24 hours",
-  "7d": "The last 7 days",
-  same_hour: "This hour of days like this one",
-  period: "A part of the day",
+  today: say`Today so far`,
+  "24h": say`The last 24 hours`,
+  "7d": say`The last 7 days`,
+  same_hour: say`This hour of days like this one`,
+  period: say`A part of the day`,
 };
-const HOUR = "This hour";
-const HORIZON = "Since the horizon's start";
+const HOUR = say`This hour`;
+const HORIZON = say`Since the horizon's start`;
 const DAY_MS = 86_400_000;
 const CONTINUAL = "continual:"; // no name of a running mean has a colon
 
@@ -30,10 +31,10 @@ export function windowWords({ name, window }) {
 export const windowPhrase = (window) => windowWords(window).replace(/^./, (letter) => letter.toLowerCase());
 
 // The hours that a running mean is of, up to its end.
-export const windowHours = ({ start, end }) => `${dateOf(start)} ${clockOf(start)} to ${start.slice(0, 10) === end.slice(0, 10) ? "" : `${dateOf(end)} `}${clockOf(end)}`;
+export const windowHours = ({ start, end }) => say`${`${dateOf(start)} ${clockOf(start)}`} to ${start.slice(0, 10) === end.slice(0, 10) ? clockOf(end) : `${dateOf(end)} ${clockOf(end)}`}`;
 
 // A horizon, from the part `running` of a release: its mean is that of all hours since then.
-export const horizonWords = ({ horizon, last_date: last }) => `${isWeek(horizon, last) ? "This week so far, since" : "Since"} ${dayOf(horizon)}`;
+export const horizonWords = ({ horizon, last_date: last }) => (isWeek(horizon, last) ? say`This week so far, since ${dayOf(horizon)}` : say`Since ${dayOf(horizon)}`);
 
 const isWeek = (first, last) => new Date(`${first}T00:00Z`).getUTCDay() === 1 && Date.parse(last) - Date.parse(first) === 6 * DAY_MS;
 
@@ -50,9 +51,10 @@ export function spanTitle(model) {
 export function asOfWords(model) {
   const { kind, shown } = model;
   const at = `${clockOf(shown.end)} (${zoneOf(shown.end)})`;
-  if (kind !== "running" && kind !== "continual") return `as of ${at}`;
+  if (kind !== "running" && kind !== "continual") return say`as of ${at}`;
   const part = kind === "continual" ? runningOf(model) : null;
-  return `as of ${dayOf(shown.end)}, ${at}${part === null ? "" : ` · guarantee until ${dayOf(part.last_date)}`}`;
+  const asOf = say`as of ${`${dayOf(shown.end)}, ${at}`}`;
+  return part === null ? asOf : say`${asOf} · guarantee until ${dayOf(part.last_date)}`;
 }
 
 const runningOf = (model) => [...model.records().values()][0]?.running ?? null;
@@ -89,6 +91,6 @@ export class Spans {
     if (value === "") this.#model.choose(null);
     else if (value === CONTINUAL) this.#model.choose("continual");
     else this.#model.choose("running", value);
-    setText(byId("announcer"), `Shown: ${this.#select.selectedOptions[0].textContent}`);
+    setText(byId("announcer"), say`Shown: ${this.#select.selectedOptions[0].textContent}`);
   }
 }

@@ -1,6 +1,6 @@
 // Texts for times and states. Times are cut from the record's text: they are in the city's time zone, not the browser's.
 
-import { LANGUAGE } from "./words.js";
+import { LANGUAGE, say } from "./words.js";
 
 // Names of three letters each: callers cut them off.
 const NAMES = {
@@ -10,35 +10,35 @@ const NAMES = {
 export const [DAYS, MONTHS] = NAMES[LANGUAGE].map((names) => names.split(" "));
 
 export const STATES = {
-  released: "released",
-  suppressed: "suppressed",
-  budget_exhausted: "budget spent",
-  incomplete: "incomplete",
-  deferred: "no query of its own",
+  released: say`released`,
+  suppressed: say`suppressed`,
+  budget_exhausted: say`budget spent`,
+  incomplete: say`incomplete`,
+  deferred: say`no query of its own`,
 };
 
 export const GROUPS = {
-  central: "buses that trust the operator",
-  local: "buses with devices of their own",
+  central: say`buses that trust the operator`,
+  local: say`buses with devices of their own`,
 };
 
 export const STAGES = {
-  live: "at the close of the hour",
-  predicted: "predicted",
-  settled: "settled",
+  live: say`at the close of the hour`,
+  predicted: say`predicted`,
+  settled: say`settled`,
 };
 
 export const STAGE_SENTENCES = {
-  live: "Estimated at the close of the hour.",
-  predicted: "Predicted: no release of this hexagon in this hour.",
-  settled: "Settled at the end of the day.",
+  live: say`Estimated at the close of the hour.`,
+  predicted: say`Predicted: no release of this hexagon in this hour.`,
+  settled: say`Settled at the end of the day.`,
 };
 
 export const WHY = {
-  suppressed: "Too few vehicles were here, so their mean is not published.",
-  budget_exhausted: "The day's privacy budget is spent, so nothing more was computed.",
-  deferred: "The budget went to other queries, which tell more. The estimate covers this hour, and so does the end of the day.",
-  incomplete: "Some of the day's records were lost, so nothing was computed.",
+  suppressed: say`Too few vehicles were here, so their mean is not published.`,
+  budget_exhausted: say`The day's privacy budget is spent, so nothing more was computed.`,
+  deferred: say`The budget went to other queries, which tell more. The estimate covers this hour, and so does the end of the day.`,
+  incomplete: say`Some of the day's records were lost, so nothing was computed.`,
 };
 
 export function dayOf(text) {
@@ -65,15 +65,16 @@ export function countsOf(releases) {
   for (const release of releases) counts[release.status] = (counts[release.status] ?? 0) + 1;
   const means = counts.released ?? 0;
   const rest = Object.keys(counts).filter((status) => status !== "released");
-  return [`${means} ${means === 1 ? "mean" : "means"}`, ...rest.map((each) => `${counts[each]} ${STATES[each] ?? each}`)].join(", ");
+  return [means === 1 ? say`1 mean` : say`${means} means`, ...rest.map((each) => `${counts[each]} ${STATES[each] ?? each}`)].join(", ");
 }
 
 export function countsOfRunning(records) {
   const means = records.filter((each) => each.mean !== undefined).length;
-  return `${means} running ${means === 1 ? "mean" : "means"}`;
+  return means === 1 ? say`1 running mean` : say`${means} running means`;
 }
 
 export function countsOfEstimates(estimates) {
   const predicted = estimates.filter((each) => each.stage === "predicted").length;
-  return `${estimates.length} ${estimates.length === 1 ? "estimate" : "estimates"}, ${predicted} of them predicted`;
+  const number = estimates.length;
+  return number === 1 ? say`1 estimate, ${predicted} of them predicted` : say`${number} estimates, ${predicted} of them predicted`;
 }

@@ -4,6 +4,7 @@ import { DateTicks } from "./date_ticks.js";
 import { byId, setText } from "./dom.js";
 import { asOfWords, spanTitle } from "./spans.js";
 import { countsOf, countsOfEstimates, countsOfRunning, dayOf, hoursOf } from "./texts.js";
+import { say } from "./words.js";
 
 const COUNTS = { releases: countsOf, estimates: countsOfEstimates, running: countsOfRunning, continual: countsOf };
 const STEP_MS = 800;
@@ -65,6 +66,6 @@ export class Timeline {
 
   #show(playing) {
     this.#play.classList.toggle("playing", playing);
-    this.#play.setAttribute("aria-label", playing ? "Pause" : "Play the hours");
+    this.#play.setAttribute("aria-label", playing ? say`Pause` : say`Play the hours`);
   }
 }

@@ -1,6 +1,7 @@
 // What the page shows of a record: a release, an estimate, or a running mean.
 
 import { STAGES, STATES } from "./texts.js";
+import { say } from "./words.js";
 
 export const isEstimate = (record) => record?.estimate_id !== undefined;
 
@@ -14,10 +15,11 @@ export const slotOf = (record) => `${record.date}T${record.slot}`;
 
 export const policyOf = (record) => (record.estimate_id ?? record.running_id ?? record.release_id).split("/")[0];
 
-// The part of a record with its value and interval, or undefined.
-const figureOf = (record) => (isEstimate(record) ? record.road : isRunning(record) ? record.mean : undefined);
+// The part of a record with its value and interval, or undefined: the mean, which can be checked; of an hour without one the
+// road.
+const figureOf = (record) => (isEstimate(record) ? (record.mean ?? record.road) : isRunning(record) ? record.mean : undefined);
 
-// The value as published, or null: the road's speed of an estimate, the mean of others.
+// The value as published, or null.
 export const valueOf = (record) => (isEstimate(record) || isRunning(record) ? figureOf(record)?.value : record?.mean) ?? null;
 
 export const intervalOf = (record) => (isEstimate(record) || isRunning(record) ? figureOf(record)?.interval95 : record?.interval95) ?? null;
@@ -28,7 +30,7 @@ export const isOfModel = (record) => isEstimate(record) || (isRunning(record) &&
 export const statusOf = (record) => record.status ?? record.stage;
 
 export function stateOf(record) {
-  if (isRunning(record) && valueOf(record) === null) return "no mean in these hours";
+  if (isRunning(record) && valueOf(record) === null) return say`no mean in these hours`;
   return record.status === undefined ? (STAGES[record.stage] ?? record.stage) : (STATES[record.status] ?? record.status);
 }
 
@@ -42,14 +44,16 @@ export function rounded(value, interval) {
   return interval === null ? value : Number(value).toFixed(digitsOf(interval.map(Number)));
 }
 
-// An estimate that says no more than what is known of the whole city. classes: see certainty.js
+// An estimate whose road is known no better than the whole city. classes: see certainty.js
 export function isGuess(record, classes) {
   if (!isEstimate(record) || record.stage !== "predicted") return false;
-  const [low, high] = intervalOf(record).map(Number);
+  const [low, high] = record.road.interval95.map(Number);
   return (high - low) / 2 > classes.at(-2)[0];
 }
 
+export const rangeOf = ([low, high]) => say`${low} to ${high}`;
+
 export function spanOf(record) {
   const [low, high] = intervalOf(record);
-  return `${low} to ${high} ${record.unit ?? ""}`.trim();
+  return `${rangeOf([low, high])} ${record.unit ?? ""}`.trim();
 }

@@ -4,6 +4,7 @@ import { colourOf } from "./colour.js";
 import { element, svgElement } from "./dom.js";
 import { DAYS } from "./texts.js";
 import { valueOf } from "./values.js";
+import { say } from "./words.js";
 
 const [SIDE, LEFT, TOP] = [13, 34, 14];
 const MONDAY_FIRST = [1, 2, 3, 4, 5, 6, 0];
@@ -33,6 +34,6 @@ export function usualWeek(records, range, unit) {
   });
   const size = `0 0 ${LEFT + (last - first + 1) * SIDE} ${TOP + 7 * SIDE}`;
   const values = [...sums.values()].map(([sum, number]) => sum / number);
-  const label = `Means by day of the week and hour, of the stored hours: from ${Math.min(...values).toFixed(0)} to ${Math.max(...values).toFixed(0)} ${unit}`;
-  return [element("details", { class: "week" }, element("summary", {}, "Its usual week"), svgElement("svg", { viewBox: size, class: "week-grid", role: "img", "aria-label": label }, ...parts))];
+  const label = say`Means by day of the week and hour, of the stored hours: from ${Math.min(...values).toFixed(0)} to ${Math.max(...values).toFixed(0)} ${unit}`;
+  return [element("details", { class: "week" }, element("summary", {}, say`Its usual week`), svgElement("svg", { viewBox: size, class: "week-grid", role: "img", "aria-label": label }, ...parts))];
 }

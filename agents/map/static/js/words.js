@@ -1,31 +1,18 @@
-// The catalogue: every text of the page passes through here, in English, and comes back in the reader's language. An
-// entry may have places, {1}, {2}, .. for what changes. A text without an entry stays English.
+// The catalogue: every text of the page is a template of say, in English, and comes back in the reader's language. The
+// text about ${speed} ${unit} has the entry "about {1} {2}". A text without an entry stays English.
 
 import { GERMAN } from "./german.js";
 
 const CATALOGUES = { de: GERMAN };
 const wanted = new URLSearchParams(location.search).get("lang") ?? navigator.language;
 export const LANGUAGE = Object.keys(CATALOGUES).find((each) => wanted.toLowerCase().startsWith(each)) ?? "en";
+const catalogue = new Map(Object.entries(CATALOGUES[LANGUAGE] ?? {}));
 
-const exact = new Map();
-const patterns = [];
-for (const [english, text] of Object.entries(CATALOGUES[LANGUAGE] ?? {})) {
-  if (!english.includes("{1}")) exact.set(english, text);
-  else patterns.push([new RegExp(`^${english.replace(/[.*+?^$()|[\]\\/]/g, "\\$&").replace(/\{\d\}/g, "(.*?)")}$`), text]);
-}
+const inLanguage = (english) => catalogue.get(english) ?? english;
 
-export function say(text) {
-  if (LANGUAGE === "en" || typeof text !== "string" || text.trim() === "") return text;
-  const bare = text.trim();
-  return text.replace(bare, () => exact.get(bare) ?? fromPattern(bare) ?? bare);
-}
-
-function fromPattern(text) {
-  for (const [pattern, translated] of patterns) {
-    const found = pattern.exec(text);
-    if (found !== null) return translated.replace(/\{(\d)\}/g, (_, at) => say(found[at]));
-  }
-  return undefined;
+export function say(parts, ...values) {
+  const english = parts.reduce((text, part, at) => `${text}{${at}}${part}`);
+  return inLanguage(english).replace(/\{(\d)\}/g, (_, at) => values[at - 1]);
 }
 
 // The texts that the page itself has, once at its start.
@@ -34,8 +21,12 @@ export function sayPage() {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const nodes = [];
   while (walker.nextNode()) if (walker.currentNode.parentElement.localName !== "script") nodes.push(walker.currentNode);
-  for (const node of nodes) node.data = say(node.data);
+  for (const node of nodes) node.data = node.data.replace(node.data.trim(), inLanguage);
+  // A title that was not chosen has the policy's name before its words.
+  const heading = document.querySelector("h1");
+  const [, name] = /^(.*): bus speeds, hour by hour$/.exec(heading.textContent) ?? [];
+  if (name !== undefined) document.title = heading.textContent = say`${name}: bus speeds, hour by hour`;
   for (const node of document.querySelectorAll("[aria-label], [placeholder]")) {
-    for (const name of ["aria-label", "placeholder"]) if (node.hasAttribute(name)) node.setAttribute(name, say(node.getAttribute(name)));
+    for (const name of ["aria-label", "placeholder"]) if (node.hasAttribute(name)) node.setAttribute(name, inLanguage(node.getAttribute(name)));
   }
 }
