@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hatcast.agents.batch.fold import FoldResult
-from hatcast.agents.batch.retention import RetainNothing, RetainTotals, Totals, in_unit
+from hatcast.agents.batch.retention import RetainNothing, RetainTotals, in_unit
 from hatcast.agents.batch.run import (
     RELEASING,
     BatchRun,
@@ -40,7 +40,14 @@ from hatcast.agents.cli.report import check_one_output, output_option, places_of
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.dump import DUMP
 from hatcast.agents.progress import AddBar, progress_bars
-from hatcast.agents.tables.terminal import answers_tables, estimates_table, print_fitted, releases_table
+from hatcast.agents.tables.terminal import (
+    answers_tables,
+    estimates_table,
+    hats_table,
+    print_fitted,
+    releases_table,
+    table,
+)
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query import Period
 from hatcast.stream.policy.running_keys import Window
@@ -153,7 +160,7 @@ def command(
         click.echo(msgspec.json.encode({"outcomes": folded.outcomes, "hats": hats}, order="sorted"))
     else:
         _show_outcomes(folded, as_json=False)
-        _show_hats(hats)
+        print_fitted(Console(), hats_table(hats))
 
 
 def _check_release(
@@ -229,8 +236,8 @@ def _release(run: BatchRun, path: Path, days: tuple[date, date] | None, output: 
             msgspec.json.decode(budget_record(policy, date, released.ledger.summary(date))) for date in sorted(dates)
         ]
     console = Console()
-    for table in tables:
-        print_fitted(console, table)
+    for each in tables:
+        print_fitted(console, each)
     if output.file is None and policy.queries and len(tables) == 1:
         console.print("no answers to queries: no period of a query is over in these files")
     console.print(BudgetTable(ledger_days))
@@ -325,20 +332,8 @@ def _show_outcomes(folded: FoldResult, *, as_json: bool) -> None:
         click.echo(msgspec.json.encode({"outcomes": folded.outcomes}, order="sorted"))
         return
     records = sum(folded.outcomes.values())
-    table = Table(title="Records by outcome")
-    table.add_column("outcome")
-    table.add_column("records", justify="right")
-    table.add_column("share", justify="right")
-    for name in (*Outcome, *(f"reports.{outcome}" for outcome in Outcome)):
-        if count := folded.outcomes.get(name):
-            table.add_row(name, f"{count:,}", f"{count / records:.1%}")
+    names = (*Outcome, *(f"reports.{outcome}" for outcome in Outcome))
+    rows = ((name, f"{of:,}", f"{of / records:.1%}") for name in names if (of := folded.outcomes.get(name)))
     console = Console()
-    console.print(table)
+    console.print(table("Records by outcome", "", ("outcome", "records", "share"), rows))
     console.print(f"{records:,} records, {folded.outcomes.get(Outcome.ACCEPTED.value, 0):,} of them accepted")
-
-
-def _show_hats(hats: dict[str, Totals]) -> None:
-    """Print the true figures of each HAT. Not private."""
-    click.echo(f"{'HAT':44} {'users':>8} {'readings':>9} {'sum':>13} {'max':>8}")
-    for hat, (users, count, total, maximum) in sorted(hats.items()):
-        click.echo(f"{hat:44} {users:8} {count:9} {total:13} {maximum:8}")

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
+from hatcast.agents.tables.terminal import table
 from hatcast.stream.budget import ReportSettings, day_loss, report_table
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.policy.policy import ContinualKeys, Policy, Query
@@ -70,9 +70,9 @@ class BudgetTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         legend = self._legend(ascii_only=options.ascii_only)
-        table = self._table(Text(), legend)
-        others = Measurement.get(console, options.update(width=_WIDTH_MAX), table).maximum - _BAR_MAX
-        yield table if options.max_width - others < legend.cell_len else self._table(legend, Text())
+        below = self._table(Text(), legend)
+        others = Measurement.get(console, options.update(width=_WIDTH_MAX), below).maximum - _BAR_MAX
+        yield below if options.max_width - others < legend.cell_len else self._table(legend, Text())
 
     def _legend(self, *, ascii_only: bool) -> Text:
         """Return the meanings of the parts of a `Bar`."""
@@ -86,23 +86,10 @@ class BudgetTable:
     def _table(self, heading: Text, above_caption: Text) -> Table:
         """Return the table. The legend is the bar's heading, or the first line of the caption."""
         caption = _caption(self._records, with_queries=self._with_queries, with_up_front=self._with_up_front)
-        table = Table(
-            title="Privacy budget: what one bus's day may have cost, in epsilon",
-            caption=Text.assemble(above_caption, "\n" if above_caption else "", caption),
-            caption_justify="left",
-            box=SIMPLE_HEAD,
-            padding=(0, 1, 0, 0),
-            pad_edge=False,
-        )
-        table.add_column("day", no_wrap=True)
-        for column in ("releases", *(("HATs", "queries") if self._with_queries else ()), self._spent, "limit"):
-            table.add_column(column, justify="right", no_wrap=True)
-        table.add_column(heading)
-        for column in ("at most", "tight"):
-            table.add_column(column, justify="right", no_wrap=True)
-        for record in self._records:
-            hats, reserved, limit = _split(record)
-            table.add_row(
+        names = ("releases", *(("HATs", "queries") if self._with_queries else ()), self._spent, "limit")
+        headings = (Column("day", no_wrap=True), *names, Column(heading), "at most", "tight")
+        rows = (
+            (
                 record.date,
                 "-" if _up_front(record) else f"{record.releases:,}",
                 *((number(hats), _reserved_cell(record, reserved)) if self._with_queries else ()),
@@ -112,7 +99,11 @@ class BudgetTable:
                 f"{record.day_bound:g}",
                 f"{record.epsilon_delta.epsilon:.4g}",
             )
-        return table
+            for record in self._records
+            for hats, reserved, limit in [_split(record)]
+        )
+        title = "Privacy budget: what one bus's day may have cost, in epsilon"
+        return table(title, Text.assemble(above_caption, "\n" if above_caption else "", caption), headings, rows)
 
     @property
     def _spent(self) -> str:
@@ -162,38 +153,30 @@ def today_line(policy: Policy, days: list[dict[str, Any]], today: str, next_poli
 
 def query_table(policy: Policy, days: list[dict[str, Any]], today: str) -> Table:
     """Return the cost of each query for one bus, by period: the newest ones and that of today."""
-    table = Table(
-        title="Queries over days: cost for one bus, in epsilon",
-        caption="'a HAT': each HAT that the bus was in; 'a day': all of them, on each day of the period\n"
-        "'reserved': days charged so far, each before its first release, irrevocably\n"
-        "'no room': a limit did not allow it, so the period gets no answers",
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    table.add_column("query", overflow="fold", min_width=8)
-    table.add_column("period", no_wrap=True)
-    for column in ("a HAT", "a day", "a period"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("reserved", min_width=14)
-    records = _records(days)
+    records, rows = _records(days), list[tuple[str, ...]]()
     for query in policy.queries:
         cost = Reserved(policy.most_hats, query.epsilon_nano)
         for period, reserved in _by_period(query, records, today)[-_PERIODS_SHOWN:]:
-            table.add_row(
-                query.name,
-                f"{period.first} to {period.last}" if period.days > 1 else f"{period.first}",
-                number(cost.epsilon),
-                number(cost.amount),
-                number(period.days * cost.amount),
-                _reserved_days(period, reserved, today),
-            )
+            dates = f"{period.first} to {period.last}" if period.days > 1 else f"{period.first}"
+            costs = map(number, (cost.epsilon, cost.amount, period.days * cost.amount))
+            rows.append((query.name, dates, *costs, _reserved_days(period, reserved, today)))
     if (selection := policy.selection_cost) is not None:
         selection_days = (selection.last - selection.first).days + 1
         spent = (number(selection.epsilon_nano), number(selection_days * selection.epsilon_nano))
-        table.add_row(CELL_SELECTION, f"{selection.first} to {selection.last}", "-", *spent, "spent before")
-    return table
+        rows.append((CELL_SELECTION, f"{selection.first} to {selection.last}", "-", *spent, "spent before"))
+    return table(
+        "Queries over days: cost for one bus, in epsilon",
+        "'a HAT': each HAT that the bus was in; 'a day': all of them, on each day of the period\n"
+        "'reserved': days charged so far, each before its first release, irrevocably\n"
+        "'no room': a limit did not allow it, so the period gets no answers",
+        (
+            Column("query", overflow="fold", min_width=8),
+            Column("period", no_wrap=True),
+            *("a HAT", "a day", "a period"),
+            Column("reserved", min_width=14),
+        ),
+        rows,
+    )
 
 
 def _by_period(query: Query, records: Sequence[BudgetRecord], today: str) -> list[tuple[Period, list[bool]]]:
@@ -218,11 +201,6 @@ def _reserved_days(period: Period, reserved: Sequence[bool], today: str) -> str:
 def report_cost_table(settings: ReportSettings) -> Table:
     """Return the report's table, recomputed, next to the total cost."""
     costs = report_table(settings)
-    table = Table(title="One bus's day, in epsilon", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in ("", "how"):
-        table.add_column(column, no_wrap=True)
-    for column in ("the report", "total"):
-        table.add_column(column, justify="right", no_wrap=True)
     k, u, n, b = settings.most_hats, float(settings.upper_bound), settings.user_days, float(settings.scale)
     rows = (
         ("query 1, mean speed", f"K U / (N B) = {k} x {u:g} / ({n} x {b:g})", costs.query_1, costs.query_1),
@@ -230,9 +208,11 @@ def report_cost_table(settings: ReportSettings) -> Table:
         ("means, hour by hour", f"K epsilon = {k} x {float(settings.epsilon):g}", None, costs.hats),
         ("together", "", costs.cumulative, costs.total),
     )
-    for name, formula, in_report, total in rows:
-        table.add_row(name, formula, "-" if in_report is None else f"{float(in_report):.3f}", f"{float(total):.3f}")
-    return table
+    shown = (
+        (name, formula, "-" if in_report is None else f"{float(in_report):.3f}", f"{float(total):.3f}")
+        for name, formula, in_report, total in rows
+    )
+    return table("One bus's day, in epsilon", "", ("", "how", "the report", "total"), shown, left=2)
 
 
 def number(nano: int) -> str:

@@ -12,8 +12,9 @@ from rich.table import Column, Table
 
 from hatcast.agents.cli.options import FiniteRange, config_option, json_option, plot_option
 from hatcast.agents.cli.recordings import checked_format, format_options
-from hatcast.agents.cli.report import Report, open_axes, table
+from hatcast.agents.cli.report import Report, open_axes
 from hatcast.agents.config.settings import load_settings
+from hatcast.agents.tables.terminal import table
 from hatcast.stream.readings.formats import FormatChoice
 
 UNITS: Final = {"user_day": "each vehicle's day", "user": "each vehicle"}

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import h3.api.basic_int as h3
 import msgspec
+from rich.console import Console
 
 from hatcast.agents.batch.retention import in_unit
 from hatcast.agents.cli.options import config_option, json_option
@@ -14,6 +15,7 @@ from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.identity import started_partitions
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.partition_store import PartitionStore
+from hatcast.agents.tables.terminal import hats_table, print_fitted
 from hatcast.stream.fold.checkpoint import StoredPartition
 
 Totals = tuple[int, int, int, int]
@@ -31,9 +33,7 @@ def command(config: Path, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode({"outcomes": outcomes, "hats": hats}, order="sorted"))
         return
-    click.echo(f"{'HAT':44} {'users':>8} {'readings':>9} {'sum':>13} {'max':>8}")
-    for hat, (users, count, total, maximum) in sorted(hats.items()):
-        click.echo(f"{hat:44} {users:8} {count:9} {total:13} {maximum:8}")
+    print_fitted(Console(), hats_table(hats))
 
 
 async def read_contributions(settings: Settings) -> tuple[dict[str, int], dict[str, Totals]]:

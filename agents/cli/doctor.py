@@ -7,10 +7,10 @@ from typing import Any
 import click
 import msgspec
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from hatcast.agents.cli.options import accept_gap_option, accept_volatile_state_option, config_option, json_option
+from hatcast.agents.tables.terminal import table
 from hatcast.agents.worker.brought_topic import SAMPLE_RECORDS, examine_topic
 from hatcast.agents.worker.checks import Accepted, Check, CheckState
 from hatcast.agents.worker.preflight import examine
@@ -63,12 +63,8 @@ def command(*, config: Path, as_json: bool, topic: str | None, feed: str | None,
 
 def _show(checks: list[Check]) -> None:
     console = Console(highlight=False)
-    table = Table(box=None, pad_edge=False)
-    for column in ("check", "state", "found"):
-        table.add_column(column, overflow="fold")
-    for check in checks:
-        table.add_row(Text(check.name), Text(check.state, style=_STYLES[check.state]), Text(check.found))
-    console.print(table)
+    rows = ((Text(each.name), Text(each.state, _STYLES[each.state]), Text(each.found)) for each in checks)
+    console.print(table("", "", ("check", "state", "found"), rows, left=3))
     # Below the table and unwrapped, so that commands can be copied.
     for check in checks:
         if check.fix:

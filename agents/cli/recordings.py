@@ -16,6 +16,7 @@ from rich.table import Table
 
 from hatcast.agents.kafka.dump import DUMP, is_head
 from hatcast.agents.recordings.files import format_by_name, open_records
+from hatcast.agents.tables.terminal import table
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy, Relation
@@ -228,17 +229,16 @@ def _show(records: Sequence[Recorded], decoded: Sequence[Reading], path: str, po
 
 def _table(readings: Sequence[Reading], path: str, zone: tzinfo) -> Table:
     others = [name for reading in readings[:1] if isinstance(reading, ValuesReading) for name in reading.others]
-    table = Table(
-        title=f"{Path(path).name}: the first rows as they are read (raw data, not private)", title_justify="left"
-    )
-    for column in ("vehicle", "time", "lat", "lon", "value", *others):
-        table.add_column(column, overflow="fold")
-    for reading in readings:
+
+    def row_of(reading: Reading) -> list[str]:
         place = _local(int(reading.time), zone), reading.lat, reading.lon
         cells = reading.vehicle, *place, f"{reading.speed} {reading.unit}"
         further = reading.others.values() if isinstance(reading, ValuesReading) else ()
-        table.add_row(*(escape(str(cell)) for cell in (*cells, *further)))
-    return table
+        return [escape(str(cell)) for cell in (*cells, *further)]
+
+    title = f"{Path(path).name}: the first rows as they are read (raw data, not private)"
+    headings = ("vehicle", "time", "lat", "lon", "value", *others)
+    return table(title, "", headings, map(row_of, readings), left=len(headings))
 
 
 def _local(time_ms: int, zone: tzinfo) -> str:

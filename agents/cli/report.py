@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import click
 import msgspec
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Column, Table
+from rich.table import Table
 
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.tables.terminal import print_fitted
 from hatcast.stream.errors import HatcastError
 
 if TYPE_CHECKING:
@@ -161,8 +160,6 @@ def report_written(rows: Mapping[Path, int], left_out: int = 0) -> None:
 
 
 Row = Mapping[str, Any]
-COMPACT: Final[Mapping[str, Any]] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "caption_justify": "left"}
-"""Look of a table with many columns, so that it fits into 80."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,36 +194,7 @@ class Report:
                 if isinstance(each, str):
                     console.print(each, highlight=False, markup=False)
                 else:
-                    console.print(each)
-
-
-def table(
-    title: str,
-    caption: str,
-    headings: Sequence[str | Column],
-    rows: Iterable[Sequence[str] | None],
-    *,
-    left: int = 1,
-    **look: Any,
-) -> Table:
-    """Return a table.
-
-    headings   the first `left` of them are of texts, which fold; the others of numbers, which do not
-    rows       None: a line between two rows
-    look       arguments of rich's Table, such as those of COMPACT
-    """
-    texts, numbers = {"overflow": "fold"}, {"justify": "right", "no_wrap": True}
-    columns = [
-        each if isinstance(each, Column) else Column(each, **(texts if at < left else numbers))
-        for at, each in enumerate(headings)
-    ]
-    found = Table(*columns, title=escape(title), title_justify="left", caption=escape(caption), **look)
-    for row in rows:
-        if row is None:
-            found.add_section()
-        else:
-            found.add_row(*row)
-    return found
+                    print_fitted(console, each)
 
 
 def nested(rows: Iterable[Row], *keys: str, of: str | None = None) -> dict[str, Any]:

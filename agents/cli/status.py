@@ -11,7 +11,6 @@ import click
 import msgspec
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from rich.console import Console
-from rich.table import Table
 
 from hatcast.agents.cli.options import address_of, config_option, json_option
 from hatcast.agents.cli.status_why import NEXT, explain, lines, read_hour, slot_asked
@@ -29,6 +28,7 @@ from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.queries import count_unanswered
+from hatcast.agents.tables.terminal import table
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar, min_watermark, next_date
 from hatcast.stream.fold.horizons import horizon_of
@@ -250,22 +250,16 @@ def _show_tracker(console: Console, tracker: Mapping[str, Any]) -> None:
 
 
 def _show_topic(console: Console, calendar: Calendar, name: str, topic: Mapping[str, Any]) -> None:
-    partitions = Table(title=f"Partitions of {name}")
-    for column in ("partition", "offset", "end", "behind"):
-        partitions.add_column(column, justify="right")
-    partitions.add_column("watermark")
-    for row in topic["partitions"]:
-        offset = row["offset"]
-        behind = "" if offset is None else str(row["end"] - offset)
-        watermark = "" if row["clock"] is None else calendar.local(row["clock"]).isoformat(sep=" ", timespec="seconds")
-        partitions.add_row(str(row["partition"]), str(offset or 0), str(row["end"]), behind, watermark)
-    console.print(partitions)
-    outcomes = Table(title=f"Records of {name} by outcome")
-    outcomes.add_column("outcome")
-    outcomes.add_column("records", justify="right")
-    for outcome, records in topic["outcomes"].items():
-        outcomes.add_row(outcome, f"{records:,}")
-    console.print(outcomes)
+    def row_of(partition: Mapping[str, Any]) -> tuple[str, ...]:
+        offset, end, clock = partition["offset"], partition["end"], partition["clock"]
+        behind = "" if offset is None else str(end - offset)
+        watermark = "" if clock is None else calendar.local(clock).isoformat(sep=" ", timespec="seconds")
+        return str(partition["partition"]), str(offset or 0), str(end), behind, watermark
+
+    headings = ("partition", "offset", "end", "behind", "watermark")
+    console.print(table(f"Partitions of {name}", "", headings, map(row_of, topic["partitions"]), left=0))
+    outcomes = ((outcome, f"{records:,}") for outcome, records in topic["outcomes"].items())
+    console.print(table(f"Records of {name} by outcome", "", ("outcome", "records"), outcomes))
 
 
 async def read_tracker(store: HatStore, ledger: LedgerStore, policy: Policy) -> dict[str, Any]:

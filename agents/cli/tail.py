@@ -17,7 +17,7 @@ from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import translate_kafka_errors
 from hatcast.agents.kafka.partition_reader import is_end, open_consumer, value_of_domain
 from hatcast.agents.kafka.topics import topic_range
-from hatcast.agents.tables.terminal import answer_row, answers_header, read_shown, record_line
+from hatcast.agents.tables.terminal import read_shown, record_line
 from hatcast.stream.policy.policy import Policy
 
 POLL_SECONDS: Final = 0.5
@@ -83,7 +83,7 @@ class _TailOptions(TypedDict):
 @json_option
 @click.option("--releases", is_flag=True, help="The releases: means and answers to queries.")
 @click.option("--means", is_flag=True, help="The means: hats.means.")
-@click.option("--queries", is_flag=True, help="The answers to queries over days, as a table: hats.queries.")
+@click.option("--queries", is_flag=True, help="The answers to queries over days: hats.queries.")
 @click.option("--estimates", is_flag=True, help="The estimates of all cells: hats.estimates.")
 @click.option("--running", is_flag=True, help="The running means: hats.running.")
 @click.option("--policy", metavar="NAME", help="Only the records of this policy.")
@@ -127,7 +127,12 @@ def _open_output(settings: Settings, given: _TailOptions, chosen: list[str]) -> 
     """Yield the function that writes a record: to the file, or to standard output as JSON or as a line of text."""
     output = given["output"]
     if output is None:
-        yield (lambda value: write_output(value + b"\n")) if given["as_json"] else _printer(chosen)
+        if given["as_json"]:
+            yield lambda value: write_output(value + b"\n")
+            return
+        click.echo(heading(settings.policy, chosen), err=True)
+        console = Console(highlight=False, soft_wrap=True)
+        yield lambda value: console.print(record_line(read_shown(value)))
         return
     from hatcast.agents.tables.files import FilesOf, open_growing_file
     from hatcast.agents.tables.records import TABLES
@@ -138,13 +143,18 @@ def _open_output(settings: Settings, given: _TailOptions, chosen: list[str]) -> 
     report_written(files.rows, files.left_out)
 
 
-def _printer(chosen: list[str]) -> Callable[[bytes], object]:
-    """Return the function that prints a record as a line of text."""
-    console = Console(highlight=False, soft_wrap=True)
-    line = record_line if chosen != ["queries"] else answer_row
-    if line is answer_row:
-        console.print(answers_header())
-    return lambda value: console.print(line(read_shown(value)))
+_MEANINGS: Final = {
+    "means": "means with their noise, and 95 % of it",
+    "queries": "answers to queries over days, and 95 % of their noise",
+    "estimates": "the mean of all readings of the hour and its 95 % interval, the road beside it",
+    "running": "running means and their 95 % intervals",
+}
+
+
+def heading(policy: Policy, chosen: Sequence[str]) -> str:
+    """Return what the lines are of: the quantity, and which numbers. chosen: keys of their topics."""
+    named = [name for name in chosen if name != "queries" or policy.queries or chosen == ["queries"]]
+    return f"{policy.name}, {policy.quantity}: {'; '.join(_MEANINGS[name] for name in named)}"
 
 
 def _of_policy(records: Iterator[bytes], policy: str | None) -> Iterator[bytes]:

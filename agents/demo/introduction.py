@@ -24,18 +24,17 @@ def introduction(state: DemoState, began: Began) -> Iterator[tuple[str, str]]:
         f" ({PARTITIONS} partitions, topics not checked). Only on this machine; all of it is deleted at the end"
         + (", its noise too: publish nothing of it" if state.origin.files else "")
     )
+    quantity = f"means of buses, {policy.quantity},"
     match policy.method:
         case TrackerKeys():
-            what = (
-                "speeds of the roads per hour and hexagon, from queries with noise that hides how fast any one bus went"
-            )
+            what = f"{quantity} per hour and hexagon, from queries with noise that hides how fast any one bus went"
             budget = (
                 "the most privacy that one bus's day has lost, in epsilon: a bus pays for its own part in each query;"
                 f" never more than {policy.daily_limit:g} a day"
             )
         case ContinualKeys() as keys:
             what = (
-                f"mean speeds of buses in each hexagon since its horizon of {days_text(keys.horizon_days)}"
+                f"{quantity} in each hexagon since its horizon of {days_text(keys.horizon_days)}"
                 " began, hour by hour, with noise that hides how fast any one bus went"
             )
             budget = (
@@ -44,7 +43,7 @@ def introduction(state: DemoState, began: Began) -> Iterator[tuple[str, str]]:
             )
         case keys:
             each = "each bus alike, " if isinstance(keys, HybridKeys) else ""
-            what = f"mean speeds of buses per hour and hexagon, {each}with noise that hides how fast any one bus went"
+            what = f"{quantity} per hour and hexagon, {each}with noise that hides how fast any one bus went"
             budget = (
                 f"the most privacy that one bus's day has lost, in epsilon: {keys.charged(policy.epsilon):g} for each"
                 f" mean that it is part of (at most {policy.max_hats_per_day}); never more than {policy.daily_limit:g}"
@@ -58,9 +57,12 @@ def introduction(state: DemoState, began: Began) -> Iterator[tuple[str, str]]:
         case TrackerKeys():
             yield (
                 "41.3 ± 5.6",
-                "km/h: the road's speed is within ± 5.6 in 95 of 100 cases, by all that was released so far",
+                "km/h: the mean of all readings of the hour is within ± 5.6 in 95 of 100 cases, by all released so far",
             )
-            yield "predicted", "no query in this hour: it follows from other hours and hexagons"
+            yield (
+                "predicted",
+                "no query in this hour: it follows from others; dim: no readings count, so it is the road's",
+            )
             yield Status.DEFERRED, _DEFERRED
             too_few = f"fewer than {policy.min_users} buses were there, so there is no query about the hour"
         case ContinualKeys():

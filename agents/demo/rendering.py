@@ -9,14 +9,14 @@ import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from hatcast.agents.demo import texts
 from hatcast.agents.demo.introduction import introduction
 from hatcast.agents.demo.observer import RecordListener
 from hatcast.agents.demo.state import Began, DemoState
-from hatcast.agents.tables.terminal import read_shown, record_line
+from hatcast.agents.tables.terminal import read_shown, record_line, table
 from hatcast.stream.records import EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord
 
 _ROWS_MIN: Final = 8
@@ -42,30 +42,25 @@ def page(state: DemoState, width: int, height: int) -> RenderableType:
     if state.policy.queries:
         facts.add_row("queries", texts.queries_line(state))
     rows = max(_ROWS_MIN, min(_ROWS_MAX, height - _OTHER_LINES))
-    table = estimates_table(state, rows, width) if state.policy.method.settles_days else releases_table(state, rows)
-    return Group(facts, Text(), table, _hours(state))
+    shown = estimates_table(state, rows, width) if state.policy.method.settles_days else releases_table(state, rows)
+    return Group(facts, Text(), shown, _hours(state))
 
 
 def releases_table(state: DemoState, rows: int) -> Table:
     """Return a table of the latest releases, newest slot first, with at most a few suppressed ones."""
-    top = state.policy.upper_bound / 1000
-    is_hybrid = state.policy.takes_reports
+    top, is_hybrid = state.policy.upper_bound / 1000, state.policy.takes_reports
     width = _SHORT_STRIP if is_hybrid else _STRIP_WIDTH
-    table = _table("running mean km/h" if state.policy.method.has_horizons else "mean km/h", top, width)
-    if is_hybrid:
-        table.padding = (0, 1)
-        table.add_column("users", justify="right", no_wrap=True)
-        table.add_column("weights", no_wrap=True)
-    for release in _shown_releases(state, rows):
+
+    def row_of(release: ReleaseRecord) -> tuple[RenderableType, ...]:
         when = f"{texts.day(release.date)} {release.slot}"
         if release.mean is None:
-            table.add_row(when, release.cell, Text(texts.mean(release)), style="dim")
-        else:
-            strip = Text(noise_strip(release.mean, texts.spread(release), top, width), style="cyan")
-            table.add_row(when, release.cell, texts.mean(release), strip, *_groups(release))
-    for _ in range(rows - table.row_count):
-        table.add_row()
-    return table
+            return when, release.cell, Text(texts.mean(release), "dim")
+        strip = Text(noise_strip(release.mean, texts.spread(release), top, width), style="cyan")
+        return when, release.cell, texts.mean(release), strip, *_groups(release)
+
+    kind = "Running means" if state.policy.method.has_horizons else "Means"
+    further = (Column("users", justify="right"), "weights") if is_hybrid else ()
+    return _table(kind, state, map(row_of, _shown_releases(state, rows)), rows, width, further)
 
 
 def _groups(release: ReleaseRecord) -> Iterator[str]:
@@ -82,44 +77,52 @@ def estimates_table(state: DemoState, rows: int, columns: int) -> Table:
     """
     top = state.policy.upper_bound / 1000
     shown = next(iter(state.policy.running), None) if columns >= _WIDE else None
-    table = _table("road km/h", top, _STRIP_WIDTH if shown is None else _SHORT_STRIP)
-    if shown is not None:
-        table.add_column(texts.running_name(state.policy, shown.name), justify="right", no_wrap=True)
-    for cell in sorted(state.estimates)[:rows]:
+    width = _STRIP_WIDTH if shown is None else _SHORT_STRIP
+
+    def row_of(cell: str) -> tuple[RenderableType, ...]:
         each = state.estimates[cell]
-        width = _STRIP_WIDTH if shown is None else _SHORT_STRIP
-        strip = Text(noise_strip(each.road.value, texts.half_width(each), top, width), style="cyan")
+        strip = Text(noise_strip(texts.headline(each).value, texts.half_width(each), top, width), style="cyan")
         more = [] if shown is None else [texts.running(state.running.get(shown.name, {}).get(cell))]
-        style = "dim" if each.stage == "predicted" else ""
-        table.add_row(f"{texts.day(each.date)} {each.slot}", cell, texts.road(each), strip, *more, style=style)
-    for _ in range(rows - table.row_count):
-        table.add_row()
-    return table
+        mean = Text(texts.estimate(each), "" if each.mean is not None else "dim")
+        return f"{texts.day(each.date)} {each.slot}", cell, mean, strip, *more
+
+    running = () if shown is None else (Column(texts.running_name(state.policy, shown.name), justify="right"),)
+    found = map(row_of, sorted(state.estimates)[:rows])
+    return _table("Means of all readings", state, found, rows, width, running)
 
 
 def answers_table(state: DemoState) -> Table:
     """Return a table of the answers to queries over days: the first ones by query, slot and hexagon."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="bold")
-    for heading in ("query", "days", "slot", "hexagon (H3)", "answer"):
-        table.add_column(heading, no_wrap=True)
     ordered = sorted(state.answers.values(), key=lambda each: (each.query, each.date, each.slot, each.cell))
     # A released answer says more than one that was suppressed.
     ordered.sort(key=lambda each: each.mean is None)
-    for each in ordered[:_ROWS_MAX]:
-        table.add_row(each.query, texts.period(each), each.slot, each.cell, texts.answer(each))
-    if len(ordered) > _ROWS_MAX:
-        table.add_row(f"and {len(ordered) - _ROWS_MAX:,} more", style="dim")
-    return table
+    rows = [(each.query, texts.period(each), each.slot, each.cell, texts.answer(each)) for each in ordered[:_ROWS_MAX]]
+    more = f"and {len(ordered) - _ROWS_MAX:,} more" if len(ordered) > _ROWS_MAX else ""
+    headings = [Column(name, no_wrap=True) for name in ("query", "days", "slot", "hexagon (H3)", "answer")]
+    return table("Answers to queries over days", more, headings, rows)
 
 
-def _table(value: str, top: float, width: int = _STRIP_WIDTH) -> Table:
-    """Return an empty table. value: heading of its third column; top: the end of the scale, km/h; width: of it."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="bold")
-    table.add_column("slot", no_wrap=True)
-    table.add_column("hexagon (H3)", no_wrap=True)
-    table.add_column(value, justify="right", no_wrap=True)
-    table.add_column(f"0{f'{top:g}':>{width - 1}}", no_wrap=True)
-    return table
+def _table(
+    title: str,
+    state: DemoState,
+    found: Iterable[Sequence[RenderableType]],
+    rows: int,
+    width: int,
+    further: Sequence[str | Column],
+) -> Table:
+    """Return a table of means with so many rows, so that what is below it stays.
+
+    width     of the strip
+    further   headings of the columns after it
+    """
+    top = f"{state.policy.upper_bound / 1000:g}"
+    names = ("slot", "hexagon (H3)", Column("mean", justify="right", no_wrap=True), f"0{top:>{width - 1}}", *further)
+    headings = [each if isinstance(each, Column) else Column(each, no_wrap=True) for each in names]
+    shown = table(f"{title}, {state.policy.quantity}, {state.policy.released_value.unit}", "", headings, found)
+    shown.show_edge = False  # its lines are few
+    for _ in range(rows - shown.row_count):
+        shown.add_row()
+    return shown
 
 
 def _shown_releases(state: DemoState, rows: int) -> list[ReleaseRecord]:

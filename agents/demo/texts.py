@@ -17,7 +17,7 @@ from hatcast.agents.demo.state import DemoState, Origin
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Columns
 from hatcast.stream.readings.reading import Outcome
-from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord
+from hatcast.stream.records import BudgetRecord, EstimateRecord, NormalRecord, QueryRecord, ReleaseRecord, RunningRecord
 from hatcast.stream.records.fields import Status
 
 
@@ -183,14 +183,19 @@ def _wider_side(value: float | None, interval: tuple[float, float] | None) -> fl
     return 0.0 if value is None or interval is None else max(value - interval[0], interval[1] - value)
 
 
-def half_width(estimate: EstimateRecord) -> float:
+def headline(record: EstimateRecord) -> NormalRecord:
+    """Return the mean of all readings; of an hour without readings that count, the road."""
+    return record.road if record.mean is None else record.mean
+
+
+def half_width(record: EstimateRecord) -> float:
     """Return half the width of the 95 % interval, in km/h."""
-    return _wider_side(estimate.road.value, estimate.road.interval95)
+    return _wider_side(headline(record).value, headline(record).interval95)
 
 
-def road(estimate: EstimateRecord, plus_minus: str = "±") -> str:
-    """Return the speed of a road as `41.3 ± 5.6`."""
-    return f"{estimate.road.value:.1f} {plus_minus} {half_width(estimate):.1f}"
+def estimate(record: EstimateRecord) -> str:
+    """Return the mean of an estimate as `41.3 ± 5.6`."""
+    return f"{headline(record).value:.1f} ± {half_width(record):.1f}"
 
 
 def running_name(policy: Policy, name: str) -> str:

@@ -1,13 +1,14 @@
 """Published records on a terminal: as lines while they come, and as tables."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.markup import escape
 from rich.measure import Measurement
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from hatcast.stream.errors import UNREADABLE
@@ -15,15 +16,50 @@ from hatcast.stream.records.fields import quantity_of
 from hatcast.stream.records.shown import SHOWN, Shown, ShownNormal, ShownValue
 
 _WIDEST: Final = 1000
-_ANSWER_COLUMNS: Final = (
-    ("policy", 14),
-    ("query", 14),
-    ("dates", 24),
-    ("hour", 11),
-    ("hexagon", 15),
-    ("answer", 19),
-    ("noise, 95 %", 0),
-)
+
+
+def table(
+    title: str,
+    caption: str | Text,
+    headings: Sequence[str | Column],
+    rows: Iterable[Sequence[RenderableType] | None],
+    *,
+    left: int = 1,
+    min_width: int | None = None,
+) -> Table:
+    """Return a table, as all tables of hatcast look.
+
+    headings    the first `left` of them are of texts, which fold; the others of numbers, which do not
+    rows        None: a line between two rows
+    min_width   of the whole, so that a title and a caption do not wrap at the width of a few columns
+    """
+    found = Table(
+        *(each if isinstance(each, Column) else _column(each, is_text=at < left) for at, each in enumerate(headings)),
+        title=escape(title) or None,
+        title_justify="left",
+        caption=(escape(caption) if isinstance(caption, str) else caption) or None,
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        min_width=min_width,
+    )
+    for row in rows:
+        if row is None:
+            found.add_section()
+        else:
+            found.add_row(*row)
+    return found
+
+
+def _column(heading: str, *, is_text: bool) -> Column:
+    return Column(heading, overflow="fold") if is_text else Column(heading, justify="right", no_wrap=True)
+
+
+def print_fitted(console: Console, shown: Table) -> None:
+    """Print a table, on a narrow terminal with less space between its columns, so that no word is broken."""
+    if Measurement.get(console, console.options.update(width=_WIDEST), shown).maximum > console.width:
+        shown.padding, shown.show_edge = 0, False
+    console.print(shown)
 
 
 def read_shown(value: bytes) -> Shown | None:
@@ -56,7 +92,7 @@ def record_line(record: Shown | None) -> Text:
     for value in record.values[1:]:  # the first is the speed, which the record's own fields are about
         line.append(f"  {value.name} {value.mean} {value.unit}", style="bold")
         line.append("  {} to {}".format(*value.interval95), style="dim")
-    line.append(f"  {_kind(record)}", style="green")
+    line.append(_limit(record), style="dim").append(f"  {_kind(record)}", style="green")
     if record.days_used < record.days:
         line.append(f" from {record.days_used} of {record.days} days", style="yellow")
     return _with_groups(line, record)
@@ -79,16 +115,26 @@ def _kind(record: Shown) -> str:
     return record.status if record.running is None else f"running mean since {record.running.horizon}"
 
 
+def _limit(answer: Shown) -> str:
+    """Return what an answer counts, if it is a number of vehicles."""
+    if answer.speed_limit is not None:
+        return f"  faster than {answer.speed_limit} km/h"
+    return "" if answer.threshold is None else f"  {answer.value} above {answer.threshold}"
+
+
 def _named(record: Shown) -> str:
     """Return the name of a value other than the speed, of a mean of it."""
     return f" {record.value}" if record.value and not record.unit.startswith("vehicles") else ""
 
 
 def _with_estimate(line: Text, estimate: Shown, road: ShownNormal) -> Text:
-    """Add an estimate: the road's mean speed, and that of the HAT if there is a release."""
-    _add_normal(line, estimate, road)
+    """Add an estimate: the mean of the hour's readings and the road beside it; without readings the road."""
     if isinstance(estimate.mean, ShownNormal):
-        line.append(f"  mean of buses {estimate.mean.value:6.2f}")
+        _add_normal(line, estimate, estimate.mean)
+        line.append(f"  road {road.value:6.2f}")
+    else:
+        _add_normal(line, estimate, road)
+        line.append("  of the road")
     return line.append(f"  {estimate.stage}", style="green")
 
 
@@ -108,51 +154,22 @@ def _add_normal(line: Text, record: Shown, normal: ShownNormal) -> None:
     line.append(f"  {low:6.2f} to {high:6.2f}".ljust(22), style="dim")
 
 
-def answers_header() -> Text:
-    """Return the names of the columns of `answer_row`."""
-    return Text(_row(*(name for name, _ in _ANSWER_COLUMNS)), style="bold")
-
-
-def answer_row(answer: Shown | None) -> Text:
-    """Return an answer to a query over days as a row of text; one without a value says why."""
-    if answer is None:
-        return Text("a record that is not an answer", style="dim")
-    names = (answer.policy, answer.query_name, answer.period, answer.hours, answer.cell)
-    if not isinstance(answer.mean, Decimal):
-        reason = f" ({answer.reason.replace('_', ' ')})" if answer.reason else ""
-        return Text.assemble(_row(*names), "  ", (answer.status.replace("_", " ") + reason, "yellow"))
-    interval = "" if answer.interval95 is None else f"{answer.interval95[0]} to {answer.interval95[1]}"
-    row = Text.assemble(_row(*names, f"{answer.mean} {answer.unit}"), "  ", (interval, "dim"))
-    if answer.speed_limit is not None:
-        row.append(f"  faster than {answer.speed_limit} km/h", style="dim")
-    if answer.threshold is not None:
-        row.append(f"  {answer.value} above {answer.threshold}", style="dim")
-    if answer.days_used < answer.days:
-        row.append(f"  from {answer.days_used} of {answer.days} days", style="yellow")
-    return row
-
-
-def _row(*values: str) -> str:
-    return "  ".join(value.ljust(width) for value, (_, width) in zip(values, _ANSWER_COLUMNS, strict=False))
-
-
 def estimates_table(last: Collection[Shown]) -> Table:
     """Return the table of the last estimate of each HAT, but for those that are only predicted."""
-    table = Table(title=f"Estimates: {_quantity(last)} by place and hour", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in ("date", "hour", "cell"):
-        table.add_column(name, no_wrap=True)
-    for name in ("mean", "95 %", "road"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for each in last:
-        if isinstance(each.mean, ShownNormal) and each.road is not None:
-            mean, road = (f"{of.value:.1f} {each.unit}" for of in (each.mean, each.road))
-            table.add_row(each.date, each.hours, each.cell, mean, _span(each.mean.interval95), road)
-    others = len(last) - table.row_count
-    table.caption_justify = "left"
-    table.caption = "mean: of all readings of the hour; road: without the chance of which buses came"
-    if others:
-        table.caption += f"\n{others:,} hours without readings that count are predicted only, and not listed"
-    return table
+    rows = [
+        (each.date, each.hours, each.cell, *_shown(each.mean, each.unit), _shown(each.road, each.unit)[0])
+        for each in last
+        if isinstance(each.mean, ShownNormal) and each.road is not None
+    ]
+    caption = "mean: of all readings of the hour; road: without the chance of which buses came"
+    if others := len(last) - len(rows):
+        caption += f"\n{others:,} hours without readings that count are predicted only, and not listed"
+    headings: list[str | Column] = [*_unbroken("date", "hour", "cell"), "mean", "95 %", "road"]
+    return table(f"Estimates: {_quantity(last)} by place and hour", caption, headings, rows, left=3)
+
+
+def _shown(normal: ShownNormal, unit: str) -> tuple[str, str]:
+    return f"{normal.value:.1f} {unit}", _span(normal.interval95)
 
 
 def releases_table(releases: list[Shown], of_queries: str = "") -> Table:
@@ -161,16 +178,18 @@ def releases_table(releases: list[Shown], of_queries: str = "") -> Table:
     title = "Releases: private means by place and slot"
     if horizons:
         title = f"Releases: private running means by place, since {', '.join(horizons)}"
-    table = _table(f"{title}, {_quantity(releases)}", "date", "slot", "cell", "status")
+    caption = of_queries if any(isinstance(release.query, dict) for release in releases) else ""
+    names = ("date", "slot", "cell", "status")
+    return _of_noise(f"{title}, {_quantity(releases)}", names, _release_rows(releases), caption)
+
+
+def _release_rows(releases: Iterable[Shown]) -> Iterator[tuple[str, ...]]:
     for release in releases:
         slot, status = (release.hours, "settlement") if release.is_settlement else (release.slot, release.status)
-        table.add_row(release.date, slot, release.cell, status, *_numbers(release))
+        yield release.date, slot, release.cell, status, *_numbers(release)
         for name, group in release.groups.items():
             of_group = f"{group.mean:.1f} {release.unit}", _span(group.interval95)
-            table.add_row("", "", "", f"{name}, {group.users:,} users", *of_group)
-    if any(isinstance(release.query, dict) for release in releases):
-        table.caption, table.caption_justify = of_queries, "left"
-    return table
+            yield "", "", "", f"{name}, {group.users:,} users", *of_group
 
 
 def _quantity(records: Collection[Shown]) -> str:
@@ -182,14 +201,21 @@ def _quantity(records: Collection[Shown]) -> str:
 
 def answers_tables(answers: Iterable[Shown]) -> list[Table]:
     """Return a table for each query and period."""
-    tables: dict[tuple[str, str], Table] = {}
+    rows = dict[str, list[tuple[str, ...]]]()
     for answer in answers:
-        table = tables.get((answer.query_name, answer.first_date))
-        if table is None:
-            title = f"Answers to {answer.query_name}, {answer.period}"
-            table = tables[answer.query_name, answer.first_date] = _table(title, "slot", "cell", "status")
-        table.add_row(answer.slot, answer.cell, _answer_status(answer), *_numbers(answer))
-    return list(tables.values())
+        of_period = rows.setdefault(f"Answers to {answer.query_name}, {answer.period}", [])
+        of_period.append((answer.slot, answer.cell, _answer_status(answer), *_numbers(answer)))
+    return [_of_noise(title, ("slot", "cell", "status"), found) for title, found in rows.items()]
+
+
+def _of_noise(title: str, names: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Table:
+    """Return a table of means with their noise. names: of the columns before, the last of which may be long."""
+    *short, status = names
+    return table(title, caption, (*_unbroken(*short), status, "mean", "95 % of noise"), rows, left=len(names))
+
+
+def _unbroken(*names: str) -> list[Column]:
+    return [Column(name, no_wrap=True) for name in names]
 
 
 def _answer_status(answer: Shown) -> str:
@@ -224,17 +250,7 @@ def _short(number: Decimal) -> str:
     return f"{number:.1f}" if abs(number) < 100 else f"{number:.0f}"
 
 
-def print_fitted(console: Console, table: Table) -> None:
-    """Print a table, on a narrow terminal with less space between its columns, so that no word is broken."""
-    if Measurement.get(console, console.options.update(width=_WIDEST), table).maximum > console.width:
-        table.padding, table.show_edge = 0, False
-    console.print(table)
-
-
-def _table(title: str, *names: str) -> Table:
-    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in names:
-        table.add_column(name, no_wrap=name != "status", overflow="fold")  # a reason may be long
-    for name in ("mean", "95 % of noise"):
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+def hats_table(hats: Mapping[str, tuple[int, int, int, int]]) -> Table:
+    """Return the table of the true figures of each HAT: users, readings, sum and maximum. Not private."""
+    rows = ((hat, *map(str, totals)) for hat, totals in sorted(hats.items()))
+    return table("", "", (Column("HAT", no_wrap=True), "users", "readings", "sum", "max"), rows)

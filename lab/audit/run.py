@@ -9,8 +9,9 @@ from typing import Final
 import msgspec
 from rich.table import Column, Table
 
-from hatcast.agents.cli.report import COMPACT, Report, table
+from hatcast.agents.cli.report import Report
 from hatcast.agents.config.settings import load_settings
+from hatcast.agents.tables.terminal import table
 from hatcast.lab.audit.days import DayFamily
 from hatcast.lab.audit.devices import ReportFamily, clusterings_of
 from hatcast.lab.audit.families import Claim, Family, SeededNumbers
@@ -192,7 +193,6 @@ def _table(found: Sequence[Audited], samples: int) -> Table:
         "what is asked of the noise. bound: epsilon is at least this, by samples. margin: claim less bound.",
         [Column(each, justify="left" if at < 2 else "right", overflow="fold") for at, each in enumerate(HEADINGS)],
         rows(),
-        **COMPACT,
     )
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Column, Table
 
-from hatcast.agents.cli.report import Report, nested, open_axes, rounded, table
+from hatcast.agents.cli.report import Report, nested, open_axes, rounded
+from hatcast.agents.tables.terminal import table
 from hatcast.lab.evaluate.comparison import MARKERS
 from hatcast.lab.evaluate.simulation import Draws, Floats, Integers
 from hatcast.stream.hybrid import methods

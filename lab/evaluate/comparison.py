@@ -10,7 +10,8 @@ from typing import Any, Final, Self
 import numpy as np
 from rich.table import Column, Table
 
-from hatcast.agents.cli.report import Report, nested, open_axes, rounded, table
+from hatcast.agents.cli.report import Report, nested, open_axes, rounded
+from hatcast.agents.tables.terminal import table
 from hatcast.lab.evaluate.contenders import Contender, RunBatch, hides_presence, raw
 from hatcast.lab.evaluate.inputs import SampledHat
 from hatcast.lab.evaluate.simulation import Draws, Floats

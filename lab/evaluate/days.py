@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from rich.table import Column, Table
 
-from hatcast.agents.cli.report import COMPACT, Report, rounded, table
+from hatcast.agents.cli.report import Report, rounded
 from hatcast.agents.progress import AddBar
+from hatcast.agents.tables.terminal import table
 from hatcast.lab.days import TRACKER_CAP, RecordedDay, open_days, with_users
 from hatcast.lab.evaluate.contenders import BadContender, Contender, parse_contender
 from hatcast.lab.evaluate.days_replay import (
@@ -254,8 +255,6 @@ def _table(comparison: Comparison, title: str) -> Table:
         _caption(comparison),
         (Column("design", overflow="fold", min_width=16), limit, when, *_COLUMNS.values()),
         rows(),
-        pad_edge=False,  # so that it fits into 80 columns
-        **COMPACT,
     )
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from rich.table import Column, Table
 
-from hatcast.agents.cli.report import COMPACT, Report, open_figure, significant, table
+from hatcast.agents.cli.report import Report, open_figure, significant
+from hatcast.agents.tables.terminal import table
 from hatcast.lab.evaluate.hybrid import AXES, DELTA, Amplification, Curve, Heatmap, Measured
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ _NAMES: Final = {"users": "users n", "share": "central share c", "epsilon": "eps
 _MEASURE: Final = "relative improvement R"
 _AMPLIFIED: Final = f"epsilon against output viewers (Gaussian, delta {DELTA:g})"
 _NAME_WIDTH: Final = 17  # of the longest name, which 80 columns have room for
-_LOOK: Final = {**COMPACT, "padding": 0}
 _WIDTH: Final = 76  # so that title and caption do not fold at the table's own
 _DIGITS: Final = 6
 _WORSE: Final = "r, over the worse baseline"
@@ -129,7 +129,6 @@ def _own_table(own: Measured) -> Table:
         ["estimator", "R", "r"],
         ([name, significant(better), significant(worse)] for name, (better, worse) in own.ratios.items()),
         min_width=_WIDTH,
-        **_LOOK,
     )
 
 
@@ -159,7 +158,6 @@ def _axis_table(curves: Sequence[Curve], axis: str, title: str) -> Table:
                 for row in rows
             ),
         ],
-        **_LOOK,
     )
 
 
@@ -169,7 +167,6 @@ def _amplification_table(amplifications: Sequence[Amplification]) -> Table:
         "",
         ["coalition of local users", *(f"{share:g}" for share, _ in amplifications[0].points)],
         ((f"{each.coalition:.0%}", *(significant(epsilon) for _, epsilon in each.points)) for each in amplifications),
-        **_LOOK,
     )
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from rich.table import Table
 
-from hatcast.agents.cli.report import COMPACT, Report, nested, open_figure, rounded, table
+from hatcast.agents.cli.report import Report, nested, open_figure, rounded
+from hatcast.agents.tables.terminal import table
 from hatcast.lab.evaluate.comparison import MARKERS, Errors
 from hatcast.lab.evaluate.contenders import Contender, ResolvedContender, hides_presence, parse_contender
 from hatcast.lab.evaluate.inputs import SampledHat
@@ -231,7 +232,6 @@ def _table(found: WorstCases, full: Mapping[float, WorstCase], title: str, unit:
         "counts. full arrays: E^(epsilon) of the papers, for arrays without an empty place.",
         ("estimator", "eps", "m", "arrays", "tau", "bias", "noise", "E_M"),
         rows(),
-        **COMPACT,
     )
 
 

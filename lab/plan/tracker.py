@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from hatcast.agents.cli.report import Report, open_axes, rounded, table
+from hatcast.agents.cli.report import Report, open_axes, rounded
+from hatcast.agents.tables.terminal import table
 from hatcast.lab.plan.counts import CountedDays
 from hatcast.lab.plan.forecast import Expected, Forecast, constant_errors
 from hatcast.lab.processes import in_processes
@@ -28,8 +28,6 @@ STEPS: Final = (len(_SHARES) + len(_FACTORS)) * _GRID_DAYS + max(HORIZONS)
 """Days that are forecast for a total: of each candidate, and of the best one up to a month"""
 INTERVAL_WIDTH: Final = 4.9  # of a mean's 95 % interval, in errors: 2 * 1.96 / sqrt(2 / pi)
 _UNWORTHY: Final = "*"
-LOOK: Final[Mapping[str, Any]] = {"box": SIMPLE_HEAD, "padding": (0, 0, 0, 1), "caption_justify": "left"}
-"""of the tables of plans"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +165,28 @@ def _table(plans: Plans, title: str, unit: str) -> Table:
     return table(
         title,
         _caption(plans, unit),
-        ("total", "share", "price", "live", "end", *(f"{when} {day}" for day in HORIZONS for when in ("live", "end"))),
+        (
+            "total",
+            "share",
+            "price",
+            "live",
+            "end",
+            "wide",
+            *(f"{when} {day}" for day in HORIZONS for when in ("live", "end")),
+        ),
         (
             (
                 f"{plan.total:g}",
                 f"{plan.keys.share:g}",
                 f"{plan.keys.price:g}",
-                *(cell(error) for expected in plan.stages.values() for error in (expected.live, expected.end)),
+                cell(plan.first.live),
+                cell(plan.first.end),
+                f"{INTERVAL_WIDTH * plan.first.end:.0f}",
+                *(cell(error) for after in plan.after.values() for error in (after.live, after.end)),
             )
             for plan in plans.plans
         ),
         left=0,
-        **LOOK,
     )
 
 
@@ -193,7 +201,8 @@ def _caption(plans: Plans, unit: str) -> str:
         f" {'speed' if unit == 'km/h' else 'value'} was read. "
         "total: epsilon that a bus can lose on one day; share, price: keys of [policy.tracker]. live: at the "
         "close of the HAT's slot, end: of its day, over the given days; live 7: on the seventh day with these counts. "
-        f"A 95 % interval is about {INTERVAL_WIDTH:g} times as wide as its error, from end to end. "
+        "wide: about how wide a mean's 95 % interval is at the day's end in the first days, from end to end: "
+        f"{INTERVAL_WIDTH:g} times the error. "
         f"A constant costs nothing: by the same model publishing the city's mean, if somebody knew it, has an error of "
         f"{plans.city:.2f} (variances of hour, cell, counts and HAT), and U/2 one of {plans.half_bound:.2f} (also that "
         f"of the city). {unworthy}"

@@ -13,7 +13,8 @@ import h3.api.basic_int as h3
 import numpy as np
 from rich.table import Column, Table
 
-from hatcast.agents.cli.report import COMPACT, Report, open_figure, table
+from hatcast.agents.cli.report import Report, open_figure
+from hatcast.agents.tables.terminal import table
 from hatcast.lab.survey.figures import Histogram, Resolution, SlotFigures, dropped_share, summarize
 from hatcast.lab.survey.rows import name_of
 from hatcast.lab.survey.run import CellSelection, Days, Survey
@@ -113,7 +114,6 @@ def _table(survey: Survey, policy: Policy, users: Fraction) -> Table:
             *(Column(str(each.resolution), justify="right") for each in survey.resolutions),
         ],
         ((row, *(column[row] for column in columns)) for row in columns[0]),
-        **COMPACT,
     )
 
 
@@ -129,7 +129,6 @@ def _by_slot(survey: Survey, policy: Policy) -> Iterator[Table]:
                     (name_of(slot), f"{of.hats:,}", f"{of.users:,}", f"{of.readings:,}", f"{_mean(of):.1f}")
                     for slot, of in each.by_slot.items()
                 ),
-                **COMPACT,
             )
 
 

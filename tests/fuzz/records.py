@@ -19,7 +19,7 @@ from hatcast.agents.recovery.outputs import Record
 from hatcast.agents.recovery.published_records import decode_contents
 from hatcast.agents.tables.arrow import table_of_rows
 from hatcast.agents.tables.records import CLUSTERINGS, TABLES
-from hatcast.agents.tables.terminal import answer_row, read_shown, record_line
+from hatcast.agents.tables.terminal import read_shown, record_line
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.ledger.sealed_days import Sealed, SealedDay, TopicStart, registry_records
 from hatcast.stream.release.spending import fineness_of
@@ -108,9 +108,8 @@ def _tables(data: bytes) -> None:
 
 
 def _tail(console: Console, data: bytes) -> None:
-    for line in (record_line, answer_row):
-        with console.capture():
-            console.print(line(read_shown(data)))
+    with console.capture():
+        console.print(record_line(read_shown(data)))
 
 
 def _recovery(data: bytes) -> None:

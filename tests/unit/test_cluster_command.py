@@ -124,7 +124,7 @@ def test_who_is_local_is_told_by_the_key_and_the_pseudonym_alone() -> None:
 def test_a_release_is_shown_as_a_table_and_drawn(files: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "out.svg"
     done = run(files[0], "--config", files[1], *RELEASE, "--slots", "14:00,12:00", "--plot", out)
-    assert [line.split()[1] for line in done.stdout.splitlines() if ":00" in line] == ["12:00", "14:00"]
+    assert [line.split()[0] for line in done.stdout.splitlines() if ":00" in line] == ["12:00", "14:00"]
     assert "users, about" in done.stdout
     assert out.read_text().startswith("<?xml")
 

@@ -110,4 +110,4 @@ def test_the_live_part_shows_log_lines_and_checks_that_the_code_has() -> None:
     assert [text for text in found if text not in code] == []
     settings = load_settings(ROOT / "hatcast.toml")
     topics = [topic.name for topic in (telemetry_topic(settings), *output_topics(settings, 8))]
-    assert re.findall(r"^topic (\S+) +warning  missing", shown, re.MULTILINE) == topics
+    assert re.findall(r"^ topic (\S+) +warning  missing", shown, re.MULTILINE) == topics

@@ -83,7 +83,7 @@ def test_hats_users_and_readings_are_those_of_batch_without_a_cap() -> None:
 def test_the_table_says_that_it_is_not_private_and_has_a_column_a_resolution(austin: Austin) -> None:
     text = austin("--resolution", 10).stdout
     assert "Not private" in text
-    assert next(line for line in text.splitlines() if line.startswith(" resolution")).split() == [
+    assert next(line for line in text.splitlines() if line.split()[:1] == ["resolution"]).split() == [
         "resolution",
         *(str(each) for each in range(5, 11)),
     ]

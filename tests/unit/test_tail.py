@@ -11,12 +11,10 @@ import pytest
 from rich.console import Console
 
 from hatcast.agents.api.frames import Releases
-from hatcast.agents.cli.tail import chosen_topics
+from hatcast.agents.cli.tail import chosen_topics, heading
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.tables.terminal import (
-    answer_row,
-    answers_header,
     print_fitted,
     read_shown,
     record_line,
@@ -88,7 +86,8 @@ def test_an_answer_names_its_query_and_its_dates() -> None:
         "test 2022-01-01 to 2022-01-03 09:00-10:00 87608b0d2ffffff speed 30.040 km/h 0.000 to 65.000 released"
     )
     assert said(FAST, {"2022-01-03": day(20, 51, 60)}) == (
-        "test 2022-01-03 09:00-10:00 87608b0d2ffffff fast 2.040 vehicles/day 0.000 to 5.039 released"
+        "test 2022-01-03 09:00-10:00 87608b0d2ffffff fast 2.040 vehicles/day 0.000 to 5.039"
+        " faster than 50.0 km/h released"
     )
 
 
@@ -209,11 +208,11 @@ def test_a_running_mean_is_not_taken_for_the_release_of_its_hour() -> None:
 @pytest.mark.parametrize(
     ("stage", "line"),
     [
-        ("live", "p 2022-01-02 09:00-10:00 87608b0d2ffffff 42.43 km/h 33.60 to 51.26 mean of buses 42.56 live"),
-        ("predicted", "p 2022-01-02 09:00-10:00 87608b0d2ffffff 42.43 km/h 33.60 to 51.26 predicted"),
+        ("live", "p 2022-01-02 09:00-10:00 87608b0d2ffffff 42.56 km/h 33.08 to 52.04 road 42.43 live"),
+        ("predicted", "p 2022-01-02 09:00-10:00 87608b0d2ffffff 42.43 km/h 33.60 to 51.26 of the road predicted"),
     ],
 )
-def test_an_estimate_shows_the_road_and_with_a_release_the_hat(stage: str, line: str) -> None:
+def test_an_estimate_shows_the_mean_of_the_hour_and_without_one_the_road(stage: str, line: str) -> None:
     road = '{"value":42.43,"sd":4.51,"interval95":[33.60,51.26]}'
     mean = ',"mean":{"value":42.56,"sd":4.84,"interval95":[33.08,52.04]}' if stage == "live" else ""
     value = (
@@ -236,22 +235,20 @@ def test_estimates_are_below_each_other_whatever_digits_they_have() -> None:
     assert len({line.index("live") for line in shown}) == 1
 
 
-def test_answers_alone_are_a_table_whose_columns_have_names() -> None:
-    def rows(days: Mapping[str, RetainedDay], query: Mapping[str, Any]) -> str:
-        _, calendar, asked = asked_of(query)
-        value = numbered(query_release_of(asked, calendar, CELL, days, Scripted([40])).record(0), 7)
-        return answer_row(read_shown(value)).plain
-
+def test_an_answer_says_what_it_counts_and_of_how_many_days() -> None:
     two = {date: DAYS[date] for date in ("2022-01-01", "2022-01-03")}
-    names = answers_header().plain
-    for query, days, answer, rest in (
-        (SPEED, DAYS, "30.040 km/h", "0.000 to 65.000"),
-        (SPEED | {"missing_days": "leave_out"}, two, "30.040 km/h", "0.000 to 65.000  from 2 of 3 days"),
-        (FAST, {"2022-01-03": day(20, 51, 60)}, "2.040 vehicles/day", "0.000 to 5.039  faster than 50.0 km/h"),
+    for query, days, rest in (
+        (SPEED, DAYS, "30.040 km/h 0.000 to 65.000 released"),
+        (SPEED | {"missing_days": "leave_out"}, two, "30.040 km/h 0.000 to 65.000 released from 2 of 3 days"),
+        (FAST, {"2022-01-03": day(20, 51, 60)}, "2.040 vehicles/day 0.000 to 5.039 faster than 50.0 km/h released"),
+        (SPEED, {"2022-01-01": day(20)}, "suppressed (missing_days)"),
     ):
-        row = rows(days, query)
-        assert row[names.index("query") :].startswith(str(query["name"]))
-        assert row[names.index("answer") :].startswith(answer)
-        assert row[names.index("noise") :] == rest
-    assert rows({"2022-01-01": day(20)}, SPEED)[names.index("answer") :] == "suppressed (missing days)"
-    assert answer_row(None).plain == "a record that is not an answer"
+        assert " ".join(said(query, days).split()).endswith(f"{query['name']} {rest}")
+
+
+def test_before_its_lines_tail_says_which_speed_and_which_numbers_they_are() -> None:
+    policy = policy_of()
+    assert heading(policy, ["estimates"]) == (
+        f"{policy.name}, speed while moving: the mean of all readings of the hour and its 95 % interval,"
+        " the road beside it"
+    )

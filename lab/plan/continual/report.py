@@ -9,13 +9,13 @@ from typing import Any, Final
 import numpy as np
 from rich.table import Column, Table
 
-from hatcast.agents.cli.report import Report, open_axes, table
+from hatcast.agents.cli.report import Report, open_axes
+from hatcast.agents.tables.terminal import table
 from hatcast.lab.plan.continual import Criterion
 from hatcast.lab.plan.continual.choose import ContinualPlan, Observed
 from hatcast.lab.plan.continual.inputs import PlanInputs
 from hatcast.lab.plan.continual.kinds import Candidate, ErrorSpread, PlannedSums, mean_errors
 from hatcast.lab.plan.continual.users import run_of
-from hatcast.lab.plan.tracker import LOOK
 from hatcast.lab.survey.figures import Histogram, dropped_share, quantile, summarize
 from hatcast.stream.continual import KINDS
 
@@ -118,7 +118,6 @@ def _table(plan: ContinualPlan, title: str, unit: str) -> Table:
             )
             for each in plan.candidates
         ),
-        **LOOK,
     )
 
 
@@ -138,7 +137,6 @@ def _participation_table(observed: Observed, stream: PlannedSums) -> Table:
         f" {participation.max_cells}, {observed.cut:.1%} of all (user, cell, slot) are over_participation.",
         [Column("", no_wrap=True), *("most" if percent == 100 else f"{percent} %" for percent in _QUANTILES)],
         [("max_slots", *cells(observed.presence.slots)), ("max_cells", *cells(observed.presence.cells))],
-        **LOOK,
     )
 
 
