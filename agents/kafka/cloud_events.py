@@ -7,7 +7,7 @@ All headers are derived from the record, so that a record that is sent again has
 from collections.abc import Iterable
 from typing import Final
 
-from hatcast.stream.records.projections import HEAD
+from hatcast.stream.records.projections import Head
 
 Headers = list[tuple[str, bytes]]
 
@@ -50,9 +50,6 @@ def is_from_other_domain(headers: Iterable[tuple[str, bytes | None]], telemetry:
     return any(name == _SOURCE and value != source_of(telemetry) for name, value in headers)
 
 
-def release_event(name: str, release_id: str, telemetry: str, record: bytes) -> Headers:
-    """Return the headers of a release or an answer; its time is `released_at` in the encoded `record`.
-
-    Raises msgspec.DecodeError if the record does not have that field.
-    """
-    return cloud_event(name, release_id, telemetry, HEAD.decode(record).released_at)
+def release_event(release_id: str, telemetry: str, head: Head) -> Headers:
+    """Return the headers of a release or an answer; its time is `released_at` in the record."""
+    return cloud_event("query" if head.is_answer else "release", release_id, telemetry, head.released_at)

@@ -56,9 +56,7 @@ class Hats:
         self._dates = OpenDates(context.store, context.ledger, self._calendar)
         self.kind = ReleaseKind(
             name="hat",
-            event="release",
             noun="releases",
-            topic=context.settings.topics.means,
             schedule="groups",
             due=self.due,
             load=self.load,

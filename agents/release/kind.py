@@ -171,9 +171,6 @@ async def one_ahead(
             await cancel_all([running])
 
 
-# agents/release/path.py releases what they say.
-
-
 L = TypeVar("L")
 
 
@@ -248,14 +245,12 @@ class ReleaseKind(Generic[D, L]):
     D            what is due: its `dates` name the budget records that are sent with it
     L            what is loaded
     name         in metrics
-    event        name of the record's schema
     noun         of the releases in the log
-    topic        of the records
     schedule     see agents/release/path.py
-    due          yields what is due of these release partitions, and goes on once that is published
+    due          yields what is due of these release partitions; what follows a `yield` runs once that is published
     load         loads the input of items that are loaded together; None if it is not complete now
     draw         draws the proposed record of each item, with its noise; of a chain those that follow from the items
-    delete       deletes the input of released items that no other release reads
+    delete       deletes the input of released items that no other release reads; a chain does that at its day's end
     after_mark   called with items of a date once they are marked as published
     spent        returns the charges of a tracker's users on a date; None: not known here
     is_done      returns True if everything before a local date is published
@@ -263,9 +258,7 @@ class ReleaseKind(Generic[D, L]):
     """
 
     name: str
-    event: str
     noun: str
-    topic: str
     schedule: Literal["groups", "together", "chain"]
     due: Callable[[frozenset[int]], AsyncGenerator[DuePart[D]]]
     load: Callable[[Sequence[D]], Awaitable[L | None]]

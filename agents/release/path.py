@@ -42,11 +42,9 @@ from typing import Final, Generic, TypeVar
 from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
-from hatcast.agents.kafka.cloud_events import release_event
 from hatcast.agents.kafka.producers import OutputMessage, ProducerGone
 from hatcast.agents.monitoring.declarations import COMMIT_SECONDS, RELEASES
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.release.budget_records import budget_messages
 from hatcast.agents.release.kind import (
     TRACKER_PARTITION,
     Drawn,
@@ -60,10 +58,10 @@ from hatcast.agents.release.kind import (
     one_ahead,
     sends_of,
 )
+from hatcast.agents.release.messages import budget_messages, release_message
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.proposals import Committed
 from hatcast.stream.ledger.rejections import Behind, Unrecovered
-from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records.projections import HEAD
 
 D = TypeVar("D", bound=Due)
@@ -313,15 +311,7 @@ class ReleasePath(Generic[D, L]):
 
     def _message(self, unpublished: tuple[D, Committed]) -> OutputMessage:
         due, record = unpublished
-        telemetry = self._context.settings.topics.telemetry
-        return OutputMessage(
-            topic=self.kind.topic,
-            partition=by_murmur2(due.cell.encode(), self._context.store.partitions),
-            key=due.release_id.encode(),
-            value=record.record,
-            headers=release_event(self.kind.event, due.release_id, telemetry, record.record),
-            timestamp_ms=due.released_at_ms,
-        )
+        return release_message(self._context.settings, due.release_id, record.record, self._context.store.partitions)
 
     async def mark(self, batch: Sequence[D]) -> None:
         """Mark releases of a date as published in Redis (step marked)."""

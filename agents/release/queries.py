@@ -99,9 +99,7 @@ class AnswerReleases:
             context,
             ReleaseKind(
                 name="query",
-                event="query",
                 noun="answers",
-                topic=context.settings.topics.queries,
                 schedule="groups",
                 due=self.due,
                 load=self.load,

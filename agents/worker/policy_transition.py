@@ -23,8 +23,8 @@ from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.policy_state import PolicyTransitionStore, SpentStore
-from hatcast.agents.release.budget_records import announce_days, budget_message
 from hatcast.agents.release.loop import ReleaseLoop
+from hatcast.agents.release.messages import announce_days, budget_message
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import limit_of

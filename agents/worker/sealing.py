@@ -6,7 +6,6 @@ then the records are deleted. After a crash between these steps the next round r
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -14,21 +13,17 @@ import structlog
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.cloud_events import release_event
-from hatcast.agents.kafka.producers import OutputMessage
 from hatcast.agents.recovery.domain import day_before
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import SealStore
-from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.kind import release_partition_of, sends_of
 from hatcast.agents.release.loop import ReleaseLoop
+from hatcast.agents.release.messages import budget_message, release_message
 from hatcast.stream.fold.hats import Calendar, min_watermark
 from hatcast.stream.ledger.sealed_days import SEALED_KEY, Sealed, SealedDay, registry_records
 from hatcast.stream.policy.policy import Relation
-from hatcast.stream.readings.reading import instant_ms
-from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records.projections import HEAD
 
 # Resend ledger records whose HATs are not open: those that Kafka has not committed, or those of a topic that was lost.
@@ -81,24 +76,12 @@ class Resender:
 
     async def _send(self, release_partition: int, date: str, records: Sequence[tuple[str, bytes]]) -> None:
         summary = await self._ledger.summary(date)
-        messages = [self._message(release_id, record) for release_id, record in records]
+        messages = [release_message(self._settings, name, record, self._partitions) for name, record in records]
         public_ms = messages[-1].timestamp_ms
         messages.append(budget_message(self._settings.topics, self._policy, date, summary, public_ms))
         await self._recovery.confirm()
         await self._recovery.publishers.publish(release_partition, messages)
         await self._ledger.mark_published(date, [release_id for release_id, _ in records])
-
-    def _message(self, release_id: str, record: bytes) -> OutputMessage:
-        topics, fields = self._settings.topics, HEAD.decode(record)
-        hidden = self._policy.relation is Relation.ADD_REMOVE  # then no other time may be published
-        return OutputMessage(
-            topic=topics.queries if fields.is_answer else topics.means,
-            partition=by_murmur2(fields.cell.encode(), self._partitions),
-            key=release_id.encode(),
-            value=record,
-            headers=release_event("query" if fields.is_answer else "release", release_id, topics.telemetry, record),
-            timestamp_ms=instant_ms(datetime.fromisoformat(fields.released_at)) if hidden else None,
-        )
 
     def _release_partition(self, release_id: str, record: bytes) -> int:
         cell = HEAD.decode(record).cell

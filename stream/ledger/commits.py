@@ -1,8 +1,10 @@
 """Decisions of a ledger: commit releases and answers with their charges, and reserve costs.
 
-Each takes rows of one moment and returns what was decided with the changes that store it. No other module decides about
-a new charge; whether there is room for it, `DayLedger.has_room` says (day.py). A recovery books what was sent, whatever
-the limits (adopt.py), and takes back what was not (unsent.py).
+Each takes rows of one moment and returns what was decided with the changes that store it. How much a release is charged
+says its proposal (`Placed.charge`); no other module decides whether it may be, and whether there is room says
+`DayLedger.has_room` (day.py). A slot or a date without room as a whole is not even drawn (`fits`, summary.py), but what
+is drawn is decided here. A recovery books what was sent, whatever the limits (adopt.py), and takes back what was not
+(unsent.py).
 
 [docs/proofs.md, "One ledger"; docs/specification/release.md, Ledger]
 """

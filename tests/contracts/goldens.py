@@ -10,8 +10,8 @@ import numpy as np
 from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.agents.kafka.cloud_events import Headers, cloud_event, release_event
 from hatcast.agents.kafka.dead_letters import DeadLetter, Reason
-from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.estimates import estimate_message, running_message
+from hatcast.agents.release.messages import budget_message
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
@@ -28,6 +28,7 @@ from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading, ValueReading
 from hatcast.stream.records import EstimateRecord, ReleaseRecord, ReportRecord
 from hatcast.stream.records.fields import Status
+from hatcast.stream.records.projections import HEAD
 from hatcast.stream.release.continual import ContinualRelease
 from hatcast.stream.release.hats import HatChunks, Release, release_of, undrawn_release
 from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
@@ -335,7 +336,9 @@ def goldens() -> dict[str, bytes]:
     for name, at_ms, cases in made:
         for case, release in cases:
             value = numbered(release.record(at_ms), 4711)
-            keep(name, case, release.release_id, value, release_event(name, release.release_id, telemetry, value))
+            keep(
+                name, case, release.release_id, value, release_event(release.release_id, telemetry, HEAD.decode(value))
+            )
     for case, of, day, spent in budgets():
         message = budget_message(TOPICS, of, DATE, day, spent=spent)
         keep("budget", case, message.key.decode(), message.value, message.headers)

@@ -15,13 +15,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from redis.asyncio import Redis
 
 from hatcast.agents.kafka.client import aiokafka_options, confluent_options
-from hatcast.agents.kafka.cloud_events import release_event
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
-from hatcast.agents.release.budget_records import BUDGET_PARTITION, budget_message
+from hatcast.agents.release.messages import BUDGET_PARTITION, budget_message, release_message
 from hatcast.stream.estimators import Estimate
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.proposals import Proposal
@@ -123,19 +122,11 @@ class Entries:
         partitions, budgets = self.settings.kafka.partitions, []
         for day in self.dates:
             records: Any = await redis.hgetall(keys.releases(day, self.settings.policy.name))
-            produce(
-                self.settings.kafka.bootstrap_servers,
-                topics.means,
-                (
-                    Record(
-                        value,
-                        name,
-                        by_murmur2(name.rpartition(b"/")[2], partitions),
-                        headers=tuple(release_event("release", name.decode(), topics.telemetry, value)),
-                    )
-                    for name, value in records.items()
-                ),
+            messages = (
+                release_message(self.settings, name.decode(), value, partitions) for name, value in records.items()
             )
+            sent = (Record(each.value, each.key, each.partition, headers=tuple(each.headers)) for each in messages)
+            produce(self.settings.kafka.bootstrap_servers, topics.means, sent)
             message = budget_message(topics, self.settings.policy, day, await ledger.summary(day))
             budgets.append(Record(message.value, message.key, BUDGET_PARTITION, headers=tuple(message.headers)))
         produce(self.settings.kafka.bootstrap_servers, topics.budget, budgets)

@@ -18,12 +18,11 @@ from redis.asyncio import Redis
 
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka.client import aiokafka_options
-from hatcast.agents.kafka.cloud_events import release_event
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.release.messages import release_message
 from hatcast.stream.ledger.proposals import numbered
-from hatcast.stream.readings.vehicles import by_murmur2
 from tests.faults.entries import RELEASED_AT_MS, Entries
 from tests.integration.harness import Pipeline
 from tests.integration.recovering import recovery_with
@@ -61,12 +60,12 @@ def recovered_by(pipeline: Pipeline, number: int, workers: int, per_day: int = 1
 
 
 def _records(pipeline: Pipeline, entries: Entries) -> Iterator[Record]:
-    topics, partitions = pipeline.settings.topics, pipeline.settings.kafka.partitions
+    settings = pipeline.settings
     for day in entries.dates:
         for seq, release in enumerate(entries.of(day), 1):
             value, name = numbered(release.record(RELEASED_AT_MS), seq), release.release_id
-            headers = tuple(release_event("release", name, topics.telemetry, value))
-            yield Record(value, name.encode(), by_murmur2(release.cell.encode(), partitions), headers=headers)
+            message = release_message(settings, name, value, settings.kafka.partitions)
+            yield Record(value, message.key, message.partition, headers=tuple(message.headers))
 
 
 async def _released(pipeline: Pipeline, entries: Entries) -> int:

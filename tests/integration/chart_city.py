@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import tomlkit
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports them without saying so
+from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,

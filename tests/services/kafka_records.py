@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its stubs do not export it
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -168,7 +168,7 @@ def _wait_for_markers(bootstrap_servers: str, partitions: list[TopicPartition]) 
 
 def _ends(admin: AdminClient, partitions: list[TopicPartition], isolation: IsolationLevel) -> dict[int, int]:
     """Partition -> the offset after its last record. Waits until partitions that were just made have a leader."""
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no types
+    latest = OffsetSpec.latest()
     deadline = time.monotonic() + SECONDS
     while True:
         asked = admin.list_offsets(

@@ -23,7 +23,7 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async, redis_error
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.policy_state import ClusteringStore
-from hatcast.agents.release.budget_records import announce_days
+from hatcast.agents.release.messages import announce_days
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.ledger.rejections import DaySealed, Exhausted, Replaced, Unrecovered
 from hatcast.stream.readings.formats import Format, FormatChoice

@@ -1,22 +1,47 @@
-"""Budget records: one for each policy and day, each with a greater `seq` than the last."""
+"""Messages of stored releases and answers, and of the budget records that are sent with them.
+
+A release's message follows from its record alone, so that it is the same whoever sends it, and however often. Budget
+records are one for each policy and day, each with a greater `seq` than the last.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from aiokafka import AIOKafkaProducer
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.config.topics_table import TopicsTable
-from hatcast.agents.kafka.cloud_events import cloud_event
+from hatcast.agents.kafka.cloud_events import cloud_event, release_event
 from hatcast.agents.kafka.producers import OutputMessage
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.stream.ledger.summary import DaySummary
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.readings.reading import instant_ms
+from hatcast.stream.readings.vehicles import by_murmur2
+from hatcast.stream.records.projections import HEAD
 from hatcast.stream.release.spending import Spent, budget_record
 
 BUDGET_PARTITION: Final = 0  # the topic has one
 _SENDS: Final = 100  # concurrent
+
+
+def release_message(settings: Settings, release_id: str, record: bytes, partitions: int) -> OutputMessage:
+    """Return the message of a stored release or answer. Raises msgspec.DecodeError.
+
+    partitions   of the output topics
+    """
+    topics, head = settings.topics, HEAD.decode(record)
+    hidden = settings.policy.relation is Relation.ADD_REMOVE  # then no time but the record's may be published
+    return OutputMessage(
+        topic=topics.queries if head.is_answer else topics.means,
+        partition=by_murmur2(head.cell.encode(), partitions),
+        key=release_id.encode(),
+        value=record,
+        headers=release_event(release_id, topics.telemetry, head),
+        timestamp_ms=instant_ms(datetime.fromisoformat(head.released_at)) if hidden else None,
+    )
 
 
 def budget_message(
