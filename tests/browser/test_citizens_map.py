@@ -75,7 +75,7 @@ def test_a_hexagon_of_which_nothing_is_known_is_hatched_and_not_coloured(
     page = open_page(estimated_day.url)
     assert page.locator(hexagon(NEVER_RELEASED[0])).get_attribute("fill") == "url(#hatch-unknown)"
     assert "url" not in str(page.locator(hexagon(CELLS[0])).get_attribute("fill"))
-    expect(page.locator("#legend")).to_contain_text("nothing is known but the city's average")
+    expect(page.locator("#legend")).to_contain_text("only the city's average is known")
 
 
 def test_slow_is_red_by_choice(estimated_day: Day, open_page: OpenPage) -> None:

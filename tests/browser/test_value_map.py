@@ -81,11 +81,11 @@ def assert_axis_is_below_0(page: Page) -> None:
 
 def test_estimates_and_answers_name_the_value(delays: Day, open_page: OpenPage) -> None:
     page = open_page(f"{delays.url}?policy={POLICY}", within=delays.url)
-    expect(page.locator("#legend-title")).to_have_text("Estimated delay, s")
+    expect(page.locator("#legend-title")).to_have_text("Mean delay, s")
     page.locator(f"path.cell[data-cell='{CELLS[0]}']").click()
     expect(page.locator("#cell-what")).to_have_text("Mean delay of all readings of this hour.")
-    expect(page.locator(".exact")).to_contain_text("s, estimated delay")
+    expect(page.locator(".exact")).to_contain_text("s (0.0 to 20), estimated delay")
     expect(page.locator(".promise")).to_contain_text("No single bus's values can be picked out")
-    expect(page.locator("#cell-meaning")).to_contain_text("the mean delay here is in this interval")
+    expect(page.locator("#cell-meaning")).to_contain_text("the mean of all readings of the hour in 95 of 100 cases")
     expect(page.locator("body")).to_contain_text("How many buses a day had a delay above -30.5 at some time")
     picture(page, "estimated-delays", whole=True)

@@ -110,10 +110,10 @@ function otherValues({ values = [] }) {
 
 // The mean of the hour's readings is what can be checked, so it comes first; where nothing was released, the road.
 function ofEstimate(estimate, range) {
-  const { road, mean, stage } = estimate;
+  const { road, mean, stage, value } = estimate;
   const exact = [
     mean === undefined ? null : figure(mean, estimate, "mean", say`mean of all readings`),
-    figure(road, estimate, "road", say`the road, without the chance of which buses came`),
+    figure(road, estimate, "road", value === undefined ? say`the road, without the chance of which buses came` : say`estimated ${value}, without the chance of which buses came`),
   ];
   return [
     ...inWords(valueOf(estimate), intervalOf(estimate), estimate, range, mean === undefined ? roadWords(estimate) : meanWords(estimate), exact),

@@ -17,6 +17,7 @@ const STATES = [
   [null, say`nothing published for this hour`],
 ];
 const FEW_VALUES = ["suppressed", say`suppressed: too few values`]; // of a running sum, in which a vehicle has several
+const UNKNOWN = ["unknown", say`hatched: only the city's average is known`];
 const EMPTY = say`The colours and what they mean come with the first hour.`;
 const NO_MEAN = [null, say`no mean in these hours`]; // of a running mean
 const FAINTER = [(unit) => say`Fainter: more noise (95 % are within ± ${unit}).`, (unit) => say`Fainter: less certain (95 % are within ± ${unit}).`]; // the interval of a release covers the noise alone
@@ -68,7 +69,7 @@ export class Legend {
       this.#node.replaceChildren(differences(range, unit), element("ul", { class: "states" }, swatch(["unknown", say`hatched: no clear difference`])));
       return;
     }
-    this.#strip.replaceChildren(element("p", {}, title), scale(range, unit));
+    this.#strip.replaceChildren(element("p", {}, title), scale(range, unit), kind === "estimates" ? element("ul", { class: "states" }, swatch(UNKNOWN)) : "");
     this.#node.replaceChildren(scale(range, unit), this.#colours(), ...samples(range, unit, FAINTER[Number(ofModel)]), element("ul", { class: "states" }, ...statesOf(kind, layer)));
   }
 }
@@ -109,7 +110,7 @@ function stages() {
     ["released", say`solid edge: with releases of this hour`],
     ["predicted", say`dashed edge: predicted from other hours and places`],
   ].map(([name, words]) => element("li", {}, box(svgElement("rect", { x: 1, y: 1, width: 24, height: 16, rx: 3, class: name })), words));
-  return [...edges, swatch(["unknown", say`hatched: nothing is known but the city's average`])];
+  return [...edges, swatch(UNKNOWN)];
 }
 
 function scale(range, unit) {
