@@ -130,8 +130,9 @@ def _open_output(settings: Settings, given: _TailOptions, chosen: list[str]) -> 
         if given["as_json"]:
             yield lambda value: write_output(value + b"\n")
             return
-        click.echo(heading(settings.policy, chosen), err=True)
         console = Console(highlight=False, soft_wrap=True)
+        if console.is_terminal:
+            console.print(heading(settings.policy, chosen), style="dim")
         yield lambda value: console.print(record_line(read_shown(value)))
         return
     from hatcast.agents.tables.files import FilesOf, open_growing_file
