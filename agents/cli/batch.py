@@ -43,7 +43,7 @@ from hatcast.agents.progress import AddBar, progress_bars
 from hatcast.agents.tables.terminal import (
     answers_tables,
     estimates_table,
-    hats_table,
+    hat_lines,
     print_fitted,
     releases_table,
     table,
@@ -160,7 +160,8 @@ def command(
         click.echo(msgspec.json.encode({"outcomes": folded.outcomes, "hats": hats}, order="sorted"))
     else:
         _show_outcomes(folded, as_json=False)
-        print_fitted(Console(), hats_table(hats))
+        for line in hat_lines(hats):
+            click.echo(line)
 
 
 def _check_release(

@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 import h3.api.basic_int as h3
 import msgspec
-from rich.console import Console
 
 from hatcast.agents.batch.retention import in_unit
 from hatcast.agents.cli.options import config_option, json_option
@@ -15,7 +14,7 @@ from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.identity import started_partitions
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.partition_store import PartitionStore
-from hatcast.agents.tables.terminal import hats_table, print_fitted
+from hatcast.agents.tables.terminal import hat_lines
 from hatcast.stream.fold.checkpoint import StoredPartition
 
 Totals = tuple[int, int, int, int]
@@ -33,7 +32,8 @@ def command(config: Path, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode({"outcomes": outcomes, "hats": hats}, order="sorted"))
         return
-    print_fitted(Console(), hats_table(hats))
+    for line in hat_lines(hats):
+        click.echo(line)
 
 
 async def read_contributions(settings: Settings) -> tuple[dict[str, int], dict[str, Totals]]:

@@ -250,7 +250,15 @@ def _short(number: Decimal) -> str:
     return f"{number:.1f}" if abs(number) < 100 else f"{number:.0f}"
 
 
-def hats_table(hats: Mapping[str, tuple[int, int, int, int]]) -> Table:
-    """Return the table of the true figures of each HAT: users, readings, sum and maximum. Not private."""
-    rows = ((hat, *map(str, totals)) for hat, totals in sorted(hats.items()))
-    return table("", "", (Column("HAT", no_wrap=True), "users", "readings", "sum", "max"), rows)
+def hat_lines(hats: Mapping[str, tuple[int, int, int, int]]) -> Iterator[str]:
+    """Yield the true figures of each HAT as lines of a table: users, readings, sum and maximum. Not private.
+
+    They may be tens of thousands, and rich takes more than a millisecond for each.
+    """
+    rows = [("HAT", "users", "readings", "sum", "max"), *((hat, *map(str, hats[hat])) for hat in sorted(hats))]
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    for at, (hat, *totals) in enumerate(rows):
+        cells = (hat.ljust(first), *(each.rjust(width) for each, width in zip(totals, others, strict=True)))
+        yield " " + "  ".join(cells)
+        if at == 0:
+            yield " " + "─" * (first + sum(others) + 2 * len(others) + 1)
