@@ -56,8 +56,8 @@ def send(pipeline: Pipeline) -> dict[tuple[str, str], tuple[str, float]]:
                 sent += [one, one]
                 expected[kind, name] = ("released", number / 100)
             else:
-                road = record["road"] | {"value": number / 50}
-                sent += [record | {key: name}, record | {key: name, "stage": "settled", "road": road}]
+                mean = record["mean"] | {"value": number / 50}
+                sent += [record | {key: name}, record | {key: name, "stage": "settled", "mean": mean}]
                 expected[kind, name] = ("settled", number / 50)
         pipeline.kafka.produce(
             getattr(pipeline.settings.topics, topic),
