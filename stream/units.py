@@ -9,6 +9,14 @@ DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
 NANO: Final = 1_000_000_000  # charges are integers of 1e-9 epsilon, rounded up
+EPOCHS: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}
+"""Units of time since 1970: ms of one unit = factor / divisor"""
+
+
+def half_even(number: int, divisor: int) -> int:
+    """Divide integers, rounding half to even."""
+    whole, rest = divmod(number, divisor)
+    return whole + (2 * rest > divisor or (2 * rest == divisor and whole % 2 == 1))
 
 
 @lru_cache(maxsize=64)  # few policies, but one call for every published record that ledger recovery reads

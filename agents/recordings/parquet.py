@@ -9,7 +9,7 @@ import csv
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -19,6 +19,7 @@ import msgspec
 from hatcast.agents.recordings.containers import Chunks
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import Format, Recorded, Table
+from hatcast.stream.units import EPOCHS, half_even
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +29,6 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _BATCH_ROWS: Final = 1 << 14
 _READ_BYTES: Final = 1 << 20  # read buffer of a column; without it, a whole column of a row group is in memory
 _INDEX: Final = "__index_level_"  # how pandas begins the name of a column of the order of rows
-_MILLISECONDS: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}  # of one unit: a / b
 
 _lines: Final = msgspec.json.Encoder(enc_hook=str).encode_lines
 
@@ -42,12 +42,9 @@ def parquet_records(file: BinaryIO, path: str, feed: Format) -> Iterator[Recorde
 
     Raises RecordingError: the file is damaged or of another format, or the feed's format has no columns.
     """
-    reader = feed if feed.rows is None else feed.rows(_names(file, path), path)
-    if reader.table is None:
-        raise RecordingError(
-            path, f"is Parquet, and {feed.name} has no columns", "name the format that its columns have"
-        )
-    return _records(reader, _encoded(file, path, reader.table, _conversion(feed)), path)
+    with _readable(path):
+        names, batches = _opened(file)
+    return _records(names, batches, path, "Parquet", feed, _readable(path))
 
 
 def table_records(table: "pa.Table", name: str, feed: Format) -> Iterator[Recorded]:
@@ -56,14 +53,7 @@ def table_records(table: "pa.Table", name: str, feed: Format) -> Iterator[Record
     name   of the table, for error messages
     Raises RecordingError: the feed's format has no columns, or not these ones.
     """
-    names: list[str] = table.column_names
-    reader = feed if feed.rows is None else feed.rows(names, name)
-    if reader.table is None:
-        raise RecordingError(
-            name, f"is a table, and {feed.name} has no columns", "name the format that its columns have"
-        )
-    chunks = _encoded_rows(names, table.to_batches(_BATCH_ROWS), reader.table, _conversion(feed))
-    return _records(reader, chunks, name)
+    return _records(table.column_names, table.to_batches(_BATCH_ROWS), name, "a table", feed, nullcontext())
 
 
 def table_digest(table: "pa.Table") -> bytes | None:
@@ -73,11 +63,16 @@ def table_digest(table: "pa.Table") -> bytes | None:
 
 def parquet_digest(file: BinaryIO, path: str) -> bytes | None:
     """Return the digest of a file's rows: that of the same table in memory. Raises RecordingError."""
+    with _readable(path):
+        return _rows_digest(*_opened(file))
+
+
+def _opened(file: BinaryIO) -> tuple[list[str], Iterable["pa.RecordBatch"]]:
+    """Return the names of a file's columns, and its rows."""
     import pyarrow.parquet as pq
 
-    with _readable(path):
-        parquet = pq.ParquetFile(file, buffer_size=_READ_BYTES, pre_buffer=False)
-        return _rows_digest(parquet.schema_arrow.names, parquet.iter_batches(_BATCH_ROWS, use_threads=False))
+    parquet = pq.ParquetFile(file, buffer_size=_READ_BYTES, pre_buffer=False)
+    return parquet.schema_arrow.names, parquet.iter_batches(_BATCH_ROWS, use_threads=False)
 
 
 def _rows_digest(names: Sequence[str], batches: Iterable["pa.RecordBatch"]) -> bytes | None:
@@ -91,33 +86,33 @@ def _rows_digest(names: Sequence[str], batches: Iterable["pa.RecordBatch"]) -> b
     return None if is_empty else (total % (1 << 8 * DIGEST_BYTES)).to_bytes(DIGEST_BYTES, "big")
 
 
-def _records(reader: Format, chunks: Iterator[bytes], path: str) -> Iterator[Recorded]:
-    return reader.records(io.BufferedReader(Chunks(chunks), 1 << 18), path)
+def _records(
+    names: Sequence[str],
+    batches: Iterable["pa.RecordBatch"],
+    path: str,
+    kind: str,
+    feed: Format,
+    errors: AbstractContextManager[None],
+) -> Iterator[Recorded]:
+    """Return rows as records of a feed.
 
-
-def _conversion(feed: Format) -> Conversion:
+    kind     what has the rows, for the error
+    errors   entered while rows are read and converted
+    """
+    reader = feed if feed.rows is None else feed.rows(names, path)
+    table = reader.table
+    if table is None:
+        raise RecordingError(
+            path, f"is {kind}, and {feed.name} has no columns", "name the format that its columns have"
+        )
     # Named columns have times of a format, and a timestamp is none of epoch numbers: it is passed as text.
-    return _values if feed.rows is None else _texts_of_times
+    values = _values if feed.rows is None else _texts_of_times
 
+    def chunks() -> Iterator[bytes]:
+        with errors:
+            yield from _encoded_rows(names, batches, table, values)
 
-def _names(file: BinaryIO, path: str) -> list[str]:
-    """Return the names of the columns."""
-    import pyarrow.parquet as pq
-
-    with _readable(path):
-        names: list[str] = pq.read_schema(file).names
-    file.seek(0)
-    return names
-
-
-def _encoded(file: BinaryIO, path: str, table: Table, values: Conversion) -> Iterator[bytes]:
-    """Yield the rows of a file as JSON lines, or as CSV with a header."""
-    import pyarrow.parquet as pq
-
-    with _readable(path):
-        parquet = pq.ParquetFile(file, buffer_size=_READ_BYTES, pre_buffer=False)
-        batches = parquet.iter_batches(_BATCH_ROWS, use_threads=False)
-        yield from _encoded_rows(parquet.schema_arrow.names, batches, table, values)
+    return reader.records(io.BufferedReader(Chunks(chunks()), 1 << 18), path)
 
 
 @contextmanager
@@ -187,14 +182,9 @@ def _times(column: "pa.Array") -> list[int | None]:
     """Return epoch milliseconds, rounded half to even.    [docs/specification/fold.md, rule 6]"""
     import pyarrow as pa
 
+    factor, divisor = EPOCHS[column.type.unit]
     numbers = column.cast(pa.int64()).to_pylist()
-    factor, divisor = _MILLISECONDS[column.type.unit]
-    return [None if each is None else _rounded(each * factor, divisor) for each in numbers]
-
-
-def _rounded(number: int, divisor: int) -> int:
-    whole, rest = divmod(number, divisor)
-    return whole + (2 * rest > divisor or (2 * rest == divisor and whole % 2 == 1))
+    return [None if each is None else half_even(each * factor, divisor) for each in numbers]
 
 
 def _json(names: Sequence[str], rows: Rows) -> bytes:

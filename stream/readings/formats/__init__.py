@@ -84,9 +84,14 @@ def mapped_format(name: str, columns: Columns, wanted: WantedValues, *, live: bo
     if name not in MAPPED:
         raise SettingError("columns", f"{name} records have fixed columns", f"remove it, or use {', '.join(MAPPED)}")
     columns = columns.for_values(wanted.value, wanted.others)
-    _check_options(name, columns)
-    if live:
-        _check_live(name, columns)
+    for option, only in (("records", JSONL), ("skip", CSV)):
+        if getattr(columns, option) and name != only:
+            raise SettingError(option, f"{name} has none", f"remove it, or use {only}")
+    if live and name == PARQUET:
+        raise SettingError("format", f"{PARQUET} is a format of files", "use jsonl or csv")
+    if live and name == CSV and not columns.numbered:
+        fix = "write them by number, such as vehicle=1,time=2"
+        raise SettingError("columns", "a message of CSV has no header", fix)
     if wanted.single is not None:
         return _mapped(name, columns, wanted)
     positions = _mapped(name, columns, replace(wanted, without_speed=True))
@@ -97,22 +102,6 @@ def mapped_format(name: str, columns: Columns, wanted: WantedValues, *, live: bo
             raise
         # Only of the speeds, which may be derived from the positions.
         return Format(name, lambda _: None, partial(_rejected, error), without_speed=positions)
-
-
-def _check_options(name: str, columns: Columns) -> None:
-    """Raise SettingError if an option is for another of the formats."""
-    for option, formats in (("records", (JSONL,)), ("skip", (CSV,))):
-        if getattr(columns, option) and name not in formats:
-            raise SettingError(option, f"{name} has none", f"remove it, or use {', '.join(formats)}")
-
-
-def _check_live(name: str, columns: Columns) -> None:
-    if name == PARQUET:
-        raise SettingError("format", f"{PARQUET} is a format of files", "use jsonl or csv")
-    if name == CSV and not columns.numbered:
-        raise SettingError(
-            "columns", "a message of CSV has no header", "write them by number, such as vehicle=1,time=2"
-        )
 
 
 def _mapped(name: str, columns: Columns, wanted: WantedValues) -> Format:
@@ -199,26 +188,19 @@ class FormatChoice:
         live   it decodes single records, such as messages, and not only recordings
         Raises SettingError.
         """
-        if not self.mapped:
+        if self.mapped:
+            wanted = WantedValues(zone, tuple(units.others), units.single)
+            feed, dated = mapped_format(self.name, self.columns or Columns(), wanted, live=live), None
+        else:
             feed = format_with(self.name, units)
             if self.columns is not None and self.columns.times_in is not None:
                 feed = in_zone(feed, zone_of(self.columns.times_in))
-            return _with_header_times(feed) if self.header_time else feed
-        if self.header_time:
-            raise _no_header(self.name)
-        return mapped_format(
-            self.name, self.columns or Columns(), WantedValues(zone, tuple(units.others), units.single), live=live
-        )
-
-
-def _with_header_times(feed: Format) -> Format:
-    if feed.header_times is None:
-        raise _no_header(feed.name)
-    return feed.header_times()
-
-
-def _no_header(name: str) -> SettingError:
-    return SettingError("header_time", f"{name} messages have no header with a time", "leave it out")
+            dated = feed.header_times
+        if not self.header_time:
+            return feed
+        if dated is None:
+            raise SettingError("header_time", f"{self.name} messages have no header with a time", "leave it out")
+        return dated()
 
 
 def format_with(name: str, units: ValueUnits) -> Format:
@@ -227,21 +209,13 @@ def format_with(name: str, units: ValueUnits) -> Format:
     Raises SettingError if records of this format do not have them.
     """
     feed = FORMATS[name]
-    if units.single is not None:
-        if feed.single is None:
-            able = [each.name for each in FORMATS.values() if each.single is not None and each.counts is None]
-            raise SettingError(
-                "policy.value", f"{name} records have no value but the speed", f"use {', '.join(able)}, or remove it"
-            )
-        return feed.single(*units.single)
-    if not units.others:
+    if units.single is None and not units.others:
         return feed
-    if feed.values is None:
-        able = [each.name for each in FORMATS.values() if each.values is not None and each.counts is None]
-        raise SettingError(
-            "policy.values", f"{name} records have no value but the speed", f"use {', '.join(able)}, or remove it"
-        )
-    return feed.values(units.others)
+    if feed.single is None or feed.values is None:
+        able = ", ".join(each.name for each in FORMATS.values() if each.single is not None and each.counts is None)
+        key = "policy.values" if units.single is None else "policy.value"
+        raise SettingError(key, f"{name} records have no value but the speed", f"use {able}, or remove it")
+    return feed.values(units.others) if units.single is None else feed.single(*units.single)
 
 
 __all__ = [

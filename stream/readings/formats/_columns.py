@@ -9,6 +9,7 @@ from typing import Final
 
 from hatcast.stream.errors import RecordingError, SettingError, name_fix
 from hatcast.stream.readings.formats._times import check_time_format
+from hatcast.stream.readings.formats.interface import DERIVE_FIX
 from hatcast.stream.readings.reading import UNITS
 
 VEHICLE, TIME, LAT, LON, VALUE, ARRIVAL = "vehicle", "time", "lat", "lon", "value", "arrival"
@@ -162,7 +163,7 @@ class Columns:
             raise SettingError(
                 "columns",
                 f"has no {', '.join(missing)}",
-                f"add {_example(missing)}: a header is needed to find it by name",
+                f"add {example(missing)}: a header is needed to find it by name",
             )
         if not all(_NUMBER.fullmatch(column) for column in (*self.names.values(), *self.where)):
             raise SettingError("columns", "has a number that no column has", "count columns from 1, to 9999 at most")
@@ -178,17 +179,14 @@ class Columns:
         Raises RecordingError if a named column is missing, or the header does not plainly show a field's column.
         """
         shown = listed(header) if is_schema else "those that `hatcast check` prints"
-        named = [*self.names.items(), *(("`--where`", column) for column in self.where)]
-        for name, column in named:
-            if header.count(column) != 1:
-                problem = (
-                    f"has no column {_quoted(column)}, named as {name}"
-                    if column not in header
-                    else f"has several columns {_quoted(column)}"
-                )
-                is_number = column not in header and column.isdigit()
-                fix = "; a number counts columns of a file without a header, and then all are numbers" * is_number
-                raise RecordingError(path, problem, f"name one of {shown}{fix}")
+        for name, column in (*self.names.items(), *(("`--where`", column) for column in self.where)):
+            if header.count(column) > 1:
+                raise RecordingError(path, f"has several columns {_quoted(column)}", f"name one of {shown}")
+            if column not in header:
+                fix = f"name one of {shown}"
+                if column.isdigit():
+                    fix += "; a number counts columns of a file without a header, and then all are numbers"
+                raise RecordingError(path, f"has no column {_quoted(column)}, named as {name}", fix)
         names, taken = dict(self.names), frozenset(self.names.values())
         wanted = [name for name in required if name not in names]
         found = {
@@ -198,27 +196,16 @@ class Columns:
         doubtful = [name for name in (*wanted, VALUE) if name not in names and len(found[name]) > 1]
         unknown = [name for name in wanted if len(found[name]) != 1] or doubtful
         if unknown:
-            both = next(
-                (
-                    f": {' and '.join(_quoted(each.rpartition('.')[2]) for each in found[name])} may be the {name}"
-                    for name in unknown
-                    if found[name]
-                ),
-                "",
-            )
-            raise RecordingError(
-                path,
-                f"its columns ({shown}) do not plainly show {', '.join(unknown)}{both}",
-                f"write columns such as {_example(unknown)}"
-                + (
-                    ", or derive the speeds from positions with `--derive-speed` (in Python `derive_speed`)"
-                    if unknown == [VALUE] and value == SPEED
-                    else ""
-                ),
-            )
-        for name, columns in found.items():
-            if len(columns) == 1 and name not in names:
-                names[name] = columns[0]
+            several = next((name for name in unknown if found[name]), None)
+            both = ""
+            if several is not None:
+                both = " and ".join(_quoted(each.rpartition(".")[2]) for each in found[several])
+                both = f": {both} may be the {several}"
+            fix = f"write columns such as {example(unknown)}"
+            if unknown == [VALUE] and value == SPEED:
+                fix += f", or {DERIVE_FIX}"
+            raise RecordingError(path, f"its columns ({shown}) do not plainly show {', '.join(unknown)}{both}", fix)
+        names = {name: columns[0] for name, columns in found.items() if len(columns) == 1} | names
         return replace(self, names=names)
 
     def shown(self, header: Iterable[str], fields: Iterable[str], value: str) -> int:
@@ -289,7 +276,8 @@ def _encoding_of(name: str) -> str:
         ) from None
 
 
-def _example(fields: Sequence[str]) -> str:
+def example(fields: Iterable[str]) -> str:
+    """Return columns of these fields as `parse` reads them, for a fix."""
     return ",".join(f"{name}=COLUMN" for name in fields)
 
 

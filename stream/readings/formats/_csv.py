@@ -6,14 +6,14 @@ Named columns are found by a header or by number, with comma, semicolon, tab or 
 import csv
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple, Self
 
 from hatcast.stream.errors import RecordingError, as_option
-from hatcast.stream.readings.formats._columns import ARRIVAL, TIME_AT, Columns
+from hatcast.stream.readings.formats._columns import ARRIVAL, TIME_AT, Columns, example
 from hatcast.stream.readings.formats._mapped import (
     Cells,
     CellsTarget,
@@ -24,7 +24,15 @@ from hatcast.stream.readings.formats._mapped import (
 )
 from hatcast.stream.readings.formats._times import RepeatedHours
 from hatcast.stream.readings.formats._values import parse_number
-from hatcast.stream.readings.formats.interface import BYTE_ORDER_MARK, Format, Recorded, arrival_ms, lines, split_lines
+from hatcast.stream.readings.formats.interface import (
+    BYTE_ORDER_MARK,
+    DERIVE_FIX,
+    Format,
+    Recorded,
+    arrival_ms,
+    lines,
+    split_lines,
+)
 from hatcast.stream.readings.magic import other_text
 from hatcast.stream.readings.reading import Reading
 
@@ -35,45 +43,40 @@ _DATA: Final = re.compile(r"[-+]?[0-9]+[.,:/-][0-9]")
 _SHOWN_MIN: Final = 2  # fields that a header shows: a row of data may have the cell "bus"
 _LOOKED_AHEAD: Final = 50  # lines
 
-_CellsOf = Callable[[list[str]], Cells]
-"""the fields of a line -> the cells, "" if one is missing"""
-
 
 @dataclass(frozen=True, slots=True)
 class CsvTable:
     """CSV reader of a format.
 
-    columns   columns; numbered `VEHICLE_AT` and `TIME_AT` are the vehicle and the time
-    read      converts the texts of these columns to a reading; None if undecodable
-    optional  those of the columns that a file may lack: their texts are empty then
+    columns   columns; numbered `VEHICLE_AT` and `TIME_AT` are the vehicle and the time, the last one is the speed
+    read      converts the texts of these columns to a reading; None if undecodable. The second argument is the speed of
+              a record without one; None: it is undecodable
     """
 
     columns: tuple[str, ...]
-    read: Callable[[Sequence[str]], Reading | None]
-    optional: tuple[str, ...] = ()
+    read: Callable[[Sequence[str], str | None], Reading | None]
 
-    def records(self, lines: Iterable[bytes], path: str) -> Iterator[Recorded]:
+    def records(self, lines: Iterable[bytes], path: str, missing: str | None) -> Iterator[Recorded]:
         """Yield the records after the header, in file order.
 
+        missing   as of `read`; with one, the file may lack the column of speeds
         Raises RecordingError if the file is empty or its header lacks a required column.
         """
         rest = iter(lines)
         header = [name.strip() for name in fields(next(rest, b"").decode(errors="replace")) or ()]
-        missing = [column for column in self.columns if column not in header and column not in self.optional]
-        if missing:
-            fix = "use a CSV file with a header"
-            if missing == ["speed"]:
-                fix += ", or derive the speeds from positions with `--derive-speed` (in Python `derive_speed`)"
-            raise RecordingError(path, f"its first line has no column {', '.join(missing)}", fix)
+        required = self.columns if missing is None else self.columns[:-1]
+        if absent := [column for column in required if column not in header]:
+            fix = "use a CSV file with a header" + (f", or {DERIVE_FIX}" if absent == ["speed"] else "")
+            raise RecordingError(path, f"its first line has no column {', '.join(absent)}", fix)
         places = [header.index(column) if column in header else sys.maxsize for column in self.columns]
         for raw in rest:
-            # Bad UTF-8 is replaced, not rejected: the time of an undecodable line may still be readable.
-            row = fields(raw.decode(errors="replace")) or ()
+            text = raw.decode(errors="replace")
+            row = fields(text) or ()
             if (shifted := shifted_problem(row, len(header))) is not None:
                 yield Recorded(raw, None, None, shifted)
                 continue
             cells = [row[place] if place < len(row) else "" for place in places]
-            yield Recorded(raw, self.read(cells) if _is_text(raw) else None, arrival_ms(cells[TIME_AT]))
+            yield Recorded(raw, self.read(cells, missing) if _is_text(raw, text) else None, arrival_ms(cells[TIME_AT]))
 
 
 def shifted_problem(row: Sequence[str], width: int) -> str | None:
@@ -97,12 +100,12 @@ def fields(line: str, delimiter: str = ",") -> list[str] | None:
         return None
 
 
-def _is_text(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+def _is_text(raw: bytes, decoded: str) -> bool:
+    """Return whether a line is UTF-8. The time of one that is not may still be readable.
+
+    decoded   the line with other bytes replaced
+    """
+    return "\ufffd" not in decoded or raw == decoded.encode()
 
 
 def mapped_csv(columns: Columns, wanted: WantedValues) -> Format:
@@ -116,17 +119,14 @@ def mapped_csv(columns: Columns, wanted: WantedValues) -> Format:
 
     def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
         first, number = _first_line(stream, columns, path)
-        delimiter, header = header_of(first.decode(errors="replace"), columns)
-        if not (_is_text(first) or set(columns.names.values()).issubset(header)):
+        line = first.decode(errors="replace")
+        delimiter, header = header_of(line, columns)
+        if not (_is_text(first, line) or set(columns.names.values()).issubset(header)):
             raise RecordingError(path, "has a header that is not UTF-8", "name its encoding, as `--encoding cp1252`")
         if columns.shown(header, wanted.fields, wanted.value) < _SHOWN_MIN:
             _check_header(header, stream, number, columns, wanted, path)
         complete = wanted.completed(columns, header, path, is_schema=False)
-        places = {name: header.index(column) for name, column in complete.names.items()}
-        where = [(header.index(column), value) for column, value in columns.where.items()]
-        cells_of = _cells_of(places, wanted, columns)
-        rows = _Rows(lambda _: delimiter, cells_of, wanted.target(complete), where, len(header))
-        yield from rows.records(lines(stream))
+        yield from _Rows.of(complete, wanted, header.index, lambda _: delimiter, len(header)).records(lines(stream))
 
     return Format(CSV, lambda _: None, records, split_lines)
 
@@ -134,9 +134,8 @@ def mapped_csv(columns: Columns, wanted: WantedValues) -> Format:
 def _numbered(columns: Columns, wanted: WantedValues) -> Format:
     """Return the format of CSV without a header. Each line is decoded by itself, so no vehicle changes another's."""
     columns.check_complete(wanted.required)
-    places = {name: int(number) - 1 for name, number in columns.names.items()}
-    where = [(int(number) - 1, value) for number, value in columns.where.items()]
-    rows = _Rows(delimiter_of, _cells_of(places, wanted, columns), wanted.target(columns), where)
+    rows = _Rows.of(columns, wanted, lambda number: int(number) - 1, delimiter_of)
+    read = cells_reader(rows.target)
 
     def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
         first, _ = _first_line(stream, columns, path)
@@ -144,7 +143,9 @@ def _numbered(columns: Columns, wanted: WantedValues) -> Format:
 
     def decode(value: bytes) -> Reading | None:
         line = value.rstrip(b"\r\n")
-        return None if b"\n" in line else next((each.reading for each in rows.records((line,))), None)
+        text = line.decode(errors="replace")
+        row = fields(text, delimiter_of(text)) if "\n" not in text and _is_text(line, text) else None
+        return None if row is None or rows.leaves_out(row) else read(rows.cells_of(row))
 
     return Format(CSV, decode, records, split_lines)
 
@@ -216,55 +217,64 @@ def _check_header(
     raise RecordingError(
         path,
         f"its first line does not plainly show {', '.join(missing) or 'the columns'}",
-        f"write columns such as {','.join(f'{name}=COLUMN' for name in missing)}; `hatcast check` prints that line",
+        f"write columns such as {example(missing)}; `hatcast check` prints that line",
     )
 
 
 class _Rows(NamedTuple):
     """Reader of lines.
 
-    delimiter   returns what separates the fields of a line
+    cells_of    finds the cells of the fields in the fields of a line, "" if one is missing
     where       place and value of columns: lines with other values are left out
+    delimiter   returns what separates the fields of a line
     width       number of the header's fields; None: there is no header
     """
 
-    delimiter: Callable[[str], str]
-    cells_of: _CellsOf
+    cells_of: Callable[[list[str]], Cells]
     target: CellsTarget
     where: Sequence[tuple[int, str]]
-    width: int | None = None
+    delimiter: Callable[[str], str]
+    width: int | None
+
+    @classmethod
+    def of(
+        cls,
+        columns: Columns,
+        wanted: WantedValues,
+        place_of: Callable[[str], int],
+        delimiter: Callable[[str], str],
+        width: int | None = None,
+    ) -> Self:
+        """Return the reader of these columns. place_of: returns a column's place in a line."""
+        # A field without a column is behind the last one, which is appended and empty.
+        places = [place_of(columns.names[name]) if name in columns.names else -1 for name in (*wanted.fields, ARRIVAL)]
+        least = 1 + max(places)
+        pick: Callable[[list[str]], Cells] = itemgetter(*places)
+
+        def cells_of(row: list[str]) -> Cells:
+            if len(row) < least:
+                row += [""] * (least - len(row))
+            row.append("")
+            return pick(row)
+
+        where = [(place_of(column), value) for column, value in columns.where.items()]
+        return cls(with_points(cells_of, columns), wanted.target(columns), where, delimiter, width)
+
+    def leaves_out(self, row: Sequence[str]) -> bool:
+        """Return whether `where` leaves a line out."""
+        return any(len(row) <= at or row[at].strip() != value for at, value in self.where)
 
     def records(self, raws: Iterable[bytes]) -> Iterator[Recorded]:
         """Yield the records of the lines of one recording."""
-        delimiter, cells_of, target, where, width = self
+        cells_of, target, where, delimiter, width = self
         read = cells_reader(target, RepeatedHours())
         for raw in raws:
-            try:
-                text, whole = raw.decode(), True
-            except UnicodeDecodeError:  # its time may still be readable
-                text, whole = raw.decode(errors="replace"), False
+            text = raw.decode(errors="replace")
             row = fields(text, delimiter(text))
             if row is not None and width is not None and len(row) != width and (shifted := shifted_problem(row, width)):
                 yield Recorded(raw, None, None, shifted)
                 continue
-            if where and row is not None and any(len(row) <= at or row[at].strip() != value for at, value in where):
+            if where and row is not None and self.leaves_out(row):
                 continue
             cells = () if row is None else cells_of(row)
-            reading = read(cells) if cells and whole else None
-            yield recorded(raw, cells, reading, target)
-
-
-def _cells_of(places: Mapping[str, int], wanted: WantedValues, columns: Columns) -> _CellsOf:
-    """Return a function that finds the cells of the fields at these places of a line."""
-    # A field without a place is behind the last one, which is appended and empty.
-    ordered = [places.get(name, -1) for name in (*wanted.fields, ARRIVAL)]
-    width = 1 + max(ordered)
-    pick: Callable[[list[str]], Cells] = itemgetter(*ordered)
-
-    def cells_of(row: list[str]) -> Cells:
-        if len(row) < width:
-            row += [""] * (width - len(row))
-        row.append("")
-        return pick(row)
-
-    return with_points(cells_of, columns)
+            yield recorded(raw, cells, read(cells) if cells and _is_text(raw, text) else None, target)

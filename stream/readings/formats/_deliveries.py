@@ -293,7 +293,7 @@ def _values(body: bytes) -> list[bytes]:
     """Return the JSON values of a message: one, the elements of an array, or several one after the other."""
     text = body.removeprefix(BYTE_ORDER_MARK).strip(WHITE_SPACE)
     try:
-        return [bytes(each) for each in (_elements(text) if text[:1] == b"[" else (_value(text),))]
+        return list(map(bytes, _elements(text)))
     except UNREADABLE:
         return concatenated(text)
 

@@ -21,8 +21,7 @@ _CUTS_TRIED: Final = 8  # a "}" may end an inner object: then an earlier one end
 _MARKS: Final = (b"\xff", b"\xfe")  # which begin no UTF-8
 KEY: Final = "@key"
 """Column of the key of a record in an object whose keys are vehicles."""
-_ADVISED: Final = 3  # paths to arrays
-_DEPTH: Final = 4  # of these paths
+_DEPTH: Final = 4  # objects in objects whose members an error names
 _boundary: Final = re.compile(r"\}\s*(?=\{)").search
 _whole: Final = json.JSONDecoder(parse_float=str, parse_int=str).raw_decode
 _not_space: Final = re.compile(r"\S").search
@@ -122,16 +121,13 @@ def records_inside(document: bytes, keys: Sequence[str]) -> list[bytes] | None:
     return [with_member(each, KEY, key) for key, each in objects if each.startswith(b"{")]
 
 
-def arrays_of_objects(found: Any, prefix: str = "", depth: int = _DEPTH) -> list[str]:
-    """Return the paths of arrays of objects in an object."""
-    if not isinstance(found, dict) or not depth or is_keyed(found):
-        return []
-    paths: list[str] = []
-    for key, member in found.items():
-        if isinstance(member, list) and any(isinstance(each, dict) for each in member):
-            paths.append(prefix + key)
-        paths += arrays_of_objects(member, f"{prefix}{key}.", depth - 1)
-    return paths[:_ADVISED]
+def members_of(found: Mapping[str, Any], prefix: str = "", depth: int = _DEPTH) -> Iterator[tuple[str, Any]]:
+    """Yield path and value of the members of an object and of the objects in it, unless their keys may be vehicles."""
+    for key, member in () if is_keyed(found) else found.items():
+        if isinstance(member, dict) and depth:
+            yield from members_of(member, f"{prefix}{key}.", depth - 1)
+        else:
+            yield prefix + key, member
 
 
 def is_keyed(members: Mapping[str, Any]) -> bool:
@@ -145,12 +141,14 @@ def records_advice(document: bytes) -> str | None:
         found = _any(document)
     except UNREADABLE:
         return None
-    if isinstance(found, dict) and is_keyed(found):
+    if not isinstance(found, dict):
+        return None
+    if is_keyed(found):
         return f"is an object of objects: `--records .` reads each of them, and names its key {KEY}"
-    paths = arrays_of_objects(found)
-    return (
-        f"has an array of objects at {paths[0]}: {as_option('records', paths[0])} reads each of them" if paths else None
-    )
+    for path, member in members_of(found):
+        if isinstance(member, list) and any(isinstance(each, dict) for each in member):
+            return f"has an array of objects at {path}: {as_option('records', path)} reads each of them"
+    return None
 
 
 def _documents(stream: BinaryIO, head: bytes) -> Iterator[bytes]:

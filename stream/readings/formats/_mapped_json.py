@@ -8,10 +8,10 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from hatcast.stream.errors import UNREADABLE, RecordingError
-from hatcast.stream.readings.formats._columns import ARRIVAL, REQUIRED, VALUE, VALUE_AT, Columns, listed
+from hatcast.stream.readings.formats._columns import ARRIVAL, REQUIRED, VALUE, VALUE_AT, Columns, example, listed
 from hatcast.stream.readings.formats._json_values import (
-    is_keyed,
     json_values,
+    members_of,
     records_advice,
     split_inside,
     split_json,
@@ -27,7 +27,6 @@ _LOOKED_AT: Final = 100  # first records, whose keys an error lists
 _TOPIC: Final = re.compile(r"topic:([1-9][0-9]?)")
 """Column of a level of a message's MQTT topic, counted from 1"""
 _POSITION: Final = re.compile(r"[0-9]{1,9}")  # in an array
-_DEPTH: Final = 4  # of these keys
 
 _Object = Mapping[str, Any]
 _CellsOf = Callable[[_Object], Cells]
@@ -93,10 +92,12 @@ def _no_column(first: Iterable[bytes], names: Mapping[str, str], path: str) -> R
     if advice is not None:
         return RecordingError(path, "has none of the columns", f"it {advice}")
     for record in first:
-        _add_keys(_object_of(record) or {}, "", _DEPTH, keys)
+        for key, member in members_of(_object_of(record) or {}):
+            numbers = [f"{key}.{at}" for at in range(min(len(member), 3))] if isinstance(member, list) else [key]
+            keys |= dict.fromkeys(numbers)
     if not keys:
         return wrong_format(path, "JSON", "one JSON object a line, or an array of them")
-    wrong = ",".join(f"{name}=COLUMN" for name in REQUIRED if names[name] not in keys)
+    wrong = example(name for name in REQUIRED if names[name] not in keys)
     return RecordingError(path, f"has none of the columns, but {listed(list(keys))}", f"write columns such as {wrong}")
 
 
@@ -124,18 +125,6 @@ def _text(cell: object) -> str | None:
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     return cell.strip() if isinstance(cell, str) else str(cell) if isinstance(cell, int | float) else None
-
-
-def _add_keys(members: _Object, prefix: str, depth: int, found: dict[str, None]) -> None:
-    if is_keyed(members):
-        return
-    for key, member in members.items():
-        if isinstance(member, dict) and depth:
-            _add_keys(member, f"{prefix}{key}.", depth - 1, found)
-        elif isinstance(member, list):
-            found |= {f"{prefix}{key}.{at}": None for at in range(min(len(member), 3))}
-        else:
-            found[prefix + key] = None
 
 
 def _cells_of(names: Mapping[str, str], wanted: WantedValues, other_value: str | None) -> _CellsOf:

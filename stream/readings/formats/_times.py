@@ -14,6 +14,7 @@ from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.readings.formats._values import parse_number
 from hatcast.stream.readings.reading import instant_ms, iso_moment
 from hatcast.stream.time_zones import similar_time_zone, time_zone
+from hatcast.stream.units import DAY_MS, EPOCHS, half_even
 
 
 class Repeated(int):
@@ -34,7 +35,7 @@ class RepeatedHours:
     def instant(self, vehicle: str, time: Repeated) -> int:
         """Return the first instant, or the second if the vehicle's local time has gone back."""
         before, again = self._seen.get(vehicle, (int(time), False))
-        again = before - time >= _BACK_MS or (again and abs(before - time) < _DAY_MS)
+        again = before - time >= _BACK_MS or (again and abs(before - time) < DAY_MS)
         self._seen[vehicle] = int(time), again
         return time.second if again else int(time)
 
@@ -43,21 +44,22 @@ TimeReader = Callable[[object], int | None]
 """One cell, of any type -> ms UTC; None if it is not such a time"""
 
 ISO: Final = "iso"
-# Epoch units: ms of one unit = factor / divisor. `iso` recognizes the numbers of 2000 to 2099 of each: with all numbers
-# up to the next unit, 202405061000, which is a date, would be a time in 1976.
-_EPOCHS: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}
+# `iso` recognizes the numbers of 2000 to 2099 of each unit: with all numbers up to the next unit, 202405061000, which
+# is a date, would be a time in 1976.
 _SIZED_MS: Final = range(946_684_800_000, 4_102_444_800_000)
 _LEAST_DIGITS: Final = 9  # text with fewer digits is a date, not an epoch number
 _DATE_LENGTH: Final = 10  # of YYYY-MM-DD, which has no time of day
 _INT64: Final = 1 << 63
-_DAY_MS: Final = 86_400_000
 _BACK_MS: Final = 600_000  # less is a record that is out of order, or a file with the newest record first
 _UTC_ENDS: Final = ("Z", "UTC", "GMT")
 _DIRECTIVE: Final = re.compile(r"%(.)", re.DOTALL)
-_GROUPS: Final = dict.fromkeys("mdHMS", "([0-9][0-9])") | {"Y": "([0-9]{4})", "f": "([0-9]{1,6})"}
+_GROUPS: Final = {letter: f"(?P<{letter}>[0-9][0-9])" for letter in "mdHMS"} | {
+    "Y": "(?P<Y>[0-9]{4})",
+    "f": "(?P<f>[0-9]{1,6})",
+}
 _KNOWN: Final = frozenset("aAbBdfGHIjmMpSuUVwWyYz")  # not c, x, X: the locale of a Python program decides their order
 _ARGUMENTS: Final = "YmdHMSf"  # of datetime(), in order
-_ISO_EXAMPLE: Final = '"%d.%m.%Y %H:%M:%S"'
+_EXAMPLE: Final = 'a pattern such as "%d.%m.%Y %H:%M:%S"'
 
 
 def time_reader(time_format: str | None, zone: tzinfo) -> TimeReader:
@@ -70,8 +72,8 @@ def time_reader(time_format: str | None, zone: tzinfo) -> TimeReader:
     """
     if time_format is None or time_format == ISO:
         return _iso_reader(zone)
-    if time_format in _EPOCHS:
-        factor, divisor = _EPOCHS[time_format]
+    if time_format in EPOCHS:
+        factor, divisor = EPOCHS[time_format]
         return lambda cell: _epoch_ms(_number(cell), factor, divisor)
     check_time_format(time_format)
     return _pattern_reader(time_format, zone)
@@ -79,36 +81,26 @@ def time_reader(time_format: str | None, zone: tzinfo) -> TimeReader:
 
 def check_time_format(time_format: str) -> None:
     """Raise SettingError if it is not a time format."""
-    if time_format == ISO or time_format in _EPOCHS:
+    if time_format == ISO or time_format in EPOCHS:
         return
+    letters = [letter for letter in _DIRECTIVE.findall(time_format) if letter != "%"]
+    given = set(letters)
+    has_date = given & set("Yy") and ("j" in given or (given & set("mbB") and "d" in given))
+    has_hour = "H" in given or {"I", "p"} <= given
+    problem, fix = f"{time_format!r} ", f"write {_EXAMPLE}"
     if "%" not in time_format:
-        known = (ISO, *_EPOCHS)
-        raise SettingError(
-            "time_format",
-            f"{time_format!r} is not a time format",
-            f"{name_fix(time_format, known)}, or a pattern such as {_ISO_EXAMPLE}",
-        )
-    letters = set(_DIRECTIVE.findall(time_format))
-    if "Z" in letters:
-        raise SettingError(
-            "time_format",
-            "%Z is a name of a zone, which is not unique",
-            "use %z for an offset such as +05:30, or name the zone with times_in",
-        )
-    has_date = letters & set("Yy") and ("j" in letters or (letters & set("mbB") and "d" in letters))
-    has_hour = "H" in letters or {"I", "p"} <= letters
-    if not has_date or not has_hour:
-        raise SettingError(
-            "time_format",
-            f"{time_format!r} has no {'hour' if has_date else 'year, month and day'}",
-            f"write a pattern such as {_ISO_EXAMPLE}",
-        )
-    if not _is_pattern(time_format):
-        raise SettingError(
-            "time_format",
-            f"{time_format!r} has a directive twice, or one that strptime does not know",
-            f"write a pattern such as {_ISO_EXAMPLE}",
-        )
+        problem += "is not a time format"
+        fix = f"{name_fix(time_format, (ISO, *EPOCHS))}, or {_EXAMPLE}"
+    elif "Z" in given:
+        problem = "%Z is a name of a zone, which is not unique"
+        fix = "use %z for an offset such as +05:30, or name the zone with times_in"
+    elif not (has_date and has_hour):
+        problem += f"has no {'hour' if has_date else 'year, month and day'}"
+    elif not given <= _KNOWN or len(given) < len(letters) or "%" in _DIRECTIVE.sub("", time_format):
+        problem += "has a directive twice, or one that strptime does not know"
+    else:
+        return
+    raise SettingError("time_format", problem, fix)
 
 
 def zone_of(name: str) -> tzinfo:
@@ -122,11 +114,6 @@ def zone_of(name: str) -> tzinfo:
             f"{name!r} is not a known time zone",
             'write "UTC" or "Europe/Berlin"' if near is None else f"did you mean {near}?",
         ) from None
-
-
-def _is_pattern(text: str) -> bool:
-    letters = [letter for letter in _DIRECTIVE.findall(text) if letter != "%"]
-    return set(letters) <= _KNOWN and len(set(letters)) == len(letters) and "%" not in _DIRECTIVE.sub("", text)
 
 
 def _iso_reader(zone: tzinfo) -> TimeReader:
@@ -172,17 +159,16 @@ def _fast_reader(pattern: str) -> Callable[[str], datetime | None]:
         return lambda _: None
     parts = _DIRECTIVE.split(pattern)  # literal, letter, literal, ..
     regex = "".join(_GROUPS[part] if at % 2 else re.escape(part) for at, part in enumerate(parts))
-    match = re.compile(regex).fullmatch
-    places = [letters.index(letter) if letter in letters else None for letter in _ARGUMENTS[:-1]]
-    fraction = letters.index("f") if "f" in letters else None
+    absent = "".join(f"(?P<{letter}>)" for letter in _ARGUMENTS if letter not in letters)
+    match = re.compile(regex + absent).fullmatch
 
     def read(text: str) -> datetime | None:
         found = match(text)
         if found is None:
             return None
-        groups = found.groups()
-        micro = 0 if fraction is None else int(groups[fraction].ljust(6, "0"))
-        year, month, day, hour, minute, second = [0 if place is None else int(groups[place]) for place in places]
+        *parts, fraction = found.group(*_ARGUMENTS)
+        year, month, day, hour, minute, second = [int(part or 0) for part in parts]
+        micro = int(fraction.ljust(6, "0"))
         try:
             return datetime(year, month, day, hour, minute, second, micro)  # noqa: DTZ001 - _in_zone sets the zone
         except ValueError:
@@ -219,7 +205,7 @@ def _number(cell: object) -> int | float | None:
 def _sized_epoch_ms(number: int | float | None) -> int | None:
     """Convert epoch time of the unit that its size shows."""
     if number is not None:
-        for factor, divisor in _EPOCHS.values():
+        for factor, divisor in EPOCHS.values():
             if _SIZED_MS.start * divisor <= number * factor < _SIZED_MS.stop * divisor:
                 return _epoch_ms(number, factor, divisor)
     return None
@@ -229,10 +215,9 @@ def _epoch_ms(number: int | float | None, factor: int, divisor: int) -> int | No
     """Round to milliseconds, half to even; None outside 64 bits, in which Kafka's timestamps are."""
     if number is None:
         return None
-    if isinstance(number, float):
+    if isinstance(number, int):
+        rounded = half_even(number * factor, divisor)
+    else:
         product = number * factor / divisor
         rounded = round(product) if math.isfinite(product) else _INT64
-    else:
-        rounded, rest = divmod(number * factor, divisor)
-        rounded += 2 * rest > divisor or (2 * rest == divisor and rounded % 2)
     return rounded if -_INT64 <= rounded < _INT64 else None

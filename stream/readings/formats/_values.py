@@ -10,22 +10,23 @@ import msgspec
 
 from hatcast.stream.errors import UNREADABLE, SettingError
 from hatcast.stream.readings.formats.interface import Format, Recorded
-from hatcast.stream.readings.reading import NOT_FINITE, Reading, ValueReading, ValuesReading, has_numbers
+from hatcast.stream.readings.reading import NOT_FINITE, Reading, ValueReading, ValuesReading, has_numbers, is_empty
 
 _NOT_FINITE: Final = frozenset({"nan", "inf", "infinity"})
-_read: Final = msgspec.json.Decoder(str).decode
+_text: Final = msgspec.json.Decoder(str).decode
 Extract = Callable[[bytes], Mapping[str, float | str] | None]
 """One record -> its further values by name, numbers or texts of `NOT_FINITE`; None if one is missing"""
 DELAY: Final = "delay"
 DELAY_UNIT: Final = "s"
-_VALUE: Final = "value"
+VALUE: Final = "value"
 _PLACE: Final[tuple[tuple[str, Any], ...]] = (
     ("vehicle", str),
     ("time", str | int | float),
     ("lat", float | str),
     ("lon", float | str),
 )
-_ABSENT: Final = msgspec.Raw()
+ABSENT: Final = msgspec.Raw()
+ABSENT_OR_NULL: Final = (b"", b"null")
 
 
 # Any speed is accepted, so that its value does not decide whether the record counts.
@@ -51,6 +52,11 @@ def parse_speed(text: str) -> float | str | None:
     return finite(value) if isinstance(value, float) else value
 
 
+def speed_in(text: str, missing: str | None) -> float | str | None:
+    """Parse like `parse_speed`; a text that programs write for a missing value gives `missing`."""
+    return missing if is_empty(text) else parse_speed(text)
+
+
 def _decimal(text: str) -> float | str | None:
     """Parse like `parse_number`, but a number too large for a double gives infinity."""
     try:
@@ -64,19 +70,31 @@ def _decimal(text: str) -> float | str | None:
     return str(value) if text.strip().lstrip("+-").lower() in _NOT_FINITE else value
 
 
-def speed_of(raw: msgspec.Raw) -> float | str | None:
+def speed_of(raw: msgspec.Raw, missing: str | None = None) -> float | str | None:
     """Return the speed of a JSON value: any number, or a text of `NOT_FINITE`; None if it is neither.
 
     The bytes of a text are not checked yet when they arrive here: they may be invalid UTF-8.
+
+    missing   the speed of a value that is absent or null
     """
     text = bytes(raw)
+    if text in ABSENT_OR_NULL:
+        return missing
     if text[:1] in b"-0123456789":
         return finite(float(text))
     try:
-        named = _read(text)
+        named = _text(text)
     except UNREADABLE:
         return None
     return named if named in NOT_FINITE else None
+
+
+def is_absent(raw: msgspec.Raw) -> bool:
+    """Return whether a JSON value is absent, null, or a text that programs write for a missing value."""
+    try:
+        return bytes(raw) in ABSENT_OR_NULL or is_empty(_text(raw))
+    except UNREADABLE:
+        return False
 
 
 def with_values(feed: Format, extract: Extract) -> Format:
@@ -112,24 +130,31 @@ def with_decoder(feed: Format, decode: Callable[[bytes], Reading | None]) -> For
     return replace(feed, decode=decode, records=records, without_speed=None)
 
 
-def check_delays(feed: str, units: Mapping[str, str]) -> None:
-    """Raise SettingError if `policy.values` names another value or unit. feed: name of the format."""
-    for name, unit in units.items():
-        _check_delay(feed, name, unit, "policy.values")
+def with_delays(feed: Format, extract: Extract, decode: Callable[[bytes], Reading | None]) -> Format:
+    """Return a format whose records have delays in seconds, as a further value or as the only one.
 
+    extract   reads the delay of a record
+    decode    decodes a record to a `ValueReading` of its delay
+    """
 
-def check_single_delay(feed: str, name: str, unit: str) -> None:
-    """Raise SettingError if `[policy.value]` is another value or in another unit. feed: name of the format."""
-    _check_delay(feed, name, unit, "policy.value.name")
+    def check(name: str, unit: str, key: str) -> None:
+        if name != DELAY:
+            raise SettingError(key, f"{feed.name} records have no {name!r}", f"use {DELAY!r}, or format jsonl")
+        if unit != DELAY_UNIT:
+            raise SettingError(
+                "policy.value", f"{feed.name} gives {DELAY} in {DELAY_UNIT}, not in {unit}", f'write "{DELAY_UNIT}"'
+            )
 
+    def values(units: Mapping[str, str]) -> Format:
+        for name, unit in units.items():
+            check(name, unit, "policy.values")
+        return with_values(feed, extract)
 
-def _check_delay(feed: str, name: str, unit: str, key: str) -> None:
-    if name != DELAY:
-        raise SettingError(key, f"{feed} records have no {name!r}", f"use {DELAY!r}, or format jsonl")
-    if unit != DELAY_UNIT:
-        raise SettingError(
-            "policy.value", f"{feed} gives {DELAY} in {DELAY_UNIT}, not in {unit}", f'write "{DELAY_UNIT}"'
-        )
+    def single(name: str, unit: str) -> Format:
+        check(name, unit, "policy.value.name")
+        return with_decoder(feed, decode)
+
+    return replace(feed, values=values, single=single)
 
 
 def single_value_decoder(name: str, unit: str) -> Callable[[bytes], Reading | None]:
@@ -143,32 +168,21 @@ def single_value_decoder(name: str, unit: str) -> Callable[[bytes], Reading | No
 
     name, unit   of the value in the policy
     """
-    plain, raw = _value_reader(name, unit, float | None, None), _value_reader(name, unit, msgspec.Raw, _ABSENT)
+    plain, raw = _value_reader(name, unit, float | None, None), _value_reader(name, unit, msgspec.Raw, ABSENT)
 
     def decode(record: bytes) -> Reading | None:
         try:
             read: Any = plain(record)
-            number = read.named
-        except UNREADABLE:
-            return any_number(record)
-        if number is None:
-            number = read.value
-            if number is None or read.unit != unit:
+            number = read.value if read.named is None else read.named
+            is_named = read.named is not None
+        except UNREADABLE:  # possibly because the value is a text of `NOT_FINITE`, or too large for a double
+            try:
+                read = raw(record)
+            except UNREADABLE:
                 return None
-        reading = ValueReading(read.vehicle, read.time, read.lat, read.lon, number, unit)
-        return reading if has_numbers(reading) else None
-
-    def any_number(record: bytes) -> Reading | None:
-        """Decode a record whose value is a text of `NOT_FINITE`, or too large for a double."""
-        try:
-            read: Any = raw(record)
-        except UNREADABLE:
-            return None
-        text = read.named or read.value
-        if not text or (not read.named and read.unit != unit):
-            return None
-        number = speed_of(text)
-        if number is None:
+            is_named = bool(read.named)
+            number = speed_of(read.named or read.value)
+        if number is None or not (is_named or read.unit == unit):
             return None
         reading = ValueReading(read.vehicle, read.time, read.lat, read.lon, number, unit)
         return reading if has_numbers(reading) else None
@@ -178,9 +192,6 @@ def single_value_decoder(name: str, unit: str) -> Callable[[bytes], Reading | No
 
 def _value_reader(name: str, unit: str, kind: Any, missing: Any) -> Callable[[bytes], Any]:
     """Return the decoder of records whose value has this type."""
-    fields: list[Any] = [*_PLACE, (_VALUE, kind, missing), ("unit", str, unit)]
-    if name == _VALUE:
-        fields.append(("named", kind, msgspec.field(default=missing, name="")))
-    else:
-        fields.append(("named", kind, msgspec.field(default=missing, name=name)))
+    named = msgspec.field(default=missing, name="" if name == VALUE else name)
+    fields: list[Any] = [*_PLACE, (VALUE, kind, missing), ("unit", str, unit), ("named", kind, named)]
     return msgspec.json.Decoder(msgspec.defstruct("ValueRecord", fields, gc=False)).decode

@@ -7,7 +7,7 @@ change from poll to poll. An entity without position, speed or timestamp is unde
 recording is one FeedMessage per file.    [gtfs.org, Realtime]
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache, partial
 from math import isfinite
 from types import ModuleType
@@ -70,27 +70,6 @@ def _problem(value: bytes, field: str) -> str | None:
     return None if vehicle.HasField("position") else "has no position"
 
 
-def _records(
-    stream: BinaryIO, path: str, decoder: Decode, field: str, *, header_times: bool = False
-) -> Iterator[Recorded]:
-    """Yield the vehicles of one poll in its order. Raises RecordingError if the file is not a poll.
-
-    Their arrival is the timestamp of the poll's header.
-    """
-    body = stream.read(POLL_BYTES_MAX + 1)
-    poll = _poll().split_poll(body, header_times=header_times) if len(body) <= POLL_BYTES_MAX else None
-    if poll is None:
-        found = other_text(body[:HEAD_BYTES]) if body[:1] in (b"{", b"[", b"<") else None
-        if found is not None:
-            raise RecordingError(path, f"is {found[0]}, and no GTFS-Realtime poll", f"{found[1]}: docs/feeds.md")
-        raise RecordingError(path, "is not a complete GTFS-Realtime poll", "fetch it again, or name the file's format")
-    arrived, entities = poll
-    for raw in entities:
-        reading = decoder(raw)
-        stamp = reading.time if arrived is None and reading is not None else arrived
-        yield Recorded(raw, reading, arrival_ms(stamp), None if reading is not None else _problem(raw, field))
-
-
 def _format(name: str, field: str, *, header_times: bool = False) -> Format:
     decode_position = _position_decoder(field)
 
@@ -103,17 +82,37 @@ def _format(name: str, field: str, *, header_times: bool = False) -> Format:
         poll = _poll().split_poll(body, header_times=header_times)
         return poll[1] if poll is not None else [body] if body else []
 
-    def read(decoder: Decode) -> Callable[[BinaryIO, str], Iterator[Recorded]]:
-        return partial(_records, decoder=decoder, field=field, header_times=header_times)
+    def records(stream: BinaryIO, path: str, decoder: Decode = decode) -> Iterator[Recorded]:
+        """Yield the vehicles of one poll in its order. Raises RecordingError if the file is not a poll.
 
-    def is_poll(body: bytes) -> bool:
-        return _poll().split_poll(body) is not None
+        Their arrival is the timestamp of the poll's header.
+        """
+        body = stream.read(POLL_BYTES_MAX + 1)
+        poll = _poll().split_poll(body, header_times=header_times) if len(body) <= POLL_BYTES_MAX else None
+        if poll is None:
+            raise _not_a_poll(body, path)
+        arrived, entities = poll
+        for raw in entities:
+            reading = decoder(raw)
+            stamp = reading.time if arrived is None and reading is not None else arrived
+            yield Recorded(raw, reading, arrival_ms(stamp), None if reading is not None else _problem(raw, field))
 
-    without_speed = Format(name, decode_position, read(decode_position), split)
-    dated = None if header_times else lambda: _format(name, field, header_times=True)
     return Format(
-        name, decode, read(decode), split, without_speed=without_speed, header_times=dated, is_message=is_poll
+        name,
+        decode,
+        records,
+        split,
+        without_speed=Format(name, decode_position, partial(records, decoder=decode_position), split),
+        header_times=None if header_times else lambda: _format(name, field, header_times=True),
+        is_message=lambda body: _poll().split_poll(body) is not None,
     )
+
+
+def _not_a_poll(body: bytes, path: str) -> RecordingError:
+    found = other_text(body[:HEAD_BYTES]) if body[:1] in (b"{", b"[", b"<") else None
+    if found is not None:
+        return RecordingError(path, f"is {found[0]}, and no GTFS-Realtime poll", f"{found[1]}: docs/feeds.md")
+    return RecordingError(path, "is not a complete GTFS-Realtime poll", "fetch it again, or name the file's format")
 
 
 FLEET_NUMBERS: Final = "if that is each vehicle's own number, the same all day"

@@ -11,20 +11,12 @@ Of further values it has `delay`, in seconds: the negative of `dl`, which is neg
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import BinaryIO, Final, Generic, TypeVar
+from typing import BinaryIO, Final
 
 import msgspec
 
 from hatcast.stream.errors import UNREADABLE
-from hatcast.stream.readings.formats._values import (
-    DELAY,
-    DELAY_UNIT,
-    check_delays,
-    check_single_delay,
-    speed_of,
-    with_decoder,
-    with_values,
-)
+from hatcast.stream.readings.formats._values import ABSENT, DELAY, DELAY_UNIT, speed_of, with_delays
 from hatcast.stream.readings.formats.interface import (
     Decode,
     Format,
@@ -37,25 +29,34 @@ from hatcast.stream.readings.formats.interface import (
 from hatcast.stream.readings.reading import MISSING, Reading, ValueReading
 
 NAME: Final = "hfp"
-S = TypeVar("S")
 # Vehicle and payload. The payload begins at the first " {": a topic may contain spaces, as in "Pikku Huopalahti".
 _match: Final = re.compile(rb"/hfp/v2(?:/[^/]*){4}/([^/ ]+/[^/ ]+)(?:/.*?)? (\{.*)", re.DOTALL).fullmatch
 
 
-class _Event(msgspec.Struct, Generic[S], gc=False):
+class _Place(msgspec.Struct, kw_only=True, gc=False):
     tst: str
-    spd: S
     lat: float
     lon: float = msgspec.field(name="long")
 
 
+class _Event(_Place, kw_only=True, gc=False):
+    spd: float
+
+
+class _AnyEvent(_Place, kw_only=True, gc=False):
+    """An event whose speed and delay may be absent, null, or too large for a double."""
+
+    spd: msgspec.Raw = ABSENT
+    dl: msgspec.Raw = ABSENT
+
+
 class _Timetable(msgspec.Struct, gc=False):
-    dl: msgspec.Raw
+    dl: msgspec.Raw = ABSENT
 
 
+_read: Final = msgspec.json.Decoder(dict[str, _Event]).decode
+_read_any_speed: Final = msgspec.json.Decoder(dict[str, _AnyEvent]).decode
 _read_timetable: Final = msgspec.json.Decoder(dict[str, _Timetable]).decode
-_read: Final = msgspec.json.Decoder(dict[str, _Event[float]]).decode
-_read_any_speed: Final = msgspec.json.Decoder(dict[str, _Event[msgspec.Raw]]).decode
 _read_any: Final = msgspec.json.Decoder(dict[str, dict[str, object]]).decode
 
 
@@ -67,39 +68,22 @@ def decode(value: bytes) -> Reading | None:
         [event] = _read(match[2]).values()
         return Reading(match[1].decode(), event.tst, event.lat, event.lon, event.spd, "m/s")
     except UNREADABLE:
-        return _with_any_speed(match[1], match[2])
+        return _with_any_speed(value)
 
 
-def _with_any_speed(vehicle: bytes, payload: bytes) -> Reading | None:
-    """Decode a record that `decode` rejected, possibly because its speed is too large for a double."""
-    try:
-        [event] = _read_any_speed(payload).values()
-        speed = speed_of(event.spd)
-        return None if speed is None else Reading(vehicle.decode(), event.tst, event.lat, event.lon, speed, "m/s")
-    except UNREADABLE:
-        return None
+def _with_any_speed(value: bytes, missing: str | None = None) -> Reading | None:
+    """Decode a record that `decode` may reject, such as one with a speed too large for a double.
 
-
-class _Position(msgspec.Struct, gc=False):
-    tst: str
-    lat: float
-    lon: float = msgspec.field(name="long")
-    spd: float | None = None
-
-
-_read_position: Final = msgspec.json.Decoder(dict[str, _Position]).decode
-
-
-def _decode_position(value: bytes) -> Reading | None:
-    """Decode one topic and payload like `decode`, also without a speed."""
+    missing   the speed of a record without one; None: it is undecodable
+    """
     if (match := _match(value)) is None:
         return None
     try:
-        [event] = _read_position(match[2]).values()
-        vehicle = match[1].decode()
-    except UNREADABLE:  # possibly because its speed is too large for a double
-        return decode(value)
-    return Reading(vehicle, event.tst, event.lat, event.lon, MISSING if event.spd is None else event.spd, "m/s")
+        [event] = _read_any_speed(match[2]).values()
+        speed = speed_of(event.spd, missing)
+        return None if speed is None else Reading(match[1].decode(), event.tst, event.lat, event.lon, speed, "m/s")
+    except UNREADABLE:
+        return None
 
 
 def split(body: bytes, topic: str = "") -> list[bytes]:
@@ -107,12 +91,8 @@ def split(body: bytes, topic: str = "") -> list[bytes]:
     return [b"%b %b" % (topic.encode(errors="replace"), body.strip())] if topic else split_lines(body)
 
 
-def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+def records(stream: BinaryIO, path: str, decoder: Decode = decode) -> Iterator[Recorded]:
     """Yield the records of a recording, one a line. Raises RecordingError at the end if none has an HFP topic."""
-    return _records(stream, path, decode)
-
-
-def _records(stream: BinaryIO, path: str, decoder: Decode) -> Iterator[Recorded]:
     return decode_all(lines(stream), decoder, _inspect, wrong_format(path, NAME, "lines of topic and payload"))
 
 
@@ -141,28 +121,12 @@ def _behind(ahead: float | str) -> float | str:
     return ahead if isinstance(ahead, str) else 0.0 - ahead
 
 
-def _values(units: Mapping[str, str]) -> Format:
-    """Return the format with delays in its readings. Raises SettingError for another value or unit."""
-    check_delays(NAME, units)
-    return with_values(FORMAT, _delay)
-
-
-class _DelayEvent(msgspec.Struct, gc=False):
-    tst: str
-    lat: float
-    dl: msgspec.Raw
-    lon: float = msgspec.field(name="long")
-
-
-_read_delay: Final = msgspec.json.Decoder(dict[str, _DelayEvent]).decode
-
-
 def _decode_delay(value: bytes) -> Reading | None:
     """Decode the delay of one record, which needs no speed; None if undecodable."""
     if (match := _match(value)) is None:
         return None
     try:
-        [event] = _read_delay(match[2]).values()
+        [event] = _read_any_speed(match[2]).values()
         vehicle, ahead = match[1].decode(), speed_of(event.dl)
     except UNREADABLE:
         return None
@@ -171,11 +135,6 @@ def _decode_delay(value: bytes) -> Reading | None:
     return ValueReading(vehicle, event.tst, event.lat, event.lon, _behind(ahead), DELAY_UNIT)
 
 
-def _single(name: str, unit: str) -> Format:
-    """Return the format whose readings are delays. Raises SettingError for another value or unit."""
-    check_single_delay(NAME, name, unit)
-    return with_decoder(FORMAT, _decode_delay)
-
-
-_WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(_records, decoder=_decode_position), split)
-FORMAT: Final = Format(NAME, decode, records, split, values=_values, single=_single, without_speed=_WITHOUT_SPEED)
+_decode_position: Final = partial(_with_any_speed, missing=MISSING)
+_WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(records, decoder=_decode_position), split)
+FORMAT: Final = with_delays(Format(NAME, decode, records, split, without_speed=_WITHOUT_SPEED), _delay, _decode_delay)

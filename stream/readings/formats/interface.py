@@ -15,6 +15,7 @@ from hatcast.stream.readings.reading import Reading, parse_time
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 OUT_OF_SERVICE: Final = "is of a vehicle without a trip or journey"
 WHITE_SPACE: Final = b" \t\r\n"
+DERIVE_FIX: Final = "derive the speeds from positions with `--derive-speed` (in Python `derive_speed`)"
 _INT64: Final = 1 << 63  # Kafka timestamps are int64: an arrival outside is unreadable
 
 

@@ -9,7 +9,7 @@ the speed is a field of its name, a number in the policy's unit. For a policy of
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from typing import BinaryIO, Final
@@ -19,20 +19,21 @@ import msgspec
 from hatcast.stream.errors import UNREADABLE, RecordingError, SettingError, as_option
 from hatcast.stream.readings.formats._json_values import json_values, records_advice, split_json
 from hatcast.stream.readings.formats._values import (
-    _VALUE,
+    ABSENT,
+    VALUE,
     Extract,
+    is_absent,
     single_value_decoder,
     speed_of,
     with_decoder,
     with_values,
 )
 from hatcast.stream.readings.formats.interface import Decode, Format, Recorded, decode_all, wrong_format
-from hatcast.stream.readings.reading import MISSING, Reading, ValueReading, ValuesReading, is_complete, is_empty
+from hatcast.stream.readings.reading import MISSING, Reading, ValueReading, ValuesReading, is_complete
 
 NAME: Final = "jsonl"
 
 _read: Final = msgspec.json.Decoder(Reading).decode
-_ABSENT: Final = msgspec.Raw()
 
 
 class _AnySpeed(msgspec.Struct, gc=False):
@@ -42,8 +43,8 @@ class _AnySpeed(msgspec.Struct, gc=False):
     time: str | int | float
     lat: float | str
     lon: float | str
-    speed: msgspec.Raw = _ABSENT
-    value: msgspec.Raw = _ABSENT
+    speed: msgspec.Raw = ABSENT
+    value: msgspec.Raw = ABSENT
     unit: str = "km/h"
 
 
@@ -57,9 +58,9 @@ class _Stamps(msgspec.Struct):
 
     arrival: object = None
     time: object = None
-    vehicle: msgspec.Raw = _ABSENT
-    lat: msgspec.Raw = _ABSENT
-    lon: msgspec.Raw = _ABSENT
+    vehicle: msgspec.Raw = ABSENT
+    lat: msgspec.Raw = ABSENT
+    lon: msgspec.Raw = ABSENT
 
 
 _NOTHING: Final = _Stamps()
@@ -83,59 +84,35 @@ def decode(value: bytes) -> Reading | None:
     return reading if is_complete(reading) else None
 
 
-def _with_any_speed(value: bytes) -> Reading | None:
-    """Decode a record that `decode` rejected: its speed is named `value`, or possibly too large for a double."""
+def _with_any_speed(value: bytes, missing: str | None = None) -> Reading | None:
+    """Decode a record that `decode` may reject: its speed is named `value`, or too large for a double.
+
+    missing   the speed of a record without one; None: it is undecodable
+    """
     try:
         raw = _read_any_speed(value)
     except UNREADABLE:
         return None
-    sent = raw.speed or raw.value
-    speed = speed_of(sent) if sent else None
+    speed = speed_of(raw.speed or raw.value)
+    if speed is None and is_absent(raw.speed):
+        speed = missing
     if speed is None:
         return None
-    reading = Reading(raw.vehicle, raw.time, raw.lat, raw.lon, speed, raw.unit)
-    return reading if is_complete(reading) else None
-
-
-class _Position(msgspec.Struct, gc=False):
-    vehicle: str
-    time: str | int | float
-    lat: float | str
-    lon: float | str
-    speed: float | str | None = None
-    unit: str = "km/h"
-
-
-_read_position: Final = msgspec.json.Decoder(_Position).decode
-
-
-def _decode_position(value: bytes) -> Reading | None:
-    """Decode one record like `decode`, also without a speed."""
-    try:
-        record = _read_position(value)
-    except UNREADABLE:  # possibly because its speed is too large for a double
-        return _with_any_speed(value)
-    if isinstance(record.speed, str) and is_empty(record.speed):
-        record.speed = None
-    speed = 0.0 if record.speed is None else record.speed
-    reading = Reading(record.vehicle, record.time, record.lat, record.lon, speed, record.unit)
+    reading = Reading(raw.vehicle, raw.time, raw.lat, raw.lon, 0.0 if speed is MISSING else speed, raw.unit)
     if not is_complete(reading):
         return None
-    if record.speed is not None:
-        return reading
-    reading.speed = MISSING
-    return _with_any_speed(value) or reading  # the speed may be named `value`
+    reading.speed = speed
+    return reading
 
 
-def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+_decode_position: Final = partial(_with_any_speed, missing=MISSING)
+
+
+def records(stream: BinaryIO, path: str, decoder: Decode = decode) -> Iterator[Recorded]:
     """Yield the records of a recording, one a line, in file order.
 
     Raises RecordingError at the end if there are lines and none is a JSON object with a field of the canonical record.
     """
-    return _records(stream, path, decode)
-
-
-def _records(stream: BinaryIO, path: str, decoder: Decode) -> Iterator[Recorded]:
     expected = 'lines such as {"vehicle": .., "time": .., "lat": .., "lon": .., "speed": ..}'
     raws = json_values(stream, path)
     first = list(islice(raws, 1))
@@ -190,7 +167,7 @@ def canonical_value(recorded: Recorded) -> bytes:
     plain = Reading(reading.vehicle, reading.time, lat, lon, speed, reading.unit)
     if isinstance(reading, ValueReading):
         fields = msgspec.structs.asdict(plain)
-        return _write({**{name: fields[name] for name in _PLACE}, _VALUE: speed, "unit": reading.unit})
+        return _write({**{name: fields[name] for name in _PLACE}, VALUE: speed, "unit": reading.unit})
     if not isinstance(reading, ValuesReading):
         return _write(plain)
     others = {name: _as_json_number(value) for name, value in reading.others.items()}
@@ -202,7 +179,7 @@ def _as_json_number(value: float | str) -> float | str:
     return value if isinstance(value, str) or math.isfinite(value) else str(value)
 
 
-def _extract(names: Mapping[str, str]) -> Extract:
+def _extract(names: Collection[str]) -> Extract:
     """Return a function that reads the fields of these names."""
     numbers = msgspec.json.Decoder(msgspec.defstruct("Numbers", [(name, float) for name in names])).decode
     fields = msgspec.json.Decoder(msgspec.defstruct("Fields", [(name, msgspec.Raw) for name in names])).decode
@@ -213,36 +190,34 @@ def _extract(names: Mapping[str, str]) -> Extract:
         except UNREADABLE:
             pass
         try:
-            found = fields(record)
+            found = {name: speed_of(raw) for name, raw in msgspec.structs.asdict(fields(record)).items()}
         except UNREADABLE:
             return None
-        values: dict[str, float | str] = {}
-        for name in names:
-            value = speed_of(getattr(found, name))
-            if value is None:
-                return None
-            values[name] = value
-        return values
+        values = {name: value for name, value in found.items() if value is not None}
+        return values if len(values) == len(found) else None
 
     return extract
 
 
+def _check_names(names: Iterable[str], key: str) -> None:
+    for name in names:
+        if name in _FIELDS:
+            raise SettingError(key, f"{name!r} is a field of every {NAME} record", "use another name")
+
+
 def _values(units: Mapping[str, str]) -> Format:
     """Return the format with these fields in its records, each a number in its unit. Raises SettingError."""
-    for name in units:
-        if name in _FIELDS:
-            raise SettingError("policy.values", f"{name!r} is a field of every {NAME} record", "use another name")
+    _check_names(units, "policy.values")
     return with_values(FORMAT, _extract(units))
 
 
 def _single(name: str, unit: str) -> Format:
     """Return the format of records with one value. Raises SettingError for the name of another field."""
-    if name in _FIELDS:
-        raise SettingError("policy.value.name", f"{name!r} is a field of every {NAME} record", "use another name")
+    _check_names((name,), "policy.value.name")
     return with_decoder(FORMAT, single_value_decoder(name, unit))
 
 
 _PLACE: Final = ("vehicle", "time", "lat", "lon")
 _FIELDS: Final = (*Reading.__struct_fields__, "arrival")
-_WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(_records, decoder=_decode_position), split_json, "json")
+_WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(records, decoder=_decode_position), split_json, "json")
 FORMAT: Final = Format(NAME, decode, records, split_json, "json", _values, single=_single, without_speed=_WITHOUT_SPEED)

@@ -30,16 +30,15 @@ from hatcast.stream.readings.formats._deliveries import (
 )
 from hatcast.stream.readings.formats._mapped import CellsTarget, problem_of
 from hatcast.stream.readings.formats._values import (
+    ABSENT,
+    ABSENT_OR_NULL,
     DELAY,
     DELAY_UNIT,
-    check_delays,
-    check_single_delay,
     finite,
     parse_number,
-    parse_speed,
+    speed_in,
     speed_of,
-    with_decoder,
-    with_values,
+    with_delays,
 )
 from hatcast.stream.readings.formats.interface import (
     BYTE_ORDER_MARK,
@@ -50,14 +49,12 @@ from hatcast.stream.readings.formats.interface import (
     arrival_ms,
     first_byte,
 )
-from hatcast.stream.readings.reading import MISSING, Reading, ValueReading, is_empty
+from hatcast.stream.readings.reading import MISSING, Reading, ValueReading
 from hatcast.stream.readings.vehicles import vehicle_text
 
 NAME: Final = "siri"
 _FIX: Final = "fetch it again, or name the file's format; other XML, such as GPX, has to be converted to CSV"
 _XML_STARTS: Final = (b"<", b"\xff", b"\xfe", b"\0")  # the others: UTF-16
-_ABSENT: Final = msgspec.Raw()
-_MISSING: Final = (b"", b"null")
 
 
 class _Wrapped(msgspec.Struct, gc=False):
@@ -84,7 +81,7 @@ class _Journey(msgspec.Struct, gc=False):
     vehicle: int | str | _Wrapped = msgspec.field(name="VehicleRef")
     location: _Location = msgspec.field(name="VehicleLocation")
     time: Scalar = msgspec.field(name="LocationRecordedAtTime", default=None)
-    speed: msgspec.Raw = msgspec.field(name="Velocity", default=_ABSENT)
+    speed: msgspec.Raw = msgspec.field(name="Velocity", default=ABSENT)
 
 
 class _Activity(msgspec.Struct, gc=False):
@@ -93,8 +90,8 @@ class _Activity(msgspec.Struct, gc=False):
 
 
 class _JourneyRef(msgspec.Struct, gc=False):
-    framed: msgspec.Raw = msgspec.field(name="FramedVehicleJourneyRef", default=_ABSENT)
-    plain: msgspec.Raw = msgspec.field(name="VehicleJourneyRef", default=_ABSENT)
+    framed: msgspec.Raw = msgspec.field(name="FramedVehicleJourneyRef", default=ABSENT)
+    plain: msgspec.Raw = msgspec.field(name="VehicleJourneyRef", default=ABSENT)
 
 
 class _Serving(msgspec.Struct, gc=False):
@@ -118,27 +115,25 @@ _read_serving: Final = msgspec.json.Decoder(_Serving).decode
 _read_delay: Final = msgspec.json.Decoder(_Delayed).decode
 
 
-def decode(value: bytes) -> Reading | None:
-    """Decode one activity, or a delivery of one activity, in JSON or XML; None if undecodable. Raises nothing."""
-    return _decode(value, None)
+def decode(value: bytes, missing: str | None = None) -> Reading | None:
+    """Decode one activity, or a delivery of one activity, in JSON or XML; None if undecodable. Raises nothing.
 
-
-def _decode_position(value: bytes) -> Reading | None:
-    """Decode one activity like `decode`, also without a speed."""
-    return _decode(value, MISSING)
-
-
-def _decode(value: bytes, missing: str | None) -> Reading | None:
+    missing   the speed of an activity without a `Velocity`; None: it is undecodable
+    """
     try:
         return _reading(_read(value), missing)
     except UNREADABLE:
-        only = split(value)
-    if len(only) != 1 or only[0] == value:
-        return None
+        only = _only(value)
     try:
-        return _reading(_read(only[0]), missing)
+        return None if only is None else _reading(_read(only), missing)
     except UNREADABLE:
         return None
+
+
+def _only(value: bytes) -> bytes | None:
+    """Return the only activity of a delivery; None: it has others or none, or is an activity itself."""
+    found = split(value)
+    return found[0] if len(found) == 1 and found[0] != value else None
 
 
 def has_journey(value: bytes) -> bool:
@@ -146,13 +141,12 @@ def has_journey(value: bytes) -> bool:
     try:
         journey = _read_serving(value).journey
     except UNREADABLE:
-        only = split(value)
-        return len(only) == 1 and only[0] != value and has_journey(only[0])
-    return any(bytes(each) not in (*_MISSING, b'""', b"{}") for each in (journey.framed, journey.plain))
+        only = _only(value)
+        return only is not None and has_journey(only)
+    return any(bytes(each) not in (*ABSENT_OR_NULL, b'""', b"{}") for each in (journey.framed, journey.plain))
 
 
 def _reading(activity: _Activity, missing: str | None) -> Reading | None:
-    """Convert an activity. `missing`: the speed of one without a `Velocity`; None: it is undecodable."""
     journey = activity.journey
     located = _scalar(journey.time)
     time = _scalar(activity.time) if located is None else located
@@ -178,12 +172,7 @@ def _speed(raw: msgspec.Raw, missing: str | None) -> float | str | None:
     text = bytes(raw)
     if text[:1] == b"{":
         text = bytes(_read_wrapped(text).value)
-    if text in _MISSING:
-        return missing
-    if text[:1] != b'"':
-        return speed_of(msgspec.Raw(text))
-    cell = _read_text(text)
-    return missing if is_empty(cell) else parse_speed(cell)
+    return speed_in(_read_text(text), missing) if text[:1] == b'"' else speed_of(msgspec.Raw(text), missing)
 
 
 def split(body: bytes, topic: str = "") -> list[bytes]:
@@ -208,15 +197,11 @@ def _is_delivery(body: bytes) -> bool:
     return json_records(body) is not None
 
 
-def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+def records(stream: BinaryIO, path: str, decoder: Decode = decode) -> Iterator[Recorded]:
     """Yield the vehicle activities of one or more deliveries, in their order.
 
     Raises RecordingError if a delivery is cut off or not a SIRI delivery, after the records before it.
     """
-    return _records(stream, path, decode)
-
-
-def _records(stream: BinaryIO, path: str, decoder: Decode) -> Iterator[Recorded]:
     head = first_byte(stream)
     found = xml_records(stream, head) if head in _XML_STARTS else json_recording(stream, head)
     try:
@@ -268,9 +253,8 @@ _duration: Final = re.compile(
 
 def _delay(record: bytes) -> Mapping[str, float | str] | None:
     """Return the delay of a record; None if it has none."""
-    only = split(record)
     try:
-        delay = _scalar(_read_delay(only[0] if len(only) == 1 else record).journey.delay)
+        delay = _scalar(_read_delay(_only(record) or record).journey.delay)
     except UNREADABLE:
         return None
     parts = _duration(delay) if isinstance(delay, str) else None
@@ -282,12 +266,6 @@ def _delay(record: bytes) -> Mapping[str, float | str] | None:
     return {DELAY: finite(-seconds if parts[1] else seconds)}
 
 
-def _values(units: Mapping[str, str]) -> Format:
-    """Return the format with delays in its readings. Raises SettingError for another value or unit."""
-    check_delays(NAME, units)
-    return with_values(FORMAT, _delay)
-
-
 def _decode_delay(value: bytes) -> Reading | None:
     """Decode the delay of one activity, which needs no speed; None if undecodable."""
     reading, delay = _decode_position(value), _delay(value)
@@ -296,20 +274,8 @@ def _decode_delay(value: bytes) -> Reading | None:
     return ValueReading(reading.vehicle, reading.time, reading.lat, reading.lon, delay[DELAY], DELAY_UNIT)
 
 
-def _single(name: str, unit: str) -> Format:
-    """Return the format whose readings are delays. Raises SettingError for another value or unit."""
-    check_single_delay(NAME, name, unit)
-    return with_decoder(FORMAT, _decode_delay)
-
-
-_WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(_records, decoder=_decode_position), split)
-FORMAT: Final = Format(
-    NAME,
-    decode,
-    records,
-    split,
-    values=_values,
-    single=_single,
-    without_speed=_WITHOUT_SPEED,
-    is_message=_is_delivery,
+_decode_position: Final = partial(decode, missing=MISSING)
+_WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(records, decoder=_decode_position), split)
+FORMAT: Final = with_delays(
+    Format(NAME, decode, records, split, without_speed=_WITHOUT_SPEED, is_message=_is_delivery), _delay, _decode_delay
 )
