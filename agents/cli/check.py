@@ -1,6 +1,7 @@
 """`hatcast check`: say what a file has, how it is read, and what is left out of it. It publishes nothing."""
 
-from collections.abc import Iterator, Sequence
+import codecs
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from math import ceil
@@ -14,7 +15,7 @@ from hatcast.agents.cli.recordings import format_options
 from hatcast.agents.recordings.containers import head_of, plain, readable
 from hatcast.agents.recordings.files import open_recording, open_records
 from hatcast.stream.errors import HatcastError, RecordingError, SettingError
-from hatcast.stream.readings.doubts import place_doubts, speed_doubts
+from hatcast.stream.readings.doubts import DEGREES_AN_HOUR, place_doubts, places_of, speed_doubts
 from hatcast.stream.readings.formats import PARQUET, Columns, FormatChoice, header_of, is_data
 from hatcast.stream.readings.magic import container_of
 from hatcast.stream.readings.reading import MISSING, UNITS, Reading, ValueUnits, number, parse_time
@@ -24,9 +25,8 @@ from hatcast.stream.time_zones import time_zone
 _LOOKED_AT: Final = 1 << 20  # bytes, for encoding and separator
 _SAMPLE: Final = 100_000  # readings, for the evidence
 _LISTED: Final = 40  # columns
-_DEGREES_AN_HOUR: Final = 15
-_STARTS: Final = ((b"{", "jsonl"), (b"[", "jsonl"), (b"<", "siri"), (b"/hfp/", "hfp"))
-_MARKS: Final = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
+_STARTS: Final = {b"{": "jsonl", b"[": "jsonl", b"<": "siri", b"/hfp/": "hfp"}
+_MARKS: Final = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", codecs.BOM_UTF8: "utf-8-sig"}
 
 
 @click.command(epilog="Example:  hatcast check export.csv --unit km/h")
@@ -106,21 +106,20 @@ def _format_of(head: bytes, container: str | None) -> str:
     if container == "Parquet":
         return PARQUET
     text = head.lstrip(b" \t\r\n\xef\xbb\xbf")
-    found = next((name for start, name in _STARTS if text.startswith(start)), None)
-    return found or ("gtfs-rt" if head.startswith(b"\x0a") and b"\0" not in head[:1] and not _is_text(head) else "csv")
+    found = next((name for start, name in _STARTS.items() if text.startswith(start)), None)
+    return found or ("gtfs-rt" if head.startswith(b"\x0a") and not _is_text(head) else "csv")
 
 
 def _encoding(head: bytes) -> str:
-    marked = next((name for mark, name in _MARKS if head.startswith(mark)), None)
+    marked = next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
     return marked or ("utf-8" if _is_text(head) else "not UTF-8: latin-1 or cp1252, or no text")
 
 
 def _is_text(head: bytes) -> bool:
     try:
-        head[: max(len(head) - 3, 0) or len(head)].decode()
-    except UnicodeDecodeError as error:
-        return error.start > len(head) - 8  # cut in a character
-    return b"\0" not in head
+        return "\0" not in codecs.getincrementaldecoder("utf-8")().decode(head)  # it may be cut in a character
+    except UnicodeDecodeError:
+        return False
 
 
 def _show_columns(text: str, choice: FormatChoice) -> None:
@@ -151,12 +150,11 @@ def _show(recording: Recording, note: str) -> None:
         click.echo(f"times: {naive:,} are no instants: name their zone with --times-in")
     if (interval := usual_interval(readings)) is not None:
         click.echo(f"reports: a vehicle sends one every {interval:g} s (median)")
-    nowhere = sum(not _is_place(each) for each in readings)
-    if nowhere:
-        click.echo(f"places: {nowhere:,} are not latitudes and longitudes in degrees")
-    longitudes = [number(each.lon) for each in readings if _is_place(each)]
-    if longitudes:
-        hours = round(median(longitudes) / _DEGREES_AN_HOUR)
+    places = places_of(readings)
+    if len(places) < len(readings):
+        click.echo(f"places: {len(readings) - len(places):,} are not latitudes and longitudes in degrees")
+    if places:
+        hours = round(median(lon for _, lon in places) / DEGREES_AN_HOUR)
         click.echo(f"places: the sun's time there is about UTC{hours:+d}")
     _show_speeds(readings, note)
     for doubt in (*place_doubts(readings, "UTC"), *speed_doubts(readings)):
@@ -164,21 +162,13 @@ def _show(recording: Recording, note: str) -> None:
 
 
 def _show_speeds(readings: Sequence[Reading], note: str) -> None:
-    sent = list(_speeds(readings))
+    sent = sorted(
+        speed * float(UNITS[each.unit]) / 1000
+        for each in readings
+        if each.speed is not MISSING and abs(speed := number(each.speed)) < 1e6
+    )
     if not sent:
         click.echo("speeds: none; --derive-speed derives them from positions")
         return
-    greatest = sorted(sent)[ceil(0.95 * len(sent)) - 1]
+    greatest = sent[ceil(0.95 * len(sent)) - 1]
     click.echo(f"speeds: median {median(sent):.0f} km/h, 95 % up to {greatest:.0f} km/h{note}")
-
-
-def _speeds(readings: Sequence[Reading]) -> Iterator[float]:
-    for each in readings:
-        if each.speed is not MISSING and abs(speed := number(each.speed)) < 1e6:
-            yield speed * float(UNITS[each.unit]) / 1000
-
-
-def _is_place(reading: Reading) -> bool:
-    """Return whether a reading has a place, as the fold counts it."""
-    lat, lon = number(reading.lat), number(reading.lon)
-    return abs(lat) <= 90 and abs(lon) <= 180 and bool(lat or lon)

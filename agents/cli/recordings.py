@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime, tzinfo
 from functools import wraps
 from itertools import islice
@@ -156,10 +157,7 @@ _COLUMN_OPTIONS: Final = (
         "--skip", type=click.IntRange(0, 10_000), metavar="N", help="csv: leave out N lines before the header."
     ),
 )
-_COLUMN_KEYS: Final = (
-    *("names", "unit", "time_format", "times_in"),
-    *("where", "records", "encoding", "decimal", "skip"),
-)
+_COLUMN_KEYS: Final = tuple(each.name for each in fields(Columns))
 
 
 def _choice(

@@ -71,32 +71,27 @@ def _all_records(sources: _Sources, feed: Format) -> Iterator[Recorded]:
 
 
 def _source(path: Path, stack: ExitStack) -> Callable[[], BinaryIO]:
-    """Return a function that opens the file at its start."""
+    """Return a function that opens the file at its start.
+
+    Raises HatcastError before anything is read if it is Parquet, which cannot be read here.
+    """
+    source = path
     try:
         kind = path.stat().st_mode
         if stat.S_ISDIR(kind):
             raise RecordingError(str(path), "is a directory", "name the files in it")
-        if stat.S_ISREG(kind):
-            return _checked(lambda: path.open("rb"), path)
-        copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatcast-"))) / "recording"
-        with path.open("rb") as pipe, copy.open("wb") as file:
-            shutil.copyfileobj(pipe, file)
+        if not stat.S_ISREG(kind):
+            source = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatcast-"))) / "recording"
+            with path.open("rb") as pipe, source.open("wb") as file:
+                shutil.copyfileobj(pipe, file)
+        with source.open("rb") as opened:
+            if container_of(head_of(opened)) == "Parquet":
+                require("pyarrow", str(path))
     except FileNotFoundError:
         raise RecordingError(str(path), "is missing", "check the path") from None
     except OSError as error:
         raise unreadable(str(path), error) from None
-    return _checked(lambda: copy.open("rb"), path)
-
-
-def _checked(reopen: Callable[[], BinaryIO], path: Path) -> Callable[[], BinaryIO]:
-    """Return the function. Raises HatcastError before anything is read if Parquet cannot be read here."""
-    try:
-        with reopen() as file:
-            if container_of(head_of(file)) == "Parquet":
-                require("pyarrow", str(path))
-    except OSError as error:
-        raise unreadable(str(path), error) from None
-    return reopen
+    return lambda: source.open("rb")
 
 
 def _records(name: str, reopen: Callable[[], BinaryIO], feed: Format) -> Iterator[Recorded]:

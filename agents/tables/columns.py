@@ -1,4 +1,7 @@
-"""Tables whose rows are records, or results that are not records: their columns, and their rows."""
+"""Tables whose rows are records, or results that are not records: their columns, and their rows.
+
+A number is the text that stands in the record until a format needs a float, so CSV has the published digits.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +13,6 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from hatcast.stream.errors import UNREADABLE
-
-# Tables whose rows are records: their columns, and the rows of records.
-#
-# A number is the text that stands in the record until a format needs a float, so CSV has the published digits.
-
 
 Fields = Mapping[str, Any]
 """A decoded record. A number with a point or an exponent is its text."""

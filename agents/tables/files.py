@@ -31,20 +31,21 @@ class Sink(Protocol):
         """Write all of some bytes. Raises OSError."""
 
 
-class RecordFile(Protocol):
+class RecordFile:
     """An open file of records."""
 
     def write(self, record: bytes) -> bool:
         """Write a record; return False if it is not of this table, and nothing is written. Raises OSError."""
+        raise NotImplementedError
 
     def finish(self) -> None:
-        """Write the end of the file. Raises OSError."""
+        """Write the end of the file, which a file of lines has not. Raises OSError."""
 
     def abandon(self) -> None:
         """Close open resources without finishing the file."""
 
 
-class _JsonLines:
+class _JsonLines(RecordFile):
     """The records, one a line, unchanged."""
 
     def __init__(self, file: Sink, _: Layout, __: CsvStyle) -> None:
@@ -54,14 +55,8 @@ class _JsonLines:
         self._file.write(record + b"\n")
         return True
 
-    def finish(self) -> None:
-        """Do nothing: a line is complete."""
 
-    def abandon(self) -> None:
-        """Do nothing."""
-
-
-class _Csv:
+class _Csv(RecordFile):
     def __init__(self, file: Sink, layout: Layout, style: CsvStyle) -> None:
         self._file, self._layout, self._style = file, layout, style
         file.write(style.header(layout))
@@ -72,14 +67,8 @@ class _Csv:
             self._file.write(line)
         return line is not None
 
-    def finish(self) -> None:
-        """Do nothing: a line is complete."""
 
-    def abandon(self) -> None:
-        """Do nothing."""
-
-
-class _GeoJson:
+class _GeoJson(RecordFile):
     """A FeatureCollection, a feature a line."""
 
     def __init__(self, file: Sink, layout: Layout, _: CsvStyle) -> None:
@@ -97,11 +86,8 @@ class _GeoJson:
     def finish(self) -> None:
         self._file.write(b"\n]}\n")
 
-    def abandon(self) -> None:
-        """Do nothing."""
 
-
-class _Parquet:
+class _Parquet(RecordFile):
     """Row groups of `_ROW_GROUP` records, so that memory is bounded."""
 
     def __init__(self, file: Sink, layout: Layout, _: CsvStyle) -> None:
@@ -139,7 +125,7 @@ class _Parquet:
         self._rows = []
 
 
-class _Xlsx:
+class _Xlsx(RecordFile):
     """A sheet with a header that stays in sight, and a filter. Numbers are numbers, dates are dates."""
 
     def __init__(self, file: Sink, layout: Layout, _: CsvStyle) -> None:
@@ -402,7 +388,7 @@ def _write_errors(path: Path, option: str) -> Iterator[None]:
         ) from None
 
 
-class _Checked:
+class _Checked(RecordFile):
     """A file of records whose errors name it."""
 
     def __init__(self, path: Path, layout: Layout, raw: Sink, option: str, style: CsvStyle) -> None:

@@ -13,11 +13,17 @@ from hatcast.stream.time_zones import time_zone
 
 _READINGS_MIN: Final = 3
 _SPEEDS_MIN: Final = 20
-_DEGREES_AN_HOUR: Final = 15
+DEGREES_AN_HOUR: Final = 15
 _FAR_DEGREES: Final = 50  # western China's clocks are those of 45 degrees to the east
 _SWAPPED_DEGREES: Final = (30, 15)  # no city is so far from the sun of its clocks, with a latitude so near to it
 _SLOW: Final = 15_000  # milli-units of km/h
 _SHARE: Final = 0.95
+
+
+def places_of(readings: Sequence[Reading]) -> list[tuple[float, float]]:
+    """Return latitude and longitude of the readings that have a place, as the fold counts it (rule 4)."""
+    degrees = [(number(each.lat), number(each.lon)) for each in readings]
+    return [(lat, lon) for lat, lon in degrees if abs(lat) <= 90 and abs(lon) <= 180 and (lat or lon)]
 
 
 def place_doubts(readings: Sequence[Reading], timezone: str) -> Iterator[str]:
@@ -25,9 +31,7 @@ def place_doubts(readings: Sequence[Reading], timezone: str) -> Iterator[str]:
 
     timezone   of the policy
     """
-    places = [
-        (lat, lon) for each in readings if abs(lat := number(each.lat)) <= 90 and abs(lon := number(each.lon)) <= 180
-    ]
+    places = places_of(readings)
     if len(places) >= _READINGS_MIN:
         lat, lon = (median(each) for each in zip(*places, strict=True))
         least, most = _SWAPPED_DEGREES
@@ -57,5 +61,5 @@ def _is_far(lon: float, timezone: str, degrees: int) -> bool:
         return False  # such as UTC, which is used anywhere
     zone = time_zone(timezone)
     offsets = [datetime(2024, month, 1, tzinfo=zone).utcoffset() for month in (1, 7)]
-    usual = min(_DEGREES_AN_HOUR * each.total_seconds() / 3600 for each in offsets if each is not None)
+    usual = min(DEGREES_AN_HOUR * each.total_seconds() / 3600 for each in offsets if each is not None)
     return abs((lon - usual + 180) % 360 - 180) > degrees

@@ -11,7 +11,9 @@ from datetime import UTC, datetime, timedelta
 from math import asin, cos, radians, sin, sqrt
 from typing import Final, Literal
 
-from hatcast.stream.readings.reading import MISSING, Reading, ValuesReading, number, parse_time
+from msgspec.structs import replace
+
+from hatcast.stream.readings.reading import MISSING, Reading, cache, number, parse_time
 from hatcast.stream.readings.vehicles import canonical_vehicle
 from hatcast.stream.time_zones import time_zone
 
@@ -78,12 +80,7 @@ class SpeedDeriver:
         speed = self._speed(arrival_ms, reading)
         if reading.speed is not MISSING and not self._derivation.always:
             return reading
-        if speed is None:
-            return None
-        if isinstance(reading, ValuesReading):
-            others = reading.others
-            return ValuesReading(reading.vehicle, reading.time, reading.lat, reading.lon, speed, "km/h", others)
-        return Reading(reading.vehicle, reading.time, reading.lat, reading.lon, speed)
+        return None if speed is None else replace(reading, speed=speed, unit="km/h")
 
     def _speed(self, arrival_ms: int, reading: Reading) -> float | None:
         """Store the position of a reading; return its speed in km/h since the position before it."""
@@ -139,12 +136,9 @@ class SpeedDeriver:
             local = (_EPOCH + timedelta(milliseconds=instant_ms)).astimezone(self._zone)
         except OverflowError:
             return None
-        date = local.toordinal()
-        if not (local.utcoffset() or timedelta(0)) % timedelta(minutes=1):  # before about 1972 some offsets had seconds
-            if len(self._dates) >= _DATES_CACHED:
-                self._dates.clear()
-            self._dates[minute] = date
-        return date
+        if (local.utcoffset() or timedelta(0)) % timedelta(minutes=1):  # before about 1972 some offsets had seconds
+            return local.toordinal()
+        return cache(self._dates, minute, local.toordinal(), _DATES_CACHED)
 
 
 def distance_km(lat: float, lon: float, lat2: float, lon2: float) -> float:

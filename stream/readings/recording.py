@@ -65,26 +65,19 @@ def with_derived_speeds(
     A record without a speed that cannot be derived is undecodable. So is one without a readable arrival, since
     `fill_arrivals` would give it the arrival of another vehicle.
     """
-    counts = derivation.counts
-    for arrival, recorded in _with_speeds(records, derivation):
-        left_out = counts is not None and recorded.reading is not None and not counts(recorded.raw)
-        yield arrival, Recorded(recorded.raw, None, recorded.arrival, OUT_OF_SERVICE) if left_out else recorded
-
-
-def _with_speeds(records: Iterable[tuple[int, Recorded]], derivation: Derivation) -> Iterator[tuple[int, Recorded]]:
-    deriver = SpeedDeriver(derivation)
+    deriver, counts = SpeedDeriver(derivation), derivation.counts
     for arrival, recorded in records:
-        reading = recorded.reading
-        if reading is None:
-            yield arrival, recorded
-        elif recorded.arrival is not None:
-            derived = deriver.reading(arrival, reading)
-            problem = None if derived else NO_SPEED
-            yield arrival, recorded if derived is reading else Recorded(recorded.raw, derived, arrival, problem)
-        elif reading.speed is MISSING or derivation.always:
-            yield arrival, Recorded(recorded.raw, None, None, NO_SPEED)
-        else:
-            yield arrival, recorded
+        reading, problem = recorded.reading, recorded.problem
+        if reading is not None:
+            if recorded.arrival is not None:
+                reading = deriver.reading(arrival, reading)
+            elif reading.speed is MISSING or derivation.always:
+                reading = None
+            if reading is None:
+                problem = NO_SPEED
+            elif counts is not None and not counts(recorded.raw):
+                reading, problem = None, OUT_OF_SERVICE
+        yield arrival, Recorded(recorded.raw, reading, recorded.arrival, problem)
 
 
 def reason_of(feed: Format) -> Callable[[Recorded], str]:

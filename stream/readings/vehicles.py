@@ -10,6 +10,7 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Final
 
@@ -113,18 +114,13 @@ def _as_number(text: str) -> str | None:
         return text
     if fraction is not None or exponent is not None:
         power = int(f"{exponent_sign or ''}{exponent or 0}")
-        digits += fraction or ""
-        unwritten = power - len(fraction or "")
-        if unwritten < 0:
-            if digits[unwritten:].strip("0"):
-                return text  # not whole
-            digits = digits[:unwritten]
-        else:
-            if unwritten and power >= _SHORTENED:
-                return None
-            digits += "0" * unwritten
-        if len(digits) > VEHICLE_BYTES_MAX or int(digits or "0") > _EXACT:
+        value = Decimal(f"{digits}.{fraction or ''}e{power}")
+        if value != value.to_integral_value():
+            return text
+        is_shortened = power >= _SHORTENED and power > len(fraction or "")
+        if is_shortened or len(digits) + power > VEHICLE_BYTES_MAX or value > _EXACT:
             return None  # it was a double, which does not have the last digits
+        digits = str(int(value))
     whole = digits.lstrip("0") or "0"
     return f"-{whole}" if sign == "-" and whole != "0" else whole
 

@@ -22,7 +22,8 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import msgspec
 
 from hatcast.stream.errors import UNREADABLE
-from hatcast.stream.readings.formats._json_values import concatenated
+from hatcast.stream.readings.formats._json_values import concatenated, is_value
+from hatcast.stream.readings.formats._values import ABSENT, ABSENT_OR_NULL
 from hatcast.stream.readings.formats.interface import BYTE_ORDER_MARK, WHITE_SPACE, lines
 
 CHUNK_BYTES: Final = 1 << 16
@@ -38,8 +39,6 @@ NO_DELIVERY: Final = "has no whole SIRI delivery"
 REJECTED_DELIVERY: Final = b'{"ErrorCondition":{}}'
 """Record of a request that the server rejects, as for a wrong API key: undecodable, so that it is counted."""
 DELIVERY_BYTES_MAX: Final = 64 << 20  # of one delivery, or of a file without a delivery a line: to bound memory
-_ABSENT: Final = msgspec.Raw()
-_NULL: Final = b"null"
 
 
 class SiriRecord(NamedTuple):
@@ -224,14 +223,14 @@ def _drop_before(element: Any) -> None:
 
 
 class _Delivery(msgspec.Struct):
-    activities: msgspec.Raw = msgspec.field(name="VehicleActivity", default=_ABSENT)
-    error: msgspec.Raw = msgspec.field(name="ErrorCondition", default=_ABSENT)
+    activities: msgspec.Raw = msgspec.field(name="VehicleActivity", default=ABSENT)
+    error: msgspec.Raw = msgspec.field(name="ErrorCondition", default=ABSENT)
     delivered: object = msgspec.field(name="ResponseTimestamp", default=None)
 
 
 class _Service(msgspec.Struct):
     deliveries: list[_Delivery] | _Delivery | None = msgspec.field(name="VehicleMonitoringDelivery", default=None)
-    error: msgspec.Raw = msgspec.field(name="ErrorCondition", default=_ABSENT)
+    error: msgspec.Raw = msgspec.field(name="ErrorCondition", default=ABSENT)
     delivered: object = msgspec.field(name="ResponseTimestamp", default=None)
 
 
@@ -243,13 +242,12 @@ class _Message(msgspec.Struct):
     siri: _Siri | None = msgspec.field(name="Siri", default=None)
     service: _Service | None = msgspec.field(name="ServiceDelivery", default=None)
     deliveries: list[_Delivery] | _Delivery | None = msgspec.field(name="VehicleMonitoringDelivery", default=None)
-    activities: msgspec.Raw = msgspec.field(name="VehicleActivity", default=_ABSENT)
-    error: msgspec.Raw = msgspec.field(name="ErrorCondition", default=_ABSENT)
-    journey: msgspec.Raw = msgspec.field(name="MonitoredVehicleJourney", default=_ABSENT)
+    activities: msgspec.Raw = msgspec.field(name="VehicleActivity", default=ABSENT)
+    error: msgspec.Raw = msgspec.field(name="ErrorCondition", default=ABSENT)
+    journey: msgspec.Raw = msgspec.field(name="MonitoredVehicleJourney", default=ABSENT)
 
 
 _read_message: Final = msgspec.json.Decoder(_Message).decode
-_value: Final = msgspec.json.Decoder(msgspec.Raw).decode
 _elements: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -271,13 +269,13 @@ def json_recording(stream: BinaryIO, head: bytes) -> Iterator[SiriRecord]:
     Raises NotSiriError: a delivery is too large, or the file has none.
     """
     first = head + stream.readline(DELIVERY_BYTES_MAX)
-    try:
-        _value(first)
-        bodies: Iterable[bytes] = chain((first,), lines(stream))
-    except UNREADABLE:
+    bodies: Iterable[bytes]
+    if is_value(first):
+        bodies = chain((first,), lines(stream))
+    else:
         body = first + stream.read(DELIVERY_BYTES_MAX)
         if len(body) > DELIVERY_BYTES_MAX:
-            raise NotSiriError(f"has a delivery of more than {DELIVERY_BYTES_MAX >> 20} MiB") from None
+            raise NotSiriError(f"has a delivery of more than {DELIVERY_BYTES_MAX >> 20} MiB")
         bodies = (body,)
     is_siri = False
     for body in bodies:
@@ -318,22 +316,18 @@ def _records_of(value: bytes) -> list[SiriRecord] | None:
 
 def _delivered(service: _Service) -> Iterator[SiriRecord]:
     deliveries = service.deliveries
-    if _is_there(service.error):
+    if bytes(service.error) not in ABSENT_OR_NULL:
         yield SiriRecord(REJECTED_DELIVERY, service.delivered)
     for delivery in deliveries if isinstance(deliveries, list) else () if deliveries is None else (deliveries,):
         delivered = service.delivered if delivery.delivered is None else delivery.delivered
-        if _is_there(delivery.error):
+        if bytes(delivery.error) not in ABSENT_OR_NULL:
             yield SiriRecord(REJECTED_DELIVERY, delivered)
         for activity in _listed(delivery.activities):
             yield SiriRecord(activity, delivered)
 
 
-def _is_there(raw: msgspec.Raw) -> bool:
-    return bytes(raw) not in (b"", _NULL)
-
-
 def _listed(raw: msgspec.Raw) -> list[bytes]:
     """Return the elements of an array, or the only one that is written without an array."""
-    if not _is_there(raw):
+    if bytes(raw) in ABSENT_OR_NULL:
         return []
     return [bytes(each) for each in _elements(raw)] if bytes(raw).startswith(b"[") else [bytes(raw)]

@@ -66,7 +66,7 @@ def split_json(body: bytes, topic: str = "") -> list[bytes]:
         pass
     # By lines only if the first has values by itself: a malformed message is one undecodable record, not one a line.
     head, _, rest = text.partition(b"\n")
-    if rest and not any(map(_is_value, concatenated(head))):
+    if rest and not any(map(is_value, concatenated(head))):
         return [text]
     return [each for line in text.splitlines() if line.strip(WHITE_SPACE) for each in concatenated(line)]
 
@@ -82,7 +82,7 @@ def split_inside(body: bytes, records: Sequence[str]) -> list[bytes]:
 
 def concatenated(text: bytes) -> list[bytes]:
     """Split a text into its JSON values. A damaged one ends where the next object may begin."""
-    if _is_value(text):
+    if is_value(text):
         return [text.strip(WHITE_SPACE)]
     body = text.decode(errors="surrogateescape")
     found: list[bytes] = []
@@ -154,7 +154,7 @@ def records_advice(document: bytes) -> str | None:
 def _documents(stream: BinaryIO, head: bytes) -> Iterator[bytes]:
     """Yield the objects of a file: one a line, or one in any layout."""
     first = head + stream.readline()
-    if _is_value(first):
+    if is_value(first):
         yield from chain((first.strip(WHITE_SPACE),), lines(stream))
     elif whole := (first + stream.read()).strip(WHITE_SPACE):
         yield from concatenated(whole)
@@ -186,7 +186,8 @@ def with_member(value: bytes, name: str, text: str) -> bytes:
     return b"{%b%b%b:%b}" % (rest, b"," if rest else b"", _encode(name), _encode(text))
 
 
-def _is_value(text: bytes) -> bool:
+def is_value(text: bytes) -> bool:
+    """Return whether a text is one JSON value."""
     try:
         _value(text)
     except UNREADABLE:

@@ -47,27 +47,19 @@ def split_poll(body: bytes, *, header_times: bool = False) -> tuple[int | None, 
         return None
     if not header.HasField("gtfs_realtime_version"):
         return None
-    entities = [entity for entity in poll.entity if _may_be_a_record(entity)]
-    if header_times and header.timestamp:
-        entities = [_dated(entity, header.timestamp) for entity in entities]
-    return header.timestamp * 1000 or None, entities
+    records = (_record_of(entity, header.timestamp if header_times else 0) for entity in poll.entity)
+    return header.timestamp * 1000 or None, [record for record in records if record]
 
 
-def _dated(value: bytes, timestamp: int) -> bytes:
-    """Return the entity with this timestamp, unless its vehicle has one."""
+def _record_of(value: bytes, timestamp: int) -> bytes:
+    """Return an entity, with this timestamp if its vehicle has none; empty if it is no record."""
     try:
         entity = FeedEntity.FromString(value)
     except DecodeError:
         return value
-    if entity.vehicle.timestamp:
-        return value
-    entity.vehicle.timestamp = timestamp
-    return bytes(entity.SerializePartialToString())
-
-
-def _may_be_a_record(value: bytes) -> bool:
-    try:
-        entity = FeedEntity.FromString(value)
-    except DecodeError:
-        return bool(value)
-    return entity.HasField("vehicle") and not entity.is_deleted
+    if not entity.HasField("vehicle") or entity.is_deleted:
+        return b""
+    if timestamp and not entity.vehicle.timestamp:
+        entity.vehicle.timestamp = timestamp
+        return bytes(entity.SerializePartialToString())
+    return value
