@@ -125,7 +125,7 @@ class Filter:
         value = b"" if address is None else canonical_value(Recorded(record, reading, None))
         if reading is None or address is None or len(value) > VALUE_BYTES_MAX:
             self.undecodable += 1
-            self._lacks_speeds = self._lacks_speeds or self._lacks_only_its_speed(record)
+            self._lacks_speeds = self._lacks_speeds or self._feed.lacks_only_its_speed(record)
             return None
         repetitions = self._repetitions
         if repetitions is not None and repetitions.is_repeated(address[0], reading.time, arrived_ms):
@@ -146,12 +146,6 @@ class Filter:
         self.readings += 1
         key, partition = address
         return TelemetryMessage(partition, arrived_ms, key, value)
-
-    def _lacks_only_its_speed(self, record: bytes) -> bool:
-        """Return whether `--derive-speed` could use an undecodable record."""
-        positions = self._feed.without_speed
-        counts = self._feed.counts is None or self._feed.counts(record)
-        return counts and positions is not None and positions.decode(record) is not None
 
     def _report_counts(self) -> None:
         """Add the records dropped since the last call to the metrics, and log them."""

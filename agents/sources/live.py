@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-import click
 import msgspec
 from aiokafka.errors import UnknownTopicOrPartitionError
 
@@ -22,6 +21,7 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import READY, OperatorServer
 from hatcast.agents.sources.connection import SILENCE_LIMIT_S, LiveProducer, LiveSource, SourceConnection
 from hatcast.agents.sources.filter import Filter
+from hatcast.agents.sources.pacing import print_summary
 from hatcast.agents.sources.target import live_router
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
@@ -94,13 +94,9 @@ class LiveSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     def show(self, *, as_json: bool) -> None:
         """Print it to standard output."""
-        if as_json:
-            click.echo(msgspec.json.encode(self))
-            return
-        click.echo(
-            f"sent {self.records:,} readings to {self.topic} ({self.partitions} partitions) in {self.seconds:.1f} s"
-        )
-        for count, what in (
+        print_summary(
+            self,
+            f"sent {self.records:,} readings to {self.topic} ({self.partitions} partitions) in {self.seconds:.1f} s",
             (self.undecodable, "records could not be decoded"),
             (self.repeated, "readings were repetitions and were not sent again"),
             (self.without_speed, "positions gave no speed and were not sent: docs/feeds.md, Speed from positions"),
@@ -108,9 +104,8 @@ class LiveSummary(msgspec.Struct, frozen=True, kw_only=True):
             (self.dropped, "messages were dropped: the buffer was full"),
             (self.losses, "times the source was lost or did not answer"),
             (self.unconfirmed, "messages were not confirmed by Kafka; a source that stores them sends them again"),
-        ):
-            if count:
-                click.echo(f"{count:,} {what}")
+            as_json=as_json,
+        )
 
 
 async def run_live(settings: Settings, options: LiveOptions, connect: Callable[[], LiveSource]) -> LiveSummary:

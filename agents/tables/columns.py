@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -57,18 +57,12 @@ class Column:
     value: Callable[[Fields], Any]
 
 
-class Layout(Protocol):
-    """Columns of a table whose rows are records."""
+Layout: TypeAlias = "Table | Mixed | Figures"
+"""Columns of a table whose rows are records.
 
-    @property
-    def columns(self) -> Sequence[Column]:
-        """The columns, in order."""
-
-    def values(self, record: bytes) -> Row | None:
-        """Return a record's row with its numbers as written; None if the record is not of this table."""
-
-    def row(self, record: bytes) -> Row | None:
-        """Return a record's row, with values of the columns' types; None if it is not of this table."""
+`values` returns a record's row with its numbers as written, `row` with values of the columns' types; None if the record
+is not of this table.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,9 @@ class Tables:
         self.path = path
         self._archive = archive
         # By the name of the table: many archives have them in a folder.
-        self._names = {name.rpartition("/")[2]: name for name in sorted(archive.namelist(), key=_depth, reverse=True)}
+        self._names = {
+            name.rpartition("/")[2]: name for name in sorted(archive.namelist(), key=lambda name: -name.count("/"))
+        }
         self._misplaced = set[int]()
         self._tell = tell
 
@@ -186,10 +188,6 @@ class Tables:
             for row in reader:
                 if row:  # a short row ends before its empty columns
                     yield [row[place] if 0 <= place < len(row) else "" for place in places]
-
-
-def _depth(name: str) -> int:
-    return name.count("/")
 
 
 def _basic_type(kind: str) -> str:

@@ -116,6 +116,12 @@ class ValueUnits:
     others: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     single: tuple[str, str] | None = None
 
+    @property
+    def named(self) -> list[tuple[str, str, str]]:
+        """Name and unit of each, and the key of the policy that has the name."""
+        single = [(*self.single, "policy.value.name")] if self.single is not None else []
+        return [*((name, unit, "policy.values") for name, unit in self.others.items()), *single]
+
 
 # What databases, pandas, spreadsheets and JavaScript write for a missing value, and people do.
 _EMPTY: Final = frozenset(

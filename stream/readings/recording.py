@@ -85,13 +85,11 @@ def reason_of(feed: Format) -> Callable[[Recorded], str]:
 
     That it has a position but no speed comes first, because there is an option for it.
     """
-    positions = feed.without_speed if feed.derivation is None else None
 
     def why(recorded: Recorded) -> str:
         problem = recorded.problem or NOT_OF_FORMAT
-        if positions is None or (feed.counts is not None and not feed.counts(recorded.raw)):
-            return problem
-        return LACKS_SPEED if problem == NO_VALUE or positions.decode(recorded.raw) is not None else problem
+        is_lacking = problem == NO_VALUE and feed.without_speed is not None
+        return LACKS_SPEED if is_lacking or feed.lacks_only_its_speed(recorded.raw) else problem
 
     return why
 

@@ -47,25 +47,17 @@ def canonical_vehicle(sent: str) -> str | None:
 
 
 def _canonical(sent: str) -> str | None:
-    if sent.isascii() and sent.isalnum():  # most ids
-        text = sent
-    else:
-        shown = _shown(sent)
-        if shown is None:
-            return None
-        text = shown
+    text = sent if sent.isascii() and sent.isalnum() else _shown(sent)  # the first: most ids
+    if text is None:
+        return None
     if text[:1] in "0123456789+-":
-        number = _as_number(text)
-        if number is None:
-            return None
-        text = number
+        text = _as_number(text)
     elif _is_missing(text):
         return None
     try:
-        size = len(text) if text.isascii() else len(text.encode())
+        return text if text is not None and 0 < len(text.encode()) <= VEHICLE_BYTES_MAX else None
     except UnicodeEncodeError:  # a lone surrogate has no UTF-8, so no partition
         return None
-    return text if 0 < size <= VEHICLE_BYTES_MAX else None
 
 
 def _is_missing(text: str) -> bool:

@@ -38,15 +38,14 @@ def _in_service(feed: Format, counts: Callable[[bytes], bool]) -> Format:
             left_out = each.reading is not None and not counts(each.raw)
             yield Recorded(each.raw, None, each.arrival, OUT_OF_SERVICE) if left_out else each
 
-    values, single, dated = feed.values, feed.single, feed.header_times
+    carrying, dated = feed.carrying, feed.header_times
     return replace(
         feed,
         name=f"{feed.name}{IN_SERVICE}",
         decode=lambda value: feed.decode(value) if counts(value) else None,
         records=records,
         counts=counts,
-        values=None if values is None else lambda units: _in_service(values(units), counts),
-        single=None if single is None else lambda name, unit: _in_service(single(name, unit), counts),
+        carrying=None if carrying is None else lambda units: _in_service(carrying(units), counts),
         header_times=None if dated is None else lambda: _in_service(dated(), counts),
     )
 
@@ -83,7 +82,7 @@ def mapped_format(name: str, columns: Columns, wanted: WantedValues, *, live: bo
     """
     if name not in MAPPED:
         raise SettingError("columns", f"{name} records have fixed columns", f"remove it, or use {', '.join(MAPPED)}")
-    columns = columns.for_values(wanted.value, wanted.others)
+    columns = columns.for_values(wanted.value, wanted.units.others)
     for option, only in (("records", JSONL), ("skip", CSV)):
         if getattr(columns, option) and name != only:
             raise SettingError(option, f"{name} has none", f"remove it, or use {only}")
@@ -92,7 +91,7 @@ def mapped_format(name: str, columns: Columns, wanted: WantedValues, *, live: bo
     if live and name == CSV and not columns.numbered:
         fix = "write them by number, such as vehicle=1,time=2"
         raise SettingError("columns", "a message of CSV has no header", fix)
-    if wanted.single is not None:
+    if wanted.units.single is not None:
         return _mapped(name, columns, wanted)
     positions = _mapped(name, columns, replace(wanted, without_speed=True))
     try:
@@ -172,14 +171,10 @@ class FormatChoice:
 
     @property
     def mapped(self) -> bool:
-        """Whether columns are named, or found by a header."""
-        return self.name not in FORMATS or (self.columns is not None and not self._only_times)
-
-    @property
-    def _only_times(self) -> bool:
-        """Whether the columns name a time zone and nothing else, for a format of fixed fields."""
-        columns = self.columns
-        return self.name not in MAPPED and columns is not None and columns == Columns(times_in=columns.times_in or "")
+        """Whether columns are named, or found by a header. A time zone alone leaves a format its fixed fields."""
+        if self.name not in FORMATS or self.columns is None:
+            return self.name not in FORMATS
+        return self.name in MAPPED or self.columns != Columns(times_in=self.columns.times_in or "")
 
     def format(self, units: ValueUnits, zone: tzinfo, *, live: bool = False) -> Format:
         """Return the format whose readings carry the values of a policy.
@@ -189,7 +184,7 @@ class FormatChoice:
         Raises SettingError.
         """
         if self.mapped:
-            wanted = WantedValues(zone, tuple(units.others), units.single)
+            wanted = WantedValues(zone, units)
             feed, dated = mapped_format(self.name, self.columns or Columns(), wanted, live=live), None
         else:
             feed = format_with(self.name, units)
@@ -209,13 +204,13 @@ def format_with(name: str, units: ValueUnits) -> Format:
     Raises SettingError if records of this format do not have them.
     """
     feed = FORMATS[name]
-    if units.single is None and not units.others:
+    if not units.named:
         return feed
-    if feed.single is None or feed.values is None:
-        able = ", ".join(each.name for each in FORMATS.values() if each.single is not None and each.counts is None)
+    if feed.carrying is None:
+        able = ", ".join(each.name for each in FORMATS.values() if each.carrying is not None and each.counts is None)
         key = "policy.values" if units.single is None else "policy.value"
         raise SettingError(key, f"{name} records have no value but the speed", f"use {able}, or remove it")
-    return feed.values(units.others) if units.single is None else feed.single(*units.single)
+    return feed.carrying(units)
 
 
 __all__ = [

@@ -7,7 +7,6 @@ import csv
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
 from typing import BinaryIO, Final, NamedTuple, Self
@@ -44,39 +43,35 @@ _SHOWN_MIN: Final = 2  # fields that a header shows: a row of data may have the 
 _LOOKED_AHEAD: Final = 50  # lines
 
 
-@dataclass(frozen=True, slots=True)
-class CsvTable:
-    """CSV reader of a format.
+def csv_records(
+    lines: Iterable[bytes],
+    path: str,
+    columns: Sequence[str],
+    read: Callable[[Sequence[str], str | None], Reading | None],
+    missing: str | None,
+) -> Iterator[Recorded]:
+    """Yield the records after a header, in file order.
 
-    columns   columns; numbered `VEHICLE_AT` and `TIME_AT` are the vehicle and the time, the last one is the speed
-    read      converts the texts of these columns to a reading; None if undecodable. The second argument is the speed of
-              a record without one; None: it is undecodable
+    columns   those that are read; numbered `VEHICLE_AT` and `TIME_AT` are vehicle and time, the last is the speed
+    read      converts the texts of these columns to a reading; None if undecodable. Its second argument is `missing`
+    missing   the speed of a record without one, so that the file may lack the column; None: it is undecodable
+    Raises RecordingError if the file is empty or its header lacks a required column.
     """
-
-    columns: tuple[str, ...]
-    read: Callable[[Sequence[str], str | None], Reading | None]
-
-    def records(self, lines: Iterable[bytes], path: str, missing: str | None) -> Iterator[Recorded]:
-        """Yield the records after the header, in file order.
-
-        missing   as of `read`; with one, the file may lack the column of speeds
-        Raises RecordingError if the file is empty or its header lacks a required column.
-        """
-        rest = iter(lines)
-        header = [name.strip() for name in fields(next(rest, b"").decode(errors="replace")) or ()]
-        required = self.columns if missing is None else self.columns[:-1]
-        if absent := [column for column in required if column not in header]:
-            fix = "use a CSV file with a header" + (f", or {DERIVE_FIX}" if absent == ["speed"] else "")
-            raise RecordingError(path, f"its first line has no column {', '.join(absent)}", fix)
-        places = [header.index(column) if column in header else sys.maxsize for column in self.columns]
-        for raw in rest:
-            text = raw.decode(errors="replace")
-            row = fields(text) or ()
-            if (shifted := shifted_problem(row, len(header))) is not None:
-                yield Recorded(raw, None, None, shifted)
-                continue
-            cells = [row[place] if place < len(row) else "" for place in places]
-            yield Recorded(raw, self.read(cells, missing) if _is_text(raw, text) else None, arrival_ms(cells[TIME_AT]))
+    rest = iter(lines)
+    header = [name.strip() for name in fields(next(rest, b"").decode(errors="replace")) or ()]
+    required = columns if missing is None else columns[:-1]
+    if absent := [column for column in required if column not in header]:
+        fix = "use a CSV file with a header" + (f", or {DERIVE_FIX}" if absent == ["speed"] else "")
+        raise RecordingError(path, f"its first line has no column {', '.join(absent)}", fix)
+    places = [header.index(column) if column in header else sys.maxsize for column in columns]
+    for raw in rest:
+        text = raw.decode(errors="replace")
+        row = fields(text) or ()
+        if (shifted := shifted_problem(row, len(header))) is not None:
+            yield Recorded(raw, None, None, shifted)
+            continue
+        cells = [row[place] if place < len(row) else "" for place in places]
+        yield Recorded(raw, read(cells, missing) if _is_text(raw, text) else None, arrival_ms(cells[TIME_AT]))
 
 
 def shifted_problem(row: Sequence[str], width: int) -> str | None:

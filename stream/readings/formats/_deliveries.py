@@ -253,9 +253,14 @@ _elements: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 def json_records(body: bytes) -> list[SiriRecord] | None:
     """Return the records of one message; None if it lacks both a delivery and an activity. Raises nothing."""
+    text = body.removeprefix(BYTE_ORDER_MARK).strip(WHITE_SPACE)
+    try:
+        values = list(map(bytes, _elements(text)))
+    except UNREADABLE:  # no array: one value, or several one after the other
+        values = concatenated(text)
     found: list[SiriRecord] = []
     is_siri = False
-    for value in _values(body):
+    for value in values:
         records = _records_of(value)
         is_siri = is_siri or records is not None
         found += [SiriRecord(value, None)] if records is None else records
@@ -285,15 +290,6 @@ def json_recording(stream: BinaryIO, head: bytes) -> Iterator[SiriRecord]:
         yield from ([SiriRecord(text, None)] if text else []) if records is None else records
     if not is_siri:
         raise NotSiriError(NO_DELIVERY)
-
-
-def _values(body: bytes) -> list[bytes]:
-    """Return the JSON values of a message: one, the elements of an array, or several one after the other."""
-    text = body.removeprefix(BYTE_ORDER_MARK).strip(WHITE_SPACE)
-    try:
-        return list(map(bytes, _elements(text)))
-    except UNREADABLE:
-        return concatenated(text)
 
 
 def _records_of(value: bytes) -> list[SiriRecord] | None:

@@ -30,7 +30,7 @@ from hatcast.stream.readings.formats._columns import (
 from hatcast.stream.readings.formats._times import Repeated, RepeatedHours, TimeReader, time_reader, zone_of
 from hatcast.stream.readings.formats._values import finite, parse_number, parse_speed
 from hatcast.stream.readings.formats.interface import Recorded
-from hatcast.stream.readings.reading import MISSING, UNITS, Reading, ValueReading, ValuesReading, is_empty
+from hatcast.stream.readings.reading import MISSING, UNITS, Reading, ValueReading, ValuesReading, ValueUnits, is_empty
 from hatcast.stream.readings.vehicles import canonical_vehicle, vehicle_text
 
 Cells = Sequence[Any]
@@ -55,25 +55,23 @@ class WantedValues:
     """Values that a policy needs from records with columns of other names.
 
     zone           of times without an offset, unless the columns name one
-    others         names of the values besides the first one
-    single         name and unit of the value that the policy has instead of the speed; None: the speed
+    units          of the values that readings carry
     without_speed  a record without a speed is a reading with the speed `MISSING`: see `Format.without_speed`
     """
 
     zone: tzinfo
-    others: tuple[str, ...] = ()
-    single: tuple[str, str] | None = None
+    units: ValueUnits
     without_speed: bool = False
 
     @property
     def value(self) -> str:
         """The value's own name, which a record may have instead of `value`."""
-        return SPEED if self.single is None else self.single[0]
+        return SPEED if self.units.single is None else self.units.single[0]
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields of a reading, in the order of `Cells`."""
-        return (*REQUIRED, *self.others)
+        return (*REQUIRED, *self.units.others)
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -90,9 +88,10 @@ class WantedValues:
         if columns.times_in is not None:
             zone = zone_of(columns.times_in)
         read_time = time_reader(columns.time_format, zone)
-        if self.single is None:
-            return CellsTarget(read_time, self._speed_unit(columns), Reading, self.others, self.without_speed)
-        name, unit = self.single
+        if self.units.single is None:
+            others = tuple(self.units.others)
+            return CellsTarget(read_time, self._speed_unit(columns), Reading, others, self.without_speed)
+        name, unit = self.units.single
         if columns.unit not in (None, unit):
             raise SettingError("unit", f"{columns.unit!r} is not the unit of {name} in the policy, {unit}", "remove it")
         return CellsTarget(read_time, unit, ValueReading)

@@ -10,7 +10,15 @@ import msgspec
 
 from hatcast.stream.errors import UNREADABLE, SettingError
 from hatcast.stream.readings.formats.interface import Format, Recorded
-from hatcast.stream.readings.reading import NOT_FINITE, Reading, ValueReading, ValuesReading, has_numbers, is_empty
+from hatcast.stream.readings.reading import (
+    NOT_FINITE,
+    Reading,
+    ValueReading,
+    ValuesReading,
+    ValueUnits,
+    has_numbers,
+    is_empty,
+)
 
 _NOT_FINITE: Final = frozenset({"nan", "inf", "infinity"})
 _text: Final = msgspec.json.Decoder(str).decode
@@ -137,24 +145,17 @@ def with_delays(feed: Format, extract: Extract, decode: Callable[[bytes], Readin
     decode    decodes a record to a `ValueReading` of its delay
     """
 
-    def check(name: str, unit: str, key: str) -> None:
-        if name != DELAY:
-            raise SettingError(key, f"{feed.name} records have no {name!r}", f"use {DELAY!r}, or format jsonl")
-        if unit != DELAY_UNIT:
-            raise SettingError(
-                "policy.value", f"{feed.name} gives {DELAY} in {DELAY_UNIT}, not in {unit}", f'write "{DELAY_UNIT}"'
-            )
+    def carrying(units: ValueUnits) -> Format:
+        for name, unit, key in units.named:
+            if name != DELAY:
+                raise SettingError(key, f"{feed.name} records have no {name!r}", f"use {DELAY!r}, or format jsonl")
+            if unit != DELAY_UNIT:
+                raise SettingError(
+                    "policy.value", f"{feed.name} gives {DELAY} in {DELAY_UNIT}, not in {unit}", f'write "{DELAY_UNIT}"'
+                )
+        return with_values(feed, extract) if units.single is None else with_decoder(feed, decode)
 
-    def values(units: Mapping[str, str]) -> Format:
-        for name, unit in units.items():
-            check(name, unit, "policy.values")
-        return with_values(feed, extract)
-
-    def single(name: str, unit: str) -> Format:
-        check(name, unit, "policy.value.name")
-        return with_decoder(feed, decode)
-
-    return replace(feed, values=values, single=single)
+    return replace(feed, carrying=carrying)
 
 
 def single_value_decoder(name: str, unit: str) -> Callable[[bytes], Reading | None]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import BinaryIO, Final
 
-from hatcast.stream.readings.formats._csv import CsvTable, fields
+from hatcast.stream.readings.formats._csv import csv_records, fields
 from hatcast.stream.readings.formats._values import parse_number, speed_in
 from hatcast.stream.readings.formats.interface import Format, Recorded, lines, split_lines
 from hatcast.stream.readings.reading import MISSING, Reading
@@ -45,15 +45,13 @@ def _reading(cells: Sequence[str], missing: str | None) -> Reading | None:
     return Reading(vehicle, time, lat, lon, speed, "m/s")
 
 
-_TABLE: Final = CsvTable(("vehicle_id", "timestamp", "latitude", "longitude", "speed"), _reading)
-
-
 def records(stream: BinaryIO, path: str, missing: str | None = None) -> Iterator[Recorded]:
     """Yield the records of a recording in file order, which is not time order.
 
     Raises RecordingError if the first line is not a header with the required columns.
     """
-    return _TABLE.records(lines(stream), path, missing)
+    columns = ("vehicle_id", "timestamp", "latitude", "longitude", "speed")
+    return csv_records(lines(stream), path, columns, _reading, missing)
 
 
 _WITHOUT_SPEED: Final = Format(

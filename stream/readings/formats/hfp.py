@@ -130,9 +130,7 @@ def _decode_delay(value: bytes) -> Reading | None:
         vehicle, ahead = match[1].decode(), speed_of(event.dl)
     except UNREADABLE:
         return None
-    if ahead is None:
-        return None
-    return ValueReading(vehicle, event.tst, event.lat, event.lon, _behind(ahead), DELAY_UNIT)
+    return None if ahead is None else ValueReading(vehicle, event.tst, event.lat, event.lon, _behind(ahead), DELAY_UNIT)
 
 
 _decode_position: Final = partial(_with_any_speed, missing=MISSING)

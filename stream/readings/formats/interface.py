@@ -1,7 +1,7 @@
 """Interface of a telemetry format: it decodes records, splits messages into records, and reads recordings."""
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import BinaryIO, Final, Literal, Protocol
@@ -10,7 +10,7 @@ import msgspec
 
 from hatcast.stream.errors import RecordingError, SettingError
 from hatcast.stream.readings.positions import Derivation
-from hatcast.stream.readings.reading import Reading, parse_time
+from hatcast.stream.readings.reading import Reading, ValueUnits, parse_time
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 OUT_OF_SERVICE: Final = "is of a vehicle without a trip or journey"
@@ -66,14 +66,12 @@ class Format:
     table    how Parquet rows are passed to `records`: as one JSON object a line, or as CSV; None: the format has no
              columns
     split    splits a message of a live source into records for `decode`
-    values   returns the format with further values in its readings, from their units by name. Raises SettingError if
-             its records do not have one of them. None: they have no values but the speed
+    carrying  returns the format whose readings are `ValuesReading`s or `ValueReading`s of these values. Raises
+             SettingError if its records do not have one of them. None: they have no values but the speed
     without_speed  the format whose decoders also accept a record in which the speed is absent, null or an empty cell:
              its reading has the speed `MISSING`. Only for deriving speeds from positions.
              None: its speeds cannot be derived
     derivation  of such a format: how readers of recordings and bridges derive speeds; None: they do not
-    single   returns the format whose readings are `ValueReading`s of the value with this name and unit. Raises
-             SettingError if its records do not have it. None: they have no value but the speed
     header_times  returns the format in which a record without a time has that of its message's header. None: messages
              have no header
     counts   returns whether a decodable record counts, once speeds are derived; None: all do. `decode` obeys it
@@ -89,10 +87,9 @@ class Format:
     """(stream, path for error messages) -> records"""
     split: Split = one_record
     table: Table | None = None
-    values: "Callable[[Mapping[str, str]], Format] | None" = None
+    carrying: "Callable[[ValueUnits], Format] | None" = None
     without_speed: "Format | None" = None
     derivation: Derivation | None = None
-    single: "Callable[[str, str], Format] | None" = None
     header_times: "Callable[[], Format] | None" = None
     counts: Callable[[bytes], bool] | None = None
     is_message: Callable[[bytes], bool] = bool
@@ -105,6 +102,11 @@ class Format:
         if self.without_speed is None:
             raise SettingError("derive_speed", f"{self.name} records have no speed to derive", "leave it out")
         return replace(self.without_speed, derivation=replace(derivation, counts=self.counts), counts=self.counts)
+
+    def lacks_only_its_speed(self, record: bytes) -> bool:
+        """Return whether an undecodable record has a position, from which its speed may be derived."""
+        counts = self.counts is None or self.counts(record)
+        return counts and self.without_speed is not None and self.without_speed.decode(record) is not None
 
 
 def lines(stream: BinaryIO, head: bytes = b"") -> Iterator[bytes]:

@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from hatcast.stream.errors import UNREADABLE
-from hatcast.stream.readings.formats._csv import CsvTable
+from hatcast.stream.readings.formats._csv import csv_records
 from hatcast.stream.readings.formats._json_values import json_values, split_json
 from hatcast.stream.readings.formats._values import ABSENT, parse_number, speed_in, speed_of
 from hatcast.stream.readings.formats.interface import (
@@ -122,9 +122,6 @@ def _from_csv(cells: Sequence[str], missing: str | None) -> Reading | None:
     return Reading(plate, time, lat, lon, speed)
 
 
-_TABLE: Final = CsvTable(("license_plate", "observationDateTime", "location.coordinates", "speed"), _from_csv)
-
-
 def records(stream: BinaryIO, path: str, decoder: Decode = decode, missing: str | None = None) -> Iterator[Recorded]:
     """Yield the records of a recording in any of the three forms, in file order.
 
@@ -133,7 +130,8 @@ def records(stream: BinaryIO, path: str, decoder: Decode = decode, missing: str 
     """
     head = first_byte(stream)
     if head not in (b"[", b"{"):
-        return _TABLE.records(lines(stream, head), path, missing)
+        columns = ("license_plate", "observationDateTime", "location.coordinates", "speed")
+        return csv_records(lines(stream, head), path, columns, _from_csv, missing)
     raws = json_values(stream, path, head=head)
     expected = "a JSON array, of one JSON object a line, or of CSV"
     return decode_all(raws, decoder, _inspect, wrong_format(path, NAME, expected))

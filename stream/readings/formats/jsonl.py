@@ -9,7 +9,7 @@ the speed is a field of its name, a number in the policy's unit. For a policy of
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from typing import BinaryIO, Final
@@ -29,7 +29,7 @@ from hatcast.stream.readings.formats._values import (
     with_values,
 )
 from hatcast.stream.readings.formats.interface import Decode, Format, Recorded, decode_all, wrong_format
-from hatcast.stream.readings.reading import MISSING, Reading, ValueReading, ValuesReading, is_complete
+from hatcast.stream.readings.reading import MISSING, Reading, ValueReading, ValuesReading, ValueUnits, is_complete
 
 NAME: Final = "jsonl"
 
@@ -199,25 +199,17 @@ def _extract(names: Collection[str]) -> Extract:
     return extract
 
 
-def _check_names(names: Iterable[str], key: str) -> None:
-    for name in names:
+def _carrying(units: ValueUnits) -> Format:
+    """Return the format with these fields in its records, each a number in its unit. Raises SettingError."""
+    for name, _, key in units.named:
         if name in _FIELDS:
             raise SettingError(key, f"{name!r} is a field of every {NAME} record", "use another name")
-
-
-def _values(units: Mapping[str, str]) -> Format:
-    """Return the format with these fields in its records, each a number in its unit. Raises SettingError."""
-    _check_names(units, "policy.values")
-    return with_values(FORMAT, _extract(units))
-
-
-def _single(name: str, unit: str) -> Format:
-    """Return the format of records with one value. Raises SettingError for the name of another field."""
-    _check_names((name,), "policy.value.name")
-    return with_decoder(FORMAT, single_value_decoder(name, unit))
+    if units.single is not None:
+        return with_decoder(FORMAT, single_value_decoder(*units.single))
+    return with_values(FORMAT, _extract(units.others))
 
 
 _PLACE: Final = ("vehicle", "time", "lat", "lon")
 _FIELDS: Final = (*Reading.__struct_fields__, "arrival")
 _WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(records, decoder=_decode_position), split_json, "json")
-FORMAT: Final = Format(NAME, decode, records, split_json, "json", _values, single=_single, without_speed=_WITHOUT_SPEED)
+FORMAT: Final = Format(NAME, decode, records, split_json, "json", _carrying, without_speed=_WITHOUT_SPEED)

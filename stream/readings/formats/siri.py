@@ -89,21 +89,14 @@ class _Activity(msgspec.Struct, gc=False):
     time: Scalar = msgspec.field(name="RecordedAtTime", default=None)
 
 
-class _JourneyRef(msgspec.Struct, gc=False):
+class _Details(msgspec.Struct, gc=False):
     framed: msgspec.Raw = msgspec.field(name="FramedVehicleJourneyRef", default=ABSENT)
     plain: msgspec.Raw = msgspec.field(name="VehicleJourneyRef", default=ABSENT)
+    delay: msgspec.Raw = msgspec.field(name="Delay", default=ABSENT)
 
 
-class _Serving(msgspec.Struct, gc=False):
-    journey: _JourneyRef = msgspec.field(name="MonitoredVehicleJourney")
-
-
-class _DelayOnly(msgspec.Struct, gc=False):
-    delay: str | _Wrapped = msgspec.field(name="Delay")
-
-
-class _Delayed(msgspec.Struct, gc=False):
-    journey: _DelayOnly = msgspec.field(name="MonitoredVehicleJourney")
+class _Detailed(msgspec.Struct, gc=False):
+    journey: _Details = msgspec.field(name="MonitoredVehicleJourney")
 
 
 _read: Final = msgspec.json.Decoder(_Activity).decode
@@ -111,8 +104,8 @@ _read_times: Final = msgspec.json.Decoder(dict[str, object]).decode
 _CHECKS: Final = CellsTarget(lambda _: 0, "m/s", Reading)  # a time that is not one is a `bad_time`
 _read_wrapped: Final = msgspec.json.Decoder(_WrappedRaw).decode
 _read_text: Final = msgspec.json.Decoder(str).decode
-_read_serving: Final = msgspec.json.Decoder(_Serving).decode
-_read_delay: Final = msgspec.json.Decoder(_Delayed).decode
+_read_details: Final = msgspec.json.Decoder(_Detailed).decode
+_read_delay: Final = msgspec.json.Decoder(str | _Wrapped).decode
 
 
 def decode(value: bytes, missing: str | None = None) -> Reading | None:
@@ -139,7 +132,7 @@ def _only(value: bytes) -> bytes | None:
 def has_journey(value: bytes) -> bool:
     """Return whether the vehicle of an activity is on a journey, which `FramedVehicleJourneyRef` names."""
     try:
-        journey = _read_serving(value).journey
+        journey = _read_details(value).journey
     except UNREADABLE:
         only = _only(value)
         return only is not None and has_journey(only)
@@ -254,7 +247,7 @@ _duration: Final = re.compile(
 def _delay(record: bytes) -> Mapping[str, float | str] | None:
     """Return the delay of a record; None if it has none."""
     try:
-        delay = _scalar(_read_delay(_only(record) or record).journey.delay)
+        delay = _scalar(_read_delay(_read_details(_only(record) or record).journey.delay))
     except UNREADABLE:
         return None
     parts = _duration(delay) if isinstance(delay, str) else None
