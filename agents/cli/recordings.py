@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import datetime, tzinfo
 from functools import wraps
@@ -65,13 +65,12 @@ def format_options(  # noqa: PLR0913 - options by name
     def decorate(function: Function) -> Function:
         @wraps(function)
         def with_choice(**given: Any) -> Any:
-            columns = {key: given.pop(key) for key in _COLUMN_KEYS}
+            columns = {key: value for key in _COLUMN_KEYS if (value := given.pop(key)) not in (None, ())}
             files = None if by_name_of is None else given[by_name_of]
-            if given[name] is None and files and (required or any(each not in (None, ()) for each in columns.values())):
+            if given[name] is None and files and (required or columns):
                 path = Path(files[0] if isinstance(files, tuple) else files)
                 given[name] = _by_name(path, [*FORMAT_NAMES, *also])
-            derive, header_time = given.pop(DERIVE) if derives else None, given.pop(HEADER_TIME)
-            given[name] = _choice(given[name], columns, derive, header_time=header_time)
+            given[name] = _choice(given[name], columns, given.pop(DERIVE, None), header_time=given.pop(HEADER_TIME))
             return function(**given)
 
         decorated: Any = derive_options(with_choice) if derives else with_choice
@@ -161,17 +160,16 @@ _COLUMN_KEYS: Final = tuple(each.name for each in fields(Columns))
 
 
 def _choice(
-    name: str | None, columns: Mapping[str, Any], derive: DeriveSpeed | None, *, header_time: bool
+    name: str | None, named: dict[str, Any], derive: DeriveSpeed | None, *, header_time: bool
 ) -> FormatChoice | None:
     """Return the choice of these options; None without any. Raises UsageError.
 
-    columns   the arguments of `Columns`
+    named   the arguments of `Columns` that are given
     """
     if derive is not None and name not in FORMAT_NAMES:
         raise click.UsageError(
             "--derive-speed needs --format, of recordings: the records of a dump have their speeds already"
         )
-    named = {key: value for key, value in columns.items() if value not in (None, ())}
     if name is None:
         if named or header_time:
             raise click.UsageError("--columns and the other options of a format need --format")

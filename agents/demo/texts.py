@@ -80,21 +80,10 @@ def _format_options(origin: Origin) -> str:
     choice = origin.format
     if choice is None:
         return ""
-    columns = choice.columns or Columns()
-    given = {
-        "--columns": columns.text(),
-        "--unit": columns.unit,
-        "--time-format": columns.time_format,
-        "--times-in": columns.times_in,
-    }
-    return shlex.join(
-        [
-            "--format",
-            choice.name,
-            *_DERIVE[choice.derive],
-            *(word for option, text in given.items() if text for word in (option, text)),
-        ]
-    )
+    words = ["--format", choice.name, *_DERIVE[choice.derive], *(["--header-time"] if choice.header_time else [])]
+    for name, text in (choice.columns or Columns()).options.items():
+        words += [f"--{name.replace('_', '-')}", text]
+    return shlex.join(words)
 
 
 def _free_name() -> str:
