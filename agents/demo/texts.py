@@ -65,7 +65,7 @@ def _batch(program: str, origin: Origin, config: Path | None, timezone: str) -> 
         prepare = f"{program} init --yes --timezone {timezone} --hours 0,24 --config {config} && "
     given = f"--config {shlex.quote(str(config))}"
     return (
-        f"{prepare}{program} batch {files} {_format_options(origin)} {given} --ledger {name}.ledger",
+        f"{prepare}{program} batch {files} {format_words(origin)} {given} --ledger {name}.ledger",
         f"{program} map {name}.ledger {given} -o {name}.html",
     )
 
@@ -75,7 +75,7 @@ _DERIVE: Final[Mapping[str | None, tuple[str, ...]]] = MappingProxyType(
 )
 
 
-def _format_options(origin: Origin) -> str:
+def format_words(origin: Origin) -> str:
     """Return the options of the recordings' format, as they were given."""
     choice = origin.format
     if choice is None:

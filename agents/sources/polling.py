@@ -95,7 +95,7 @@ class PollSource:
             connection.record_poll()
             self._failures = 0
             if body is not None:
-                await connection.forward(acks, body, _no_acknowledgement)
+                await connection.forward(acks, body, lambda: None)  # polls are not acknowledged
             await pause(max(0.0, started_s + self._poll.interval_s - monotonic_s()), connection.stopping)
 
     async def _fetch(self, session: ClientSession) -> bytes | None:
@@ -142,7 +142,3 @@ def _status_error(response: ClientResponse) -> SourceLost:
         return SourceRejection("it redirects, and a key is not sent to another address: name the new address")
     retry_after = response.headers.get("Retry-After", "")
     return SourceLost(f"status {status}", min(float(retry_after), _BACKOFF_MAX_S) if retry_after.isdecimal() else 0.0)
-
-
-def _no_acknowledgement() -> None:
-    """Do nothing: HTTP polls are not acknowledged."""
