@@ -81,7 +81,8 @@ def format_words(origin: Origin) -> str:
     if choice is None:
         return ""
     words = ["--format", choice.name, *_DERIVE[choice.derive], *(["--header-time"] if choice.header_time else [])]
-    for name, text in (choice.columns or Columns()).options.items():
+    for option in (choice.columns or Columns()).options:
+        name, _, text = option.partition(" ")
         words += [f"--{name.replace('_', '-')}", text]
     return shlex.join(words)
 

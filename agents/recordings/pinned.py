@@ -62,8 +62,7 @@ class Read:
             if choice.mapped or columns.times_in is not None:  # else zone and unit are in each record
                 meaning["times_in"] = columns.times_in or policy.timezone
                 meaning |= {} if columns.unit is None else {"unit": columns.unit}
-            parts = [f"{name} {text}" for name, text in columns.options.items()]
-            parts += ["header_time"] if choice.header_time else []
+            parts = [*columns.options, *(["header_time"] if choice.header_time else [])]
         return cls(policy, meaning, ", ".join([f"format {choice.name}", *parts]), contents)
 
     @property

@@ -7,7 +7,8 @@ import click
 from click.testing import CliRunner
 
 from hatcast.agents.cli.recordings import format_options
-from hatcast.agents.demo.texts import Origin, format_words
+from hatcast.agents.demo.state import Origin
+from hatcast.agents.demo.texts import format_words
 from hatcast.stream.readings.formats import Columns, FormatChoice
 
 COLUMNS = Columns(

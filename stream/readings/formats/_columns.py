@@ -118,8 +118,8 @@ class Columns:
         return None if self.records is None else [key for key in self.records.split(".") if key]
 
     @property
-    def options(self) -> dict[str, str]:
-        """Options that decide vehicle, place, time and value of a record, as typed; a header may replace some."""
+    def options(self) -> list[str]:
+        """Name and text of the options that decide vehicle, place, time and value; a header may replace some."""
         names = Columns(dict(sorted(self.names.items()))).text()
         parts = {
             "columns": names,
@@ -132,7 +132,7 @@ class Columns:
             "times_in": self.times_in,
             "unit": self.unit,
         }
-        return {name: str(part) for name, part in parts.items() if part}
+        return [f"{name} {part}" for name, part in parts.items() if part]
 
     @property
     def numbered(self) -> bool:
