@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from fractions import Fraction
 from types import MappingProxyType
@@ -20,7 +20,6 @@ READING_RULES: Final = 4
 """Version of the code that decides the vehicle, place, time and value of a record. Raise it with every change by which
 a record gets another one: it is fixed for a policy's life.    [docs/specification/fold.md, What is pinned]"""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 # What programs write after a local time: BigQuery " UTC", Go " +0000 UTC", Ruby and git " +0530".
 _SPACED_OFFSET: Final = re.compile(
     r"(\S{8,10}[T ][0-9:.,]+) ?([+-][0-9]{2}:?[0-9]{2})?( ?(?:UTC|GMT|Z))?", re.ASCII | re.IGNORECASE
@@ -195,11 +194,8 @@ def iso_moment(text: str) -> datetime | None:
 def instant_ms(instant: datetime) -> int:
     """Convert a time with a zone to milliseconds UTC. Fractions of a millisecond round half to even."""
     since = instant - _EPOCH
-    milliseconds, rest = divmod(since, _MILLISECOND)
-    microseconds = rest.microseconds
-    if microseconds > 500 or (microseconds == 500 and milliseconds % 2):
-        milliseconds += 1
-    return milliseconds
+    # Half the time of dividing timedeltas. A half of a millisecond is exact, and the seconds are even milliseconds.
+    return (since.days * 86_400 + since.seconds) * 1000 + round(since.microseconds / 1000)
 
 
 def to_milli(speed: float, unit: str) -> int:

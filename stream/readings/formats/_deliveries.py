@@ -75,15 +75,15 @@ _WATCHED: Final = _anywhere(_ACTIVITY, _ERROR, _DELIVERED, "VehicleMonitoringDel
 _JOURNEY: Final = "MonitoredVehicleJourney"
 _LOCATION: Final = "VehicleLocation"
 _FRAMED: Final = "FramedVehicleJourneyRef"
+# Fields of an element, and whether they have fields.
 _FIELDS: Final = {
-    _ACTIVITY: _anywhere("RecordedAtTime", _JOURNEY),
-    _JOURNEY: _anywhere(
-        *("OperatorRef", "VehicleRef", _LOCATION, "LocationRecordedAtTime", "Velocity", "Delay"),
-        *("VehicleJourneyRef", _FRAMED),
-    ),
-    _FRAMED: _anywhere("DatedVehicleJourneyRef"),
-    _LOCATION: _anywhere("Longitude", "Latitude"),
+    _ACTIVITY: {"RecordedAtTime": False, _JOURNEY: True},
+    _JOURNEY: {_LOCATION: True, _FRAMED: True}
+    | dict.fromkeys(("VehicleRef", "LocationRecordedAtTime", "Velocity", "Delay", "VehicleJourneyRef"), False),
+    _FRAMED: {"DatedVehicleJourneyRef": False},
+    _LOCATION: {"Longitude": False, "Latitude": False},
 }
+_FEW: Final = _anywhere(*_FIELDS[_JOURNEY])  # of many; of the others it is faster to look at all children
 
 
 def xml_records(stream: BinaryIO, head: bytes = b"") -> Iterator[SiriRecord]:
@@ -199,11 +199,13 @@ class _Document:
 def _content(element: Any, name: str) -> dict[str, Any]:
     """Return the fields of an element. Those that are missing or empty are left out."""
     content: dict[str, Any] = {}
-    for child in element.iterchildren(_FIELDS[name]):
+    fields = _FIELDS[name]
+    for child in element.iterchildren(_FEW) if name == _JOURNEY else element:
         field = _local(child.tag)
-        if field in _FIELDS:
+        has_fields = fields.get(field)
+        if has_fields:
             content[field] = _content(child, field)
-        elif (text := child.text) and (text := text.strip()):
+        elif has_fields is not None and (text := child.text) and (text := text.strip()):
             content[field] = text
     return content
 

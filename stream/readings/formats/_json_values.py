@@ -19,6 +19,7 @@ CHUNK_BYTES: Final = 1 << 20
 _CUTS_TRIED: Final = 8  # a "}" may end an inner object: then an earlier one ends an element
 
 _MARKS: Final = (b"\xff", b"\xfe")  # which begin no UTF-8
+_FOLLOWED: Final = (b"}{", b"} {")
 KEY: Final = "@key"
 """Column of the key of a record in an object whose keys are vehicles."""
 _DEPTH: Final = 4  # objects in objects whose members an error names
@@ -51,10 +52,10 @@ def json_values(
         yield from elements(stream, path)
     else:
         for line in lines(stream, head):
-            if line.find(b"{", 1) > 0 and (b"}{" in line or b"} {" in line):  # the first is the fastest, and rare
-                yield from concatenated(line)
-            else:
-                yield line
+            end = line.find(b"}", 0, -1)  # several values are rare: four times as fast as looking for them
+            while end >= 0 and not line.startswith(_FOLLOWED, end):
+                end = line.find(b"}", end + 1, -1)
+            yield from (line,) if end < 0 else concatenated(line)
 
 
 def split_json(body: bytes, topic: str = "") -> list[bytes]:

@@ -24,12 +24,13 @@ def _poll_class() -> type[Any]:
 
 
 _Poll: Final = _poll_class()
+_entity: Final = FeedEntity.FromString
 
 
 def vehicle_of(value: bytes) -> VehiclePosition | None:
     """Return the vehicle of one FeedEntity; None if it is undecodable."""
     try:
-        return FeedEntity.FromString(value).vehicle
+        return _entity(value).vehicle
     except DecodeError:
         return None
 
@@ -47,14 +48,15 @@ def split_poll(body: bytes, *, header_times: bool = False) -> tuple[int | None, 
         return None
     if not header.HasField("gtfs_realtime_version"):
         return None
-    records = (_record_of(entity, header.timestamp if header_times else 0) for entity in poll.entity)
-    return header.timestamp * 1000 or None, [record for record in records if record]
+    timestamp = header.timestamp if header_times else 0
+    records = [record for entity in poll.entity if (record := _record_of(entity, timestamp))]
+    return header.timestamp * 1000 or None, records
 
 
 def _record_of(value: bytes, timestamp: int) -> bytes:
     """Return an entity, with this timestamp if its vehicle has none; empty if it is no record."""
     try:
-        entity = FeedEntity.FromString(value)
+        entity = _entity(value)
     except DecodeError:
         return value
     if not entity.HasField("vehicle") or entity.is_deleted:

@@ -160,13 +160,14 @@ def _fast_reader(pattern: str) -> Callable[[str], datetime | None]:
     parts = _DIRECTIVE.split(pattern)  # literal, letter, literal, ..
     regex = "".join(_GROUPS[part] if at % 2 else re.escape(part) for at, part in enumerate(parts))
     absent = "".join(f"(?P<{letter}>)" for letter in _ARGUMENTS if letter not in letters)
-    match = re.compile(regex + absent).fullmatch
+    pattern_of = re.compile(regex + absent)
+    match, places = pattern_of.fullmatch, [pattern_of.groupindex[letter] for letter in _ARGUMENTS]
 
     def read(text: str) -> datetime | None:
         found = match(text)
         if found is None:
             return None
-        *parts, fraction = found.group(*_ARGUMENTS)
+        *parts, fraction = found.group(*places)
         year, month, day, hour, minute, second = [int(part or 0) for part in parts]
         micro = int(fraction.ljust(6, "0"))
         try:

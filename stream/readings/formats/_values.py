@@ -45,28 +45,13 @@ def finite(number: float) -> float:
     return math.copysign(sys.float_info.max, number) if math.isinf(number) else number
 
 
-def parse_number(text: str) -> float | str | None:
+def parse_number(text: str, *, clips: bool = False) -> float | str | None:
     """Parse a decimal number; "nan", "inf" or "-inf" if it is written as such; None if the text is not a number.
 
     Stricter than float(): no underscores, no digits of other scripts, and no number too large for a double, as in JSON.
+
+    clips   a number too large for a double gives the largest double: see `finite`
     """
-    value = _decimal(text)
-    return None if isinstance(value, float) and math.isinf(value) else value
-
-
-def parse_speed(text: str) -> float | str | None:
-    """Parse like `parse_number`, but a number too large for a double gives the largest double: see `finite`."""
-    value = _decimal(text)
-    return finite(value) if isinstance(value, float) else value
-
-
-def speed_in(text: str, missing: str | None) -> float | str | None:
-    """Parse like `parse_speed`; a text that programs write for a missing value gives `missing`."""
-    return missing if is_empty(text) else parse_speed(text)
-
-
-def _decimal(text: str) -> float | str | None:
-    """Parse like `parse_number`, but a number too large for a double gives infinity."""
     try:
         value = float(text)
     except ValueError:
@@ -75,7 +60,20 @@ def _decimal(text: str) -> float | str | None:
         return None
     if math.isfinite(value):
         return value
-    return str(value) if text.strip().lstrip("+-").lower() in _NOT_FINITE else value
+    if text.strip().lstrip("+-").lower() in _NOT_FINITE:
+        return str(value)
+    return finite(value) if clips else None
+
+
+def parse_speed(text: str) -> float | str | None:
+    """Parse like `parse_number`, but a number too large for a double gives the largest double."""
+    return parse_number(text, clips=True)
+
+
+def speed_in(text: str, missing: str | None) -> float | str | None:
+    """Parse like `parse_speed`; a text that programs write for a missing value gives `missing`."""
+    speed = parse_number(text, clips=True)
+    return missing if speed is None and missing is not None and is_empty(text) else speed
 
 
 def speed_of(raw: msgspec.Raw, missing: str | None = None) -> float | str | None:

@@ -32,14 +32,14 @@ def decode(value: bytes, missing: str | None = None) -> Reading | None:
     row = fields(line)
     if row is None or len(row) < len(COLUMNS) - 1 or "\n" in line:  # the headsign is optional
         return None
-    vehicle, time, speed, _, _, lat, lon, *_ = row
-    return _reading((vehicle, time, lat, lon, speed), missing)
+    return _reading((row[0], row[1], row[5], row[6], row[2]), missing)
 
 
 def _reading(cells: Sequence[str], missing: str | None) -> Reading | None:
     vehicle, time, latitude, longitude, sent = cells
-    has_unit = time >= _FIRST_YEAR or time[4:5] != "-"
-    lat, lon, speed = parse_number(latitude), parse_number(longitude), speed_in(sent, missing) if has_unit else missing
+    lat, lon, speed = parse_number(latitude), parse_number(longitude), speed_in(sent, missing)
+    if time < _FIRST_YEAR and time[4:5] == "-":
+        speed = missing
     if not vehicle or not time or lat is None or lon is None or speed is None:
         return None
     return Reading(vehicle, time, lat, lon, speed, "m/s")
