@@ -43,6 +43,8 @@ class Frame(ABC):
 
     SHOWN: ClassVar[tuple[str, ...]] = ()
     """Columns of its repr; none: all"""
+    SHOWN_IF: ClassVar[str] = ""
+    """Column that a row of its repr has a value of, if any row has one"""
 
     @abstractmethod
     def to_arrow(self) -> "pa.Table":
@@ -86,7 +88,8 @@ class Frame(ABC):
             rows = self._shown()
         except HatcastError as error:  # a repr must not fail
             return f"{type(self).__name__}: {len(self):,} rows; {error}"
-        more = [f".. {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
+        left = len(self) - len(rows[1:])
+        more = [f".. {left:,} more"] if left else []
         return "\n".join([f"{type(self).__name__}: {len(self):,} rows", *_aligned(rows), *more])
 
     def _repr_html_(self) -> str:
@@ -104,6 +107,8 @@ class Frame(ABC):
     def _shown(self) -> list[list[str]]:
         """Return the first rows as texts, below their names."""
         table = self.to_arrow()
+        known = table.filter(table[self.SHOWN_IF].is_valid()) if self.SHOWN_IF else table
+        table = table if known.num_rows == 0 else known
         columns = [[name, *map(_text, self._column(table, name))] for name in self.SHOWN or table.column_names]
         return [list(row) for row in zip(*columns, strict=True)]
 
@@ -238,6 +243,7 @@ class Estimates(Records[EstimateRecord]):
 
     TOPIC = "estimates"
     SHOWN = ("date", "slot", "cell", "stage", "mean", "mean_low", "mean_high", "road", "unit")
+    SHOWN_IF = "mean"  # the others are predicted only
     _DECODER = ESTIMATE  # type: ignore[assignment]  # as above
 
     def plot(self, date: str | None = None, hour: str | None = None, axes: "Axes | None" = None) -> "Axes":

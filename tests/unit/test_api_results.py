@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import msgspec
 import pandas as pd
 import pytest
 from matplotlib.collections import PolyCollection
@@ -53,6 +54,23 @@ def test_pandas_has_types_also_where_values_are_missing(released: hatcast.BatchR
 def test_the_single_queries_are_a_frame_that_shows_them(released: hatcast.BatchReleases) -> None:
     assert released.queries.values == released.values
     assert repr(released.queries).startswith(f"Releases: {len(released)} rows")
+
+
+def test_the_estimates_that_are_shown_have_a_mean(released: hatcast.BatchReleases) -> None:
+    estimates = released.estimates
+    without = [msgspec.json.encode({**msgspec.json.decode(each), "stage": "predicted"}) for each in estimates.values]
+    bare = hatcast.Estimates.of(_without_mean(each) for each in without)
+    mixed = hatcast.Estimates([*bare.values, *estimates.values])
+    shown = repr(mixed).splitlines()
+    means = [f"{each.mean.value:.2f}" for each in estimates if each.mean is not None][:10]
+    assert [line.split()[4] for line in shown[2 : 2 + len(means)]] == means
+    assert shown[-1] == f".. {len(mixed) - len(means):,} more"
+    assert len(repr(bare).splitlines()) >= 2 + min(10, len(bare)), "none has a mean: they are shown as they are"
+
+
+def _without_mean(record: bytes) -> bytes:
+    fields = msgspec.json.decode(record)
+    return msgspec.json.encode({name: fields[name] for name in fields if name not in ("mean", "residual_z")})
 
 
 def test_an_hour_is_drawn_with_all_its_hexagons_and_the_last_one_if_none_is_named(
