@@ -29,28 +29,6 @@ def _poll() -> ModuleType:
     return module
 
 
-def _position_decoder(field: str) -> Decode:
-    """Return a function that decodes one FeedEntity, also without a speed; None if undecodable. It raises nothing.
-
-    field   of the descriptor: that with the vehicle's id
-    """
-
-    def decode_position(value: bytes) -> Reading | None:
-        vehicle = _poll().vehicle_of(value)
-        if vehicle is None:
-            return None
-        place, name = vehicle.position, getattr(vehicle.vehicle, field)
-        # The parser accepts missing required fields, and returns text that is not UTF-8 as bytes, despite its types.
-        if not (name and name.__class__ is str and vehicle.timestamp):
-            return None
-        if not (place.HasField("latitude") and place.HasField("longitude")):
-            return None
-        lat, lon, speed = (x if isfinite(x) else str(x) for x in (place.latitude, place.longitude, place.speed))
-        return Reading(name, vehicle.timestamp * 1000, lat, lon, speed if place.HasField("speed") else MISSING, "m/s")
-
-    return decode_position
-
-
 def has_trip(value: bytes) -> bool:
     """Return whether the vehicle of a FeedEntity is on a trip."""
     vehicle = _poll().vehicle_of(value)
@@ -71,7 +49,21 @@ def _problem(value: bytes, field: str) -> str | None:
 
 
 def _format(name: str, field: str, *, header_times: bool = False) -> Format:
-    decode_position = _position_decoder(field)
+    """Return the format of this name. field: of the descriptor, that with the vehicle's id."""
+
+    def decode_position(value: bytes) -> Reading | None:
+        """Decode one FeedEntity, also without a speed; None if undecodable. Raises nothing."""
+        vehicle = _poll().vehicle_of(value)
+        if vehicle is None:
+            return None
+        place, name = vehicle.position, getattr(vehicle.vehicle, field)
+        # The parser accepts missing required fields, and returns text that is not UTF-8 as bytes, despite its types.
+        if not (name and name.__class__ is str and vehicle.timestamp):
+            return None
+        if not (place.HasField("latitude") and place.HasField("longitude")):
+            return None
+        lat, lon, speed = (x if isfinite(x) else str(x) for x in (place.latitude, place.longitude, place.speed))
+        return Reading(name, vehicle.timestamp * 1000, lat, lon, speed if place.HasField("speed") else MISSING, "m/s")
 
     def decode(value: bytes) -> Reading | None:
         reading = decode_position(value)

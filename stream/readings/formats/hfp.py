@@ -52,13 +52,8 @@ class _AnyEvent(msgspec.Struct, gc=False):
     dl: msgspec.Raw = ABSENT
 
 
-class _Timetable(msgspec.Struct, gc=False):
-    dl: msgspec.Raw = ABSENT
-
-
 _read: Final = msgspec.json.Decoder(dict[str, _Event]).decode
 _read_any_speed: Final = msgspec.json.Decoder(dict[str, _AnyEvent]).decode
-_read_timetable: Final = msgspec.json.Decoder(dict[str, _Timetable]).decode
 _read_any: Final = msgspec.json.Decoder(dict[str, dict[str, object]]).decode
 
 
@@ -111,7 +106,7 @@ def _inspect(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
 def _delay(record: bytes) -> Mapping[str, float | str] | None:
     """Return the delay of a record; None if it has none: then the vehicle is on no trip."""
     try:
-        [event] = _read_timetable(record[record.find(b" {") + 1 :]).values()
+        [event] = _read_any_speed(record[record.find(b" {") + 1 :]).values()
         ahead = speed_of(event.dl)
     except UNREADABLE:
         return None
