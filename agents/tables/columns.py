@@ -58,11 +58,7 @@ class Column:
 
 
 Layout: TypeAlias = "Table | Mixed | Figures"
-"""Columns of a table whose rows are records.
-
-`values` returns a record's row with its numbers as written, `row` with values of the columns' types; None if the record
-is not of this table.
-"""
+"""Columns of a table whose rows are records. `values` returns a record's row with its numbers as written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +86,7 @@ class Table:
 
     def row(self, record: bytes) -> Row | None:
         """Return a record's row, with values of the columns' types; None if it is not of this kind."""
-        values = self.values(record)
-        try:
-            return None if values is None else converted(self.columns, values)
-        except (ValueError, OverflowError, TypeError):  # such as the date 2022-13-01
-            return None
+        return row_of(self, record)
 
     def _fields(self, record: bytes) -> Fields | None:
         try:
@@ -119,15 +111,8 @@ class Mixed:
 
     def values(self, record: bytes) -> Row | None:
         """Return a record's row with its numbers as written; None if the record belongs to none of the tables."""
-        return self._first(record, Table.values)
-
-    def row(self, record: bytes) -> Row | None:
-        """Return a record's row, with values of the columns' types; None if it is of none of the tables."""
-        return self._first(record, Table.row)
-
-    def _first(self, record: bytes, row_of: Callable[[Table, bytes], Row | None]) -> Row | None:
         for table in self._tables:
-            row = row_of(table, record)
+            row = table.values(record)
             if row is not None:
                 return dict.fromkeys(each.name for each in self.columns) | {"table": table.name} | row
         return None
@@ -138,9 +123,18 @@ def layout_of(tables: Sequence[Table]) -> Layout:
     return tables[0] if len(tables) == 1 else Mixed(tables)
 
 
+def row_of(layout: Layout, record: bytes) -> Row | None:
+    """Return a record's row, with values of the columns' types; None if it is not of this table."""
+    values = layout.values(record)
+    try:
+        return None if values is None else converted(layout.columns, values)
+    except (ValueError, OverflowError, TypeError):  # such as the date 2022-13-01
+        return None
+
+
 def rows_of(layout: Layout, records: Iterable[bytes]) -> list[Row]:
     """Return the rows of records, with values of the columns' types; records of other tables are left out."""
-    return [row for record in records if (row := layout.row(record)) is not None]
+    return [row for record in records if (row := row_of(layout, record)) is not None]
 
 
 _DECODE: Final = msgspec.json.Decoder(dict[str, Any], float_hook=str).decode
@@ -170,10 +164,6 @@ class Figures:
         """Return the row of a JSON object with its numbers as written."""
         fields = {name: _value(bytes(value)) for name, value in _RAW_FIELDS(record).items()}
         return {each.name: each.value(fields) for each in self.columns}
-
-    def row(self, record: bytes) -> Row:
-        """Return a row, with values of the columns' types."""
-        return converted(self.columns, self.values(record))
 
 
 def figures_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Figures, list[bytes]]:

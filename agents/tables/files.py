@@ -15,7 +15,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, Protocol, Self
 
 from hatcast.agents.errors.extras import require
-from hatcast.agents.tables.columns import Layout, Row, Table, Type, layout_of
+from hatcast.agents.tables.columns import Layout, Row, Table, Type, layout_of, row_of
 from hatcast.agents.tables.csv_lines import PLAIN, CsvStyle, csv_line
 from hatcast.agents.tables.geojson import feature_of
 from hatcast.agents.tables.short import Place, short
@@ -101,7 +101,7 @@ class _Parquet(RecordFile):
         self._rows: list[Row] = []
 
     def write(self, record: bytes) -> bool:
-        row = self._layout.row(record)
+        row = row_of(self._layout, record)
         if row is not None:
             self._rows.append(row)
             if len(self._rows) >= _ROW_GROUP:
@@ -144,7 +144,7 @@ class _Xlsx(RecordFile):
             self._sheet.write_string(0, column, each.name, bold)
 
     def write(self, record: bytes) -> bool:
-        row = self._layout.row(record)
+        row = row_of(self._layout, record)
         if row is None:
             return False
         self._row += 1

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from hatcast.stream.readings.reading import MISSING, Reading, cache, number, parse_time
 from hatcast.stream.readings.vehicles import canonical_vehicle
 from hatcast.stream.time_zones import time_zone
+from hatcast.stream.units import HOUR_MS, MINUTE_MS
 
 GAP_MIN_MS: Final = 10_000  # over less, the error of two places is too large for their distance
 GAP_MAX_MS: Final = (
@@ -26,8 +27,6 @@ VEHICLES_MAX: Final = 300_000  # positions kept: as many as the vehicles of the 
 _PURGE_MS: Final = 10_000
 _EARTH_KM: Final = 6371.0088  # mean radius of WGS 84
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MINUTE_MS: Final = 60_000
-_HOUR_MS: Final = 3_600_000
 _DATES_CACHED: Final = 10_000  # minutes: a week
 
 DeriveSpeed = Literal["missing", "always"]
@@ -107,7 +106,7 @@ class SpeedDeriver:
         self._store(key, position)
         if gap_ms > GAP_MAX_MS:
             return None
-        speed = round(distance_km(before[1], before[2], lat, lon) * _HOUR_MS / gap_ms, 3)
+        speed = round(distance_km(before[1], before[2], lat, lon) * HOUR_MS / gap_ms, 3)
         return speed if speed <= self._derivation.fastest else None
 
     def _store(self, key: tuple[str, int], position: _Position) -> None:
@@ -128,7 +127,7 @@ class SpeedDeriver:
 
     def _date(self, instant_ms: int) -> int | None:
         """Return the number of the local date of an instant; None if it has none."""
-        minute = instant_ms // _MINUTE_MS
+        minute = instant_ms // MINUTE_MS
         date = self._dates.get(minute)
         if date is not None:
             return date

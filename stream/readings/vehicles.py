@@ -18,7 +18,7 @@ from hatcast.stream.readings.reading import cache, is_empty
 
 VEHICLE_BYTES_MAX: Final = 128
 _LARGEST: Final = 10**VEHICLE_BYTES_MAX
-_EXACT: Final = 2**53  # largest whole number up to which a double has all of them
+EXACT: Final = 2**53  # largest whole number up to which a double has all of them
 _SHORTENED: Final = 11  # spreadsheets write numbers with an exponent this large by their first digits only
 
 _NOT_A_NUMBER: Final = frozenset(("nan", "-nan"))  # of values these are numbers: rule 5
@@ -73,7 +73,7 @@ def vehicle_text(cell: object) -> str | None:
     if isinstance(cell, str):
         return cell
     if isinstance(cell, float):
-        return str(int(cell)) if cell.is_integer() and abs(cell) <= _EXACT else None
+        return str(int(cell)) if cell.is_integer() and abs(cell) <= EXACT else None
     if isinstance(cell, int) and not isinstance(cell, bool):
         return str(cell) if abs(cell) < _LARGEST else None
     return None
@@ -110,7 +110,7 @@ def _as_number(text: str) -> str | None:
         if value != value.to_integral_value():
             return text
         is_shortened = power >= _SHORTENED and power > len(fraction or "")
-        if is_shortened or len(digits) + power > VEHICLE_BYTES_MAX or value > _EXACT:
+        if is_shortened or len(digits) + power > VEHICLE_BYTES_MAX or value > EXACT:
             return None  # it was a double, which does not have the last digits
         digits = str(int(value))
     whole = digits.lstrip("0") or "0"

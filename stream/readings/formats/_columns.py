@@ -196,11 +196,10 @@ class Columns:
         doubtful = [name for name in (*wanted, VALUE) if name not in names and len(found[name]) > 1]
         unknown = [name for name in wanted if len(found[name]) != 1] or doubtful
         if unknown:
-            several = next((name for name in unknown if found[name]), None)
             both = ""
-            if several is not None:
-                both = " and ".join(_quoted(each.rpartition(".")[2]) for each in found[several])
-                both = f": {both} may be the {several}"
+            if several := [name for name in unknown if found[name]]:
+                shown_as = " and ".join(_quoted(each.rpartition(".")[2]) for each in found[several[0]])
+                both = f": {shown_as} may be the {several[0]}"
             fix = f"write columns such as {example(unknown)}"
             if unknown == [VALUE] and value == SPEED:
                 fix += f", or {DERIVE_FIX}"

@@ -31,7 +31,7 @@ from hatcast.stream.readings.formats._times import Repeated, RepeatedHours, Time
 from hatcast.stream.readings.formats._values import finite, parse_number, parse_speed
 from hatcast.stream.readings.formats.interface import Recorded
 from hatcast.stream.readings.reading import MISSING, UNITS, Reading, ValueReading, ValuesReading, ValueUnits, is_empty
-from hatcast.stream.readings.vehicles import canonical_vehicle, vehicle_text
+from hatcast.stream.readings.vehicles import EXACT, canonical_vehicle, vehicle_text
 
 Cells = Sequence[Any]
 """Fields numbered as in `_columns`, the further values, and the arrival: texts of CSV, or values of JSON.
@@ -46,7 +46,6 @@ _OBJECT: Final = "{0} is an object or an array: name what is in it with `--colum
 _NOT_TIME: Final = "is not a time of this format: name it with `--time-format`, such as '%d.%m.%Y %H:%M:%S'"
 _GROUPED: Final = re.compile(r"[-+]?[0-9]{1,3}(\.[0-9]{3})+")  # 1.030: a thousand and thirty, or little more than 1
 NO_VALUE: Final = "value is missing"
-_EXACT: Final = 2**53  # greatest whole number that a double has exactly
 _DECIMAL_COMMA: Final = re.compile(r"\s*[-+]?[0-9]+,[0-9]+\s*")
 
 
@@ -231,7 +230,7 @@ def _number(cell: object) -> float | str | None:
     if isinstance(cell, float):
         return cell if math.isfinite(cell) else None
     if isinstance(cell, int) and not isinstance(cell, bool):
-        return float(cell) if abs(cell) <= _EXACT else None
+        return float(cell) if abs(cell) <= EXACT else None
     return None
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.readings.formats._values import parse_number
+from hatcast.stream.readings.formats.interface import INT64
 from hatcast.stream.readings.reading import instant_ms, iso_moment
 from hatcast.stream.time_zones import similar_time_zone, time_zone
 from hatcast.stream.units import DAY_MS, EPOCHS, half_even
@@ -49,7 +50,6 @@ ISO: Final = "iso"
 _SIZED_MS: Final = range(946_684_800_000, 4_102_444_800_000)
 _LEAST_DIGITS: Final = 9  # text with fewer digits is a date, not an epoch number
 _DATE_LENGTH: Final = 10  # of YYYY-MM-DD, which has no time of day
-_INT64: Final = 1 << 63
 _BACK_MS: Final = 600_000  # less is a record that is out of order, or a file with the newest record first
 _UTC_ENDS: Final = ("Z", "UTC", "GMT")
 _DIRECTIVE: Final = re.compile(r"%(.)", re.DOTALL)
@@ -220,5 +220,5 @@ def _epoch_ms(number: int | float | None, factor: int, divisor: int) -> int | No
         rounded = half_even(number * factor, divisor)
     else:
         product = number * factor / divisor
-        rounded = round(product) if math.isfinite(product) else _INT64
-    return rounded if -_INT64 <= rounded < _INT64 else None
+        rounded = round(product) if math.isfinite(product) else INT64
+    return rounded if -INT64 <= rounded < INT64 else None

@@ -16,7 +16,7 @@ BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 OUT_OF_SERVICE: Final = "is of a vehicle without a trip or journey"
 WHITE_SPACE: Final = b" \t\r\n"
 DERIVE_FIX: Final = "derive the speeds from positions with `--derive-speed` (in Python `derive_speed`)"
-_INT64: Final = 1 << 63  # Kafka timestamps are int64: an arrival outside is unreadable
+INT64: Final = 1 << 63  # Kafka timestamps are int64: an arrival outside is unreadable
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
@@ -138,7 +138,7 @@ def arrival_ms(stamp: object) -> int | None:
     if stamp.__class__ is bool or not isinstance(stamp, (str, int, float)):
         return None
     instant = parse_time(stamp)
-    return instant if instant is not None and -_INT64 <= instant < _INT64 else None
+    return instant if instant is not None and -INT64 <= instant < INT64 else None
 
 
 Decode = Callable[[bytes], Reading | None]

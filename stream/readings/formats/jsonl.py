@@ -116,9 +116,8 @@ def records(stream: BinaryIO, path: str, decoder: Decode = decode) -> Iterator[R
     expected = 'lines such as {"vehicle": .., "time": .., "lat": .., "lon": .., "speed": ..}'
     raws = json_values(stream, path)
     first = list(islice(raws, 1))
-    advice = records_advice(first[0]) if first else None
     error = wrong_format(path, NAME, expected)
-    if advice is not None:
+    if first and (advice := records_advice(first[0])) is not None:
         error = RecordingError(path, f"has no {NAME} record", f"it {advice}")
     yield from decode_all(chain(first, raws), decoder, _inspect, error, _why)
 
