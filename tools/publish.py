@@ -1,26 +1,22 @@
-"""Write the addresses of the repository that publishes into the files of a release, and print the release's notes.
+"""Print the notes of the version that is tagged, and make README.md the long description of its package.
 
-    python -m tools.publish https://host/owner/hatcast https://owner.host/hatcast
+    python -m tools.publish
 
-The files have `hatcast.invalid` and `docs.hatcast.invalid` in their place, a domain that nobody can have. README.md is
-the long description of the package, so its relative links become links to the tag. Changes files: on a checkout that
-is thrown away, as in `.github/workflows/release.yml`.
+Its relative links become links to the tag: on a checkout that is thrown away, as in `.github/workflows/release.yml`.
+Refuses a version without a date, and a repository that has not written its own addresses in place of `hatcast.invalid`
+and `docs.hatcast.invalid`, a domain that nobody can have: citations and catalogues read them from the tag.
 """
 
 import re
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-FILES: Final = ("pyproject.toml", "CITATION.cff", "publiccode.yml")
+FILES: Final = ("pyproject.toml", "CITATION.cff", "publiccode.yml")  # with addresses
 _LINK: Final = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#)([^)\s]+)\)")
-
-
-def with_addresses(text: str, source: str, site: str) -> str:
-    """Return a file's text with the addresses of repository and documentation."""
-    return text.replace("https://docs.hatcast.invalid", site).replace("https://hatcast.invalid", source)
 
 
 def with_absolute_links(markdown: str, source: str, tag: str) -> str:
@@ -42,17 +38,24 @@ def notes_of(changelog: str, version: str) -> str:
     return found[2].strip() + "\n"
 
 
-def main(source: str, site: str) -> None:
-    """Change the files, and print the notes."""
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+def source_of(texts: Mapping[str, str]) -> str:
+    """Return the address of the repository, from its files with addresses. Raises SystemExit if one has none yet."""
+    for name, text in texts.items():
+        if "hatcast.invalid" in re.sub(r"#.*", "", text):
+            sys.exit(f"{name}: write the repository's and the documentation's address in place of hatcast.invalid")
+    source: str = tomllib.loads(texts["pyproject.toml"])["project"]["urls"]["Source"]
+    return source.rstrip("/")
+
+
+def main() -> None:
+    """Change README.md, and print the notes."""
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in FILES}
+    source, version = source_of(texts), tomllib.loads(texts["pyproject.toml"])["project"]["version"]
     notes = notes_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version)
-    for name in FILES:
-        path = ROOT / name
-        path.write_text(with_addresses(path.read_text(encoding="utf-8"), source, site), encoding="utf-8")
     readme = ROOT / "README.md"
     readme.write_text(with_absolute_links(readme.read_text(encoding="utf-8"), source, f"v{version}"), encoding="utf-8")
     sys.stdout.write(with_absolute_links(notes, source, f"v{version}"))
 
 
 if __name__ == "__main__":
-    main(*(address.rstrip("/") for address in sys.argv[1:3]))
+    main()

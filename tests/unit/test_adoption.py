@@ -12,7 +12,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from tests.services.data import ROOT
-from tools.publish import FILES, notes_of, with_absolute_links, with_addresses
+from tools.publish import FILES, notes_of, source_of, with_absolute_links
 
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CITATION: Final[dict[str, Any]] = yaml.safe_load((ROOT / "CITATION.cff").read_text())
@@ -31,11 +31,16 @@ def test_the_files_have_one_version_one_licence_and_one_address() -> None:
     assert 150 <= len(PUBLIC_CODE["description"]["en"]["longDescription"]) <= 10_000
 
 
-def test_every_address_of_a_release_is_written_by_the_workflow_and_no_other_file_has_one() -> None:
+def test_a_repository_without_its_own_addresses_publishes_nothing_and_no_other_file_has_one() -> None:
+    texts = {name: (ROOT / name).read_text() for name in FILES}
+    own = {
+        name: text.replace("https://docs.hatcast.invalid", SITE).replace("https://hatcast.invalid", SOURCE)
+        for name, text in texts.items()
+    }
+    assert source_of(own) == SOURCE
     for name in FILES:
-        text = with_addresses((ROOT / name).read_text(), SOURCE, SITE)
-        assert ".invalid" not in re.sub("#.*", "", text)
-        assert SOURCE in text
+        with pytest.raises(SystemExit, match=f"^{name}: write the repository's"):
+            source_of(own | {name: texts[name]})
     others = [path for path in (ROOT / "docs").rglob("*.md") if "hatcast.invalid" in path.read_text()]
     assert others == []
 
