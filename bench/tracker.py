@@ -26,9 +26,11 @@ _MIN_USERS: Final = 3
 _HOUR_MS: Final = 3_600_000
 _WINDOW: Final = 3  # days up to the named one, over which an error is the mean
 _AFTER: Final = (7, 30, 60)
-_LIMITS: Final = {5: {7: 1.6, 30: 1.3}, 2: {7: 2.1, 30: 1.7}}
-"""km/h, by total and day: of the road's speed at the end of the day"""
-_LIVE_FROM: Final = 30  # days, from which the limits hold live too: before, a city's daily shift is learned too slowly
+_LIMITS: Final = {
+    "live": {5: {7: 2.1, 30: 1.6}},
+    "end": {5: {7: 1.7, 30: 1.3}, 2: {7: 2.1, 30: 1.7}},
+}
+"""km/h, by total and day: of the road's speed at the close of each hour, and at the end of the day"""
 _CELLS: Final = 10_000
 _BUSES_OF_CELL: Final = 10
 _LARGE_HAT: Final = 1_000_000
@@ -88,11 +90,12 @@ def _errors(
         end.append(float(np.abs(_road(tracker, range(len(truth))) - truth).mean()))
     say(f"total {total:g}: {days} days in {time.process_time() - begun:.0f} CPU s")
     for day in (day for day in _AFTER if day <= days):
-        name, limit = f"total_{total:g}_day_{day}", _LIMITS.get(int(total), {}).get(day)
+        name = f"total_{total:g}_day_{day}"
         for when, errors in (("live", live), ("end", end)):
+            limit = _LIMITS[when].get(int(total), {}).get(day)
             error = float(np.mean(errors[day - _WINDOW : day]))
             yield Figure(f"{name}_{when}", error, "km/h")
-            if limit is not None and (when == "end" or day >= _LIVE_FROM):
+            if limit is not None:
                 yield Figure(f"{name}_{when}_over_{limit:g}", error / limit, "times", most=1.0)
 
 

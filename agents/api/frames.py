@@ -24,7 +24,7 @@ from hatcast.stream.records import (
     ReleaseRecord,
     RunningRecord,
 )
-from hatcast.stream.records.fields import is_settlement
+from hatcast.stream.records.fields import query_kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -296,8 +296,8 @@ class Releases(Records[ReleaseRecord]):
         values = super()._column(table, name)
         if name != "slot":
             return values
-        return [  # of a settlement all slots that it is about, as in `hatcast tail`
-            f"{slot}-{record.end[11:16]}" if is_settlement(record.release_id) else slot
+        return [  # of a query of several HATs all slots that it is about, as in `hatcast tail`
+            f"{slot}-{record.end[11:16]}" if query_kind(record.release_id) else slot
             for slot, record in zip(values, self, strict=False)
         ]
 

@@ -41,7 +41,7 @@ from hatcast.stream.ledger.view import DamagedRow, Decision, RowChanges, TooLarg
 from hatcast.stream.policy.composed_limit import check_alone
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys
-from hatcast.stream.records.fields import date_of, is_settlement, policy_of
+from hatcast.stream.records.fields import date_of, policy_of
 from hatcast.stream.release.proposals import AnyRelease, Placed
 
 
@@ -190,11 +190,10 @@ class LedgerFile(LedgerDays):
         name = self.policy.name
         return self._read(states_rows(name, horizon, cells), lambda view: states_of(view, name, horizon, cells))
 
-    def records_of(self, date: str, *, settlement: bool = False) -> dict[str, bytes]:
-        """Return release_id -> record of a date, by release_id: all, or those of a tracker's settlement."""
+    def records_of(self, date: str) -> dict[str, bytes]:
+        """Return release_id -> record of a date, by release_id."""
         key = rows.releases(date, self.policy.name)
-        found = at_once(self._store.read({key: None})).whole(key)
-        return {name: record for name, record in sorted(found.items()) if not settlement or is_settlement(name)}
+        return dict(sorted(at_once(self._store.read({key: None})).whole(key).items()))
 
     def tracker_state(self) -> bytes | None:
         """Return the state of the policy's tracker after the last settled date; None if there is none."""

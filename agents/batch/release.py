@@ -1,7 +1,6 @@
 """Final HATs and answers of files, in the order of release; `FilesPath` releases them."""
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -21,7 +20,7 @@ from hatcast.stream.ledger.summary import fits
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import ContinualKeys, Policy, Relation, TrackerKeys
 from hatcast.stream.queries import is_queried
-from hatcast.stream.records.fields import Status, release_id
+from hatcast.stream.records.fields import Status, query_kind, release_id
 from hatcast.stream.records.projections import HEAD
 from hatcast.stream.release.continual import RunningSums
 from hatcast.stream.release.hats import releases_of
@@ -110,25 +109,29 @@ class FilesPath:
         for day, of_day in groupby(hats, attrgetter("date")):
             of_date = [*of_day]
             advance = add_bar(f"releasing {day}", len(of_date))
-            is_late, stored = day <= tracker.settled, self.ledger.records_of(day)
+            is_late = day <= tracker.settled
             if not is_late:
-                tracker.begin_day(day, stored.items())
+                tracker.begin_day(day, self.ledger.records_of(day).items())
             for key, of_slot in groupby(of_date, attrgetter("slot")):
                 in_slot = [*of_slot]
                 self._close_if_necessary(tracker, day)
                 users = [hat_users(hat.cell, self.retained.chunks(hat)) for hat in in_slot]
                 drawn = tracker.close_slot(self.calendar.stored_slot(key), users, self.noise)
-                if is_late:
-                    drawn.sort(key=lambda each: _number(stored.get(each.release_id)))
-                yield from self._committed(drawn)
+                records = [*self._committed(drawn)]
+                yield from () if is_late else records
                 self._close(in_slot)
                 advance(len(in_slot))
             if is_late:
-                yield from self.ledger.records_of(day, settlement=True).values()
+                yield from self._in_order_of_commits(day, {self._name(hat) for hat in of_date})
             elif self._is_over(day):
                 self._close_if_necessary(tracker, day)
                 yield from self._committed(tracker.settle(self.noise, add_bar(f"settling {day}", None)))
                 self.ledger.store_tracker_state(day, tracker.end_day())
+
+    def _in_order_of_commits(self, date: str, hats: Container[str]) -> Iterator[bytes]:
+        """Yield the records of these HATs of a settled date, and of its queries, in the order of the first run."""
+        records = self.ledger.records_of(date).items()
+        yield from sorted((record for name, record in records if name in hats or query_kind(name)), key=_number)
 
     def answers(
         self, periods: Sequence[QueryPeriod], first_ms: int, cells: Sequence[str] | None = None
@@ -217,10 +220,9 @@ class FilesPath:
         return self.folded.is_final(self.calendar.previous_day_end(next_date(date)) + self.policy.lateness_ms)
 
 
-def _number(record: bytes | None) -> float:
+def _number(record: bytes) -> int:
     """Return a record's commit number, by which a later run prints records in the same order; new records come last."""
-    number = None if record is None else HEAD.decode(record).seq
-    return math.inf if number is None else number
+    return HEAD.decode(record).seq or 0
 
 
 _MAX_DAYS: Final = 366  # without --days: one record with a wrong time must not release decades

@@ -13,7 +13,7 @@ from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord
-from hatcast.stream.records.fields import is_settlement
+from hatcast.stream.records.fields import is_settlement, query_kind
 
 
 class FeedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,8 +153,9 @@ class DemoState:
         if release.release_id in self._seen_ids:
             return False
         self._seen_ids.add(release.release_id)
-        if is_settlement(release.release_id):
-            self.settling = max(self.settling, release.date)
+        if query_kind(release.release_id):
+            if is_settlement(release.release_id):
+                self.settling = max(self.settling, release.date)
             return False
         self.counts[release.status] += 1
         self.hours.setdefault(f"{release.date}/{release.slot}", Counter())[release.status] += 1

@@ -85,12 +85,12 @@ class Budget:
 
 
 def read_release(record: bytes, partition: int, offset: int) -> HatRecord | None:
-    """Decode a record of `hats.means`; return None for a query of a settlement, which is not of one HAT.
+    """Decode a record of `hats.means`; return None for a tracker's query that is not of one HAT.
 
     Raises msgspec.DecodeError or ValueError for anything else.
     """
     read = PLACED_RELEASE.decode(record)
-    if read.is_settlement:
+    if not read.is_of_hat:
         return None
     kind = RecordKind.RELEASES if read.is_of_slot else RecordKind.CONTINUAL
     made = _indexed(kind, read, read.release_id, read.mean, (record, partition, offset))

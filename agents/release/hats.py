@@ -19,7 +19,7 @@ from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import is_queried
-from hatcast.stream.records.fields import Status, is_settlement, release_id
+from hatcast.stream.records.fields import Status, query_kind, release_id
 from hatcast.stream.release.continual import RunningSums
 from hatcast.stream.release.hats import HatChunks, releases_of
 
@@ -156,8 +156,8 @@ class Hats:
             await self._store.delete(hats[start : start + MAX_BATCH], keep=keep)
 
     async def observe(self, published: Sequence[DueHat]) -> None:
-        """Observe the delays and the freshness of published HATs, not of settlements."""
-        slots = [due.hat.slot for due in published if not is_settlement(due.release_id)]
+        """Observe the delays and the freshness of published HATs, not of queries of several."""
+        slots = [due.hat.slot for due in published if not query_kind(due.release_id)]
         self.delays.published(slots)
         if self._context.settings.retention_ms is not None:  # the slots of a recording ended long ago
             now, ends = now_ms(), {slot: self._calendar.stored_slot(slot).end_ms for slot in set(slots)}

@@ -10,7 +10,7 @@ from hatcast.agents.tables.columns import RECORD, Column, Fields, Table, Type
 from hatcast.stream.records.budget import BUDGET
 from hatcast.stream.records.clusters import ClustersRecord
 from hatcast.stream.records.estimates import ESTIMATE, RUNNING
-from hatcast.stream.records.fields import is_settlement, policy_of, quantity_of
+from hatcast.stream.records.fields import PULSE, SETTLEMENT, policy_of, quantity_of, query_kind
 from hatcast.stream.records.queries import QUERY
 from hatcast.stream.records.releases import RELEASE
 
@@ -79,7 +79,8 @@ RELEASES: Final = Table(
     keeps_last=False,
     columns=(
         *_columns(Type.TEXT, "release_id", "status"),
-        Column("settlement", Type.FLAG, lambda fields: is_settlement(fields["release_id"])),
+        Column("settlement", Type.FLAG, lambda fields: query_kind(fields["release_id"]) == SETTLEMENT),
+        Column("pulse", Type.FLAG, lambda fields: query_kind(fields["release_id"]) == PULSE),
         *_PLACE,
         *_VALUE,
         Column("users", Type.COUNT, _at("counts", "users")),

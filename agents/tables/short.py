@@ -50,7 +50,7 @@ _Names = Sequence[str]
 # Columns of the full table: before the hexagon; value, low, high and basis; after them.
 _OF: Final[Mapping[str, tuple[_Names, str, str, str, str, _Names]]] = MappingProxyType(
     {
-        "releases": ((), "mean", "low", "high", "status", ("settlement",)),
+        "releases": ((), "mean", "low", "high", "status", ("settlement", "pulse")),
         "estimates": ((), "mean", "mean_low", "mean_high", "stage", ("road", "road_low", "road_high")),
         "running": (("name",), "mean", "mean_low", "mean_high", "stage", ("slots",)),
         "answers": (("query", "first_date", "last_date"), "mean", "low", "high", "status", ()),

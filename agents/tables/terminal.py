@@ -110,8 +110,8 @@ def _with_groups(line: Text, release: Shown) -> Text:
 
 def _kind(record: Shown) -> str:
     """Return the status; of a release that is not of one slot, which time it is about."""
-    if record.is_settlement:
-        return "settlement"
+    if record.query_kind:
+        return record.query_kind
     return record.status if record.running is None else f"running mean since {record.running.horizon}"
 
 
@@ -185,7 +185,8 @@ def releases_table(releases: list[Shown], of_queries: str = "") -> Table:
 
 def _release_rows(releases: Iterable[Shown]) -> Iterator[tuple[str, ...]]:
     for release in releases:
-        slot, status = (release.hours, "settlement") if release.is_settlement else (release.slot, release.status)
+        kind = release.query_kind
+        slot, status = (release.hours, kind) if kind else (release.slot, release.status)
         yield release.date, slot, release.cell, status, *_numbers(release)
         for name, group in release.groups.items():
             of_group = f"{group.mean:.1f} {release.unit}", _span(group.interval95)

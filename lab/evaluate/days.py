@@ -124,7 +124,9 @@ def compare_days(job: DaysJob, noise: Noise, add_bar: AddBar) -> Comparison:
             "name another --config",
         )
     days, capped = _folded(job, add_bar("reading", None))
-    replay = DaysReplay(days, job.policy.upper_bound, Grid(job.policy.grid), job.runs, noise)
+    policy = job.policy
+    is_speed, min_users = policy.value_name is None, job.min_users
+    replay = DaysReplay(days, policy.upper_bound, Grid(policy.grid), job.runs, noise, is_speed, min_users)
     tasks = [
         _Task(replay, capped if isinstance(each, Contender) else [], _name_of(each), limit, job.tracker, job.cap)
         for each in job.designs

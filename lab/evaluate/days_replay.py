@@ -256,6 +256,8 @@ class DaysReplay:
     upper_bound   U, milli-units
     runs          1 or more
     noise         that of a release
+    is_speed      whether the value is a speed
+    min_users     least number of buses of a tracker's query of a whole slot
     """
 
     days: Sequence[RecordedDay]
@@ -263,6 +265,8 @@ class DaysReplay:
     grid: Grid
     runs: int
     noise: Noise
+    is_speed: bool = True
+    min_users: int = 1
 
     def tracker(self, keys: TrackerKeys) -> tuple[PublishedRuns, PublishedRuns]:
         """Return a tracker's estimates of each HAT at the close of its slot, and at the end of its day.
@@ -270,7 +274,7 @@ class DaysReplay:
         Runs share the queries, which depend on counts alone.
         """
         upper_bound = self.upper_bound / _MILLI
-        tracker = Tracker(keys, upper_bound, self.runs)
+        tracker = Tracker(keys, upper_bound, self.runs, is_speed=self.is_speed, min_users=self.min_users)
         live: list[PublishedRuns] = []
         end: list[PublishedRuns] = []
         for day in self.days:

@@ -2,8 +2,8 @@
 
 The given days are repeated. The queries of a day are designed by the code of releases when a day is seen for the first
 time, and again on days that the caller names; in between the observations of the last design are repeated on the
-covariance of the day. Spreads only shrink from day to day, so this understates what is learned there:
-tests/unit/test_plan.py compares.
+covariance of the day. Spreads only shrink from day to day, so this understates what a query tells there, and it keeps
+pulses that are not worth their price any more: tests/unit/test_plan.py compares.
 """
 
 import math

@@ -39,6 +39,7 @@ DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 TIME: Final = "[0-9]{2}:[0-9]{2}"
 CELL: Final = "[0-9a-f]{15}"
 SETTLEMENT: Final = "settlement"  # in place of a slot, in the release_id of a query of a tracker's settlement
+PULSE: Final = "pulse"  # the same of a tracker's query of a whole slot
 NAME: Final = "[A-Za-z0-9._-]{1,80}"  # as hatcast.stream.policy.checks.check_name
 
 Name = Annotated[str, text(f"^{NAME}$", "ASCII letters, digits, '-', '_' and '.'")]
@@ -109,9 +110,12 @@ def release_id(policy: str, slot: str, cell: str) -> str:
     return f"{policy}/{slot.replace('/', 'T')}/{cell}"
 
 
-def settlement_id(policy: str, date: str, number: int) -> str:
-    """Return the release id of a query of a tracker's settlement of a date, by its number on the date."""
-    return f"{policy}/{date}T{SETTLEMENT}/{number:05d}"
+def query_id(policy: str, date: str, kind: str, number: int) -> str:
+    """Return the release id of a tracker's query that is not of one HAT, by its number on the date.
+
+    kind   SETTLEMENT or PULSE
+    """
+    return f"{policy}/{date}T{kind}/{number:05d}"
 
 
 def policy_of(record_id: str) -> str:
@@ -129,9 +133,15 @@ def quantity_of(speed: str | None) -> str:
     return "journey speed" if speed else "speed while moving"
 
 
+def query_kind(release_id: str) -> str:
+    """Return SETTLEMENT or PULSE for a tracker's query that is not of one HAT; "" for the release of a HAT."""
+    kind = release_id.rpartition("/")[0].rpartition("T")[2]
+    return kind if kind in (SETTLEMENT, PULSE) else ""
+
+
 def is_settlement(release_id: str) -> bool:
-    """Return whether a record is of a query of a settlement, and not of one HAT."""
-    return release_id.rpartition("/")[0].endswith(f"T{SETTLEMENT}")
+    """Return whether a record is of a query of a settlement."""
+    return query_kind(release_id) == SETTLEMENT
 
 
 class NoiseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

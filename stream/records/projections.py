@@ -20,8 +20,8 @@ from hatcast.stream.records.fields import (
     Relation,
     Slot,
     Status,
-    is_settlement,
     policy_of,
+    query_kind,
     text,
 )
 from hatcast.stream.records.queries import QueryRecord
@@ -145,9 +145,9 @@ class PlacedRelease(PlacedFields, frozen=True, kw_only=True):
     running: msgspec.Raw = msgspec.Raw()
 
     @property
-    def is_settlement(self) -> bool:
-        """Whether it is a query of a tracker's settlement, and so not of one HAT."""
-        return is_settlement(self.release_id)
+    def is_of_hat(self) -> bool:
+        """Whether it is of one HAT, and not a query of a tracker's settlement or of a whole slot."""
+        return not query_kind(self.release_id)
 
     @property
     def is_of_slot(self) -> bool:

@@ -9,6 +9,7 @@ from hatcast.stream.records.fields import (
     CELL,
     DATE,
     NAME,
+    PULSE,
     SETTLEMENT,
     TIME,
     AnyStatus,
@@ -33,7 +34,7 @@ from hatcast.stream.records.fields import (
 BLEND: Final = ("weight", "users", "public_epsilon", "groups")
 
 
-class ResidualQueryRecord(msgspec.Struct, frozen=True, kw_only=True):
+class ResidualQueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A query of a tracker: how far buses are from the prediction. docs/specification/tracker.md has the symbols."""
 
     number: Annotated[int, msgspec.Meta(ge=1, description="of the query on its date")]
@@ -52,6 +53,12 @@ class ResidualQueryRecord(msgspec.Struct, frozen=True, kw_only=True):
         tuple[tuple[Slot, float, float], ...],
         msgspec.Meta(description="of each HAT: slot, weight g, and beta, the regression on its own deviation"),
     ]
+    cells: (
+        Annotated[
+            tuple[Cell, ...], msgspec.Meta(description="of each of `hats`; absent: all are of the record's `cell`")
+        ]
+        | None
+    ) = None
     features: Annotated[
         tuple[float, float], msgspec.Meta(description="weights of the coefficients of both features of HATs")
     ]
@@ -171,8 +178,9 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     release_id: Annotated[
         str,
         text(
-            f"^{NAME}/{DATE}T({TIME}/{CELL}|{SETTLEMENT}/[0-9]{{5}})$",
-            "policy/dateTslot/cell, or policy/dateTsettlement/number of a query; also the record's key",
+            f"^{NAME}/{DATE}T({TIME}/{CELL}|({SETTLEMENT}|{PULSE})/[0-9]{{5}})$",
+            "policy/dateTslot/cell, or policy/dateTsettlement/number or dateTpulse/number of a query; also the record's"
+            " key",
         ),
     ]
     policy_id: PolicyId

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from hatcast.stream.records.estimates import EstimateRecord, RunningRecord
-from hatcast.stream.records.fields import is_settlement, policy_of, quantity_of
+from hatcast.stream.records.fields import policy_of, quantity_of, query_kind
 from hatcast.stream.records.projections import Projection
 from hatcast.stream.records.queries import QueryRecord
 from hatcast.stream.records.releases import ReleaseRecord
@@ -109,9 +109,9 @@ class Shown(Projection, frozen=True):
         return self.query if isinstance(self.query, str) else ""
 
     @property
-    def is_settlement(self) -> bool:
-        """Whether it is a query of a tracker's settlement: it may be about one slot, of which there is a release."""
-        return is_settlement(self.release_id)
+    def query_kind(self) -> str:
+        """`settlement` or `pulse` for a tracker's query that is not of one HAT; "" for others."""
+        return query_kind(self.release_id)
 
     @property
     def hours(self) -> str:

@@ -7,6 +7,7 @@ further query is made of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.queries import TRACKER_QUERIES
-from hatcast.stream.records.fields import Status, release_id
+from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import HatChunks
 from hatcast.stream.release.spending import Spent
 from hatcast.stream.release.tracker_records import (
@@ -24,7 +25,7 @@ from hatcast.stream.release.tracker_records import (
     StoredQuery,
     TrackerRelease,
     hat_release,
-    settlement_release,
+    query_release,
 )
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.tracker import HatUsers, Tracker, TrackerState
@@ -100,13 +101,14 @@ class PolicyTracker:
         return name in self._known
 
     def close_slot(self, slot: Slot, hats: Sequence[HatUsers], noise: LaplaceNoise) -> list[TrackerRelease]:
-        """Return the releases of a final slot's HATs, in the order in which they are committed: queries first.
+        """Return the releases of a final slot, in the order in which they are committed: queries first.
 
-        A late slot, of a settled date, has no query.
+        They are those of its HATs and, first of all, the pulse. A late slot, of a settled date, has no query.
         """
         if not self.is_at(slot.date):
             return closed_releases(self._policy, slot, hats, Status.DEFERRED)
-        made: dict[str, MadeQuery] = {}
+        queried: list[TrackerRelease] = []
+        of = {hat.cell: hat for hat in hats}
         counted = [hat for hat in hats if len(hat.counts) >= self._policy.min_users]
         if self.closed is None and counted:
             self._slots[slot.name] = slot
@@ -114,19 +116,15 @@ class PolicyTracker:
             hour = self._calendar.local(slot.start_ms).hour
             queries = self._tracker.close_slot(slot.start_ms, hour, counted)
 
-            def name_of(query: MadeQuery, cell: str) -> str:
-                del query
-                return release_id(self._policy.name, slot.key, cell)
+            def released(query: MadeQuery) -> TrackerRelease:
+                if query.is_pulse:
+                    return self._query_release(query)
+                return hat_release(self._policy, self._calendar, slot, of[query.cell], Status.RELEASED, query)
 
-            made = dict(self._made(queries, name_of, noise))
+            queried = self._made(queries, released, noise)
         releases = closed_releases(self._policy, slot, hats, self.closed or Status.DEFERRED)
-        by_cell = {release.cell: release for release in releases}
-        of = {hat.cell: hat for hat in hats}
-        queried = [
-            hat_release(self._policy, self._calendar, slot, of[cell], Status.RELEASED, query)
-            for cell, query in made.items()
-        ]
-        return [*queried, *(release for cell, release in by_cell.items() if cell not in made)]
+        done = {release.cell for release in queried if release.is_hat}
+        return [*queried, *(release for release in releases if release.cell not in done)]
 
     def settle(self, noise: LaplaceNoise, advance: Callable[[int], None] = lambda _: None) -> list[TrackerRelease]:
         """Return the releases of the date's settlement, in the order in which they are committed.
@@ -135,13 +133,7 @@ class PolicyTracker:
         """
         if self.closed is not None:
             return []
-
-        def released(cell: str, query: MadeQuery) -> TrackerRelease:
-            return settlement_release(self._policy, self._calendar, self._slots, cell, query)
-
-        queries = _counted(self._tracker.settle(), advance)
-        made = self._made(queries, lambda query, cell: released(cell, query).release_id, noise)
-        return [released(cell, query) for cell, query in made]
+        return self._made(_counted(self._tracker.settle(), advance), self._query_release, noise)
 
     def end_day(self) -> bytes:
         """End the date. Return the state after it, to begin with after a crash."""
@@ -157,45 +149,51 @@ class PolicyTracker:
         spent = self._tracker.schedule.balances.spent(int(day.bus.max()) + 1)
         return int(spent.max()), float(spent.mean())
 
+    def _query_release(self, query: MadeQuery) -> TrackerRelease:
+        return query_release(self._policy, self._calendar, self._slots, query)
+
     def _made(
-        self, queries: Iterator[ResidualQuery], name_of: Callable[[MadeQuery, str], str], noise: LaplaceNoise
-    ) -> list[tuple[str, MadeQuery]]:
-        """Return the released queries, each with its cell; an empty list if a stored query is different."""
-        made = []
+        self, queries: Iterator[ResidualQuery], release: Callable[[MadeQuery], TrackerRelease], noise: LaplaceNoise
+    ) -> list[TrackerRelease]:
+        """Return the releases of queries; an empty list if a stored query is different."""
         try:
-            for asked in queries:
-                cell = self._names[int(asked.members.hats[-1])][1]
-                made.append((cell, self._released(asked, cell, name_of, noise)))
+            return [self._released(asked, release, noise) for asked in queries]
         except DifferentQueryError:
             self.close_day(Status.DEFERRED)
             self.is_different = True
             return []
-        return made
 
     def _released(
-        self, asked: ResidualQuery, cell: str, name_of: Callable[[MadeQuery, str], str], noise: LaplaceNoise
-    ) -> MadeQuery:
+        self, asked: ResidualQuery, release: Callable[[MadeQuery], TrackerRelease], noise: LaplaceNoise
+    ) -> TrackerRelease:
         """Draw a query, or learn its stored number."""
         track, number = self._tracker.tracks[0], self._number + 1
-        slots = tuple(self._names[int(hat)][0] for hat in asked.members.hats)
+        hats = tuple(self._names[hat] for hat in asked.members.hats.tolist())
         stored = self._queries.get(number)
         predicted = track.expected(asked)
         released = 0 if stored is None else stored.query.sum
-        made = MadeQuery(number, asked, slots, released, predicted, self._keys.daily_limit)
-        name = name_of(made, cell)
+        made = MadeQuery(number, asked, hats, released, predicted, self._keys.daily_limit)
+        name = release(made).release_id
         if stored is None:
             if name in self._known or number < max(self._queries, default=0):
                 raise DifferentQueryError
             released = track.draw(asked, self._tracker.values, noise)
-            made = MadeQuery(number, asked, slots, released, predicted, self._keys.daily_limit)
-        elif not stored.is_of(made, name, cell):
+            made = replace(made, released=released)
+        elif not stored.is_of(made, name, made.cell):
             raise DifferentQueryError
         track.learn(asked, released)
         self._number = number
-        return made
+        return release(made)
 
     def _new_tracker(self) -> Tracker:
-        return Tracker(self._keys, self._policy.upper_bound / _MILLI, state=self._state)
+        policy = self._policy
+        return Tracker(
+            self._keys,
+            policy.upper_bound / _MILLI,
+            state=self._state,
+            is_speed=policy.value_name is None,
+            min_users=policy.min_users,
+        )
 
 
 def closed_by(summary: DaySummary, *, lost: bool) -> Status | None:

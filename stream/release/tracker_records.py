@@ -18,7 +18,7 @@ from hatcast.stream.mechanisms.grid import Grid, clip, quantile95
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.records import ResidualQueryRecord
-from hatcast.stream.records.fields import Status, release_id, settlement_id
+from hatcast.stream.records.fields import PULSE, SETTLEMENT, Status, query_id, release_id
 from hatcast.stream.release.hats import estimate_fields
 from hatcast.stream.release.proposals import Placed, exact_json
 from hatcast.stream.tracker.model import FEATURES
@@ -35,7 +35,7 @@ class MadeQuery:
     """A query with its released number.
 
     number      of the query on its date, from 1
-    slots       names of the slots of `design.members.hats`
+    hats        slot and cell of each of `design.members.hats`
     released    Y
     predicted   what the model expected of the weighted HATs before, above the value's lower bound
     limit       of the date's queries for a user, 1e-9
@@ -43,10 +43,20 @@ class MadeQuery:
 
     number: int
     design: ResidualQuery
-    slots: tuple[str, ...]
+    hats: tuple[tuple[str, str], ...]
     released: int
     predicted: float
     limit: int
+
+    @property
+    def cell(self) -> str:
+        """The cell that it is about; of a pulse the first of its cells."""
+        return self.hats[0][1]
+
+    @property
+    def is_pulse(self) -> bool:
+        """Whether it is about several cells of one slot."""
+        return not self.design.members.is_of_one_cell
 
     @property
     def largest(self) -> int:
@@ -56,7 +66,8 @@ class MadeQuery:
     def fields(self) -> dict[str, Any]:
         """Return the record's field `query`. Floats are written so that a reader has exactly these."""
         design, observation = self.design, self.design.observation
-        hats = zip(self.slots, observation.weights.tolist(), observation.betas.tolist(), strict=True)
+        slots, cells = zip(*self.hats, strict=True)
+        hats = zip(slots, observation.weights.tolist(), observation.betas.tolist(), strict=True)
         return {
             "number": self.number,
             "sum": self.released,
@@ -69,6 +80,7 @@ class MadeQuery:
             "charges": exact_json(int(design.charges.sum())),
             "limit": exact_json(self.limit),
             "hats": [[slot, weight, beta] for slot, weight, beta in hats],
+            **({"cells": cells} if self.is_pulse else {}),
             "features": observation.row[FEATURES].tolist(),
             "variance": observation.variance,
             "noise_variance": design.noise,
@@ -95,10 +107,10 @@ def _clip_of(scale: int) -> float:
 class TrackerRelease(Placed):
     """A release of a tracker policy, before the ledger assigns its `seq`.
 
-    name         its release_id, of a HAT or of a query of the settlement
+    name         its release_id, of a HAT or of a query of the settlement or of a whole slot
     slot         of the HAT, or of the first HAT that the query is about
     start, end   of these HATs, local time
-    hat          the HAT's users; None for a query of the settlement
+    hat          the HAT's users; None for a query that is not of one HAT
     query        None unless the status is `released`
     """
 
@@ -113,7 +125,7 @@ class TrackerRelease(Placed):
 
     @property
     def is_hat(self) -> bool:
-        """Whether its record is that of a HAT, and not of a query of the settlement."""
+        """Whether its record is that of a HAT, and not of a query of the settlement or of a whole slot."""
         return self.hat is not None
 
     def exhausted(self) -> "TrackerRelease":
@@ -155,14 +167,12 @@ def hat_release(
     return TrackerRelease(policy, slot, hat.cell, start, end, status, name, hat, query)
 
 
-def settlement_release(
-    policy: Policy, calendar: Calendar, slots: Mapping[str, Slot], cell: str, query: MadeQuery
-) -> TrackerRelease:
-    """Return the release of a query of the settlement. slots: those of the date that have HATs, by name."""
-    about = sorted((slots[name] for name in query.slots), key=lambda slot: slot.start_ms)
-    name = settlement_id(policy.name, about[0].date, query.number)
+def query_release(policy: Policy, calendar: Calendar, slots: Mapping[str, Slot], query: MadeQuery) -> TrackerRelease:
+    """Return the release of a pulse or of a query of the settlement. slots: those of the date with HATs, by name."""
+    about = sorted((slots[name] for name in {name for name, _ in query.hats}), key=lambda slot: slot.start_ms)
+    name = query_id(policy.name, about[0].date, PULSE if query.is_pulse else SETTLEMENT, query.number)
     start, end = calendar.local(about[0].start_ms), calendar.local(max(slot.end_ms for slot in about))
-    return TrackerRelease(policy, about[0], cell, start, end, Status.RELEASED, name, None, query)
+    return TrackerRelease(policy, about[0], query.cell, start, end, Status.RELEASED, name, None, query)
 
 
 class _StoredDraw(msgspec.Struct):

@@ -1,17 +1,18 @@
 """State-space model of a city's speeds, updated by a Kalman filter.    [docs/specification/tracker.md, section 1]
 
-    f_h = city(t) + hour[local hour] + coefficients . features_h + cell[c] + e_h        for the HAT h = (c, t)
+    f_h = city(t) + day + hour[local hour] + coefficients . features_h + cell[c] + e_h        for the HAT h = (c, t)
 
-The city, the 24 hours and the two coefficients are *shared* parts: 27 numbers. Given the shared parts, cells are
-independent of each other as long as each observation is of one cell, and the city stands still. So each cell is stored
-as a regression on the shared parts,
+The city, the 24 hours, the two coefficients and the date's own shift are *shared* parts: 28 numbers. Given the shared
+parts, cells are independent of each other as long as each observation is of one cell, and the city stands still. So
+each cell is stored as a regression on the shared parts,
 
     cell[c] = intercept_c + slopes_c . shared + rest_c,        var(rest_c) = variance_c
 
 and an observation changes the shared parts and one cell: its cost does not depend on the number of cells. When the city
-moves, the slopes refer to the city of before; they are carried over by regression on the new one, which keeps each
-cell's own variance and its covariance with the shared parts exact, and leaves out what two cells then have in common
-beyond the shared parts.
+moves, or a date's shift is replaced, the slopes refer to those of before; they are carried over by regression on the
+new ones, which keeps each cell's own variance and its covariance with the shared parts exact, and leaves out what two
+cells then have in common beyond the shared parts. An observation of several cells changes the shared parts alone, and
+cells only as far as their slopes say: what it tells of each cell beyond that is little, and would tie them together.
 
 Covariances depend on public counts only (`Covariance`); means also on released numbers (`Means`).
 """
@@ -33,15 +34,18 @@ HOURS: Final = 24
 CITY: Final = 0
 """Number of the shared part of the city. The hours follow, `hour_part`, then the features' coefficients, `FEATURES`."""
 FEATURES: Final = slice(1 + HOURS, 1 + HOURS + 2)
-SHARED: Final = FEATURES.stop
-"""Number of shared parts: the city, 24 hours, 2 coefficients of features"""
+DAY: Final = FEATURES.stop
+"""Number of the shift of the present date"""
+SHARED: Final = DAY + 1
+"""Number of shared parts: the city, 24 hours, 2 coefficients of features, the date's shift"""
 _HOUR_PARTS: Final = slice(1, 1 + HOURS)
 _HOUR_LAG: Final = 3.0  # hours after which the correlation of two hours of the day has fallen to 1/e
 _HOURS_MAX: Final = 24  # a longer pause does not make the model forget more
 _FEATURE_CENTRES: Final = (0.4, 2.0)  # of ln(readings / users) and ln(users): near their means in one city
+_SPEED_COEFFICIENTS: Final = (-3.0, -0.7)  # prior means, km/h: where buses send more and are more, they are slower
 
 
-_CITY_ROW: Final = np.eye(SHARED)[CITY]
+_CITY_ROW, _DAY_ROW = np.eye(SHARED)[[CITY, DAY]]
 
 
 def hour_part(hour: int) -> int:
@@ -55,7 +59,7 @@ def hour_part(hour: int) -> int:
 class Variances:
     """Variances of the parts of a HAT's mean, in squared units of the policy's value (km/h).
 
-    city, hour, coefficient, cell   prior, of one part each
+    city, hour, coefficient, cell, day   prior, of one part each; the day's is new on each date
     hat        of a HAT around the sum of its parts, without the sampling of its buses
     bus        of a bus within a day
     bus_hat    of a bus in one HAT around its day
@@ -66,13 +70,14 @@ class Variances:
 
     city: float = 144.0
     hour: float = 2.0
-    coefficient: float = 4.0
+    coefficient: float = 1.0
     cell: float = 32.0
+    day: float = 2.0
     hat: float = 2.0
     bus: float = 14.0
     bus_hat: float = 60.0
     reading: float = 119.0
-    city_drift: float = 0.08
+    city_drift: float = 0.002
     cell_drift: float = 0.002
     future: float = 15.0
 
@@ -193,9 +198,9 @@ class DayCounts:
 
 
 def shared_rows(hats: Sequence[ModelHat]) -> Floats:
-    """Return the weights of the shared parts in the mean of each HAT, without those of its cell, float64 [H, 27]."""
+    """Return the weights of the shared parts in the mean of each HAT, without those of its cell, float64 [H, 28]."""
     rows = np.zeros((len(hats), SHARED))
-    rows[:, CITY] = 1
+    rows[:, [CITY, DAY]] = 1
     rows[np.arange(len(hats)), np.array([hour_part(hat.hour) for hat in hats], np.int64)] = 1
     rows[:, FEATURES] = np.array([hat.features for hat in hats]).reshape(len(hats), 2)
     return rows
@@ -203,50 +208,55 @@ def shared_rows(hats: Sequence[ModelHat]) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
-    """A number that is released about HATs of one cell, as the model sees it.
+    """A number that is released about HATs, as the model sees it: of one cell, or each of another.
 
-    y = row . shared + cell + sum of betas e_h + noise
+    y = row . shared + sum of shares cell + sum of betas e_h + noise
 
-    cell       number of the cell
-    row        float64 [27]  weights of the shared parts
+    cells      int64 [C]  numbers of the cells, each once
+    shares     float64 [C]  weight of each; their sum is 1
+    row        float64 [28]  weights of the shared parts
     hats       int64 [H]  numbers of the HATs, each once
     weights    float64 [H]  of each HAT; their sum is 1
     betas      float64 [H]  regression of y on each HAT's own deviation e_h
     variance   of all other parts of y: sampling, clipping and noise
     """
 
-    cell: int
+    cells: Integers
+    shares: Floats
     row: Floats
     hats: Integers
     weights: Floats
     betas: Floats
     variance: float
 
+    @property
+    def is_of_one_cell(self) -> bool:
+        """Whether all of its HATs are of one cell."""
+        return len(self.cells) == 1
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gain:
     """Kalman gain of an observation, with the variance of its innovation.
 
-    shared, cell, hats   float64 [27], a number, float64 [H]: gains; of the cell, that of its intercept
-    slopes               float64 [27]  of the cell, before the observation
-    row                  float64 [27]  `Observation.row` plus the slopes
+    shared, cell, hats   float64 [28], a number, float64 [H]: gains; of the cell, that of its intercept; 0 for several
+    row                  float64 [28]  `Observation.row` plus the slopes of the cells, before the observation
     variance             of the innovation
     """
 
     shared: Floats
     cell: float
     hats: Floats
-    slopes: Floats
     row: Floats
     variance: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drift:
-    """Change of the cells' regressions when the city moves: slopes fall by the outer product of both.
+    """Change of the cells' regressions when the city moves or a date begins: slopes fall by the outer product of both.
 
     by_cell   float64 [C]
-    row       float64 [27]
+    row       float64 [28]
     """
 
     by_cell: Floats
@@ -256,8 +266,8 @@ class Drift:
 class Covariance:
     """Covariance of the model's parts. A function of public counts and the policy.
 
-    shared     float64 [27, 27]
-    slopes     float64 [C, 27]
+    shared     float64 [28, 28]
+    slopes     float64 [C, 28]
     variance   float64 [C]  of each cell, given the shared parts
     hats       float64 [H]  of each HAT's own deviation, for the HATs of the present day
     alone      float64 [H, 2]  of all queries of each HAT alone, together: `Observation.variance`, and the part of it
@@ -288,10 +298,19 @@ class Covariance:
         self.hats = np.concatenate((self.hats, added))
         self.alone = np.concatenate((self.alone, np.full((len(added), 2), np.inf)))
 
-    def begin_day(self) -> None:
-        """Forget the HATs of the day before."""
+    def begin_day(self) -> Drift:
+        """Forget the HATs and the shift of the day before. Returns the change that the means have to follow."""
         self.hats = np.empty(0)
         self.alone = np.empty((0, 2))
+        # What a cell has in common with the old shift becomes slopes on the other shared parts, from which the shift
+        # differs by something of variance 1 / (P^-1)_dd, and what is left its own variance.
+        row = np.linalg.solve(self.shared, _DAY_ROW)
+        drift = Drift(self.slopes[:, DAY].copy(), row / row[DAY])
+        self.variance += drift.by_cell**2 / row[DAY]
+        self.slopes -= np.outer(drift.by_cell, drift.row)
+        self.shared[DAY] = self.shared[:, DAY] = 0
+        self.shared[DAY, DAY] = self._variances.day
+        return drift
 
     def advance(self, hours: float) -> Drift:
         """Add the drift of a number of hours. Returns the change that the means have to follow."""
@@ -306,43 +325,37 @@ class Covariance:
         return drift
 
     def row_of(self, cell: int, hour: int, features: Floats) -> Floats:
-        """Return the weights of the shared parts in a HAT's mean, float64 [27], with those of its cell."""
+        """Return the weights of the shared parts in a HAT's mean, float64 [28], with those of its cell."""
         row = self.city_row(cell)
-        row[hour_part(hour)] += 1
+        row[[hour_part(hour), DAY]] += 1
         row[FEATURES] += features
         return row
 
     def city_row(self, cell: int) -> Floats:
-        """Return the weights of the shared parts in city + cell, float64 [27]."""
+        """Return the weights of the shared parts in city + cell, float64 [28]."""
         row: Floats = self.slopes[cell].copy()
         row[CITY] += 1
         return row
 
     def city_rows(self) -> Floats:
-        """Return the weights of the shared parts in city + cell, of all cells, float64 [C, 27]."""
+        """Return the weights of the shared parts in city + cell, of all cells, float64 [C, 28]."""
         return np.asarray(self.slopes + _CITY_ROW)
 
     def observe(self, observation: Observation) -> Gain:
         """Update with an observation. Returns the gains."""
-        cell, hats, betas = observation.cell, observation.hats, observation.betas
-        slopes = self.slopes[cell].copy()
-        row = observation.row + slopes
+        cells, hats, betas = observation.cells, observation.hats, observation.betas
+        row = observation.row + observation.shares @ self.slopes[cells]
         shared = self.shared @ row
         own = self.hats[hats]
-        without_cell = float(betas**2 @ own) + observation.variance
-        given_shared = float(self.variance[cell]) + without_cell
+        of_cells = float(observation.shares**2 @ self.variance[cells])
+        given_shared = of_cells + float(betas**2 @ own) + observation.variance
         variance = float(row @ shared) + given_shared
-        gain = Gain(
-            shared / variance,
-            float(self.variance[cell]) / given_shared,
-            betas * own / variance,
-            slopes,
-            row,
-            variance,
-        )
+        of_cell = of_cells / given_shared if observation.is_of_one_cell else 0.0
+        gain = Gain(shared / variance, of_cell, betas * own / variance, row, variance)
         self.shared -= np.outer(shared, gain.shared)
-        self.slopes[cell] -= gain.cell * row
-        self.variance[cell] *= 1 - gain.cell
+        if observation.is_of_one_cell:
+            self.slopes[cells] -= gain.cell * row
+            self.variance[cells] *= 1 - gain.cell
         self.hats[hats] = own * (1 - betas * gain.hats)
         return gain
 
@@ -359,15 +372,14 @@ class Covariance:
 class Means:
     """Means of the model's parts: a function of public counts and released numbers.
 
-    shared       float64 [27]
+    shared       float64 [28]
     intercepts   float64 [C]
     hats         float64 [H]  of each HAT's own deviation, for the HATs of the present day
     """
 
-    def __init__(self, centre: float) -> None:
-        """centre: the prior mean of the city."""
-        self.shared = np.zeros(SHARED)
-        self.shared[CITY] = centre
+    def __init__(self, prior: Floats) -> None:
+        """prior: of the shared parts, float64 [28]."""
+        self.shared = prior.copy()
         self.intercepts = np.empty(0)
         self.hats = np.empty(0)
 
@@ -376,34 +388,53 @@ class Means:
         self.intercepts = np.concatenate((self.intercepts, np.zeros(covariance.cells - len(self.intercepts))))
         self.hats = np.concatenate((self.hats, np.zeros(len(covariance.hats) - len(self.hats))))
 
-    def begin_day(self) -> None:
-        """Forget the HATs of the day before."""
+    def begin_day(self, drift: Drift) -> None:
+        """Forget the HATs and the shift of the day before. drift: as `Covariance.begin_day` returned it."""
+        self.follow(drift)
         self.hats = np.empty(0)
+        self.shared[DAY] = 0
 
     def follow(self, drift: Drift) -> None:
-        """Follow the regressions of the cells when the city moves."""
+        """Follow the regressions of the cells when they are carried over to other shared parts."""
         self.intercepts[: len(drift.by_cell)] += drift.by_cell * float(drift.row @ self.shared)
 
     def predict(self, row: Floats, cell: int) -> float:
         """Return the mean of a HAT without its own deviation. row: as `Covariance.row_of` returns it."""
         return float(row @ self.shared) + float(self.intercepts[cell])
 
+    def expected(self, observation: Observation, gain: Gain) -> float:
+        """Return the mean of an observation without the HATs' own deviations."""
+        return float(gain.row @ self.shared) + float(observation.shares @ self.intercepts[observation.cells])
+
     def update(self, observation: Observation, gain: Gain, innovation: float) -> None:
         """Update with an observation. innovation: its difference from the prediction."""
-        cell = observation.cell
-        # The intercept's gain is that given the shared parts, so it sees the innovation around their old means.
-        self.intercepts[cell] += gain.cell * (innovation + float(gain.row @ self.shared))
+        if observation.is_of_one_cell:
+            # The intercept's gain is that given the shared parts, so it sees the innovation around their old means.
+            self.intercepts[observation.cells] += gain.cell * (innovation + float(gain.row @ self.shared))
         self.shared += gain.shared * innovation
         self.hats[observation.hats] += gain.hats * innovation
 
 
 def _prior(variances: Variances) -> Floats:
-    """Return the prior covariance of the shared parts, float64 [27, 27]."""
+    """Return the prior covariance of the shared parts, float64 [28, 28]."""
     prior = np.zeros((SHARED, SHARED))
     prior[CITY, CITY] = variances.city
     lag = np.abs(np.subtract.outer(np.arange(HOURS), np.arange(HOURS)))
     prior[_HOUR_PARTS, _HOUR_PARTS] = variances.hour * np.exp(-np.minimum(lag, HOURS - lag) / _HOUR_LAG)
     prior[FEATURES, FEATURES] = variances.coefficient * np.eye(2)
+    prior[DAY, DAY] = variances.day
+    return prior
+
+
+def prior_means(upper_bound: float, *, is_speed: bool) -> Floats:
+    """Return the prior means of the shared parts for values in [0, upper_bound], float64 [28].
+
+    is_speed: of another value it is not known what readings and users tell of it
+    """
+    prior = np.zeros(SHARED)
+    prior[CITY] = upper_bound / 2
+    if is_speed:
+        prior[FEATURES] = np.multiply(_SPEED_COEFFICIENTS, upper_bound / REFERENCE_BOUND)
     return prior
 
 

@@ -17,8 +17,10 @@ from hatcast.stream.records import RELEASE, ReleaseRecord, ResidualQueryRecord
 from hatcast.stream.records.fields import Status, is_settlement
 from hatcast.stream.tracker.model import (
     CITY,
+    DAY,
     FEATURES,
     SHARED,
+    Integers,
     ModelHat,
     Observation,
     Variances,
@@ -190,9 +192,9 @@ def _release_observation(
     """Return the observation of a release: y = the HAT's mean + the estimator's other weights of buses + noise."""
     shift = 0.0 if release.counts is None else release.counts.shift or 0.0
     row = np.zeros(SHARED)
-    row[CITY] = row[hour_part(hour_of(release.slot))] = 1
+    row[[CITY, DAY, hour_part(hour_of(release.slot))]] = 1
     rest = noise + (variances.bus + variances.bus_hat) * shift
-    return Observation(cell, row, np.array([hat]), np.ones(1), np.ones(1), rest)
+    return Observation(np.array([cell]), np.ones(1), row, np.array([hat]), np.ones(1), np.ones(1), rest)
 
 
 class QueryRecords:
@@ -226,25 +228,22 @@ class QueryRecords:
         """Yield the released numbers of a slot or settlement, in the order in which the queries were made."""
         queried = [(record.query, record) for record in records if record.query is not None]
         for query, record in sorted(queried, key=lambda each: each[0].number):
+            of_cells = [record.cell] * len(query.hats) if query.cells is None else query.cells
+            about = [hats.get((cell, slot)) for cell, (slot, _, _) in zip(of_cells, query.hats, strict=False)]
             # A query about a HAT whose record is not there cannot be understood: it is left out.
-            if record.raw is not None and all((record.cell, slot) in hats for slot, _, _ in query.hats):
-                observation = _query_observation(query, record.cell, cells, hats)
+            if record.raw is not None and len(of_cells) == len(about) and None not in about:
+                observation = _query_observation(query, record.cell, cells, np.array(about, np.int64))
                 yield Measurement(observation, record.raw - self._lower, query.noise_variance)
 
 
-def _query_observation(
-    query: ResidualQueryRecord, cell: str, cells: Mapping[str, int], hats: Mapping[HatKey, int]
-) -> Observation:
+def _query_observation(query: ResidualQueryRecord, cell: str, cells: Mapping[str, int], hats: Integers) -> Observation:
     row = np.zeros(SHARED)
     for slot, weight, _ in query.hats:
-        row[CITY] += weight
-        row[hour_part(hour_of(slot))] += weight
+        row[[CITY, DAY, hour_part(hour_of(slot))]] += weight
     row[FEATURES] = query.features
+    weights, betas = np.array([[weight, beta] for _, weight, beta in query.hats]).T
+    if query.cells is None:
+        return Observation(np.array([cells[cell]]), np.ones(1), row, hats, weights, betas, query.variance)
     return Observation(
-        cells[cell],
-        row,
-        np.array([hats[cell, slot] for slot, _, _ in query.hats]),
-        np.array([weight for _, weight, _ in query.hats]),
-        np.array([beta for _, _, beta in query.hats]),
-        query.variance,
+        np.array([cells[each] for each in query.cells]), weights, row, hats, weights, betas, query.variance
     )

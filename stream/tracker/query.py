@@ -1,4 +1,4 @@
-"""A residual query: how far the buses of a cell are from the prediction.    [docs/specification/tracker.md, 2]
+"""A residual query: how far buses are from the prediction.    [docs/specification/tracker.md, 2]
 
     Y = sum_b clip(round(T a_b r_b / s_b), -Z_b, Z_b) + discrete Laplace noise of scale D = 2 z T
 
@@ -6,9 +6,10 @@ r_b is the difference of bus b's mean from the prediction, s_b its spread, a_b w
 Z_b = floor(T a_b z), so the bus is charged 2 Z_b / D, rounded up: at most a_b.
 
 Proof. Members, spreads, payments, z, D and Z_b are functions of public counts and the policy, and the prediction is one
-of numbers released before. Two neighbours with the same released past have them in common. They differ in one bus,
-whose term is an integer in [-Z_b, Z_b], so Y before the noise differs by at most 2 Z_b, and the probabilities of each
-output by a factor of at most exp(2 Z_b / D). Floating point enters only before the integer clip of a bus's own term.
+of numbers released before. Two neighbours with the same released past have them in common. They differ in one bus. It
+has one term, in which r_b is summed over all of its HATs before the clip, of whichever cells they are: an integer in
+[-Z_b, Z_b]. So Y before the noise differs by at most 2 Z_b, and the probabilities of each output by a factor of at most
+exp(2 Z_b / D). Floating point enters only before the integer clip of a bus's own term.
 """
 
 import math
@@ -19,6 +20,7 @@ import numpy as np
 
 from hatcast.stream.tracker.model import (
     CITY,
+    DAY,
     Covariance,
     DayCounts,
     Floats,
@@ -46,7 +48,8 @@ _NOISE: Final = 8.0  # variance of Laplace noise of scale 2 z, for z = 1
 class Members:
     """Buses of a query, with the contributions that they bring. A function of public counts and the policy.
 
-    contributions   int64 [K]  numbers in `DayCounts`, ascending: all of one cell
+    cells           int64 [C]  numbers of their cells: one, or that of each HAT
+    contributions   int64 [K]  numbers in `DayCounts`, ascending
     buses           int64 [L]  each once
     of_bus          int64 [K]  position in `buses` of each contribution
     within          float64 [K]  share of its bus's readings; sums to 1 for each bus
@@ -54,10 +57,11 @@ class Members:
     spread          float64 [L]  s_b: standard deviation of its residual
     hats            int64 [H]  numbers of the HATs
     starts          int64 [H]  position of each HAT's first contribution
-    rows            float64 [H, 27]  weights of the shared parts in each HAT's mean, without those of the cell
+    rows            float64 [H, 28]  weights of the shared parts in each HAT's mean, without those of its cell
+    slopes          float64 [C, 28]  of the cells, before the query
     """
 
-    cell: int
+    cells: Integers
     contributions: Integers
     buses: Integers
     of_bus: Integers
@@ -67,17 +71,24 @@ class Members:
     hats: Integers
     starts: Integers
     rows: Floats
+    slopes: Floats
+
+    @property
+    def is_of_one_cell(self) -> bool:
+        """Whether all of their HATs are of one cell."""
+        return len(self.cells) == 1
 
 
 def members_of(contributions: Integers, day: DayCounts, covariance: Covariance, variances: Variances) -> Members:
-    """Return the members of a query of these contributions to HATs of one cell.
+    """Return the members of a query of these contributions to HATs of one cell, or each of another.
 
     contributions   int64 [K], 1 or more, ascending
     """
     hat_column = day.hat[contributions]
     starts = np.flatnonzero(np.concatenate(([True], hat_column[1:] != hat_column[:-1])))
     hats = hat_column[starts]
-    cell = day.hats[hats[0]].cell
+    cells = np.array([day.hats[hat].cell for hat in hats])
+    cells = cells[:1] if bool(np.all(cells == cells[0])) else cells
     readings = day.readings[contributions]
     buses, of_bus = np.unique(day.bus[contributions], return_inverse=True)
     total = np.asarray(np.bincount(of_bus, readings), np.float64)
@@ -85,10 +96,13 @@ def members_of(contributions: Integers, day: DayCounts, covariance: Covariance, 
     in_hats = np.asarray(np.bincount(of_bus, within**2), np.float64)
     own = variances.bus_hat * in_hats + variances.bus + variances.reading / total
     rows = shared_rows([day.hats[hat] for hat in hats])
-    slopes = covariance.slopes[cell]
-    of_cell = float(slopes @ covariance.shared @ slopes) + float(covariance.variance[cell])
-    spread = np.sqrt(own + of_cell + variances.hat + float(covariance.shared[CITY, CITY]))
-    return Members(cell, contributions, buses, of_bus, within, own, spread, hats, starts, rows)
+    slopes = covariance.slopes[cells]
+    of_cells = np.einsum("ci,ij,cj->c", slopes, covariance.shared, slopes) + covariance.variance[cells]
+    if len(cells) > 1:  # a bus has the cells of its own HATs, each by its share
+        of_cells = np.bincount(of_bus, within**2 * of_cells[np.searchsorted(hats, hat_column)])
+    level = float(covariance.shared[np.ix_((CITY, DAY), (CITY, DAY))].sum())
+    spread = np.sqrt(own + of_cells + variances.hat + level)
+    return Members(cells, contributions, buses, of_bus, within, own, spread, hats, starts, rows, slopes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,12 +113,12 @@ class Designs:
     total      float64 [P]  W: sum of a_b / s_b
     weights    float64 [P, H]  of each HAT; a row sums to 1
     betas      float64 [P, H]
-    rows       float64 [P, 27]  weights of the shared parts, with those of the cell
-    shared     float64 [P, 27]  covariance of y with the shared parts
+    rows       float64 [P, 28]  weights of the shared parts, with those of the cells
+    shared     float64 [P, 28]  covariance of y with the shared parts
     noise      float64 [P]  variance of y that is noise
     sampling   float64 [P]  variance of y that is the sampling of its buses beyond the HATs' own deviations
-    rest       float64 [P]  variance of all that is neither shared, nor the cell's, nor a HAT's own deviation; of a HAT
-               that was queried before, of what is new
+    rest       float64 [P]  variance of all that is neither shared, nor the cells', nor a HAT's own deviation; of a
+               HAT that was queried before, of what is new
     variance   float64 [P]  of y
     """
 
@@ -136,9 +150,10 @@ def designs_of(
     common = np.add.reduceat(by_contribution * sampled, members.starts, axis=1) + weights * variances.hat
     betas = common / prior
     unexplained = shares**2 @ members.own + variances.hat * (weights**2).sum(axis=1) - (common**2 / prior).sum(axis=1)
-    rows = weights @ members.rows + covariance.slopes[members.cell]
+    of_cells = shares_of(members, weights)
+    rows = weights @ members.rows + of_cells @ members.slopes
     shared = rows @ covariance.shared
-    explained = (rows * shared).sum(axis=1) + covariance.variance[members.cell]
+    explained = (rows * shared).sum(axis=1) + of_cells**2 @ covariance.variance[members.cells]
     explained = explained + betas**2 @ covariance.hats[members.hats]
     spreads = (shares**2 @ members.spread**2)[of_payment]
     clip = ((spreads[:, None] * _CLIPPED + _NOISE * (_Z / total[:, None]) ** 2) / _KEPT**2).argmin(axis=1)
@@ -151,6 +166,11 @@ def designs_of(
     weights, betas, rows, shared = (each[of_payment] for each in (weights, betas, rows, shared))
     variance = explained[of_payment] + rest
     return Designs(clip, total, weights, betas, rows, shared, noise, sampling, rest, variance)
+
+
+def shares_of(members: Members, weights: Floats) -> Floats:
+    """Return the weight of each cell, float64 [..., C]. weights: of each HAT, float64 [..., H]."""
+    return np.ones((*weights.shape[:-1], 1)) if members.is_of_one_cell else weights
 
 
 def _new_part(rest: Floats, sampling: Floats, rest_before: float, sampling_before: float) -> Floats:
@@ -199,8 +219,9 @@ def query_of(
     hundredths = int(CLIPS[designs.clip[0]])
     bounds = payments * hundredths // 100_000  # payments 1e-9 T z, in integers
     observation = Observation(
-        members.cell,
-        designs.rows[0] - covariance.slopes[members.cell],
+        members.cells,
+        shares_of(members, designs.weights[0]),
+        designs.weights[0] @ members.rows,
         members.hats,
         designs.weights[0],
         designs.betas[0],
@@ -241,8 +262,8 @@ def noiseless_sum(query: ResidualQuery, values: Floats, means: Means) -> int:
 def _residuals(query: ResidualQuery, values: Floats, means: Means) -> Floats:
     """Return r_b: the difference of each bus's mean from the prediction of the HATs it was in, float64 [L]."""
     members = query.members
-    of_cell = float(query.gain.slopes @ means.shared) + float(means.intercepts[members.cell])
-    predicted = members.rows @ means.shared + of_cell + means.hats[members.hats]
+    of_cells = members.slopes @ means.shared + means.intercepts[members.cells]
+    predicted = members.rows @ means.shared + of_cells + means.hats[members.hats]
     counts = np.diff(np.append(members.starts, len(members.contributions)))
     differences = values[members.contributions] - np.repeat(predicted, counts)
     return np.asarray(np.bincount(members.of_bus, members.within * differences), np.float64)

@@ -13,6 +13,7 @@ from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
 from hatcast.stream.tracker.model import (
     Covariance,
     DayCounts,
+    Drift,
     Floats,
     HatCounts,
     Integers,
@@ -28,6 +29,8 @@ SMALLEST: Final = 1_000_000  # 1e-9: a bus with less left takes no part
 _HORIZON: Final = 24.0  # hours after the day that count
 _FLOOR: Final = 1e-6  # of the variance that a HAT has before a query
 _PRICE: Final = 0.5  # at the close of a slot, of the policy's price: only a HAT's own hour can be shown live
+_PULSE_PRICE: Final = 0.2  # the same of a pulse: what it tells of the day holds for later HATs too
+_PULSED_HATS: Final = 2  # of a slot, at least
 _WATCHED_HATS: Final = 4  # of a bus's day, for which its watch share is meant to last
 _ROUNDS: Final = (1.5, 0.75, 0.4, 0.15, 0.05, 0.01)  # of the price, at the end of the day
 _SMALL_LIMIT: Final = 7 * NANO  # below it a block has all hours of the day: each bus then pays once for a cell
@@ -81,24 +84,32 @@ class Outlook:
         rows = covariance.city_rows()
         self._matrix = (rows * self.weights[:, None]).T @ rows
 
-    def gain(self, cell: int, shared: Floats, variance: Floats) -> Floats:
-        """Return the gain of observations of a cell, float64 [P].
+    def gain(self, members: Members, shared: Floats, variance: Floats) -> Floats:
+        """Return the gain of observations of these members, float64 [P].
 
-        shared, variance   float64 [P, 27], [P]: as in `Designs`
+        shared, variance   float64 [P, 28], [P]: as in `Designs`
         """
-        row = self._covariance.city_row(cell)
-        alone = shared @ row
-        own = float(self._covariance.variance[cell])
         all_cells = ((shared @ self._matrix) * shared).sum(axis=1)
+        if not members.is_of_one_cell:
+            return np.asarray(all_cells / variance)
+        (cell,) = members.cells.tolist()
+        alone = shared @ self._covariance.city_row(cell)
+        own = float(self._covariance.variance[cell])
         return np.asarray((all_cells + self.weights[cell] * ((alone + own) ** 2 - alone**2)) / variance)
 
-    def before(self, cell: int) -> None:
-        """Take a cell out of the sum, before an observation changes its slopes."""
-        self._matrix -= self.weights[cell] * np.outer(self._covariance.city_row(cell), self._covariance.city_row(cell))
+    def before(self, members: Members) -> None:
+        """Take a cell out of the sum, before an observation changes its slopes. One of several cells changes none."""
+        self._add(members, -1)
 
-    def after(self, cell: int) -> None:
+    def after(self, members: Members) -> None:
         """Take the cell in again."""
-        self._matrix += self.weights[cell] * np.outer(self._covariance.city_row(cell), self._covariance.city_row(cell))
+        self._add(members, 1)
+
+    def _add(self, members: Members, sign: int) -> None:
+        if members.is_of_one_cell:
+            (cell,) = members.cells.tolist()
+            row = self._covariance.city_row(cell)
+            self._matrix += sign * self.weights[cell] * np.outer(row, row)
 
 
 class Appraisal:
@@ -117,16 +128,23 @@ class Appraisal:
         self._balances = balances
 
     def query(
-        self, items: Iterable[Integers], hats: Integers, outlook: Outlook, price: float, reserve: int = 0
+        self,
+        items: Iterable[Integers],
+        hats: Integers,
+        outlook: Outlook,
+        price: float,
+        reserve: int = 0,
+        buses: int = 1,
     ) -> ResidualQuery | None:
         """Make the query of the best of these contributions, if it is worth its price.
 
         hats      what the query is about, ascending
         reserve   what each bus keeps of its balance, 1e-9
+        buses     least number of those that pay
         """
         best: tuple[float, Members, Integers] | None = None
         for contributions in items:
-            found = self._best_payment(contributions, hats, outlook, price, reserve)
+            found = self._best_payment(contributions, hats, outlook, price, reserve, buses)
             if found is not None and (best is None or found[0] > best[0]):
                 best = found
         if best is None:
@@ -136,25 +154,27 @@ class Appraisal:
 
     def made(self, members: Members, payments: Integers, outlook: Outlook) -> ResidualQuery:
         """Make a query. payments: int64 [L], of each bus, 1e-9."""
-        outlook.before(members.cell)
+        outlook.before(members)
         query = query_of(members, payments, self._day, self._covariance, self._variances)
-        outlook.after(members.cell)
+        outlook.after(members)
         return query
 
     def _best_payment(
-        self, contributions: Integers, hats: Integers, outlook: Outlook, price: float, reserve: int
+        self, contributions: Integers, hats: Integers, outlook: Outlook, price: float, reserve: int, buses: int
     ) -> tuple[float, Members, Integers] | None:
         """Return the net gain, the members and their payments (1e-9) of the best payment; None if none is worth it."""
         solvent = self._balances.left(self._day.bus[contributions], reserve) >= SMALLEST
         if not solvent.any():
             return None
         members = members_of(contributions[solvent], self._day, self._covariance, self._variances)
+        if len(members.buses) < buses:
+            return None
         left = self._balances.left(members.buses, reserve)
         levels = PAYMENTS[: np.searchsorted(PAYMENTS, left.max() / NANO) + 1]
         payments = np.minimum((levels[:, None] * NANO).astype(np.int64), left)
         costs = payments.sum(axis=1) / NANO
         designs = designs_of(members, payments / NANO, self._day, self._covariance, self._variances)
-        gains = outlook.gain(members.cell, designs.shared, designs.variance)
+        gains = outlook.gain(members, designs.shared, designs.variance)
         gains += self._gain_today(members, designs.shared, designs.betas, designs.variance, hats)
         net = gains - price * costs
         best = int(net.argmax())
@@ -165,12 +185,14 @@ class Appraisal:
 
         hats   ascending; some of them, and some of the members' HATs, may not be among the others
         """
-        of_day = self._day.hats
-        rows = self._covariance.slopes[members.cell] + shared_rows([of_day[hat] for hat in hats])
-        own = self._covariance.hats[hats]
-        before = np.einsum("hi,ij,hj->h", rows, self._covariance.shared, rows)
-        before = before + float(self._covariance.variance[members.cell]) + own
-        common = shared @ rows.T + float(self._covariance.variance[members.cell])  # [P, H]
+        of_day = [self._day.hats[hat] for hat in hats]
+        cells = np.array([hat.cell for hat in of_day])
+        rows = self._covariance.slopes[cells] + shared_rows(of_day)
+        own, of_cells = self._covariance.hats[hats], self._covariance.variance[cells]
+        before = np.einsum("hi,hi->h", rows @ self._covariance.shared, rows) + of_cells + own
+        common = shared @ rows.T  # [P, H]
+        if members.is_of_one_cell:
+            common += of_cells
         _, theirs, mine = np.intersect1d(hats, members.hats, assume_unique=True, return_indices=True)
         common[:, theirs] += betas[:, mine] * own[theirs]
         after = np.maximum(before - common**2 / variance[:, None], _FLOOR * before)
@@ -254,22 +276,24 @@ class Schedule:
     seen, hours   as in `Outlook`
     """
 
-    def __init__(self, keys: TrackerKeys, variances: Variances) -> None:
+    def __init__(self, keys: TrackerKeys, variances: Variances, min_users: int = 1) -> None:
+        """min_users: least number of buses of a pulse."""
         self._keys = keys
         self._variances = variances
+        self._min_users = min_users
         self.covariance = Covariance(variances)
         self._watched: set[int] = set()
         self.seen = np.empty(0)
         self.hours = 0
         self.begin_day()
 
-    def begin_day(self) -> None:
-        """Begin a local date."""
+    def begin_day(self) -> Drift:
+        """Begin a local date. Returns the change that the means have to follow."""
         self.day = DayCounts(self._variances)
         self.balances = Balances(self._keys.daily_limit)
-        self.covariance.begin_day()
         self._is_unpaid = np.empty(0, bool)
         self._newest = range(0)
+        return self.covariance.begin_day()
 
     def add_cells(self, cells: Sequence[str]) -> None:
         """Number cells that were never seen, from the largest number on."""
@@ -287,12 +311,15 @@ class Schedule:
         self.hours += 1
 
     def close_slot(self) -> Iterator[ResidualQuery]:
-        """Make the queries of the newest slot: watched cells first, then those with most users."""
+        """Make the queries of the newest slot: its pulse, then watched cells, then those with most users."""
         counted = self.day.hats
         users = np.array([hat.users for hat in counted], np.float64)
         values = values_of(users, self._keys.objective)
         appraisal = Appraisal(values, self._variances, self.day, self.covariance, self.balances)
         outlook = Outlook(self.covariance, self._variances, self.seen, self.hours)
+        pulse = self._pulse(appraisal, outlook)
+        if pulse is not None:
+            yield self._charged(pulse)
         for number in sorted(self._newest, key=lambda n: (counted[n].cell not in self._watched, -counted[n].users)):
             hat = counted[number]
             query = self._watched_query(hat, appraisal, outlook) if hat.cell in self._watched else None
@@ -302,6 +329,17 @@ class Schedule:
             if query is not None:
                 self._is_unpaid[query.members.contributions] = False
                 yield self._charged(query)
+
+    def _pulse(self, appraisal: Appraisal, outlook: Outlook) -> ResidualQuery | None:
+        """Query all HATs of the newest slot together. What it pays is not for any HAT: no contribution counts as paid.
+
+        A HAT that is the only one of its slot is not worth two queries.
+        """
+        if len(self._newest) < _PULSED_HATS:
+            return None
+        of_slot = np.arange(self.day.hats[self._newest.start].first, self.day.hats[-1].end)
+        price, reserve = _PULSE_PRICE * self._keys.price, self._reserve(self._keys.share)
+        return appraisal.query([of_slot], np.array(self._newest), outlook, price, reserve, self._min_users)
 
     def _items(self, hat: ModelHat) -> list[Integers]:
         """Return the alternatives of a HAT's query: the HAT alone, or all unpaid contributions to its cell today."""

@@ -25,6 +25,7 @@ from hatcast.stream.tracker.model import (
     Variances,
     bytes_of,
     floats_of,
+    prior_means,
     shared_rows,
 )
 from hatcast.stream.tracker.observations import (
@@ -47,7 +48,7 @@ Stage = Literal["live", "settled", "predicted"]
 _MILLI = 1000
 _DIGITS: Final = 2  # so that bytes do not depend on the last bits of floats
 _LEVELS: Final = 1000  # least number of values that the digits tell apart
-VERSION: Final = 2
+VERSION: Final = 3
 """of the model and of this format: another version's state is not read"""
 
 
@@ -70,8 +71,8 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
 
     date         no slot of this date or later was taken; "" if none was
     start_ms     start of the last slot that was taken, ms UTC
-    shared       [27, 27]; slopes [C, 27]; variance [C]: of `Covariance`
-    means        [27]; intercepts [C]: of `Means`
+    shared       [28, 28]; slopes [C, 28]; variance [C]: of `Covariance`
+    means        [28]; intercepts [C]: of `Means`
     calibration  `means` of the calibration
     """
 
@@ -246,7 +247,8 @@ class Smoother:
             self._variances, setting.lower
         )
         calibration = self._records.calibration(() if snapshot is None else snapshot.calibration)
-        self._track = Track(self._upper_bound / 2, calibration=calibration)
+        prior = prior_means(self._upper_bound, is_speed=setting.value is None)
+        self._track = Track(prior, calibration)
         self._cells: dict[str, int] = {}
         self._model = CityModel(self._covariance, self._track.means, self._cells)
         self._day: list[_DayHat] = []
@@ -301,14 +303,15 @@ class Smoother:
         """Update with the released numbers of a slot or settlement."""
         for measured in self._records.measurements(records, self._cells, self._hats):
             residual_z = self._observe(measured)
-            for number in measured.observation.hats.tolist():
-                self._day[number].residual_z = residual_z
+            if measured.observation.is_of_one_cell:  # a pulse is of the city, and says next to nothing of each HAT
+                for number in measured.observation.hats.tolist():
+                    self._day[number].residual_z = residual_z
 
     def _observe(self, measured: Measurement) -> float:
         """Update with a released number. Return its innovation in standard deviations."""
         observation, means = measured.observation, self._track.means
         gain = self._covariance.observe(observation)
-        expected = means.predict(gain.row, observation.cell) + float(observation.betas @ means.hats[observation.hats])
+        expected = means.expected(observation, gain) + float(observation.betas @ means.hats[observation.hats])
         innovation = measured.value - expected
         means.update(observation, gain, innovation)
         self._track.calibration.add(innovation, gain.variance, measured.noise)
@@ -382,8 +385,7 @@ class Smoother:
     def _begin_day(self, date: str) -> None:
         self._day, self._hats = [], {}
         self._settled = False
-        self._covariance.begin_day()
-        self._track.means.begin_day()
+        self._track.means.begin_day(self._covariance.begin_day())
         self.date = date
         self.snapshot = self._state(date)
 
@@ -398,7 +400,7 @@ class Smoother:
         self._start_ms = start_ms
 
     def _add_cells(self, cells: Sequence[str]) -> None:
-        new = [cell for cell in cells if cell not in self._cells]
+        new = [cell for cell in dict.fromkeys(cells) if cell not in self._cells]
         self._cells.update((cell, number) for number, cell in enumerate(new, len(self._cells)))
         self._covariance.add_cells(len(new))
         self._track.means.resize(self._covariance)

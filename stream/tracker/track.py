@@ -90,9 +90,9 @@ class HatEstimate:
 class Track:
     """Means of the model after one sequence of released numbers. A simulation has several for the same counts."""
 
-    def __init__(self, centre: float, calibration: Calibration | ReleaseCalibration) -> None:
-        """centre: the prior mean of the city."""
-        self.means = Means(centre)
+    def __init__(self, prior: Floats, calibration: Calibration | ReleaseCalibration) -> None:
+        """prior: means of the shared parts, float64 [28]."""
+        self.means = Means(prior)
         self.calibration = calibration
 
     def draw(self, query: ResidualQuery, values: Floats, noise: LaplaceNoise) -> int:
@@ -102,9 +102,10 @@ class Track:
 
     def expected(self, query: ResidualQuery) -> float:
         """Return the prediction of the query's weighted HATs, in the policy's unit."""
-        observation, gain = query.observation, query.gain
-        shared = float(gain.row @ self.means.shared) + float(self.means.intercepts[observation.cell])
-        return shared + float(observation.weights @ self.means.hats[observation.hats])
+        observation = query.observation
+        return self.means.expected(observation, query.gain) + float(
+            observation.weights @ self.means.hats[observation.hats]
+        )
 
     def learn(self, query: ResidualQuery, released: int) -> float:
         """Update with a released Y. Return its innovation in standard deviations."""

@@ -15,14 +15,23 @@ from numpy.typing import NDArray
 
 from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.policy.tracker_keys import TrackerKeys
-from hatcast.stream.tracker.model import HOURS, SHARED, HatCounts, Integers, Variances, bytes_of, floats_of
+from hatcast.stream.tracker.model import (
+    HOURS,
+    SHARED,
+    HatCounts,
+    Integers,
+    Variances,
+    bytes_of,
+    floats_of,
+    prior_means,
+)
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.schedule import Schedule
 from hatcast.stream.tracker.track import Calibration, HatEstimate, Track
 from hatcast.stream.units import HOUR_MS
 
 _MILLI: Final = 1000
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
 class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,8 +45,8 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
     cells         names of cells, in the order of their numbers
     seen, hours   as in `Outlook`; float64 [C]
     newest_ms     start of the newest slot, ms UTC; None: there was none
-    covariance, slopes, variance   as in `Covariance`: float64 [27, 27], [C, 27], [C]
-    means, intercepts              as in `Means`: float64 [27], [C]
+    covariance, slopes, variance   as in `Covariance`: float64 [28, 28], [C, 28], [C]
+    means, intercepts              as in `Means`: float64 [28], [C]
     calibration   the two running means of `Calibration`
     Arrays are little-endian bytes, row by row.
     """
@@ -123,14 +132,24 @@ class Tracker:
     """
 
     def __init__(
-        self, keys: TrackerKeys, upper_bound: float, tracks: int = 1, state: TrackerState | None = None
+        self,
+        keys: TrackerKeys,
+        upper_bound: float,
+        tracks: int = 1,
+        state: TrackerState | None = None,
+        *,
+        is_speed: bool = True,
+        min_users: int = 1,
     ) -> None:
         """Args:
         upper_bound: of the policy's value
         state: after the days before; None: there were none
+        is_speed: whether the value is a speed
+        min_users: least number of buses of a query of a whole slot
         """
-        self.schedule = Schedule(keys, Variances.of(upper_bound))
-        self.tracks = [Track(upper_bound / 2, Calibration()) for _ in range(tracks)]
+        self.schedule = Schedule(keys, Variances.of(upper_bound), min_users)
+        prior = prior_means(upper_bound, is_speed=is_speed)
+        self.tracks = [Track(prior, Calibration()) for _ in range(tracks)]
         self.values = np.empty(0)
         self._cells: dict[str, int] = {}
         self._buses: dict[int, int] = {}
@@ -162,9 +181,9 @@ class Tracker:
 
     def begin_day(self) -> None:
         """Begin a local date."""
-        self.schedule.begin_day()
+        drift = self.schedule.begin_day()
         for track in self.tracks:
-            track.means.begin_day()
+            track.means.begin_day(drift)
         self.values = np.empty(0)
         self._buses = {}
 

@@ -162,17 +162,21 @@ TRACKER: Final = read_policy(
 
 
 def tracked() -> Iterator[tuple[str, TrackerRelease]]:
-    """A HAT that a tracker queries, others, and a query of the settlement."""
+    """A HAT that a tracker queries, others, a pulse, and a query of the settlement."""
     tracker, calendar = PolicyTracker(TRACKER, None), Calendar(TRACKER)
     tracker.begin_day(DATE, [])
     (slot,) = (each for each in calendar.slots_of(DATE) if each.name == SLOT)
     hats = [hat_users(CELL, HatChunks([pack(crowd(CROWD))])), hat_users(FEW, HatChunks([pack(crowd(CROWD[:2]))]))]
-    queried, few = tracker.close_slot(slot, hats, Scripted([-441_000] * 9))
+    queried, few = tracker.close_slot(slot, hats, Scripted([-445_000] * 9))
     yield "tracker_released", queried
     yield "tracker_suppressed", few
     yield "tracker_deferred", hat_release(TRACKER, calendar, slot, hats[0], Status.DEFERRED)
     yield "tracker_budget_exhausted", queried.exhausted()
     yield "tracker_settlement", tracker.settle(Scripted([1_000] * 9))[0]
+    both = [hats[0], hat_users(FEW, HatChunks([pack(crowd(CROWD[1:]))]))]
+    tracker = PolicyTracker(TRACKER, None)
+    tracker.begin_day(DATE, [])
+    yield "tracker_pulse", tracker.close_slot(slot, both, Scripted([-453_000] * 9))[0]
 
 
 def blended(of: Policy, users: Sequence[tuple[int, int]], reports: Sequence[int], *draws: int) -> Release:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-from hatcast.stream.records.fields import date_of, is_settlement
+from hatcast.stream.records.fields import date_of, is_settlement, query_kind
 from tests.faults.facts import GRID_STEPS, NANO, Course, Log, Promise, Record, Seen, Totals, Violation, release_id_of
 
 _EXACT: Final = ("number", "scale", "steps", "clip", "members", "charges", "limit")  # what buses pay depends on these
@@ -111,16 +111,16 @@ def _paid(date: str, queries: Sequence[Record], seen: Seen, log: Log, promise: P
 def tracked_hats(records: Mapping[str, Record], log: Log, promise: Promise) -> Iterator[Violation]:
     """Every HAT that is over has one record, with its counts, and a query if and only if it is released."""
     expected = {release_id_of(promise.name, hat): log.hats[hat] for hat in log.final}
-    found = {name: record for name, record in records.items() if not is_settlement(name)}
+    found = {name: record for name, record in records.items() if not query_kind(name)}
     for name in sorted(expected.keys() - found.keys()):
         yield Violation("final", f"{name} is over and was not released")
     for name in sorted(found.keys() - expected.keys()):
         yield Violation("final", f"{name} was released and is not over, or never was")
     for name in sorted(found.keys() & expected.keys()):
         yield from _hat(name, found[name], expected[name], promise)
-    settling = Counter(record["status"] for name, record in records.items() if is_settlement(name))
-    if settling.keys() - {"released"}:
-        yield Violation("final", f"settlements have the statuses {dict(settling)}")
+    queries = Counter(record["status"] for name, record in records.items() if query_kind(name))
+    if queries.keys() - {"released"}:
+        yield Violation("final", f"queries of several HATs have the statuses {dict(queries)}")
 
 
 def _hat(name: str, record: Record, totals: Totals, promise: Promise) -> Iterator[Violation]:

@@ -27,7 +27,7 @@ from hatcast.stream.fold.hats import Calendar, closes_at
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
-from hatcast.stream.records.fields import SETTLEMENT, date_of
+from hatcast.stream.records.fields import PULSE, SETTLEMENT, date_of, query_id, release_id
 from hatcast.stream.release.proposals import exact_json
 from hatcast.stream.release.tracker import hat_users
 from hatcast.stream.release.tracker_records import MadeQuery
@@ -112,7 +112,13 @@ class _Course:
 
     def __init__(self, policy: Policy, date: str, state: TrackerState | None, sums: Mapping[int, int]) -> None:
         self._keys = policy.keys_of(TrackerKeys)
-        self.tracker = Tracker(self._keys, policy.upper_bound / 1000, state=state)
+        self.tracker = Tracker(
+            self._keys,
+            policy.upper_bound / 1000,
+            state=state,
+            is_speed=policy.value_name is None,
+            min_users=policy.min_users,
+        )
         self.tracker.begin_day()
         self.asked: list[Asked] = []
         self._policy, self._calendar, self._date = policy, Calendar(policy), date
@@ -138,12 +144,15 @@ class _Course:
         for design in queries:
             number = len(self.asked) + 1
             released, predicted = self._sums.get(number, 0), track.expected(design)
-            slots = tuple(self._hats[int(hat)][0] for hat in design.members.hats)
-            cell = self._hats[int(design.members.hats[-1])][1]
-            made = MadeQuery(number, design, slots, released, predicted, self._keys.daily_limit)
-            about = f"T{slot}/{cell}" if slot else f"T{SETTLEMENT}/{number:05d}"
+            hats = tuple(self._hats[hat] for hat in design.members.hats.tolist())
+            made = MadeQuery(number, design, hats, released, predicted, self._keys.daily_limit)
+            cell, policy = hats[0][1], self._policy.name
+            if slot and len({cell for _, cell in hats}) == 1:
+                name = release_id(policy, f"{self._date}/{slot}", cell)
+            else:
+                name = query_id(policy, self._date, PULSE if slot else SETTLEMENT, number)
             raw = predicted + released / (STEPS * design.total * design.kept)
-            self.asked.append(self._asked(f"{self._policy.name}/{self._date}{about}", cell, made, raw))
+            self.asked.append(self._asked(name, cell, made, raw))
             track.learn(query=design, released=released)
 
     def _asked(self, name: str, cell: str, made: MadeQuery, raw: float) -> Asked:

@@ -20,6 +20,7 @@ from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.tracker import TrackedHats
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.rejections import Behind
+from hatcast.stream.records.fields import PULSE, SETTLEMENT, query_kind
 from tests.exposed import figures
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, Stores, open_stores, store_closed, traffic
@@ -40,6 +41,7 @@ TABLE: dict[str, Any] = {
     "policy": {
         "privacy": {"epsilon": None, "max_hats_per_day": None, "daily_limit": 5.0, "min_users": 3},
         "estimator": {"name": "tracker"},
+        "tracker": {"share": 0.6},  # pulses leave something for single HATs
     }
 }
 STEPS = {
@@ -108,9 +110,10 @@ def test_a_tracker_queries_hats_and_settles_the_day(pipeline: Pipeline) -> None:
     kept = complete(pipeline)
     assert_published_once(pipeline, kept)
     records = [json.loads(record) for record in kept.values()]
-    assert len([each for each in records if "Tsettlement" not in each["release_id"]]) == 12
-    assert any("Tsettlement" in each["release_id"] for each in records)
-    assert any("query" in each for each in records if "Tsettlement" not in each["release_id"])
+    hats = [each for each in records if not query_kind(each["release_id"])]
+    assert len(hats) == 12
+    assert {query_kind(each["release_id"]) for each in records} == {"", PULSE, SETTLEMENT}
+    assert any("query" in each for each in hats)
 
 
 def assert_published_once(pipeline: Pipeline, kept: dict[bytes, bytes]) -> None:

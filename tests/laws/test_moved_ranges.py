@@ -17,6 +17,7 @@ from hatcast.stream.kmeans.setting import top_of
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.records import EstimateRecord, NormalRecord, ReleaseRecord
+from hatcast.stream.records.fields import query_kind
 from hatcast.stream.tracker.smoother import estimates_of
 from tests.support import Scripted
 from tests.unit.test_tracker_release import DATES, Counting, Ledger
@@ -81,14 +82,14 @@ def estimated(of: Policy, lower: float) -> Iterator[EstimateRecord]:
     """Estimates of a tracker's records, read as those of the policy."""
     records = tracked(lower)
     if not of.method.settles_days:
-        records = [msgspec.structs.replace(each, query=None) for each in records if "settlement" not in each.release_id]
+        records = [msgspec.structs.replace(each, query=None) for each in records if not query_kind(each.release_id)]
     return estimates_of(of, records)
 
 
 def test_estimates_of_a_narrow_range_have_more_digits() -> None:
     narrow = {"name": "share", "unit": "1", "lower": 0, "upper": 0.065}
     of = policy(0.0, value=narrow, privacy=PRIVACY, estimator={"name": "array_averaging"})
-    (record,) = [each for each in tracked(0.0) if each.raw is not None and "settlement" not in each.release_id][:1]
+    (record,) = [each for each in tracked(0.0) if each.raw is not None and not query_kind(each.release_id)][:1]
     scaled = msgspec.structs.replace(record, query=None, mean=0.0213, raw=0.0213, interval95=(0.0113, 0.0313))
     assert record.noise is not None
     noise = msgspec.structs.replace(record.noise, scale=0.005)

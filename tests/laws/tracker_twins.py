@@ -104,10 +104,14 @@ class Twin:
 
 @dataclass(frozen=True)
 class Step:
-    """One query of both neighbours: how far its sums are apart, and how far they may be by the bus's charge."""
+    """One query of both neighbours: how far its sums are apart, and how far they may be by the bus's charge.
+
+    cells   in which the bus is a member of it
+    """
 
     moved: int
     allowed: int
+    cells: int
 
 
 def hold(keys: TrackerKeys, days: Sequence[Day], change: Change, released: Iterable[int]) -> list[Step]:
@@ -150,7 +154,9 @@ def _step(
     learned = [twin.tracker.tracks[0].learn(query, released) for twin, query in zip(twins, (left, right), strict=True)]
     assert learned[0] == learned[1], "published: the neighbours' innovations differ"
     _assert_alike(twins)
-    return Step(moved * NANO, charges.get(bus, 0) * left.scale)
+    day = twins[0].tracker.schedule.day
+    of_bus = [number for number in left.members.contributions.tolist() if twins[0].users[number] == bus]
+    return Step(moved * NANO, charges.get(bus, 0) * left.scale, len({day.hats[day.hat[each]].cell for each in of_bus}))
 
 
 def _assert_paid(query: ResidualQuery, scale: int) -> None:

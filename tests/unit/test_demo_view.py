@@ -106,7 +106,7 @@ def test_lines_of_a_tracker_are_estimates_and_counts(capsys: pytest.CaptureFixtu
     view.estimate(estimated("09:00", "8642d9817ffffff", "predicted"), shown)
     view.end(shown, 12.0)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    speed = "42.38 km/h 33.00 to 51.75 road 41.30"
+    speed = "42.38 km/h 33.00 to 51.76 road 41.30"
     assert lines[:3] == [
         f"surat-speed 2026-10-22 09:00-10:00 8642d9d6fffffff {speed} live",
         f"surat-speed 2026-10-22 09:00-10:00 8642d9817ffffff {speed} predicted",
@@ -191,8 +191,10 @@ def test_many_recordings_are_named_by_the_first_and_the_last() -> None:
 def test_a_query_of_a_settlement_is_no_hat() -> None:
     shown = tracked()
     query = msgspec.structs.replace(released("09:00"), release_id="demo/2026-10-22Tsettlement/00007")
+    assert not shown.add(msgspec.structs.replace(query, release_id="demo/2026-10-22Tpulse/00001"))
+    assert shown.settling == ""
     assert not shown.add(query)
-    assert (shown.records, shown.hours, shown.settling) == (1, {}, "2026-10-22")
+    assert (shown.records, shown.hours, shown.settling) == (2, {}, "2026-10-22")
 
 
 def test_the_clock_says_when_the_next_slot_is_released() -> None:

@@ -157,8 +157,9 @@ def test_an_estimate_that_is_replaced_for_ever_takes_no_more_memory(monkeypatch:
     assert [each.offset for each in kept.since({})] == [499]
 
 
-def test_a_query_of_a_settlement_is_not_a_release_of_the_cell_and_hour_that_it_names() -> None:
-    query = json.loads(release(1)) | {"release_id": "city/2022-01-02Tsettlement/00001"}
+@pytest.mark.parametrize("kind", ["settlement", "pulse"])
+def test_a_query_of_several_hats_is_not_a_release_of_the_cell_and_hour_that_it_names(kind: str) -> None:
+    query = json.loads(release(1)) | {"release_id": f"city/2022-01-02T{kind}/00001"}
     made = feed([json.dumps(query).encode(), release(1)])
     assert [each.record for each in made.histories[RecordKind.RELEASES].since({})] == [release(1)]
 

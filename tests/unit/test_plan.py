@@ -86,7 +86,7 @@ def test_repeated_observations_are_close_to_designed_ones() -> None:
     repeated = Forecast(KEYS, 65.0, counts()).days(8, {1, 2, 3})
     assert designed[:4] == repeated[:4]
     for one, other in zip(designed[4:], repeated[4:], strict=True):
-        assert one.live < other.live < 1.05 * one.live
+        assert 0.97 * one.live < other.live < 1.05 * one.live
     assert designed[7].live < designed[0].live
 
 

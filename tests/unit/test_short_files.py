@@ -71,6 +71,7 @@ def test_each_kind_of_record_has_a_file_of_its_own_from_its_first_record_on(tmp_
         "unit": "km/h",
         "basis": "released",
         "settlement": "false",
+        "pulse": "false",
         "start": "2022-01-02T09:00:00+05:30",
         "end": "2022-01-02T10:00:00+05:30",
     }

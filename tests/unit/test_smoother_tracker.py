@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hatcast.stream.records import EstimateRecord, ReleaseRecord
+from hatcast.stream.records.fields import query_kind
 from hatcast.stream.release.tracker import PolicyTracker
 from hatcast.stream.tracker.observations import slots_of
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, SmootherState, estimates_of
@@ -73,7 +74,7 @@ def test_a_model_without_a_query_of_the_settlement_is_another() -> None:
 
 def test_a_hat_that_is_deferred_is_predicted_until_the_day_is_settled() -> None:
     records, _ = whole()
-    status = {(each.date, each.slot, each.cell): each.status for each in records if "settlement" not in each.release_id}
+    status = {(each.date, each.slot, each.cell): each.status for each in records if not query_kind(each.release_id)}
     estimates = [*estimates_of(POLICY, records)]
     stages = {"released": "live", "deferred": "predicted", "suppressed": "predicted"}
     for each in estimates:

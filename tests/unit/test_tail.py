@@ -158,8 +158,10 @@ def test_a_running_mean_has_its_name_and_its_number_of_slots(case: str, line: st
     assert " ".join(shown.split()) == f"surat-speed {line}"
 
 
-@pytest.mark.parametrize(("name", "word"), [(f"09:00/{CELL}", "released"), ("settlement/00077", "settlement")])
-def test_a_query_of_a_settlement_is_not_taken_for_the_release_of_its_hour(name: str, word: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "word"), [(f"09:00/{CELL}", "released"), ("settlement/00077", "settlement"), ("pulse/00077", "pulse")]
+)
+def test_a_query_of_several_hats_is_not_taken_for_the_release_of_its_hour(name: str, word: str) -> None:
     value = (
         f'{{"release_id":"p/2022-01-02T{name}","status":"released","cell":"{CELL}",'
         '"date":"2022-01-02","slot":"09:00","end":"2022-01-02T10:00:00+05:30","mean":30.554,"unit":"km/h",'

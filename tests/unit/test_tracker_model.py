@@ -1,12 +1,13 @@
 """The tracker's model against a dense Kalman filter that knows nothing of its structure."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 
 from hatcast.stream.tracker.model import (
     CITY,
+    DAY,
     FEATURES,
     HOURS,
     SHARED,
@@ -17,10 +18,12 @@ from hatcast.stream.tracker.model import (
     Observation,
     Variances,
     hour_part,
+    prior_means,
 )
 
 CELLS, HATS = 5, 4
 VARIANCES = Variances()
+PRIOR = prior_means(65.0, is_speed=True)
 
 
 @dataclass
@@ -32,7 +35,7 @@ class Dense:
 
     def __post_init__(self) -> None:
         self.means = np.zeros(len(self.covariance))
-        self.means[0] = 32.5
+        self.means[:SHARED] = PRIOR
 
     def observe(self, row: Floats, variance: float, value: float) -> None:
         gain = self.covariance @ row / (row @ self.covariance @ row + variance)
@@ -41,7 +44,7 @@ class Dense:
 
 
 def made() -> tuple[Covariance, Means, Dense]:
-    covariance, means = Covariance(VARIANCES), Means(32.5)
+    covariance, means = Covariance(VARIANCES), Means(PRIOR)
     covariance.add_cells(CELLS)
     covariance.add_hats(ModelHat(i % CELLS, i, np.zeros(2), 9.0 + i, 0.2, 3, 0) for i in range(HATS))
     means.resize(covariance)
@@ -54,13 +57,14 @@ def made() -> tuple[Covariance, Means, Dense]:
 def observation_of(random: np.random.Generator) -> Observation:
     hats = np.sort(random.choice(HATS, 2, replace=False))
     row = np.zeros(SHARED)
-    row[CITY], row[hour_part(int(random.integers(HOURS)))], row[FEATURES] = 1, 1, random.normal(size=2)
-    return Observation(int(random.integers(CELLS)), row, hats, np.array([0.5, 0.5]), random.random(2), 3.0)
+    row[[CITY, DAY, hour_part(int(random.integers(HOURS)))]], row[FEATURES] = 1, random.normal(size=2)
+    cells = random.integers(CELLS, size=1)
+    return Observation(cells, np.ones(1), row, hats, np.array([0.5, 0.5]), random.random(2), 3.0)
 
 
 def full_row(observation: Observation) -> Floats:
     row = np.concatenate((observation.row, np.zeros(CELLS + HATS)))
-    row[SHARED + observation.cell] = 1
+    row[SHARED + observation.cells] = observation.shares
     row[SHARED + CELLS + observation.hats] = observation.betas
     return row
 
@@ -70,11 +74,10 @@ def test_without_own_deviations_the_posterior_is_that_of_the_dense_filter() -> N
     covariance, means, dense = made()
     for _ in range(60):
         given = observation_of(random)
-        observation = Observation(given.cell, given.row, given.hats, given.weights, np.zeros(2), 3.0)
+        observation = replace(given, betas=np.zeros(2))
         value = random.normal(30, 5)
-        expected = float((observation.row + covariance.slopes[observation.cell]) @ means.shared)
-        innovation = value - expected - float(means.intercepts[observation.cell])
-        means.update(observation, covariance.observe(observation), innovation)
+        gain = covariance.observe(observation)
+        means.update(observation, gain, value - means.expected(observation, gain))
         dense.observe(full_row(observation), 3.0, value)
     cells = means.intercepts + covariance.slopes @ means.shared
     assert means.shared == pytest.approx(dense.means[:SHARED], abs=1e-9)
@@ -118,6 +121,67 @@ def test_when_the_city_moves_each_cell_keeps_its_variance_and_its_covariance_wit
     assert covariance.slopes @ covariance.shared == pytest.approx(cross)
     assert now == pytest.approx(own + 3 * VARIANCES.cell_drift)
     assert means.intercepts + covariance.slopes @ means.shared == pytest.approx(cells)
+
+
+def learned(random: np.random.Generator) -> tuple[Covariance, Means]:
+    covariance, means, _ = made()
+    for _ in range(30):
+        observation = observation_of(random)
+        means.update(observation, covariance.observe(observation), float(random.normal()))
+    return covariance, means
+
+
+def test_an_observation_of_several_cells_changes_the_shared_parts_as_the_dense_filter_does_and_no_cells_rest() -> None:
+    random = np.random.default_rng(8)
+    covariance, means = learned(random)
+    covariance.hats[:] = 0
+    dense = Dense(np.eye(SHARED + CELLS + HATS))
+    cross = covariance.slopes @ covariance.shared
+    cells = slice(SHARED, SHARED + CELLS)
+    dense.covariance[:SHARED, :SHARED], dense.covariance[cells, :SHARED] = covariance.shared, cross
+    dense.covariance[:SHARED, cells], dense.covariance[SHARED + CELLS :] = cross.T, 0
+    dense.covariance[cells, cells] = cross @ covariance.slopes.T + np.diag(covariance.variance)
+    dense.means[:SHARED], dense.means[cells] = means.shared, means.intercepts + covariance.slopes @ means.shared
+    shares, row = np.array([0.5, 0.3, 0.2]), observation_of(random).row
+    pulse = Observation(np.arange(3), shares, row, np.arange(3), shares, np.zeros(3), 0.1)
+    slopes, variance, intercepts = covariance.slopes.copy(), covariance.variance.copy(), means.intercepts.copy()
+    gain = covariance.observe(pulse)
+    means.update(pulse, gain, 25.0 - means.expected(pulse, gain))
+    dense.observe(full_row(pulse), 0.1, 25.0)
+    assert means.shared == pytest.approx(dense.means[:SHARED])
+    assert covariance.shared == pytest.approx(dense.covariance[:SHARED, :SHARED])
+    assert np.array_equal(slopes, covariance.slopes)
+    assert np.array_equal(variance, covariance.variance)
+    assert np.array_equal(intercepts, means.intercepts)
+
+
+def test_when_a_date_begins_its_shift_is_new_and_each_cell_keeps_its_mean_variance_and_covariance_with_the_rest() -> (
+    None
+):
+    covariance, means = learned(np.random.default_rng(9))
+    rest = np.arange(SHARED) != DAY
+    shared, cross = covariance.shared.copy(), covariance.slopes @ covariance.shared
+    cells, own = means.intercepts + covariance.slopes @ means.shared, np.diag(cross @ covariance.slopes.T)
+    own = own + covariance.variance
+    assert abs(covariance.slopes[:, DAY]).max() > 0.01
+    assert means.shared[DAY] != 0
+    means.begin_day(covariance.begin_day())
+    assert covariance.shared[np.ix_(rest, rest)] == pytest.approx(shared[np.ix_(rest, rest)])
+    assert covariance.shared[DAY].tolist() == [*[0.0] * DAY, VARIANCES.day]
+    assert means.shared[DAY] == 0
+    now = covariance.slopes @ covariance.shared
+    assert now[:, rest] == pytest.approx(cross[:, rest])
+    assert now[:, DAY] == pytest.approx(0)
+    assert means.intercepts + covariance.slopes @ means.shared == pytest.approx(cells)
+    assert np.diag(now @ covariance.slopes.T) + covariance.variance == pytest.approx(own)
+    state = covariance.shared.tobytes(), covariance.slopes.tobytes(), means.intercepts.tobytes()
+    means.begin_day(covariance.begin_day())  # again, as after a restart
+    assert state == (covariance.shared.tobytes(), covariance.slopes.tobytes(), means.intercepts.tobytes())
+
+
+def test_only_of_speeds_it_is_known_beforehand_that_many_readings_and_buses_are_slow() -> None:
+    assert prior_means(130.0, is_speed=True)[FEATURES].tolist() == [-6.0, -1.4]
+    assert prior_means(130.0, is_speed=False)[FEATURES].tolist() == [0.0, 0.0]
 
 
 def test_a_longer_pause_than_a_day_lets_the_model_forget_no_more() -> None:

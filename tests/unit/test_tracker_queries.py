@@ -8,7 +8,7 @@ import pytest
 
 from hatcast.stream.policy.tracker_keys import TrackerKeys
 from hatcast.stream.tracker.model import Covariance, DayCounts, HatCounts, Variances
-from hatcast.stream.tracker.query import Members, designs_of, members_of, query_of
+from hatcast.stream.tracker.query import Members, ResidualQuery, designs_of, members_of, query_of
 from hatcast.stream.tracker.schedule import Appraisal, Balances
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import NANO
@@ -114,3 +114,55 @@ def test_a_query_without_a_hats_own_buses_tells_nothing_of_its_own_deviation() -
     known = gain([1])
     designs.betas[:] *= 2
     assert gain([1]) == known
+
+
+def pulse_of(
+    hats: Sequence[HatUsers], price: float = 0.001, min_users: int = 1
+) -> tuple[Tracker, ResidualQuery | None]:
+    made = Tracker(TrackerKeys(5 * NANO, price=price), 65.0, min_users=min_users)
+    made.begin_day()
+    first = next(made.close_slot(0, 9, hats), None)
+    return made, None if first is None or first.members.is_of_one_cell else first
+
+
+TWO_CELLS = [hat("a"), hat("b", (7, 8, 9))]
+
+
+def test_a_pulse_is_the_first_query_of_a_slot_and_pays_for_no_contribution() -> None:
+    made, pulse = pulse_of(TWO_CELLS)
+    assert pulse is not None
+    assert pulse.members.contributions.tolist() == [0, 1, 2, 3, 4, 5]
+    assert pulse.members.buses.tolist() == [0, 1, 2]  # each bus of both cells has one term, and one charge
+    assert made.schedule.balances.spent(3).tolist() == pulse.charges.tolist()
+    assert made.schedule._is_unpaid.all()
+
+
+def test_a_pulse_leaves_what_is_not_of_the_live_share() -> None:
+    _, pulse = pulse_of(TWO_CELLS)
+    assert pulse is not None
+    assert 0 < pulse.payments.max() <= 0.3 * 5 * NANO
+
+
+def test_a_pulse_that_is_not_worth_its_price_is_not_made() -> None:
+    assert pulse_of(TWO_CELLS, price=1e6)[1] is None
+
+
+def test_a_pulse_has_at_least_min_users_buses_in_all() -> None:
+    assert pulse_of(TWO_CELLS, min_users=3)[1] is not None
+    assert pulse_of(TWO_CELLS, min_users=4)[1] is None
+
+
+def test_a_slot_of_one_hat_has_no_pulse() -> None:
+    assert pulse_of(TWO_CELLS[:1])[1] is None
+
+
+def test_the_spread_of_a_bus_in_a_pulse_counts_each_of_its_cells_by_its_share() -> None:
+    covariance, day = Covariance(VARIANCES), DayCounts(VARIANCES)
+    covariance.add_cells(2)
+    covariance.variance[:] = 10.0, 40.0
+    day.add([HatCounts(cell, 8, np.arange(1 + cell), np.array([3, 5][: 1 + cell])) for cell in range(2)])
+    covariance.add_hats(day.hats)
+    asked = members_of(np.arange(3), day, covariance, VARIANCES)
+    level = VARIANCES.city + VARIANCES.day + VARIANCES.hat
+    assert asked.within.tolist() == [0.5, 0.5, 1.0]
+    assert asked.spread**2 == pytest.approx(asked.own + level + [0.25 * 10 + 0.25 * 40, 40])

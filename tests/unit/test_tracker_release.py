@@ -15,9 +15,9 @@ from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.policy import Policy, TrackerKeys, read_policy
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.records import ReleaseRecord
-from hatcast.stream.records.fields import Status
+from hatcast.stream.records.fields import Status, query_kind
 from hatcast.stream.release.tracker import PolicyTracker
-from hatcast.stream.release.tracker_records import StoredQuery, TrackerRelease
+from hatcast.stream.release.tracker_records import MadeQuery, StoredQuery, TrackerRelease, query_release
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import HOUR_MS, NANO
@@ -112,7 +112,7 @@ def test_each_hat_has_a_record_and_each_query_one() -> None:
     ledger, noise = Ledger(), Counting()
     ledger.run(noise)
     records = ledger.decoded()
-    hats = [each for each in records if "Tsettlement" not in each.release_id]
+    hats = [each for each in records if not query_kind(each.release_id)]
     assert len(hats) == 2 * 12 * len(CELLS)
     assert {each.status for each in hats} == {"released", "suppressed", "deferred"}
     assert all((each.counts is not None and each.counts.users == 2) for each in hats if each.status == "suppressed")
@@ -127,6 +127,67 @@ def test_each_hat_has_a_record_and_each_query_one() -> None:
         assert each.noise.scale == pytest.approx(2 * each.query.clip / each.query.weight / each.query.kept, abs=1e-3)
         assert sum(weight for _, weight, _ in each.query.hats) == pytest.approx(1)
         assert 0 < each.epsilon <= each.query.charges <= each.query.members * 5
+
+
+def pulses(ledger: Ledger) -> list[ReleaseRecord]:
+    return [each for each in ledger.decoded() if query_kind(each.release_id) == "pulse"]
+
+
+def test_a_pulse_is_of_the_hats_of_its_slot_with_enough_users_and_comes_before_their_own_queries() -> None:
+    ledger = Ledger()
+    ledger.run(Counting())
+    of_slot: dict[tuple[str, str], list[ReleaseRecord]] = {}
+    for each in ledger.decoded():
+        if query_kind(each.release_id) != "settlement":
+            of_slot.setdefault((each.date, each.slot), []).append(each)
+    found = pulses(ledger)
+    assert found
+    for pulse in found:
+        hats = [each for each in of_slot[pulse.date, pulse.slot] if not query_kind(each.release_id)]
+        enough = {each.cell for each in hats if each.status != "suppressed"}
+        assert pulse.query is not None
+        assert pulse.query.cells is not None
+        assert pulse.cell == pulse.query.cells[0]
+        assert set(pulse.query.cells) <= enough
+        assert len(pulse.query.cells) == len(pulse.query.hats) == len(set(pulse.query.cells)) > 1
+        assert {slot for slot, _, _ in pulse.query.hats} == {pulse.slot}
+        assert (pulse.start, pulse.end) == (hats[0].start, hats[0].end)
+        assert pulse.counts is None
+        assert all(pulse.query.number < each.query.number for each in hats if each.query is not None)
+        assert all((pulse.seq or 0) < (each.seq or 0) for each in hats)
+
+
+def test_a_pulse_that_was_committed_before_a_crash_is_learned_and_not_drawn_again() -> None:
+    ledger, noise = Ledger(1), Counting()  # only the pulse of the first slot
+    with pytest.raises(Crash):
+        ledger.run(noise)
+    (before,) = pulses(ledger)
+    ledger.left = 10**9
+    ledger.run(noise)
+    after = [each for each in pulses(ledger) if each.release_id == before.release_id]
+    assert after == [before]
+    assert all(len({record for name, record in ledger.sent if name == each}) == 1 for each, _ in ledger.sent)
+
+
+def test_the_record_of_a_pulse_over_10000_hats_fits_into_a_message() -> None:
+    tracker, noise = PolicyTracker(POLICY, None), Counting()
+    tracker.begin_day(DATES[0], [])
+    slot, _ = next(slots(DATES[0]))
+    random = np.random.default_rng(4)
+    hats = []
+    for number in range(10_000):
+        users = np.unique(random.integers(0, 30_000, 6)).astype(np.uint64)
+        counts = random.integers(1, 60, len(users))
+        hats.append(HatUsers(f"87608b{number:05x}ffff", users, counts, counts * random.integers(8_000, 50_000)))
+    names, closed = iter(hats), []
+    for query in tracker._tracker.close_slot(slot.start_ms, 9, [*names]):
+        closed.append(query)
+        break
+    made = MadeQuery(1, closed[0], tuple((slot.name, hat.cell) for hat in hats), 10**9, 30.0, 5 * NANO)
+    release = query_release(POLICY, Calendar(POLICY), {slot.name: slot}, made)
+    assert made.is_pulse
+    assert noise.draws == 0
+    assert 500_000 < len(numbered(release.record(NOW_MS), 10**6)) < 900_000
 
 
 def test_a_run_that_ends_after_any_commit_goes_on_with_the_same_records() -> None:
