@@ -46,4 +46,4 @@ def test_the_page_says_what_intervals_hold_and_how_wide_they_are(monkeypatch: py
     assert 0.94 < mean(of_mean) < 0.99
     assert 100 * mean(of_mean) == pytest.approx(said(r"(\d+) % of the intervals hold it\n"), abs=2)
     assert 100 * mean(of_road) == pytest.approx(said(r"three of four HATs only \(there in (\d+) %\)"), abs=6)
-    assert median(widths) == pytest.approx(said(r"wider than (\d+) km/h at the day's end"), abs=3)
+    assert median(widths) == pytest.approx(said(r"wider than (\d+) km/h from end to end at the day's end"), abs=3)
