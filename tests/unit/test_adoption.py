@@ -91,6 +91,16 @@ def test_workflows_may_only_read_and_those_jobs_write_that_publish() -> None:
     assert ".ci/run" in [step.get("run") for step in JOBS["ci.yml run"]["steps"]]
 
 
+def test_a_released_chart_names_the_released_image() -> None:
+    (script,) = (step["run"] for step in JOBS["release.yml chart"]["steps"] if "helm package" in step.get("run", ""))
+    (line,) = re.findall(r"s\|\^(.*?)\$\|", script)
+    assert (ROOT / "ops/helm/hatcast/values.yaml").read_text().splitlines().count(line) == 1
+    chart = yaml.safe_load((ROOT / "ops/helm/hatcast/Chart.yaml").read_text())
+    assert chart["appVersion"] == PROJECT["version"]  # the image's tag, where none is given
+    (build,) = (step["with"] for step in JOBS["release.yml image"]["steps"] if "build-push" in step.get("uses", ""))
+    assert build["tags"] == "${{ steps.name.outputs.image }}:${{ steps.name.outputs.version }}"
+
+
 def test_every_issue_form_asks_for_something_and_warns_of_real_telemetry() -> None:
     forms = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")}
     assert set(forms) == {"bug", "config", "feature"}
