@@ -306,7 +306,7 @@ def _request_creation(
 
 
 def _wait_for(admin: "AdminClient", settings: Settings, created: Sequence[str]) -> None:
-    """Wait until the brokers tell a leader of each partition. Raises HatcastError if they do not."""
+    """Wait until each partition of the created topics has a leader. Raises HatcastError after `REQUEST_SECONDS`."""
     deadline_s = monotonic_s() + REQUEST_SECONDS
     while True:
         known = _described(admin, settings, created)

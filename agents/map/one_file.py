@@ -31,7 +31,7 @@ _WITHOUT_SCRIPTS: Final = re.compile(r"<noscript>.*?</noscript>", re.DOTALL)
 
 
 def page_with(feed: Feed, title: str, surroundings: Surroundings) -> bytes:
-    """Return the page with the records of a feed. The surroundings have no base map."""
+    """Return the page with a feed's records in it, and with routes and stops around them; without a base map."""
     page = index_page(title)
     data = base64.b64encode(gzip.compress(_published(feed, surroundings), mtime=0)).decode()
     made: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (

@@ -191,7 +191,7 @@ def index() -> bytes:
 
 
 def index_page() -> bytes:
-    """Return the list of paths as a page: each with what it returns, its parameters and a link that shows it."""
+    """Return the index of the API as a page: for each path its result, its parameters and a link."""
     rows = [_row(each.path, each.summary, each.parameters, each.formats) for each in OPERATIONS]
     rows.append(_row("/events", _EVENTS["summary"], ("policy", "kind", "seen"), ()))
     return f"""<!doctype html>

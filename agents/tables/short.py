@@ -1,4 +1,4 @@
-"""The short table of records, for spreadsheets and maps: where, when, how much, how certain, and what it rests on."""
+"""The short table of records for spreadsheets and maps: hexagon, hour, value, interval and basis."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

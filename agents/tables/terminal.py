@@ -116,7 +116,7 @@ def _kind(record: Shown) -> str:
 
 
 def _limit(answer: Shown) -> str:
-    """Return what an answer counts, if it is a number of vehicles."""
+    """Return the limit above which an answer counts vehicles; empty if it counts none."""
     if answer.speed_limit is not None:
         return f"  faster than {answer.speed_limit} km/h"
     return "" if answer.threshold is None else f"  {answer.value} above {answer.threshold}"

@@ -1,4 +1,4 @@
-"""The ledger of a domain: what may be charged, and what is stored of it, as pure decisions on rows.
+"""The ledger of a domain: pure decisions on its rows about what may be charged and what is stored.
 
 A decision says which rows it reads (`Wanted`, named in rows.py), gets them as a `View`, and writes to a `Draft` over
 it. It returns what was decided with `RowChanges`: rows to write, and as conditions the rows that it relied on. A store

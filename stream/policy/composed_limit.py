@@ -34,7 +34,7 @@ _DIGITS: Final = 1e6  # a composed epsilon is rounded up to six digits, as `hats
 
 @dataclass(frozen=True, slots=True)
 class ComposedLimit:
-    """(epsilon, delta) of a user's day, and what it became.
+    """The daily limit (epsilon, delta) of a user, as the composition of its releases gives it.
 
     releases      n, no more than `max_hats_per_day`
     fineness      every noise has a scale of at least 2**fineness grid steps

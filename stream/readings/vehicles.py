@@ -35,7 +35,7 @@ _WORD: Final = 0xFFFFFFFF
 
 
 def canonical_vehicle(sent: str) -> str | None:
-    """Return the canonical id of a vehicle; None if it is no id, or over 128 bytes of UTF-8.
+    """Return the canonical id of a vehicle; None if it names no vehicle, or has over 128 bytes of UTF-8.
 
     It is the sent text in NFC, without format and control characters, with single spaces for white space and none
     around it. A whole number is written as such: 1234 for 01234, +1234, 1234.0, 1234,0 and 1.234e3.
@@ -80,7 +80,7 @@ def vehicle_text(cell: object) -> str | None:
 
 
 def _shown(sent: str) -> str | None:
-    """Return a text without invisible characters, in NFC; None if it has no letter and no digit, or is too long."""
+    """Remove invisible characters and normalise to NFC; None without a letter or digit, or if it is too long."""
     if not sent.isprintable():
         sent = "".join(each for each in sent if each.isspace() or unicodedata.category(each) not in _INVISIBLE)
     text = " ".join(sent.split())

@@ -331,7 +331,7 @@ class Schedule:
                 yield self._charged(query)
 
     def _pulse(self, appraisal: Appraisal, outlook: Outlook) -> ResidualQuery | None:
-        """Query all HATs of the newest slot together. What it pays is not for any HAT: no contribution counts as paid.
+        """Query all HATs of the newest slot together if that is worth its price; contributions stay unpaid.
 
         A HAT that is the only one of its slot is not worth two queries.
         """

@@ -54,7 +54,7 @@ def split_poll(body: bytes, *, header_times: bool = False) -> tuple[int | None, 
 
 
 def _record_of(value: bytes, timestamp: int) -> bytes:
-    """Return an entity, with this timestamp if its vehicle has none; empty if it is no record."""
+    """Return an entity; its vehicle gets this timestamp if it has none. Empty: it is not a vehicle's record."""
     try:
         entity = _entity(value)
     except DecodeError:
