@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from hatcast.agents.config.settings import Settings, parse_settings
 from hatcast.agents.kafka.client import (
     aiokafka_options,
     confluent_options,
     ssl_context,
+    translate_kafka_errors,
     wait_for_broker,
 )
 from hatcast.agents.redis.connection import redis_name, redis_options
-from hatcast.stream.errors import SettingError
+from hatcast.stream.errors import HatcastError, SettingError
 from tests.integration.tables import DEFAULTS, merged
 
 PASSWORD = "s3cret"
@@ -49,6 +51,25 @@ def test_without_a_word_about_security_every_client_speaks_plainly() -> None:
     assert options["security_protocol"] == "PLAINTEXT"
     assert not [key for key, value in options.items() if key.startswith(("sasl", "ssl")) and value is not None]
     assert not [key for key in confluent_options(plain) if key.startswith(("sasl", "ssl"))]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (KafkaError._AUTHENTICATION, "rejects the login"),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, "rejects the login"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "denies this user an operation"),
+        (KafkaError._TRANSPORT, "was lost"),
+        (KafkaError._TIMED_OUT, "was lost"),
+        (KafkaError.UNKNOWN, "failed a request"),
+        (KafkaError.POLICY_VIOLATION, "failed a request"),
+    ],
+)
+def test_an_error_of_a_broker_names_the_broker_and_its_kind(code: int, said: str) -> None:
+    with pytest.raises(HatcastError, match=said) as raised, translate_kafka_errors(settings()):
+        raise KafkaException(KafkaError(code, "why"))
+    assert "Kafka at " in str(raised.value)
+    assert "(why)" in str(raised.value)
 
 
 def test_login_and_tls_reach_every_client(tmp_path: Path) -> None:
