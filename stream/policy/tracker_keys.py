@@ -45,6 +45,27 @@ class Objective(StrEnum):
     MIX = "mix"
 
 
+@dataclass(frozen=True, slots=True)
+class TimetablePrior:
+    """Constants of cells with a scheduled speed, which are hashed into policy_id.
+
+    reference         km/h, from which scheduled speeds are counted
+    lowest, highest   km/h: bounds of that difference
+    slope, slope_sd   prior mean and standard deviation of a cell's speed per km/h of that difference
+    variance          of a cell around it, (km/h)^2: as `Variances.cell`, with `REFERENCE_BOUND`
+    """
+
+    reference: float = 25.0
+    lowest: float = -20.0
+    highest: float = 25.0
+    slope: float = 0.8
+    slope_sd: float = 0.3
+    variance: float = 18.0
+
+
+TIMETABLE_PRIOR: Final = TimetablePrior()
+
+
 class TrackerTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[policy.tracker]`: for the defaults of `price` and `watch_share` see `tracker_keys`."""
 
