@@ -128,7 +128,7 @@ def read_network(path: Path, tell: Tell = str) -> Network:
         named = _named_routes(tables)
         trips, shapes, shapeless = _trips(tables, {route: number for number, route in enumerate(named)})
         stops, places, names = tables.stop_places()
-        _check_on_earth(path, "stops.txt", *np.array([each for each in places if each] or [(0.0, 0.0)]).T)
+        tables.check_on_earth("stops.txt", *np.array([each for each in places if each] or [(0.0, 0.0)]).T)
         served, visits = _served(tables, trips, shapeless, stops)
         lines = defaultdict[int, list[Sequence[Point]]](list)
         _add_shapes(tables, shapes, lines)
@@ -201,7 +201,7 @@ def _add_shapes(tables: Tables, shapes: Mapping[str, set[int]], lines: dict[int,
     if not shapes:
         return
     points = tables.shape_points({shape: number for number, shape in enumerate(shapes)})
-    _check_on_earth(tables.path, "shapes.txt", points.lats, points.lngs)
+    tables.check_on_earth("shapes.txt", points.lats, points.lngs)
     keep = kept_points(points, _TOLERANCE_M)
     routes_of = list(shapes.values())
     for number, line in _lines(Points(points.number[keep], points.lats[keep], points.lngs[keep])):
@@ -280,13 +280,6 @@ def _natural(name: str) -> tuple[int, str]:
     """Order route names as people do: 2 before 10."""
     digits = re.match(r"\d{1,9}", name)
     return (int(digits[0]) if digits else 10**9), name
-
-
-def _check_on_earth(path: Path, table: str, lats: NDArray[np.float64], lngs: NDArray[np.float64]) -> None:
-    bad = ~((np.abs(lats) <= 90) & (np.abs(lngs) <= 180))  # also for NaN
-    if bad.any():
-        at = int(np.flatnonzero(bad)[0])
-        raise BadTimetable(path, f"has latitude {lats[at]:g}, longitude {lngs[at]:g} in {table}, which is not on earth")
 
 
 def place_names(stops: Iterable[Stop]) -> Callable[[str], str | None]:

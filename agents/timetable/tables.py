@@ -103,12 +103,17 @@ class Tables:
         self._misplaced = set[int]()
         self._tell = tell
 
-    def route_ids(self, route_types: Collection[int]) -> set[str]:
-        """Return the ids of the routes of these types; without types, of all."""
+    def route_ids(self, route_types: Collection[int], *, or_all: bool = False) -> set[str]:
+        """Return the ids of the routes of these types; without types, of all.
+
+        or_all   return all if there is none of these types; otherwise that raises BadTimetable
+        """
         rows = list(self.rows("routes.txt", ("route_id", "route_type")))
         kinds = {kind: _basic_type(kind.strip()) for _, kind in rows}
         wanted = {str(each) for each in route_types}
         found = {route for route, kind in rows if not wanted or not wanted.isdisjoint((kind.strip(), kinds[kind]))}
+        if not found and or_all:
+            return {route for route, _ in rows}
         if not found and rows:
             types = ", ".join(sorted({kind.strip() for _, kind in rows if _TYPE.fullmatch(kind.strip())}))
             raise BadTimetable(self.path, f"has routes of type {types or 'none'} only", "name one as --route-type")
@@ -163,6 +168,14 @@ class Tables:
             return stops[stop]
         except KeyError:
             raise BadTimetable(self.path, "names a stop in stop_times.txt that is not in stops.txt") from None
+
+    def check_on_earth(self, table: str, lats: NDArray[np.float64], lngs: NDArray[np.float64]) -> None:
+        """Raise BadTimetable if one of these places of a table is not on earth."""
+        bad = ~((np.abs(lats) <= 90) & (np.abs(lngs) <= 180))  # also for NaN
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
+            place = f"latitude {lats[at]:g}, longitude {lngs[at]:g}"
+            raise BadTimetable(self.path, f"has {place} in {table}, which is not on earth")
 
     def number(self, text: str, table: str) -> float:
         """Convert a number of a table."""
