@@ -46,6 +46,7 @@ class TrackerKeywords(TypedDict, total=False):
     price: float
     watch: str | Path
     watch_share: float
+    timetable: str | Path
 
 
 class ContinualKeywords(TypedDict, total=False):

@@ -35,6 +35,7 @@ from hatcast.stream.release.queries import (
 )
 from hatcast.stream.release.schedule import first_slot_ms, listed_cells, slots_between, slots_due
 from hatcast.stream.release.tracker import PolicyTracker, closed_by, hat_users
+from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.units import DAY_MS
 
 # The release path over files, in one process. [docs/specification/release.md, Release protocol]
@@ -56,12 +57,16 @@ MAX_BATCH: Final = 500  # releases committed together, which waits for the disk 
 
 @dataclass(frozen=True, slots=True)
 class FilesPath:
-    """The path of all kinds of release of one run. Each method yields records after they are durable in the ledger."""
+    """The path of all kinds of release of one run. Each method yields records after they are durable in the ledger.
+
+    timetable   of a tracker's policy, as its file is now; None: it names none
+    """
 
     folded: FoldResult
     retained: RetainChunks
     ledger: LedgerFile
     noise: Noise
+    timetable: Timetable | None = None
 
     @property
     def policy(self) -> Policy:
@@ -105,12 +110,15 @@ class FilesPath:
 
     def tracked(self, hats: Iterable[RetainedHat], add_bar: AddBar) -> Iterator[bytes]:
         """Yield the records of a tracker's HATs, slot after slot, each date followed by those of its settlement."""
-        tracker = PolicyTracker(self.policy, self.ledger.tracker_state())
+        tracker = PolicyTracker(self.policy, self.ledger.tracker_state(), self.timetable)
         for day, of_day in groupby(hats, attrgetter("date")):
             of_date = [*of_day]
             advance = add_bar(f"releasing {day}", len(of_date))
             is_late = day <= tracker.settled
             if not is_late:
+                if (first := tracker.first_state(day)) is not None:
+                    self.ledger.store_tracker_state(*first)
+                    tracker = PolicyTracker(self.policy, self.ledger.tracker_state(), self.timetable)
                 tracker.begin_day(day, self.ledger.records_of(day).items())
             for key, of_slot in groupby(of_date, attrgetter("slot")):
                 in_slot = [*of_slot]
@@ -232,14 +240,7 @@ Days = tuple[date, date]
 """The first and the last local date, both included."""
 
 
-def release_final(
-    folded: FoldResult,
-    retained: RetainChunks,
-    ledger: LedgerFile,
-    noise: Noise,
-    days: Days | None = None,
-    add_bar: AddBar = no_bar,
-) -> Iterator[bytes]:
+def release_final(path: FilesPath, days: Days | None = None, add_bar: AddBar = no_bar) -> Iterator[bytes]:
     """Yield the one record of each final HAT, by slot, then cell, after it is durable in the ledger.
 
     Under `add_remove` these are each listed cell of each slot of `days`; None: from the slot of the first arrival to
@@ -251,7 +252,7 @@ def release_final(
     Also yields the one record of each due answer to a query over days: after all HATs, or under `add_remove` after the
     HATs of its closing slot. Calls `add_bar` for what it begins: of a tracker each day's HATs and its settlement.
     """
-    policy, until, path = ledger.policy, ledger.until, FilesPath(folded, retained, ledger, noise)
+    folded, retained, policy, until = path.folded, path.retained, path.policy, path.ledger.until
     if policy.relation is Relation.ADD_REMOVE:  # most HATs have no readings
         yield from _shown(_in_step(path, _slots(folded, policy, days), until), add_bar("releasing", None))
         return

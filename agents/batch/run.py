@@ -17,6 +17,7 @@ from hatcast.agents.kafka.dump import DUMP, Dump
 from hatcast.agents.progress import AddBar
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.recordings.pinned import Read
+from hatcast.agents.timetable.policy import timetable_of
 from hatcast.agents.worker.folds import fold_maker, report_check, report_fold_maker
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
@@ -151,15 +152,17 @@ def open_released(run: BatchRun, path: Path, days: "Days | None" = None) -> Iter
     """
     # Imported here: noise and accounting take seconds to import, and folding needs neither.
     from hatcast.agents.batch.ledger_file import open_ledger
-    from hatcast.agents.batch.release import count_changed, release_final
+    from hatcast.agents.batch.release import FilesPath, count_changed, release_final
     from hatcast.stream.mechanisms.system import SystemNoise
 
     policy, chunks = run.settings.policy, RetainChunks()
+    timetable = timetable_of(policy, run.warn)  # its errors before the files are read
     with open_ledger(path, policy, run.settings.user_key) as ledger:
         folded = fold_input(run, chunks, ledger)
         if policy.relation is Relation.REPLACE and (changed := count_changed(folded, chunks, ledger)):
             run.warn(_CHANGED.format(changed))
-        released = partial(release_final, folded, chunks, ledger, SystemNoise(), days)
+        path_of_files = FilesPath(folded, chunks, ledger, SystemNoise(), timetable)
+        released = partial(release_final, path_of_files, days)
         yield ReleasedRun(folded, ledger, _with_bars(run, released))
 
 

@@ -178,16 +178,21 @@ def parse_settings(table: Mapping[str, Any], folder: Path, environment: Mapping[
     """Check a decoded file and return its settings. Relative paths start at `folder`. Raises SettingError."""
 
     def policy_of(given: _File) -> Policy:
-        return policy_of_table(
-            given.policy, given.topics.telemetry_format, lambda name: _read(folder, name, "policy.cells")
-        )
+        return _policy_in(folder, given.policy, given.topics.telemetry_format)
 
     return _settings(table, folder, environment, policy_of)
 
 
 def policy_of_keys(table: Mapping[str, Any], folder: Path) -> Policy:
     """Return the policy of a `[policy]` table; names of files are relative to `folder`. Raises SettingError."""
-    return policy_of_table(table, jsonl.NAME, lambda name: _read(folder, name, "policy.cells"))
+    return _policy_in(folder, table, jsonl.NAME)
+
+
+def _policy_in(folder: Path, table: Mapping[str, Any], telemetry_format: str) -> Policy:
+    tracker = table.get("tracker")
+    if isinstance(tracker, Mapping) and isinstance(name := tracker.get("timetable"), str):
+        table = {**table, "tracker": {**tracker, "timetable": str(folder / name)}}  # it is read later, by who needs it
+    return policy_of_table(table, telemetry_format, lambda name: _read(folder, name, "policy.cells"))
 
 
 def settings_of_policy(policy: Policy, environment: Mapping[str, str] = os.environ) -> Settings:

@@ -5,7 +5,7 @@ contributions stay until its settlement is published and the state after it is s
 
     loaded    all HATs of a slot
     drawn     all queries of a slot, or of a settlement, each from the numbers of those before it
-    stored    the state after a settled date
+    stored    the state after a settled date; of a policy with a timetable also one before its first date
     deleted   the contributions of a settled date
 
 The session is a `PolicyTracker`. It may have learned numbers that are not committed, so path.py drops it after any
@@ -24,6 +24,7 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.release.hats import DueHat, Hats
 from hatcast.agents.release.kind import DuePart, ReleaseContext, Session, batches_of
+from hatcast.agents.timetable.policy import timetable_of
 from hatcast.stream.fold.hats import Calendar, next_date
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.rejections import Behind
@@ -33,6 +34,7 @@ from hatcast.stream.release.hats import HatChunks
 from hatcast.stream.release.spending import Spent
 from hatcast.stream.release.tracker import PolicyTracker, closed_by, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease
+from hatcast.stream.tracker.timetable import Timetable
 
 log = structlog.get_logger()
 
@@ -49,6 +51,7 @@ class TrackedHats:
         self.closed: set[str] = set()
         self._context = context
         self._policy = context.policy
+        self._timetable = timetable_of(context.policy, lambda hint: log.warning("timetable", hint=hint))
         self._calendar = Calendar(context.policy)
         self._store = context.store
         self._ledger = context.ledger
@@ -66,7 +69,7 @@ class TrackedHats:
 
     async def open(self) -> None:
         """Make a tracker from the stored state."""
-        self.tracker = PolicyTracker(self._policy, await self._ledger.tracker.read())
+        self.tracker = PolicyTracker(self._policy, await self._ledger.tracker.read(), self._timetable)
         self.closed.clear()
 
     def drop(self) -> None:
@@ -84,7 +87,6 @@ class TrackedHats:
     async def due(self, owned: frozenset[int]) -> AsyncGenerator[DuePart[DueHat]]:
         """Yield the HATs of each final slot, then of each closed date nothing: what follows then is its settlement."""
         del owned
-        tracker = self._at_work
         with self._context.failures.attempt("read the watermarks of the partitions"):
             watermark = await self._hats.watermark()
         final = {} if watermark is None else await self._hats.final_slots(watermark)
@@ -93,7 +95,7 @@ class TrackedHats:
             if date <= self._context.recovery.sealed_through:  # folded again: all of it is published
                 await self.delete_date(date, slots)
                 continue
-            await self._begin(date)
+            tracker = await self._begin(date)
             for slot in slots:
                 self._hats.delays.add([slot])
                 if slot not in self.closed and (due := await self._due_of(slot)):
@@ -103,7 +105,7 @@ class TrackedHats:
                 return
             if tracker.is_at(date):
                 yield DuePart([])
-                await self.store_state(date, tracker.end_day())
+                await self._end(date)
             await self.delete_date(date, slots)
 
     async def load(self, due: Sequence[DueHat]) -> list[HatChunks] | None:
@@ -150,14 +152,36 @@ class TrackedHats:
             raise RuntimeError("the session is not open")
         return self.tracker
 
-    async def _begin(self, date: str) -> None:
-        """Begin a date that is neither settled nor begun; none of its slots is closed. Raises Behind if one is left."""
+    async def _begin(self, date: str) -> PolicyTracker:
+        """Begin a date that is neither settled nor begun; none of its slots is closed. Raises Behind if one is left.
+
+        Returns the session, which is another one if the date is the first: its timetable is stored before it.
+        """
         tracker = self._at_work
         if tracker.settled < tracker.date < date:
             raise Behind
         if date > max(tracker.settled, tracker.date):
+            if (first := tracker.first_state(date)) is not None:
+                await self.store_state(*first)
+                await self.open()
+                tracker = self._at_work
+                self._log_timetable(date, None)
             tracker.begin_day(date, (await self._ledger.records(date)).items())
             self.closed.clear()
+        return tracker
+
+    async def _end(self, date: str) -> None:
+        """Store the state after a settled date."""
+        before = self._at_work.timetable
+        await self.store_state(date, self._at_work.end_day())
+        self._log_timetable(next_date(date), before)
+
+    def _log_timetable(self, date: str, before: Timetable | None) -> None:
+        """Log that another timetable holds from a date on."""
+        timetable = self._at_work.timetable
+        if timetable is not None and timetable != before:
+            former = None if before is None else before.digest
+            log.info("timetable", holds_from=date, digest=timetable.digest, former=former, cells=len(timetable.speeds))
 
     async def _has_released_all(self, date: str, slots: Sequence[str]) -> bool:
         """Return True if a date is closed and these, the final slots at the start of the round, are all it has.

@@ -51,6 +51,11 @@ def next_date(date: str) -> str:
     return (local_date.fromisoformat(date) + _DAY).isoformat()
 
 
+def previous_date(date: str) -> str:
+    """Return the local date before another one."""
+    return (local_date.fromisoformat(date) - _DAY).isoformat()
+
+
 class Calendar:
     """Slots of a policy. Pure: an instant always gives the same slot."""
 

@@ -6,7 +6,7 @@ has no `epsilon`, and the caps are not needed for privacy.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any, Final
@@ -80,6 +80,9 @@ class TrackerTable(msgspec.Struct, frozen=True, kw_only=True):
     """a file as for `cells`, with `source = "public"`: these cells are queried first, at the close of each slot"""
     watch_share: Annotated[float | None, such_as(0.5, default="0.5")] = None
     """of a vehicle's `daily_limit`, for queries of watched cells: 0.5 if there is a `watch`"""
+    timetable: Annotated[str | None, such_as("gtfs.zip")] = None
+    """a GTFS zip file that is not made from the protected readings: hexagons are expected at about their scheduled
+    speeds. Another file holds from the next date on ([specification](specification/tracker.md#timetable))"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class TrackerKeys(MethodKeys):
     watch         cells that are queried first
     watch_share   of a bus's limit, for queries of watched cells
     watched       content of the watch file; empty without one
+    timetable     path of a GTFS file; None: without one. Which one it is, is no part of the policy: it changes often
     """
 
     daily_limit: int
@@ -103,6 +107,7 @@ class TrackerKeys(MethodKeys):
     watch: frozenset[str] = frozenset()
     watch_share: float = 0.0
     watched: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    timetable: str | None = None
 
     @property
     def settles_days(self) -> bool:
@@ -121,7 +126,8 @@ class TrackerKeys(MethodKeys):
         """See `MethodKeys`."""
         keys = {"share": self.share, "objective": self.objective.value, "price": self.price}
         watch = {"watch": self.watched, "watch_share": self.watch_share} if self.watched else {}
-        return Hashed(policy={TRACKER: keys | watch})
+        timetable = {} if self.timetable is None else {"timetable": asdict(TIMETABLE_PRIOR)}
+        return Hashed(policy={TRACKER: keys | watch | timetable})
 
 
 REFERENCE_BOUND: Final = 65.0  # km/h: the upper bound for which constants of the tracker hold
@@ -174,12 +180,18 @@ def with_tracker_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def tracker_keys(
-    given: PolicyTable, queries: tuple[Query, ...], most_hats: int, read_cells: Callable[[str], str]
+    given: PolicyTable,
+    queries: tuple[Query, ...],
+    most_hats: int,
+    read_cells: Callable[[str], str],
+    *,
+    is_speed: bool = True,
 ) -> TrackerKeys | None:
     """Return the keys of a tracker policy; None for any other estimator.
 
     queries     over days, which are reserved out of the daily limit first
     most_hats   most HATs of a user's day: each may answer each query
+    is_speed    whether the value is a speed
     Raises SettingError.
     """
     if given.estimator.name != TRACKER:
@@ -188,6 +200,8 @@ def tracker_keys(
         return None
     table = decode_table(given.tracker or {}, TrackerTable, _WHERE)
     _check_values(table)
+    if table.timetable is not None and not is_speed:
+        raise SettingError(f"{_WHERE}.timetable", "is of speeds, not of [policy.value]", "remove it")
     limit = nano_floor(given.privacy.daily_limit) - most_hats * sum(query.epsilon_nano for query in queries)
     if limit < _LEAST:
         raise SettingError(
@@ -208,6 +222,7 @@ def tracker_keys(
         watch=frozenset() if watched is None else frozenset(h3.int_to_str(cell) for cell in watched.cells),
         watch_share=0.0 if watched is None else _WATCH_SHARE if table.watch_share is None else table.watch_share,
         watched={} if watched is None else watched.canonical,
+        timetable=table.timetable,
     )
 
 

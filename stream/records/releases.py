@@ -171,7 +171,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     RULES: ClassVar = (
         When("status", ("released",), has=ANSWER, allows=(*BLEND, "query", "values")),
-        When("relation", ("replace",), has=("seq",), allows=("counts",)),
+        When("relation", ("replace",), has=("seq",), allows=("counts", "scheduled")),
         When("target", allows=("device_epsilon", "delta", *BLEND)),
     )
 
@@ -227,6 +227,17 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         Annotated[
             CountsRecord,
             msgspec.Meta(description="counts of the HAT; not under `add_remove`, and not of blends"),
+        ]
+        | None
+    ) = None
+    scheduled: (
+        Annotated[
+            float,
+            msgspec.Meta(
+                gt=0,
+                description="of a tracker with a timetable: the cell's scheduled speed on this date, in km/h with 1"
+                " digit; absent if it has none. Not private",
+            ),
         ]
         | None
     ) = None

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.hats import Calendar, Slot, previous_date
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import LaplaceNoise
@@ -28,6 +28,7 @@ from hatcast.stream.release.tracker_records import (
     query_release,
 )
 from hatcast.stream.tracker.query import ResidualQuery
+from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.tracker import HatUsers, Tracker, TrackerState
 
 _MILLI = 1000
@@ -49,9 +50,13 @@ class PolicyTracker:
     is_different   whether that is because a stored query is different
     """
 
-    def __init__(self, policy: Policy, stored: bytes | None) -> None:
-        """stored: what `end_day` returned last; None: nothing. A state that cannot be used counts as none."""
+    def __init__(self, policy: Policy, stored: bytes | None, timetable: Timetable | None = None) -> None:
+        """Args:
+        stored: what `end_day` returned last; None: nothing. A state that cannot be used counts as none
+        timetable: the policy's, as its file is now: it holds from the next date on, or from a first date
+        """
         self._policy = policy
+        self._file = timetable
         self._keys = policy.keys_of(TrackerKeys)
         self._calendar = Calendar(policy)
         self._state = TrackerState.decoded(stored, policy.policy_id)
@@ -65,6 +70,21 @@ class PolicyTracker:
         self._names: list[tuple[str, str]] = []
         self._known: frozenset[str] = frozenset()
         self._queries: dict[int, StoredQuery] = {}
+
+    @property
+    def timetable(self) -> Timetable | None:
+        """The timetable that holds on the date at work, whatever the file is now."""
+        return self._tracker.timetable
+
+    def first_state(self, date: str) -> tuple[str, bytes] | None:
+        """Return what to store before the first draw of a first date: the date before, and a state with the timetable.
+
+        None if there is a state, or no timetable. The caller continues with a new object made from what is stored then.
+        """
+        if self._state is not None or self._file is None:
+            return None
+        before = previous_date(date)
+        return before, self._tracker.state(self._policy.policy_id, before).encoded()
 
     def begin_day(self, date: str, records: Iterable[tuple[str, bytes]]) -> None:
         """Begin a local date, later than the settled ones.
@@ -124,7 +144,9 @@ class PolicyTracker:
             queried = self._made(queries, released, noise)
         releases = closed_releases(self._policy, slot, hats, self.closed or Status.DEFERRED)
         done = {release.cell for release in queried if release.is_hat}
-        return [*queried, *(release for release in releases if release.cell not in done)]
+        releases = [*queried, *(release for release in releases if release.cell not in done)]
+        speeds = {} if self.timetable is None else self.timetable.speeds
+        return [replace(each, scheduled=speeds.get(each.cell)) if each.is_hat else each for each in releases]
 
     def settle(self, noise: LaplaceNoise, advance: Callable[[int], None] = lambda _: None) -> list[TrackerRelease]:
         """Return the releases of the date's settlement, in the order in which they are committed.
@@ -136,7 +158,8 @@ class PolicyTracker:
         return self._made(_counted(self._tracker.settle(), advance), self._query_release, noise)
 
     def end_day(self) -> bytes:
-        """End the date. Return the state after it, to begin with after a crash."""
+        """End the date. Return the state after it, to begin with after a crash: with the timetable of the next date."""
+        self._tracker.timetable = self._file
         self._state = self._tracker.state(self._policy.policy_id, self.date)
         self.settled = self.date
         return self._state.encoded()
@@ -187,13 +210,16 @@ class PolicyTracker:
 
     def _new_tracker(self) -> Tracker:
         policy = self._policy
-        return Tracker(
+        tracker = Tracker(
             self._keys,
             policy.upper_bound / _MILLI,
             state=self._state,
             is_speed=policy.value_name is None,
             min_users=policy.min_users,
         )
+        if self._state is None:
+            tracker.timetable = self._file
+        return tracker
 
 
 def closed_by(summary: DaySummary, *, lost: bool) -> Status | None:

@@ -112,11 +112,13 @@ class TrackerRelease(Placed):
     start, end   of these HATs, local time
     hat          the HAT's users; None for a query that is not of one HAT
     query        None unless the status is `released`
+    scheduled    speed of the HAT's cell in the timetable that holds on its date, 0.1 km/h; None: it has none
     """
 
     name: str
     hat: HatUsers | None
     query: MadeQuery | None = None
+    scheduled: int | None = None
 
     @property
     def release_id(self) -> str:
@@ -142,6 +144,8 @@ class TrackerRelease(Placed):
             fields |= estimate_fields(query.estimate(policy), grid, policy.released_value.unit)
         if self.hat is not None:
             fields["counts"] = _counts_fields(self.hat)
+        if self.scheduled is not None:
+            fields["scheduled"] = self.scheduled / 10
         if query is not None:
             fields["query"] = query.fields()
         return fields | {"estimator": TRACKER, "epsilon": exact_json(0 if query is None else query.largest)}

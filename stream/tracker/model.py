@@ -2,7 +2,8 @@
 
     f_h = city(t) + day + hour[local hour] + coefficients . features_h + cell[c] + e_h        for the HAT h = (c, t)
 
-The city, the 24 hours, the two coefficients and the date's own shift are *shared* parts: 28 numbers. Given the shared
+The city, the 24 hours, the two coefficients, the date's own shift and the slope on a timetable are *shared* parts: 29
+numbers. The last one is in no HAT by itself: a cell with a scheduled speed enters with a slope on it. Given the shared
 parts, cells are independent of each other as long as each observation is of one cell, and the city stands still. So
 each cell is stored as a regression on the shared parts,
 
@@ -17,14 +18,15 @@ cells only as far as their slopes say: what it tells of each cell beyond that is
 Covariances depend on public counts only (`Covariance`); means also on released numbers (`Means`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.policy.tracker_keys import REFERENCE_BOUND
+from hatcast.stream.policy.tracker_keys import REFERENCE_BOUND, TIMETABLE_PRIOR
+from hatcast.stream.tracker.timetable import deviation
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -36,8 +38,10 @@ CITY: Final = 0
 FEATURES: Final = slice(1 + HOURS, 1 + HOURS + 2)
 DAY: Final = FEATURES.stop
 """Number of the shift of the present date"""
-SHARED: Final = DAY + 1
-"""Number of shared parts: the city, 24 hours, 2 coefficients of features, the date's shift"""
+TIMETABLE: Final = DAY + 1
+"""Number of the slope of cells on the deviation of their scheduled speed"""
+SHARED: Final = TIMETABLE + 1
+"""Number of shared parts: the city, 24 hours, 2 coefficients of features, the date's shift, the timetable's slope"""
 _HOUR_PARTS: Final = slice(1, 1 + HOURS)
 _HOUR_LAG: Final = 3.0  # hours after which the correlation of two hours of the day has fallen to 1/e
 _HOURS_MAX: Final = 24  # a longer pause does not make the model forget more
@@ -60,6 +64,7 @@ class Variances:
     """Variances of the parts of a HAT's mean, in squared units of the policy's value (km/h).
 
     city, hour, coefficient, cell, day   prior, of one part each; the day's is new on each date
+    scheduled  prior, of a cell with a scheduled speed
     hat        of a HAT around the sum of its parts, without the sampling of its buses
     bus        of a bus within a day
     bus_hat    of a bus in one HAT around its day
@@ -72,6 +77,7 @@ class Variances:
     hour: float = 2.0
     coefficient: float = 1.0
     cell: float = 32.0
+    scheduled: float = TIMETABLE_PRIOR.variance
     day: float = 2.0
     hat: float = 2.0
     bus: float = 14.0
@@ -198,7 +204,7 @@ class DayCounts:
 
 
 def shared_rows(hats: Sequence[ModelHat]) -> Floats:
-    """Return the weights of the shared parts in the mean of each HAT, without those of its cell, float64 [H, 28]."""
+    """Return the weights of the shared parts in the mean of each HAT, without those of its cell, float64 [H, 29]."""
     rows = np.zeros((len(hats), SHARED))
     rows[:, [CITY, DAY]] = 1
     rows[np.arange(len(hats)), np.array([hour_part(hat.hour) for hat in hats], np.int64)] = 1
@@ -214,7 +220,7 @@ class Observation:
 
     cells      int64 [C]  numbers of the cells, each once
     shares     float64 [C]  weight of each; their sum is 1
-    row        float64 [28]  weights of the shared parts
+    row        float64 [29]  weights of the shared parts
     hats       int64 [H]  numbers of the HATs, each once
     weights    float64 [H]  of each HAT; their sum is 1
     betas      float64 [H]  regression of y on each HAT's own deviation e_h
@@ -239,8 +245,8 @@ class Observation:
 class Gain:
     """Kalman gain of an observation, with the variance of its innovation.
 
-    shared, cell, hats   float64 [28], a number, float64 [H]: gains; of the cell, that of its intercept; 0 for several
-    row                  float64 [28]  `Observation.row` plus the slopes of the cells, before the observation
+    shared, cell, hats   float64 [29], a number, float64 [H]: gains; of the cell, that of its intercept; 0 for several
+    row                  float64 [29]  `Observation.row` plus the slopes of the cells, before the observation
     variance             of the innovation
     """
 
@@ -256,7 +262,7 @@ class Drift:
     """Change of the cells' regressions when the city moves or a date begins: slopes fall by the outer product of both.
 
     by_cell   float64 [C]
-    row       float64 [28]
+    row       float64 [29]
     """
 
     by_cell: Floats
@@ -266,8 +272,8 @@ class Drift:
 class Covariance:
     """Covariance of the model's parts. A function of public counts and the policy.
 
-    shared     float64 [28, 28]
-    slopes     float64 [C, 28]
+    shared     float64 [29, 29]
+    slopes     float64 [C, 29]
     variance   float64 [C]  of each cell, given the shared parts
     hats       float64 [H]  of each HAT's own deviation, for the HATs of the present day
     alone      float64 [H, 2]  of all queries of each HAT alone, together: `Observation.variance`, and the part of it
@@ -291,6 +297,13 @@ class Covariance:
         """Add cells that were never seen."""
         self.slopes = np.concatenate((self.slopes, np.zeros((number, SHARED))))
         self.variance = np.concatenate((self.variance, np.full(number, self._variances.cell)))
+
+    def add_scheduled(self, speeds: Mapping[int, int]) -> None:
+        """Give cells of which nothing is known yet the prior of their scheduled speeds, 0.1 km/h."""
+        for cell, speed in speeds.items():
+            if not self.slopes[cell].any():
+                self.slopes[cell, TIMETABLE] = deviation(speed)
+                self.variance[cell] = self._variances.scheduled
 
     def add_hats(self, hats: Iterable[ModelHat]) -> None:
         """Add HATs of the day that are new."""
@@ -325,20 +338,20 @@ class Covariance:
         return drift
 
     def row_of(self, cell: int, hour: int, features: Floats) -> Floats:
-        """Return the weights of the shared parts in a HAT's mean, float64 [28], with those of its cell."""
+        """Return the weights of the shared parts in a HAT's mean, float64 [29], with those of its cell."""
         row = self.city_row(cell)
         row[[hour_part(hour), DAY]] += 1
         row[FEATURES] += features
         return row
 
     def city_row(self, cell: int) -> Floats:
-        """Return the weights of the shared parts in city + cell, float64 [28]."""
+        """Return the weights of the shared parts in city + cell, float64 [29]."""
         row: Floats = self.slopes[cell].copy()
         row[CITY] += 1
         return row
 
     def city_rows(self) -> Floats:
-        """Return the weights of the shared parts in city + cell, of all cells, float64 [C, 28]."""
+        """Return the weights of the shared parts in city + cell, of all cells, float64 [C, 29]."""
         return np.asarray(self.slopes + _CITY_ROW)
 
     def observe(self, observation: Observation) -> Gain:
@@ -372,13 +385,13 @@ class Covariance:
 class Means:
     """Means of the model's parts: a function of public counts and released numbers.
 
-    shared       float64 [28]
+    shared       float64 [29]
     intercepts   float64 [C]
     hats         float64 [H]  of each HAT's own deviation, for the HATs of the present day
     """
 
     def __init__(self, prior: Floats) -> None:
-        """prior: of the shared parts, float64 [28]."""
+        """prior: of the shared parts, float64 [29]."""
         self.shared = prior.copy()
         self.intercepts = np.empty(0)
         self.hats = np.empty(0)
@@ -416,23 +429,25 @@ class Means:
 
 
 def _prior(variances: Variances) -> Floats:
-    """Return the prior covariance of the shared parts, float64 [28, 28]."""
+    """Return the prior covariance of the shared parts, float64 [29, 29]."""
     prior = np.zeros((SHARED, SHARED))
     prior[CITY, CITY] = variances.city
     lag = np.abs(np.subtract.outer(np.arange(HOURS), np.arange(HOURS)))
     prior[_HOUR_PARTS, _HOUR_PARTS] = variances.hour * np.exp(-np.minimum(lag, HOURS - lag) / _HOUR_LAG)
     prior[FEATURES, FEATURES] = variances.coefficient * np.eye(2)
     prior[DAY, DAY] = variances.day
+    prior[TIMETABLE, TIMETABLE] = TIMETABLE_PRIOR.slope_sd**2  # km/h per km/h: whatever the range
     return prior
 
 
 def prior_means(upper_bound: float, *, is_speed: bool) -> Floats:
-    """Return the prior means of the shared parts for values in [0, upper_bound], float64 [28].
+    """Return the prior means of the shared parts for values in [0, upper_bound], float64 [29].
 
     is_speed: of another value it is not known what readings and users tell of it
     """
     prior = np.zeros(SHARED)
     prior[CITY] = upper_bound / 2
+    prior[TIMETABLE] = TIMETABLE_PRIOR.slope
     if is_speed:
         prior[FEATURES] = np.multiply(_SPEED_COEFFICIENTS, upper_bound / REFERENCE_BOUND)
     return prior

@@ -57,8 +57,8 @@ class Members:
     spread          float64 [L]  s_b: standard deviation of its residual
     hats            int64 [H]  numbers of the HATs
     starts          int64 [H]  position of each HAT's first contribution
-    rows            float64 [H, 28]  weights of the shared parts in each HAT's mean, without those of its cell
-    slopes          float64 [C, 28]  of the cells, before the query
+    rows            float64 [H, 29]  weights of the shared parts in each HAT's mean, without those of its cell
+    slopes          float64 [C, 29]  of the cells, before the query
     """
 
     cells: Integers
@@ -113,8 +113,8 @@ class Designs:
     total      float64 [P]  W: sum of a_b / s_b
     weights    float64 [P, H]  of each HAT; a row sums to 1
     betas      float64 [P, H]
-    rows       float64 [P, 28]  weights of the shared parts, with those of the cells
-    shared     float64 [P, 28]  covariance of y with the shared parts
+    rows       float64 [P, 29]  weights of the shared parts, with those of the cells
+    shared     float64 [P, 29]  covariance of y with the shared parts
     noise      float64 [P]  variance of y that is noise
     sampling   float64 [P]  variance of y that is the sampling of its buses beyond the HATs' own deviations
     rest       float64 [P]  variance of all that is neither shared, nor the cells', nor a HAT's own deviation; of a

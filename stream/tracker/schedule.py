@@ -87,7 +87,7 @@ class Outlook:
     def gain(self, members: Members, shared: Floats, variance: Floats) -> Floats:
         """Return the gain of observations of these members, float64 [P].
 
-        shared, variance   float64 [P, 28], [P]: as in `Designs`
+        shared, variance   float64 [P, 29], [P]: as in `Designs`
         """
         all_cells = ((shared @ self._matrix) * shared).sum(axis=1)
         if not members.is_of_one_cell:

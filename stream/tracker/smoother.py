@@ -40,6 +40,7 @@ from hatcast.stream.tracker.observations import (
     hour_of,
     slots_of,
 )
+from hatcast.stream.tracker.timetable import tenths_of
 from hatcast.stream.tracker.track import Normal, Track, hat_estimate
 from hatcast.stream.units import HOUR_MS
 
@@ -48,7 +49,7 @@ Stage = Literal["live", "settled", "predicted"]
 _MILLI = 1000
 _DIGITS: Final = 2  # so that bytes do not depend on the last bits of floats
 _LEVELS: Final = 1000  # least number of values that the digits tell apart
-VERSION: Final = 3
+VERSION: Final = 4
 """of the model and of this format: another version's state is not read"""
 
 
@@ -71,8 +72,8 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
 
     date         no slot of this date or later was taken; "" if none was
     start_ms     start of the last slot that was taken, ms UTC
-    shared       [28, 28]; slopes [C, 28]; variance [C]: of `Covariance`
-    means        [28]; intercepts [C]: of `Means`
+    shared       [29, 29]; slopes [C, 29]; variance [C]: of `Covariance`
+    means        [29]; intercepts [C]: of `Means`
     calibration  `means` of the calibration
     """
 
@@ -296,6 +297,8 @@ class Smoother:
         for number, (record, hat) in enumerate(known, len(self._day)):
             self._hats[record.cell, record.slot] = number
             self._day.append(_DayHat(record, hat))
+        scheduled = {hat.cell: tenths_of(record.scheduled) for record, hat in known if record.scheduled is not None}
+        self._covariance.add_scheduled(scheduled)
         self._covariance.add_hats([hat for _, hat in known])
         self._track.means.resize(self._covariance)
 

@@ -37,6 +37,11 @@ class Timetable(msgspec.Struct, frozen=True):
         return cls(in_order, f"b2:{digest}")
 
 
+def tenths_of(scheduled: float) -> int:
+    """Return a record's scheduled speed (km/h) in 0.1 km/h."""
+    return round(scheduled * _TENTHS)
+
+
 def deviation(tenths: int) -> float:
     """Return how far a scheduled speed is from REFERENCE, km/h, clipped. tenths: 0.1 km/h."""
     prior = TIMETABLE_PRIOR

@@ -91,7 +91,7 @@ class Track:
     """Means of the model after one sequence of released numbers. A simulation has several for the same counts."""
 
     def __init__(self, prior: Floats, calibration: Calibration | ReleaseCalibration) -> None:
-        """prior: means of the shared parts, float64 [28]."""
+        """prior: means of the shared parts, float64 [29]."""
         self.means = Means(prior)
         self.calibration = calibration
 

@@ -27,11 +27,12 @@ from hatcast.stream.tracker.model import (
 )
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.schedule import Schedule
+from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.track import Calibration, HatEstimate, Track
 from hatcast.stream.units import HOUR_MS
 
 _MILLI: Final = 1000
-_VERSION: Final = 2
+_VERSION: Final = 3
 
 
 class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,9 +46,10 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
     cells         names of cells, in the order of their numbers
     seen, hours   as in `Outlook`; float64 [C]
     newest_ms     start of the newest slot, ms UTC; None: there was none
-    covariance, slopes, variance   as in `Covariance`: float64 [28, 28], [C, 28], [C]
-    means, intercepts              as in `Means`: float64 [28], [C]
+    covariance, slopes, variance   as in `Covariance`: float64 [29, 29], [C, 29], [C]
+    means, intercepts              as in `Means`: float64 [29], [C]
     calibration   the two running means of `Calibration`
+    timetable     from which cells of the next date take their scheduled speeds; None: they have none
     Arrays are little-endian bytes, row by row.
     """
 
@@ -63,6 +65,7 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
     means: bytes
     intercepts: bytes
     calibration: tuple[float, float]
+    timetable: Timetable | None
     version: int = _VERSION
 
     def encoded(self) -> bytes:
@@ -129,6 +132,7 @@ class Tracker:
 
     values   float64 [N]  private mean of each contribution of the day, in the policy's unit
     tracks   one for each sequence of released numbers: one, unless noise is simulated
+    timetable   from which cells take their scheduled speeds; None: they have none. Set it before a date begins
     """
 
     def __init__(
@@ -154,10 +158,12 @@ class Tracker:
         self._cells: dict[str, int] = {}
         self._buses: dict[int, int] = {}
         self._newest_ms: int | None = None
+        self.timetable: Timetable | None = None
         if state is not None:
             state.restore(self.schedule, self.tracks)
             self._cells = {cell: number for number, cell in enumerate(state.cells)}
             self._newest_ms = state.newest_ms
+            self.timetable = state.timetable
 
     def state(self, policy_id: str, date: str) -> TrackerState:
         """Return the state after a day that is settled, of the first track."""
@@ -177,6 +183,7 @@ class Tracker:
             means=bytes_of(track.means.shared),
             intercepts=bytes_of(track.means.intercepts),
             calibration=track.calibration.means,
+            timetable=self.timetable,
         )
 
     def begin_day(self) -> None:
@@ -199,6 +206,10 @@ class Tracker:
         _check_slot(hour, hats)
         self._advance(start_ms)
         self.add_cells([hat.cell for hat in hats])
+        speeds = {} if self.timetable is None else self.timetable.speeds
+        self.schedule.covariance.add_scheduled(
+            {self._cells[hat.cell]: speeds[hat.cell] for hat in hats if hat.cell in speeds}
+        )
         counts = [HatCounts(self._cells[hat.cell], hour, self._numbers_of(hat.pseudonyms), hat.counts) for hat in hats]
         self.values = np.concatenate((self.values, *(hat.sums / hat.counts / _MILLI for hat in hats)))
         self.schedule.add(counts)

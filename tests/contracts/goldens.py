@@ -36,6 +36,7 @@ from hatcast.stream.release.spending import Spent
 from hatcast.stream.release.tracker import PolicyTracker, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease, hat_release
 from hatcast.stream.tracker.smoother import estimates_of
+from hatcast.stream.tracker.timetable import Timetable
 from tests.contracts.clustering_goldens import cluster_answers, clusterings
 from tests.contracts.continual_goldens import running_sums
 from tests.contracts.running_goldens import running_means
@@ -148,21 +149,21 @@ JOURNEY: Final = policy("surat-journey", MEAN, drop_zero=False, min_interval="30
 PRESENCE: Final = hidden({**FAST, "days": 1})
 
 
-TRACKER: Final = read_policy(
-    {
-        "name": "surat-tracker",
-        "upper_bound": 65.0,
-        "timezone": "Asia/Kolkata",
-        "privacy": {"daily_limit": 5.0},
-        "estimator": {"name": "tracker"},
-    },
-    TRACKER_ESTIMATOR,
-    lambda _: "",
+_TRACKER: Final[dict[str, Any]] = {
+    "name": "surat-tracker",
+    "upper_bound": 65.0,
+    "timezone": "Asia/Kolkata",
+    "privacy": {"daily_limit": 5.0},
+    "estimator": {"name": "tracker"},
+}
+TRACKER: Final = read_policy(_TRACKER, TRACKER_ESTIMATOR, lambda _: "")
+TIMED: Final = read_policy(
+    _TRACKER | {"name": "surat-timetable", "tracker": {"timetable": "gtfs.zip"}}, TRACKER_ESTIMATOR, lambda _: ""
 )
 
 
 def tracked() -> Iterator[tuple[str, TrackerRelease]]:
-    """A HAT that a tracker queries, others, a pulse, and a query of the settlement."""
+    """A HAT that a tracker queries, others, a pulse, a query of the settlement, and a HAT with a scheduled speed."""
     tracker, calendar = PolicyTracker(TRACKER, None), Calendar(TRACKER)
     tracker.begin_day(DATE, [])
     (slot,) = (each for each in calendar.slots_of(DATE) if each.name == SLOT)
@@ -177,6 +178,9 @@ def tracked() -> Iterator[tuple[str, TrackerRelease]]:
     tracker = PolicyTracker(TRACKER, None)
     tracker.begin_day(DATE, [])
     yield "tracker_pulse", tracker.close_slot(slot, both, Scripted([-453_000] * 9))[0]
+    timed = PolicyTracker(TIMED, None, Timetable.of({CELL: 231}))
+    timed.begin_day(DATE, [])
+    yield "tracker_scheduled", timed.close_slot(slot, hats, Scripted([-445_000] * 9))[0]
 
 
 def blended(of: Policy, users: Sequence[tuple[int, int]], reports: Sequence[int], *draws: int) -> Release:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import h3.api.basic_str as h3
 import pytest
 
 import hatcast.agents.release.kind
@@ -21,9 +22,12 @@ from hatcast.agents.release.tracker import TrackedHats
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.records.fields import PULSE, SETTLEMENT, query_kind
+from hatcast.stream.tracker.timetable import Timetable
+from hatcast.stream.tracker.tracker import TrackerState
 from tests.exposed import figures
 from tests.integration.harness import Pipeline, open_pipeline
-from tests.integration.readings import HOUR_MS, NOON_MS, Sample, Stores, open_stores, store_closed, traffic
+from tests.integration.readings import HOUR_MS, NOON_MS, PLACES, Sample, Stores, open_stores, store_closed, traffic
+from tests.integration.tables import merged
 from tests.integration.test_release import (
     DATE,
     CrashError,
@@ -34,6 +38,7 @@ from tests.integration.test_release import (
     stored_records,
 )
 from tests.services import KafkaServer, RedisServer
+from tests.timetables import write_speeds
 
 LATENESS_MS = 300_000
 NEXT_DAY_MS = NOON_MS + 13 * HOUR_MS  # past the close of the day of NOON_MS
@@ -83,6 +88,7 @@ def designs(records: dict[bytes, bytes]) -> Designs:
             record.get("counts"),
             query,
             record["epsilon"],
+            record.get("scheduled"),
         )
     return found
 
@@ -157,6 +163,62 @@ def test_after_a_crash_at_any_step_the_queries_are_those_of_a_run_without_one(
     assert after_crash.items() <= kept.items(), "a record that was committed has changed"
     assert_published_once(pipeline, kept)
     assert designs(kept) == expected
+
+
+TIMED = merged(TABLE, {"policy": {"tracker": {"timetable": "gtfs.zip"}}})
+CELLS = [h3.latlng_to_cell(*place, 7) for place in PLACES]
+FIRST, SECOND = {CELLS[0]: 18.0, CELLS[2]: 45.0}, dict.fromkeys(CELLS, 30.0)
+"""scheduled speeds of two timetables, km/h"""
+
+
+@pytest.fixture
+def timed(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    with open_pipeline(kafka, redis_server, tmp_path, "timed", TIMED) as opened:
+        ensure_topics(opened.settings)
+        write_speeds(opened.folder / "gtfs.zip", FIRST)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def expected_by_timetable(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
+) -> Designs:
+    with open_pipeline(kafka, redis_server, tmp_path_factory.mktemp("timed"), "timed", TIMED) as opened:
+        ensure_topics(opened.settings)
+        write_speeds(opened.folder / "gtfs.zip", FIRST)
+        return designs(complete(opened))
+
+
+@pytest.mark.parametrize("step", ["stored", "drawn", "committed"])
+def test_a_date_is_drawn_with_its_timetable_by_an_owner_with_another_file_too(
+    step: str, timed: Pipeline, expected_by_timetable: Designs
+) -> None:
+    """The first state that is stored is that before the first draw."""
+
+    async def crash_then_finish() -> tuple[dict[bytes, bytes], bytes | None]:
+        async with open_stores(timed) as stores:
+            await store_closed(stores, timed.settings.policy, samples(), NEXT_DAY_MS)
+            with pytest.raises(CrashError):
+                async with releasing(timed, stores) as releaser:
+                    assert isinstance(releaser._source, TrackedHats)
+                    if step in STEPS:
+                        end_at(releaser._source, STEPS[step])
+                    else:
+                        crash_after(releaser.hats, step)
+                    await releaser.round(asyncio.Event())
+            assert len(await stored_records(timed, stores)) < len(expected_by_timetable)
+            write_speeds(timed.folder / "gtfs.zip", SECOND)
+            await finish(timed, stores)
+            return await stored_records(timed, stores), await stores.ledger.tracker.read()
+
+    kept, stored = asyncio.run(crash_then_finish())
+    assert_published_once(timed, kept)
+    assert designs(kept) == expected_by_timetable
+    assert {of[-1] for of in expected_by_timetable.values()} == {None, 18.0, 45.0}
+    state = TrackerState.decoded(stored, timed.settings.policy.policy_id)
+    assert state is not None
+    assert state.date == DATE
+    assert state.timetable == Timetable.of(dict.fromkeys(CELLS, 300))
 
 
 def end_at(releaser: TrackedHats, name: str) -> None:

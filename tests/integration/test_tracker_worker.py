@@ -11,10 +11,11 @@ import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.crashing_worker import METHODS, TRACKING, die_after
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import ticks, traffic
-from tests.integration.test_tracker import NEXT_DAY_MS, TABLE
+from tests.integration.test_tracker import FIRST, NEXT_DAY_MS, TABLE, TIMED
 from tests.services import KafkaServer, RedisServer
+from tests.timetables import write_speeds
 
 
 @pytest.fixture
@@ -48,8 +49,29 @@ def published(pipeline: Pipeline) -> list[dict[str, Any]]:
     return [json.loads(each[0]) for each in values.values()]
 
 
+@pytest.fixture
+def timed(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    with open_pipeline(kafka, redis_server, tmp_path, "timed-worker", TIMED) as opened:
+        ensure_topics(opened.settings)
+        write_speeds(opened.folder / "gtfs.zip", FIRST)
+        yield opened
+
+
 @pytest.mark.timeout(240)
 def test_the_releases_are_those_of_batch_but_for_the_noise(pipeline: Pipeline) -> None:
+    assert_as_batch(pipeline)
+
+
+@pytest.mark.timeout(240)
+def test_with_a_timetable_too_the_releases_are_those_of_batch(timed: Pipeline) -> None:
+    workers, live = assert_as_batch(timed)
+    assert {each.get("scheduled") for each in live} == {None, 18.0, 45.0}
+    logged = [json.loads(line) for worker in workers for line in worker.logged().splitlines() if '"timetable"' in line]
+    (taken,) = [each for each in logged if each["event"] == "timetable"]
+    assert (taken["former"], taken["cells"]) == (None, 2)
+
+
+def assert_as_batch(pipeline: Pipeline) -> tuple[list[WorkerProcess], list[dict[str, Any]]]:
     first, second = pipeline.worker(), pipeline.worker()
     for worker in (first, second):
         pipeline.wait_for_partitions(worker)
@@ -65,6 +87,7 @@ def test_the_releases_are_those_of_batch_but_for_the_noise(pipeline: Pipeline) -
     found = [json.loads(line) for line in batch.out.splitlines()]
     # Pseudonyms decide the order of users, and so the last bits of floats: the user keys differ.
     assert rounded(public(found)) == rounded(public(live))
+    return [first, second], live
 
 
 def rounded(value: Any) -> Any:

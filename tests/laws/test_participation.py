@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hatcast.agents.batch.fold import FoldJob, fold_recording
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.batch.ledger_users import LedgerRuns
-from hatcast.agents.batch.release import release_final
+from hatcast.agents.batch.release import FilesPath, release_final
 from hatcast.agents.batch.retention import RetainChunks
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.fold.horizons import pack_horizon, pack_places, unpack_horizon
@@ -173,7 +173,7 @@ class Runs:
             patched.setattr(RunningSums, "advance", spied)
             job = FoldJob(self.policy, FoldUsers(PSEUDONYMS, ledger.users.vehicles), NOW, kept, lambda _: None)
             folded = fold_recording(Recording(lambda: records, "file"), job)
-            list(release_final(folded, kept, ledger, SystemNoise()))
+            list(release_final(FilesPath(folded, kept, ledger, SystemNoise())))
         return {outcome: number for outcome, number in folded.outcomes.items() if number}
 
 

@@ -21,7 +21,7 @@ from hypothesis.errors import NoSuchExample
 from hatcast.agents.batch.fold import FoldJob, fold_recording
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.batch.ledger_users import LedgerRuns
-from hatcast.agents.batch.release import count_changed, release_final
+from hatcast.agents.batch.release import FilesPath, count_changed, release_final
 from hatcast.agents.batch.retention import RetainChunks
 from hatcast.stream.fold.packing import unpack
 from hatcast.stream.fold.users import FoldUsers
@@ -96,7 +96,7 @@ class Ledger:
             job = FoldJob(policy, FoldUsers(PSEUDONYMS, ledger.users.vehicles), NOW, kept, lambda _: None)
             folded = fold_recording(Recording(lambda: records, "file"), job)
             self.changed = count_changed(folded, kept, ledger)
-            return list(release_final(folded, kept, ledger, SystemNoise()))
+            return list(release_final(FilesPath(folded, kept, ledger, SystemNoise())))
 
     def cost(self, date: str) -> float:
         """What the ledger says that the date has cost."""

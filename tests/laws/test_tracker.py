@@ -16,6 +16,7 @@ from hatcast.stream.tracker import track as tracks
 from hatcast.stream.tracker.model import Floats, Integers, Means
 from hatcast.stream.tracker.query import CLIPS, STEPS, ResidualQuery, charges_of, noiseless_sum
 from hatcast.stream.tracker.schedule import Balances, Schedule
+from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.track import HatEstimate, Track
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import NANO
@@ -56,12 +57,21 @@ changes = st.builds(
 )
 
 
-@given(all_keys, all_days, changes, st.lists(st.integers(-(10**8), 10**8), min_size=1, max_size=9))
+speeds_of_cells = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 1200))
+all_timetables = st.lists(st.one_of(st.none(), speeds_of_cells.map(Timetable.of)), min_size=1, max_size=2)
+"""of one day after the other: the same for neighbours, as no timetable is made from the readings"""
+
+
+@given(all_keys, all_days, changes, st.lists(st.integers(-(10**8), 10**8), min_size=1, max_size=9), all_timetables)
 @settings(deadline=None, max_examples=examples(100))
 def test_neighbours_have_all_in_common_but_sums_that_one_bus_moves_by_at_most_its_charge(
-    keys: TrackerKeys, days: Sequence[Day], change: Change, released: Sequence[int]
+    keys: TrackerKeys,
+    days: Sequence[Day],
+    change: Change,
+    released: Sequence[int],
+    timetables: Sequence[Timetable | None],
 ) -> None:
-    hold(keys, days, change, cycle(released))
+    hold(keys, days, change, cycle(released), timetables)
 
 
 # Days that are made for the mutants: buses with unequal balances, in changing HATs.
@@ -81,10 +91,14 @@ KEYS = [
 ]
 
 
+TIMETABLES = (Timetable.of({"a": 90, "b": 400}), Timetable.of({"b": 90, "c": 310}))
+
+
 def hold_on_the_worst_days() -> None:
     """Assert the law for each key, day, bus and extreme speeds."""
     for keys, day, bus, speeds in product(KEYS, (0, 1), (0, 4), (FAST, SLOW)):
         hold(keys, WORST, Change(day, bus, speeds), cycle(RELEASED))
+    hold(KEYS[0], WORST, Change(1, 4, FAST), cycle(RELEASED), TIMETABLES)
 
 
 def test_the_law_holds_on_the_worst_days() -> None:

@@ -7,13 +7,14 @@ for both; each sum before the noise may differ by what that bus is charged on th
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from itertools import zip_longest
+from itertools import cycle, zip_longest
 
 import numpy as np
 
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.tracker_keys import TrackerKeys
 from hatcast.stream.tracker.query import ResidualQuery
+from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import HOUR_MS, NANO
 
@@ -77,7 +78,8 @@ class Twin:
         self.noise = Recorder()
         self.users: list[int] = []
 
-    def begin_day(self) -> None:
+    def begin_day(self, timetable: Timetable | None) -> None:
+        self.tracker.timetable = timetable
         self.tracker.begin_day()
         self.users = []
 
@@ -114,14 +116,21 @@ class Step:
     cells: int
 
 
-def hold(keys: TrackerKeys, days: Sequence[Day], change: Change, released: Iterable[int]) -> list[Step]:
-    """Run both neighbours with the same released numbers, and assert the law at each step."""
-    numbers = iter(released)
+def hold(
+    keys: TrackerKeys,
+    days: Sequence[Day],
+    change: Change,
+    released: Iterable[int],
+    timetables: Sequence[Timetable | None] = (None,),
+) -> list[Step]:
+    """Run both neighbours with the same released numbers, and assert the law at each step. timetables: of the days."""
+    numbers, tables = iter(released), cycle(timetables)
     twins = Twin(keys), Twin(keys)
     steps: list[Step] = []
     for day, slots in enumerate(zip(days, change.of(days), strict=True)):
+        timetable = next(tables)
         for twin in twins:
-            twin.begin_day()
+            twin.begin_day(timetable)
         paid: Counter[int] = Counter()
         bus = change.bus if day == change.day else NOBODY
         for slot, hats in enumerate(zip(*slots, strict=True)):

@@ -11,9 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from hatcast.agents.cli.batch import command
+from hatcast.agents.timetable.tables import BadTimetable
+from hatcast.stream.fold.hats import Slot
 from hatcast.stream.records.shown import SHOWN, ShownNormal
 from hatcast.stream.release import tracker
 from tests.services.data import DATA
+from tests.timetables import write_speeds
 
 CONFIG = """
 [policy]
@@ -25,6 +28,10 @@ hours = [0, 24]
 daily_limit = 5.0
 [policy.estimator]
 name = "tracker"
+"""
+TIMED = """
+[policy.tracker]
+timetable = "gtfs.zip"
 """
 DAYS = [DATA / "capmetro" / f"2016-11-{day}.csv.gz" for day in (24, 25)]
 
@@ -45,7 +52,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def printed(folder: Path, files: list[Path], *options: str) -> str:
     config = folder / "hatcast.toml"
-    config.write_text(CONFIG)
+    config.write_text(CONFIG + TIMED * (folder / "gtfs.zip").exists())
     arguments = [*files, "--format", "capmetro", "--config", config, "--ledger", folder / "ledger", *options]
     done = CliRunner(catch_exceptions=False, env={"COLUMNS": "200"}).invoke(command, [str(each) for each in arguments])
     assert done.exit_code == 0, done.output
@@ -110,3 +117,73 @@ def test_a_run_that_ends_in_a_settlement_is_continued(
     whole = run(tmp_path, parts[:1])
     assert run(tmp_path, parts[:1]) == whole
     assert len({each["release_id"] for each in whole}) == len(whole)
+
+
+def designs(records: list[dict[str, Any]], date: str) -> dict[str, Any]:
+    """What follows from counts, policy and timetable, of a date."""
+    noisy = ("seq", "released_at", "mean", "raw", "interval95")
+    found = {}
+    for record in records:
+        if record["date"] == date:
+            query = {key: value for key, value in record.get("query", {}).items() if key != "sum"}
+            rest = {key: value for key, value in record.items() if key not in noisy}
+            found[record["release_id"]] = rounded(rest | {"query": query})
+    return found
+
+
+def rounded(value: Any) -> Any:
+    """Without the last digits: each ledger has its own pseudonyms, so users are added up in another order."""
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    return [rounded(each) for each in value] if isinstance(value, list) else value
+
+
+def scheduled(records: list[dict[str, Any]], date: str) -> dict[str, Any]:
+    return {each["cell"]: each.get("scheduled") for each in records if each["date"] == date and "counts" in each}
+
+
+def test_a_date_that_was_begun_keeps_its_timetable_and_another_file_holds_from_the_next_date(
+    tmp_path: Path, parts: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / name for name in ("plain", "whole", "stopped")]
+    for folder in folders:
+        folder.mkdir()
+    plain, whole, stopped = folders
+    cells = sorted({each["cell"] for each in run(plain, parts)})
+    first, second = dict.fromkeys(cells[::2], 18.0), dict.fromkeys(cells, 36.0)
+    write_speeds(whole / "gtfs.zip", first)
+    expected = run(whole, parts[:1])
+    date = expected[0]["date"]
+    assert scheduled(expected, date) == {cell: first.get(cell) for cell in scheduled(expected, date)}
+
+    write_speeds(stopped / "gtfs.zip", first)
+    close, closed = tracker.PolicyTracker.close_slot, list[str]()
+
+    def stop(self: tracker.PolicyTracker, slot: Slot, *rest: Any) -> Any:
+        if len(closed) == 2:
+            raise KeyboardInterrupt
+        closed.append(slot.name)
+        return close(self, slot, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tracker.PolicyTracker, "close_slot", stop)
+        with pytest.raises(AssertionError):
+            run(stopped, parts[:1])
+    assert len(closed) == 2
+    write_speeds(stopped / "gtfs.zip", second)
+    both = run(stopped, parts)
+    assert designs(both, date) == designs(expected, date)
+    of_next = scheduled(both, both[-1]["date"])
+    assert of_next == dict.fromkeys(of_next, 36.0)
+    assert run(stopped, parts) == both
+
+
+def test_a_timetable_that_cannot_be_read_is_one_clear_line_before_anything_is_folded(
+    tmp_path: Path, parts: list[Path]
+) -> None:
+    (tmp_path / "gtfs.zip").write_text("no zip file")
+    with pytest.raises(BadTimetable, match=r"gtfs\.zip is not a whole zip file; fetch it again"):
+        printed(tmp_path, parts[:1])
+    assert not (tmp_path / "ledger").exists()

@@ -11,6 +11,7 @@ from hatcast.stream.tracker.model import (
     FEATURES,
     HOURS,
     SHARED,
+    TIMETABLE,
     Covariance,
     Floats,
     Means,
@@ -20,6 +21,7 @@ from hatcast.stream.tracker.model import (
     hour_part,
     prior_means,
 )
+from hatcast.stream.tracker.timetable import deviation
 
 CELLS, HATS = 5, 4
 VARIANCES = Variances()
@@ -43,15 +45,25 @@ class Dense:
         self.covariance -= np.outer(gain, row @ self.covariance)
 
 
+SCHEDULED = {0: 190, 3: 402}
+"""cells with a scheduled speed, 0.1 km/h"""
+
+
 def made() -> tuple[Covariance, Means, Dense]:
     covariance, means = Covariance(VARIANCES), Means(PRIOR)
     covariance.add_cells(CELLS)
+    covariance.add_scheduled(SCHEDULED)
     covariance.add_hats(ModelHat(i % CELLS, i, np.zeros(2), 9.0 + i, 0.2, 3, 0) for i in range(HATS))
     means.resize(covariance)
     full = np.zeros((SHARED + CELLS + HATS,) * 2)
     full[:SHARED, :SHARED] = covariance.shared
     full[range(SHARED, len(full)), range(SHARED, len(full))] = [*covariance.variance, *covariance.hats]
-    return covariance, means, Dense(full)
+    dense = Dense(full)
+    for cell, speed in SCHEDULED.items():  # the slope of all cells, times its own deviation, is a part of the cell
+        sums = np.eye(len(full))
+        sums[SHARED + cell, TIMETABLE] = deviation(speed)
+        dense.covariance, dense.means = sums @ dense.covariance @ sums.T, sums @ dense.means
+    return covariance, means, dense
 
 
 def observation_of(random: np.random.Generator) -> Observation:
@@ -167,7 +179,7 @@ def test_when_a_date_begins_its_shift_is_new_and_each_cell_keeps_its_mean_varian
     assert means.shared[DAY] != 0
     means.begin_day(covariance.begin_day())
     assert covariance.shared[np.ix_(rest, rest)] == pytest.approx(shared[np.ix_(rest, rest)])
-    assert covariance.shared[DAY].tolist() == [*[0.0] * DAY, VARIANCES.day]
+    assert covariance.shared[DAY].tolist() == (np.eye(SHARED)[DAY] * VARIANCES.day).tolist()
     assert means.shared[DAY] == 0
     now = covariance.slopes @ covariance.shared
     assert now[:, rest] == pytest.approx(cross[:, rest])

@@ -10,7 +10,7 @@ from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.ledger.day import reservations
 from hatcast.stream.policy.policy import Policy, read_policy
-from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR, TrackerKeys
+from hatcast.stream.policy.tracker_keys import TIMETABLE_PRIOR, TRACKER_ESTIMATOR, TrackerKeys
 from hatcast.stream.units import NANO
 
 CELL = "87608b0d2ffffff"
@@ -29,8 +29,12 @@ TRACKED: dict[str, Any] = {
 }
 
 
+DELAY = {"name": "delay", "unit": "s", "lower": -600.0, "upper": 3600.0}
+
+
 def tracked(tracker: dict[str, Any] | None = None, **changes: Any) -> Policy:
     table = TRACKED | changes | {"privacy": TRACKED["privacy"] | changes.get("privacy", {})}
+    table = {key: value for key, value in table.items() if value is not None}
     if tracker is not None:
         table["tracker"] = tracker
     return read_policy(table, {**ESTIMATOR_KEYS, **TRACKER_ESTIMATOR}, FILES.__getitem__)
@@ -47,6 +51,20 @@ def test_a_tracker_policy_has_keys_of_its_own() -> None:
     assert json.loads(watching.canonical)["tracker"]["watch"]["cells"] == [CELL]
     assert len({made.policy_id, watching.policy_id, tracked({"share": 0.4}).policy_id}) == 3
     assert tracked({"share": 0.3}).policy_id == made.policy_id
+
+
+def test_a_timetable_is_a_part_of_the_policy_by_its_constants_and_not_by_its_file() -> None:
+    made, other = tracked({"timetable": "gtfs.zip"}), tracked({"timetable": "next.zip"})
+    assert made.keys_of(TrackerKeys).timetable == "gtfs.zip"
+    assert made.policy_id == other.policy_id != tracked().policy_id
+    assert json.loads(made.canonical)["tracker"]["timetable"] == {
+        "reference": TIMETABLE_PRIOR.reference,
+        "lowest": -20,
+        "highest": 25,
+        "slope": 0.8,
+        "slope_sd": 0.3,
+        "variance": 18,
+    }
 
 
 def test_a_tracker_watches_cells_of_every_size() -> None:
@@ -86,6 +104,7 @@ def test_what_queries_over_days_cost_is_left_out_of_a_trackers_limit() -> None:
         ("tracker.watch_share", {}, {"watch_share": 0.5}, "watch"),
         ("tracker.watch", {}, {"watch": "surveyed.txt"}, "public"),
         ("tracker.watch", {}, {"watch": "none.txt"}, "lists no cell"),
+        ("tracker.timetable", {"value": DELAY, "upper_bound": None}, {"timetable": "gtfs.zip"}, "of speeds"),
     ],
 )
 def test_a_tracker_policy_that_cannot_work_is_refused(

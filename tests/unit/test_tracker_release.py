@@ -19,6 +19,7 @@ from hatcast.stream.records.fields import Status, query_kind
 from hatcast.stream.release.tracker import PolicyTracker
 from hatcast.stream.release.tracker_records import MadeQuery, StoredQuery, TrackerRelease, query_release
 from hatcast.stream.tracker.query import ResidualQuery
+from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import HOUR_MS, NANO
 
@@ -73,8 +74,11 @@ class Crash(Exception):
 class Ledger:
     """Records that are kept, and the state after the last day; ends a run after so many commits.
 
-    sent   release_id and bytes of everything that has left
+    sent        release_id and bytes of everything that has left
+    timetable   of the file, as it is now
     """
+
+    timetable: Timetable | None = None
 
     def __init__(self, commits: int = 10**9) -> None:
         self.records: dict[str, dict[str, bytes]] = {}
@@ -93,10 +97,13 @@ class Ledger:
             self.sent.append((release.release_id, day[release.release_id]))
 
     def run(self, noise: Counting, dates: Sequence[str] = DATES, of: Policy = POLICY) -> PolicyTracker:
-        tracker = PolicyTracker(of, self.state)
+        tracker = PolicyTracker(of, self.state, self.timetable)
         for date in dates:
             if date <= tracker.settled:
                 continue
+            if (first := tracker.first_state(date)) is not None:
+                _, self.state = first
+                tracker = PolicyTracker(of, self.state, self.timetable)
             tracker.begin_day(date, self.records.get(date, {}).items())
             for slot, hats in slots(date):
                 self.commit(tracker.close_slot(slot, hats, noise))
