@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from hatcast.agents import sqlite
-from hatcast.agents.ledger.store import with_nonces
+from hatcast.agents.ledger.store import draw_nonces
 from hatcast.stream.ledger.rows import COUNT
 from hatcast.stream.ledger.view import DamagedRow, RowChanges, View, Wanted, number_of
 
@@ -43,7 +43,8 @@ class SqliteStore:
                 if stored is None or (len(stored), stored) < (len(value), value):
                     self._put(key, field, value)
             self._database.executemany("DELETE FROM ledger WHERE key = ?", [(key,) for key in changes.deleted])
-            for key, fields in with_nonces(changes).set.items():
+            draw_nonces(changes)
+            for key, fields in changes.set.items():
                 gone = [(key, field) for field, value in fields.items() if value is None]
                 kept = [(key, field, value) for field, value in fields.items() if value is not None]
                 self._database.executemany("DELETE FROM ledger WHERE key = ? AND field = ?", gone)
@@ -51,7 +52,8 @@ class SqliteStore:
         return True
 
     def _holds(self, changes: RowChanges) -> bool:
-        return all(self._get(*row) == value for row, value in changes.equal.items()) and all(
+        equal = ((key, name, value) for key, fields in changes.equal.items() for name, value in fields.items())
+        return all(self._get(key, name) == value for key, name, value in equal) and all(
             self._number(*row) >= number for row, number in changes.at_least.items()
         )
 

@@ -1,8 +1,8 @@
 """A store of a ledger, and how a decision is made in it."""
 
-import secrets
+import os
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 from hatcast.stream.ledger import rows
@@ -53,12 +53,11 @@ async def decide(
             await on_stale(stale)
 
 
-def with_nonces(changes: RowChanges) -> RowChanges:
-    """Return changes with a fresh random value for each nonce that they replace."""
-    if not changes.nonces:
-        return changes
-    drawn: dict[str, bytes | None] = {name: secrets.token_bytes(NONCE_BYTES) for name in changes.nonces}
-    return replace(changes, set={**changes.set, NONCES: drawn}, nonces={})
+def draw_nonces(changes: RowChanges) -> None:
+    """Draw a fresh random value for each nonce that is replaced."""
+    for name in changes.nonces:
+        changes.set.setdefault(NONCES, {})[name] = os.urandom(NONCE_BYTES)
+    changes.nonces.clear()
 
 
 def at_once(decision: Coroutine[Any, Any, R]) -> R:
@@ -81,6 +80,21 @@ _NOT_KEPT: Final = (*_NEW, "published:")
 _NOTHING: Final = View({}, {})
 
 
+@dataclass(frozen=True, slots=True)
+class _Known(View):
+    """Rows that are remembered.
+
+    absent   key -> field, of records and of costs of places: they are taken as absent, and the apply compares that
+    """
+
+    absent: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def get(self, key: str, name: str) -> bytes | None:
+        if key.startswith(_NEW):
+            return self.absent.setdefault(key, {}).setdefault(name)
+        return View.get(self, key, name)
+
+
 class RecentRows:
     """A store with rows that one process mostly changes alone, such as those of a date whose HATs it commits."""
 
@@ -90,24 +104,31 @@ class RecentRows:
         self._is_alone = False  # the last read found what our own apply had left
 
     async def decide(
-        self, wanted: Wanted, decision: Callable[[View], Decision[R]], on_stale: Callable[[int], Awaitable[None]]
+        self,
+        wanted: Callable[[], Wanted],
+        decision: Callable[[View], Decision[R]],
+        on_stale: Callable[[int], Awaitable[None]],
     ) -> R:
-        """Make a decision and apply it, as `decide` of a store; without a read where no other process was faster."""
+        """Make a decision and apply it, as `decide` of a store; without a read where no other process was faster.
+
+        wanted   called if rows are read
+        """
         known, self._known = self._known, _NOTHING
-        if known.asked.get(rows.TOTAL, ()) is None:  # a limit of all days binds this policy too: read all of it at once
-            wanted = merged(wanted, {rows.TOTAL: None, rows.NONCES: {rows.TOTAL}})
-        if self._is_alone and (guess := _guess(known, wanted)) is not None:
-            known = _NOTHING
+        if self._is_alone:
+            guess = _Known(known.asked, known.found)
             try:
                 decided = decision(guess)
             except Exception:  # of any kind: rows that are read decide whether it is one
                 decided = None
             if decided is not None and not decided.changes.is_empty:
-                absent = [(key, name) for key in wanted if key.startswith(_NEW) for name in wanted[key] or ()]
-                decided.changes.equal.update(dict.fromkeys(absent))
+                for key, absent in guess.absent.items():
+                    decided.changes.equal.setdefault(key, {}).update(absent)
                 if await self.apply(guess, decided.changes):
                     return decided.result
-        return await decide(_Turn(self, known), wanted, decision, on_stale)
+        read = wanted()
+        if known.asked.get(rows.TOTAL, ()) is None:  # a limit of all days binds this policy too: read all of it at once
+            read = merged(read, {rows.TOTAL: None, rows.NONCES: {rows.TOTAL}})
+        return await decide(_Turn(self, known), read, decision, on_stale)
 
     async def read(self, wanted: Wanted, known: View) -> View:
         """Read rows, and note whether they are as known."""
@@ -117,7 +138,7 @@ class RecentRows:
 
     async def apply(self, view: View, changes: RowChanges) -> bool:
         """Apply changes that were decided from a view, and remember it with them."""
-        changes = with_nonces(changes)
+        draw_nonces(changes)
         done = await self.store.apply(changes)
         if done:
             self._known = _NOTHING if view.damaged else _after(view, changes)  # it is not taken for what is absent
@@ -140,29 +161,18 @@ class _Turn:
         return await self.recent.apply(self.view, changes)
 
 
-def _guess(known: View, wanted: Wanted) -> View | None:
-    """Return the known rows, without those that a commit writes anew; None if others are wanted."""
-    asked = dict(known.asked)
-    for key, fields in wanted.items():
-        if key.startswith(_NEW):
-            asked[key] = fields
-        elif not key.startswith(_NOT_KEPT):
-            have = known.asked.get(key, ())
-            if have is not None and (fields is None or not set(fields) <= set(have)):
-                return None
-    return View(asked, known.found)
-
-
 def _after(view: View, changes: RowChanges) -> View:
-    """Return the rows to remember, as an apply has left them."""
+    """Return the rows to remember, as an apply has left them. The view is used up."""
     gone = {*changes.deleted, *(key for key, _ in changes.raised)}
     asked = {key: of for key, of in view.asked.items() if not key.startswith(_NOT_KEPT) and key not in gone}
-    found = {key: of for key, of in view.found.items() if key in asked}
+    found = {key: view.found.get(key, {}) for key in asked}
     for key in asked.keys() & changes.set.keys():
-        fields = {**found.get(key, {}), **changes.set[key]}
-        found[key] = {name: value for name, value in fields.items() if value is not None}
+        for name, value in changes.set[key].items():
+            if value is None:
+                found[key].pop(name, None)
+            else:
+                found[key][name] = value
     for (key, name), more in changes.add.items():
         if key in asked:
-            numbers = found.get(key, {})
-            found[key] = {**numbers, name: b"%d" % (number_of(key, numbers.get(name, b"0")) + more)}
+            found[key][name] = b"%d" % (number_of(key, found[key].get(name, b"0")) + more)
     return View(asked, found)

@@ -230,8 +230,9 @@ class LedgerStore:
 
         def decision(view: View) -> Decision[list[Committed | Rejection]]:
             nonlocal seen
-            seen = max(guard.commits, Draft(view).number(rows.SEQUENCES, rows.ALL))
-            return commit(view, self._policy, proposals, known)
+            decided = commit(view, self._policy, proposals, known)
+            seen = max(known.commits, Draft(view).number(rows.SEQUENCES, rows.ALL))
+            return decided
 
         async def on_stale(times: int) -> None:
             if times == _MANY_STALE and len(proposals) > 1:
@@ -239,7 +240,7 @@ class LedgerStore:
             await pause_if_stale(times)
 
         try:
-            decided = await self._recent.decide(commit_rows(self._policy, proposals, known), decision, on_stale)
+            decided = await self._recent.decide(lambda: commit_rows(self._policy, proposals, known), decision, on_stale)
         except _ManyStale:
             half = len(proposals) // 2
             return [each for part in (proposals[:half], proposals[half:]) for each in await self._commit(part, guard)]

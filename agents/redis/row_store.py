@@ -2,13 +2,12 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
-from itertools import chain
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from hatcast.agents.ledger.store import decide, with_nonces
+from hatcast.agents.ledger.store import decide, draw_nonces
 from hatcast.agents.redis.clients import AnyRedis, Script
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.stored_values import Damaged, Overflow
@@ -16,8 +15,7 @@ from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.view import DamagedRow, Decision, RowChanges, TooLarge, View, Wanted
 
 R = TypeVar("R")
-_Value = str | msgspec.Raw
-_Step = tuple[str, str, list[_Value]]
+_Step = tuple[str, str, Mapping[str, str | msgspec.Raw | int]]
 
 _PACK: Final = msgspec.msgpack.encode  # one argument: redis-py takes 3 us for each
 _AT_ONCE: Final = 3  # stale answers in a row before a pause
@@ -74,12 +72,12 @@ class RowStore:
 
     async def apply(self, changes: RowChanges) -> bool:
         """Apply all changes; False if a condition does not hold. Raises Damaged or Overflow: nothing was written."""
-        keys: dict[str, int] = {}
+        draw_nonces(changes)
+        keys = {rows.SERVER: 0}
         steps = [
-            [what, 0 if key == rows.SERVER else keys.setdefault(key, len(keys) + 1), values]
-            for what, key, values in chain(_conditions(changes), _writes(with_nonces(changes)))
+            (what, keys.setdefault(key, len(keys)), rows.is_set(key), fields) for what, key, fields in _steps(changes)
         ]
-        answer: Any = await self._apply([self._prefix + key for key in keys], [_PACK(steps)])
+        answer: Any = await self._apply([self._prefix + key for key in keys][1:], [_PACK(steps)])
         return bool(answer == b"done")
 
 
@@ -90,43 +88,32 @@ async def pause_if_stale(times: int) -> None:
         await asyncio.sleep((first + secrets.randbelow(last - first + 1)) / 1_000)
 
 
-def _conditions(changes: RowChanges) -> Iterator[_Step]:
-    """Yield the conditions of changes, as steps of apply.lua."""
-    equal: dict[tuple[str, str], list[_Value]] = {}
-    for (key, name), value in changes.equal.items():
-        if rows.is_set(key):
-            equal.setdefault(("out" if value is None else "in", key), []).append(name)
-        elif value is None:
-            equal.setdefault(("none", key), []).append(name)
-        else:
-            equal.setdefault(("same", key), []).extend((name, _text(value)))
-    for (what, key), values in equal.items():
-        yield what, key, values
+def _steps(changes: RowChanges) -> Iterator[_Step]:
+    """Yield the conditions of changes, then the changes, as steps of apply.lua."""
+    for key, fields in changes.equal.items():
+        yield "equal", key, _texts(fields)
     for (key, name), least in changes.at_least.items():
-        yield "least", key, [name, str(least)]
-
-
-def _writes(changes: RowChanges) -> Iterator[_Step]:
-    """Yield the changes alone."""
+        yield "least", key, {name: least}
     for (key, name), more in changes.add.items():
-        yield "add", key, [name, str(more)]
+        yield "add", key, {name: more}
     for (key, name), value in changes.raised.items():
-        yield "raise", key, [name, _text(value)]
+        yield "raise", key, _texts({name: value})
     for key in changes.deleted:
-        yield "delete", key, []
+        yield "delete", key, {}
     for key, fields in changes.set.items():
-        kept = [(name, _text(value)) for name, value in fields.items() if value is not None]
-        if kept and rows.is_set(key):
-            yield "join", key, [name for name, _ in kept]
-        elif kept:
-            yield "set", key, [*chain.from_iterable(kept)]
-        if gone := [name for name, value in fields.items() if value is None]:
-            yield "leave" if rows.is_set(key) else "gone", key, [*gone]
+        yield "set", key, _texts(fields)
 
 
-def _text(value: bytes) -> str | msgspec.Raw:
-    """Return bytes as MessagePack text, the only kind that Redis unpacks: there it is bytes again."""
-    return value.decode() if value.isascii() else msgspec.Raw(b"\xdb" + len(value).to_bytes(4, "big") + value)
+def _texts(fields: Mapping[str, bytes | None]) -> dict[str, str | msgspec.Raw | int]:
+    """Return values as MessagePack text, the only kind that Redis unpacks: there it is bytes again; False for none."""
+    return {
+        name: False
+        if value is None
+        else value.decode()
+        if value.isascii()
+        else msgspec.Raw(b"\xdb" + len(value).to_bytes(4, "big") + value)
+        for name, value in fields.items()
+    }
 
 
 def _fields(key: str, asked: list[str] | None, answer: list[Any]) -> Iterator[tuple[str, bytes]]:

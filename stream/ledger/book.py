@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.day import DayLedger, PolicyDay, Reserved, Total, day_cost
+from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.view import DamagedRow, Draft, View, digits_of, number_of
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import CELL_SELECTION
@@ -63,9 +64,9 @@ class Book:
         ours = self.day.policies.get(self.name)
         return {} if ours is None else ours.queries
 
-    def count(self, kind: str, more: int = 1) -> int:
+    def count(self, kind: str, more: int = 1, of: str = "") -> int:
         """Add to a number: of the date (`sequence`), else of the policy. Return the sum."""
-        name = self._field(kind)
+        name = self._field(kind, of)
         self.numbers[name] = number = self.numbers.get(name, 0) + more
         return number
 
@@ -82,28 +83,28 @@ class Book:
         """Decide the reservations that are undecided, once and finally. Return whether there were any."""
         return bool(self.day.reserve_if_room(policy, wanted, total))
 
-    def check_charge(self, place: str, charge: int) -> None:
-        """Check the rows that `charge` needs, before anything is changed. Raises DamagedRow, Unread, TooLarge."""
+    def check_charge(self, place: str, charge: int) -> int:
+        """Return e of a place (1e-9). Raises DamagedRow, Unread, TooLarge if a charge would, before any change."""
         key, ours = rows.costs(self.date, self.name), self.day.policies.get(self.name)
         before = self.draft.number(key, place)
         if before and (ours is None or not ours.levels.get(before)):
             raise DamagedRow(rows.levels(self.date, self.name))
         digits_of(key, before + charge)
         digits_of(rows.ledger(self.date), self.number("epsilon") + charge)
+        return before
 
-    def charge_if_room(self, policy: Policy, place: str, charge: int, fineness: int, total: Total) -> bool:
-        """Charge a place (1e-9) if day and total have room. `check_charge` was called before."""
-        key, ours = rows.costs(self.date, self.name), self.day.policies.get(self.name)
-        before = self.draft.number(key, place)
+    def charge_if_room(self, policy: Policy, proposal: Proposal, before: int, total: Total) -> bool:
+        """Charge a place that had `before` (1e-9) if day and total have room."""
+        place, charge, ours = proposal.place, proposal.charge, self.day.policies.get(self.name)
         if before and ours is not None:
             ours.costs[place] = before
         if not self.day.charge_if_room(policy, place, charge, total):
             return False
-        self.draft.set_number(key, place, before + charge)
+        self.draft.set_number(rows.costs(self.date, self.name), place, before + charge)
         self.numbers[self._field("cap")] = policy.max_hats_per_day
         self.count("releases")
         self.count("epsilon", charge)
-        self.count(f"fineness:{fineness}")
+        self.count("fineness", of=f":{proposal.fineness}")
         return True
 
     def adopt(self, place: str, charge: int, fineness: int) -> None:
@@ -111,15 +112,15 @@ class Book:
         self._move(place, charge)
         self.count("releases")
         self.count("epsilon", charge)
-        self.count(f"fineness:{fineness}")
+        self.count("fineness", of=f":{fineness}")
 
     def take_back(self, place: str, charge: int, fineness: int) -> None:
         """Remove the charge (1e-9) of an unsent record. Raises DamagedRow, Unread."""
         self._move(place, -charge)
         self.count("releases", -1)
         self.count("epsilon", -charge)
-        if self.number(f"fineness:{fineness}"):  # of another policy's record it is not known
-            self.count(f"fineness:{fineness}", -1)
+        if self.numbers.get(self._field("fineness", f":{fineness}")):  # of another policy's record it is not known
+            self.count("fineness", -1, f":{fineness}")
 
     def restore(self, query: str, places: int, epsilon: int) -> None:
         """Restore a reservation that a topic reports: the date has at least as many places from now on."""
@@ -196,14 +197,11 @@ class Book:
             levels[after] = levels.get(after, 0) + 1
         self.draft.set(key, place, digits_of(key, after) if after else None)
 
-    def _field(self, kind: str) -> str:
-        if kind == "sequence":
-            return kind
-        name, colon, rest = kind.partition(":")
-        return f"{name}:{self.name}{colon}{rest}"
+    def _field(self, kind: str, of: str = "") -> str:
+        return kind if kind == "sequence" else f"{kind}:{self.name}{of}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Stored:
     """Stored rows of a date, before the changes."""
 

@@ -20,7 +20,7 @@ _OTHERS: Final = frozenset(
 )
 
 
-def check_rows(found: Mapping[str, Mapping[str, bytes]], records: Mapping[str, int]) -> None:
+def check_rows(found: Mapping[str, dict[str, bytes]], records: Mapping[str, int]) -> None:
     """Raise DamagedRow unless the rows of a ledger without sealed days fit together.
 
     found     key -> field -> value of all rows, but those of records

@@ -9,7 +9,6 @@ is drawn is decided here. A recovery books what was sent, whatever the limits (a
 [docs/proofs.md, "One ledger"; docs/specification/release.md, Ledger]
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -109,7 +108,7 @@ def commit(
     if guard is not None:
         require_recovered(entry.draft, guard.token)
         _check_sequences(entry.draft, policy.name, proposals, guard)
-    decided, new = list[Committed | Rejection](), Counter[int]()
+    decided, new = list[Committed | Rejection](), dict[int, int]()
     for proposal in proposals:
         try:
             committed = entry.book_record(proposal, discardable=guard is not None)
@@ -119,10 +118,11 @@ def commit(
             decided.append(rejection)
             continue
         decided.append(committed)
-        new[proposal.release_partition] += committed.new
+        if committed.new:
+            new[proposal.release_partition] = new.get(proposal.release_partition, 0) + 1
     entry.write()
     if guard is not None:
-        _count_commits(entry.draft, policy.name, +new, guard)
+        _count_commits(entry.draft, policy.name, new, guard)
     return Decision(decided, entry.draft.changes)
 
 
@@ -207,23 +207,28 @@ def _check_sequences(draft: Draft, name: str, proposals: Sequence[AnyProposal], 
         raise Behind
 
 
-def _count_commits(draft: Draft, name: str, new: Counter[int], guard: Guard) -> None:
+def _count_commits(draft: Draft, name: str, new: Mapping[int, int], guard: Guard) -> None:
     for release_partition, commits in new.items():
         number = guard.written[release_partition] + commits
         draft.set_number(rows.SEQUENCES, rows.sequence_field(name, release_partition), number)
     if new:
-        draft.changes.add[rows.SEQUENCES, rows.ALL] = new.total()
+        draft.changes.add[rows.SEQUENCES, rows.ALL] = sum(new.values())
 
 
 @dataclass(slots=True)
 class _Entry:
-    """Bookings of one decision so far: the books of its dates, and their common total."""
+    """Bookings of one decision so far: the books of its dates, and their common total.
+
+    changed    dates with a change
+    recorded   dates with a new record: that they are open has been checked
+    """
 
     view: View
     policy: Policy
     draft: Draft = field(init=False)
     books: dict[str, Book] = field(default_factory=dict)
     changed: dict[str, None] = field(default_factory=dict)
+    recorded: dict[str, None] = field(default_factory=dict)
     _total: Total | None = None
 
     def __post_init__(self) -> None:
@@ -273,8 +278,9 @@ class _Entry:
         if (stored := self.draft.get(key, proposal.release_id)) is not None:
             marked = self.draft.has_member(rows.published(proposal.date, name), proposal.release_id)
             return Committed(stored, marked, new=False)
-        self.check_open(proposal.date)
-        self.check_claimed()
+        if proposal.date not in self.recorded:
+            self.check_open(proposal.date)
+            self.check_claimed()
         book = self.book(proposal.date)
         has_room = (
             self._answer(proposal)
@@ -284,10 +290,7 @@ class _Entry:
         book.count("sequence")
         record = numbered(proposal.record if has_room else proposal.exhausted, book.count("commits"))
         self.draft.set(key, proposal.release_id, record)
-        self.draft.add_member(rows.unsealed(name), proposal.date)
-        last = self.draft.changes.raised.get((rows.LAST, name), b"")
-        self.draft.changes.raised[rows.LAST, name] = max(last, proposal.date.encode())
-        self.changed[proposal.date] = None
+        self.changed[proposal.date] = self.recorded[proposal.date] = None
         return Committed(record, published=False, new=True)
 
     def _check_sealed(self, date: str) -> None:
@@ -299,6 +302,9 @@ class _Entry:
         """Write the rows of the dates that have changed, and the limit of all days."""
         for date in self.changed:
             self.books[date].write()
+        for date in self.recorded:
+            self.draft.add_member(rows.unsealed(self.policy.name), date)
+            self.draft.raise_to(rows.LAST, self.policy.name, date)
         if self._total is not None and self._total.limit is not None:
             lower_total_limit(self.draft, self._total.limit)
 
@@ -309,12 +315,11 @@ class _Entry:
             check_state(self.draft, policy.name, change)
         if proposal.ends_horizon:  # it reserves nothing more
             wanted = {}
-        if proposal.charge:
-            book.check_charge(proposal.place, proposal.charge)
+        before = book.check_charge(proposal.place, proposal.charge) if proposal.charge else 0
         book.reserve_if_room(policy, wanted, self.total)
         has_room = all(book.queries[query].places for query, cost in wanted.items() if cost.is_required)
         if has_room and proposal.charge:
-            has_room = book.charge_if_room(policy, proposal.place, proposal.charge, proposal.fineness, self.total)
+            has_room = book.charge_if_room(policy, proposal, before, self.total)
         if change is not None:
             if not has_room:
                 change = replace(change, closes=Status.BUDGET_EXHAUSTED)

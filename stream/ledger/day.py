@@ -16,18 +16,18 @@ before the first release of that day.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import mul
 
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import CELL_SELECTION
 
 
-def largest_charges(levels: Mapping[int, int], cap: int | None) -> Counter[int]:
+def largest_charges(levels: Mapping[int, int], cap: int | None) -> dict[int, int]:
     """Return the `cap` largest e(cell, slot), as levels; all of them if `cap` is None.
 
     levels   e(cell, slot) in 1e-9 -> number of cells and slots with this e
     """
-    largest: Counter[int] = Counter()
-    left = cap
+    largest, left = dict[int, int](), cap
     for level in sorted(levels, reverse=True):
         taken = levels[level] if left is None else min(left, levels[level])
         if taken > 0:
@@ -38,7 +38,8 @@ def largest_charges(levels: Mapping[int, int], cap: int | None) -> Counter[int]:
 
 def day_cost(levels: Mapping[int, int], cap: int | None) -> int:
     """Return the sum (1e-9) of the `cap` largest e(cell, slot); the sum of all if `cap` is None."""
-    return sum(level * taken for level, taken in largest_charges(levels, cap).items())
+    largest = largest_charges(levels, cap)
+    return sum(map(mul, largest, largest.values()))
 
 
 @dataclass(slots=True)
@@ -131,10 +132,10 @@ class DayLedger:
         """Largest charges of one user, as levels: of each policy the K largest of HATs, and those of its queries."""
         return sum((user_charges(p.levels, p.cap, p.queries.values()) for p in self.policies.values()), Counter[int]())
 
-    def policy_levels(self, name: str) -> Counter[int]:
+    def policy_levels(self, name: str) -> dict[int, int]:
         """Return the K largest charges of this policy's HATs, as levels."""
         policy = self.policies.get(name)
-        return Counter() if policy is None else largest_charges(policy.levels, policy.cap)
+        return {} if policy is None else largest_charges(policy.levels, policy.cap)
 
     def charge_if_room(self, policy: Policy, place: str, charge: int, total: Total) -> bool:
         """Charge `cell/slot` (1e-9) if day and total stay within the limits; else change nothing and return False."""
@@ -183,7 +184,7 @@ class DayLedger:
 
 def user_charges(levels: Mapping[int, int], cap: int | None, queries: Iterable[Reserved]) -> Counter[int]:
     """Return the largest charges of one user under a policy, as levels: K HATs, and all places of each query."""
-    charges = largest_charges(levels, cap)
+    charges = Counter(largest_charges(levels, cap))
     for reserved in queries:
         charges[reserved.epsilon] += reserved.places
     return +charges

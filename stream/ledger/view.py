@@ -4,7 +4,6 @@ A decision reads rows, decides without waiting for anything, and returns changes
 changes if all conditions hold, or nothing: then the decision is made again from fresh rows.
 """
 
-import re
 import struct
 import zlib
 from collections.abc import Collection, Mapping
@@ -18,8 +17,8 @@ R = TypeVar("R")
 Wanted = Mapping[str, Collection[str] | None]
 """Key -> fields to read; None: all of them"""
 
-_NUMBER: Final = re.compile(rb"0|[1-9][0-9]{0,24}")
-_LEAST_TOO_LARGE: Final = 10**25
+_MOST_DIGITS: Final = 25
+_LEAST_TOO_LARGE: Final = 10**_MOST_DIGITS
 _CHECKSUM: Final = struct.Struct("<I")
 
 
@@ -58,12 +57,13 @@ class View:
     """
 
     asked: Wanted
-    found: Mapping[str, Mapping[str, bytes]]
+    found: Mapping[str, dict[str, bytes]]
     damaged: Collection[str] = ()
 
     def get(self, key: str, name: str) -> bytes | None:
         """Return a value; None if it is not stored. Raises Unread, DamagedRow."""
-        self._check(key)
+        if key in self.damaged:
+            raise DamagedRow(key)
         asked = self.asked.get(key, ())
         if asked is not None and name not in asked:
             raise Unread(key, (name,))
@@ -71,21 +71,18 @@ class View:
 
     def whole(self, key: str) -> Mapping[str, bytes]:
         """Return all fields of a key. Raises Unread, DamagedRow."""
-        self._check(key)
+        if key in self.damaged:
+            raise DamagedRow(key)
         if self.asked.get(key, ()) is not None:
             raise Unread(key, None)
         return self.found.get(key, {})
-
-    def _check(self, key: str) -> None:
-        if key in self.damaged:
-            raise DamagedRow(key)
 
 
 @dataclass(slots=True)
 class RowChanges:
     """Changes of rows, and the conditions under which they are applied.
 
-    equal      (key, field) -> value that must be stored; None: none may be
+    equal      key -> field -> value that must be stored; None: none may be
     at_least   (key, field) -> number that must be stored, or a greater one
     set        key -> field -> value; None deletes the field; of a set the members, with empty values
     add        (key, field) -> number to add, negative too; the sum stays from 0 to 2^53
@@ -95,7 +92,7 @@ class RowChanges:
     A field, or the membership in a set, is in `set`, `add` or `raised` of one apply at most.
     """
 
-    equal: dict[tuple[str, str], bytes | None] = field(default_factory=dict)
+    equal: dict[str, dict[str, bytes | None]] = field(default_factory=dict)
     at_least: dict[tuple[str, str], int] = field(default_factory=dict)
     set: dict[str, dict[str, bytes | None]] = field(default_factory=dict)
     add: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -169,7 +166,7 @@ class Draft:
     def compare(self, key: str, name: str) -> bytes | None:
         """Return a value, and require that it is still the stored one when the changes are applied. Raises Unread."""
         found = self.view.get(key, name)
-        self.changes.equal[key, name] = found
+        self.changes.equal.setdefault(key, {})[name] = found
         return found
 
     def change_date(self, date: str) -> None:
@@ -185,7 +182,7 @@ class Draft:
 
 def number_of(key: str, value: bytes) -> int:
     """Parse a number as hatcast writes it: ASCII digits, at most 25. Raises DamagedRow."""
-    if _NUMBER.fullmatch(value) is None:
+    if not value.isdigit() or len(value) > _MOST_DIGITS or (value[:1] == b"0" and value != b"0"):
         raise DamagedRow(key)
     return int(value)
 

@@ -192,7 +192,7 @@ def test_what_remembered_rows_reject_is_decided_again_from_rows_that_are_read() 
     def committed(*dates: str) -> list[Any]:
         proposals, guard = [of.hat(FREE, date, "a", 0, 1) for date in dates], of.guard(FREE)
         wanted = commit_rows(FREE, proposals, guard)
-        return at_once(recent.decide(wanted, lambda view: commit(view, FREE, proposals, guard), not_stale))
+        return at_once(recent.decide(lambda: wanted, lambda view: commit(view, FREE, proposals, guard), not_stale))
 
     assert at_once(of.store.apply(RowChanges(set={rows.SEALED: {FREE.name: DATES[0].encode()}})))
     sealed, other = committed(*DATES)
@@ -211,7 +211,7 @@ def test_a_record_that_is_stored_but_not_remembered_is_found_and_not_charged_aga
     def committed(cell: str) -> Any:
         proposals, guard = [of.hat(FREE, DATES[0], cell, 0, 1)], of.guard(FREE)
         wanted = commit_rows(FREE, proposals, guard)
-        (found,) = at_once(recent.decide(wanted, lambda view: commit(view, FREE, proposals, guard), not_stale))
+        (found,) = at_once(recent.decide(lambda: wanted, lambda view: commit(view, FREE, proposals, guard), not_stale))
         return found
 
     first, second = committed("a"), committed("b")

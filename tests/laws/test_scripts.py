@@ -108,7 +108,7 @@ WRITES_AT_ONCE = (
 
 APPLIES_AT_ONCE = (
     "apply",
-    "writes[#writes + 1] = {'HSET', KEYS[key], {field, string.format('%.0f', after)}, 1, 2}",
+    "kept[#kept + 1], kept[#kept + 2] = field, string.format('%.0f', after)",
     "redis.call('HSET', KEYS[key], field, string.format('%.0f', after))",
 )
 APPLIES_TO_ANY_TYPE = ("apply", "if type(held) == 'table' then", "if false then")
