@@ -22,6 +22,7 @@ from hatcast.agents.kafka.topics import TopicReport, check_topics
 from hatcast.agents.redis.clients import primaries
 from hatcast.agents.redis.connection import connect_redis, redis_error, redis_name
 from hatcast.agents.redis.durability import ACCEPT_OPTION, NO_EVICTION, Durability, Persistence, info, read_durability
+from hatcast.agents.timetable.policy import timetable_of
 from hatcast.agents.worker.checks import NOTHING_ACCEPTED, Accepted, Check, CheckState, check_stored
 from hatcast.agents.worker.folds import report_check
 from hatcast.agents.worker.registration import configured_key, own_record
@@ -75,6 +76,7 @@ def examine(config: Path, accepted: Accepted = NOTHING_ACCEPTED) -> Iterator[Che
     yield Check("configuration", CheckState.OK, f"policy {policy.name}: {policy.quantity}, {_summary(policy)}")
     if settings.report_keys is not None:
         yield _report_keys_check(settings, settings.report_keys)
+    yield from _timetable_checks(policy)
     topics: TopicReport | None
     try:
         topics = check_topics(settings, PATIENCE_SECONDS)
@@ -98,6 +100,16 @@ def examine(config: Path, accepted: Accepted = NOTHING_ACCEPTED) -> Iterator[Che
         yield Check("redis", CheckState.PROBLEM, "not usable", str(error))
     except RedisError as error:
         yield Check("redis", CheckState.PROBLEM, "failed", str(redis_error(settings, error)))
+
+
+def _timetable_checks(policy: Policy) -> Iterator[Check]:
+    try:
+        timetable = timetable_of(policy)
+    except HatcastError as error:
+        yield Check("timetable", CheckState.PROBLEM, "not usable", str(error))
+    else:
+        if timetable is not None:
+            yield Check("timetable", CheckState.OK, f"hexagons with a scheduled speed {len(timetable.speeds):,}")
 
 
 def _report_keys_check(settings: Settings, keys: ReportKeys) -> Check:

@@ -13,10 +13,12 @@ from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.release.tracker import PolicyTracker
+from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.tracker import HatUsers
 from hatcast.stream.units import NANO
 
 _CELLS: Final = ("87608b0d0ffffff", CELL, "87608b0d3ffffff")
+_TIMETABLE: Final = Timetable.of({_CELLS[0]: 120, _CELLS[1]: 410})  # in place of the file, which has other cells
 _MOST_COUNT: Final = 30
 _MORE_USERS: Final = 3
 
@@ -43,6 +45,7 @@ class TrackerFamily:
         """Args: `policy`, with a tracker."""
         self.claim = Claim(policy.keys_of(TrackerKeys).daily_limit / NANO)
         self._policy = policy
+        self._timetable = None if policy.keys_of(TrackerKeys).timetable is None else _TIMETABLE
         self._users = max(policy.min_users, 1)
         calendar = Calendar(policy)
         self._slots: list[Slot] = [slot for slot in calendar.slots_of("2022-01-03") if slot.outside is None][:4]
@@ -89,7 +92,7 @@ class TrackerFamily:
         ]
 
         def run(noise: Noise) -> list[bytes]:
-            tracker = PolicyTracker(self._policy, None)
+            tracker = PolicyTracker(self._policy, None, self._timetable)
             tracker.begin_day(slots[0][0].date, ())
             releases = []
             for slot, hats in slots:

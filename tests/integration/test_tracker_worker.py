@@ -71,6 +71,13 @@ def test_with_a_timetable_too_the_releases_are_those_of_batch(timed: Pipeline) -
     assert (taken["former"], taken["cells"]) == (None, 2)
 
 
+def test_a_worker_without_its_timetable_ends_with_one_line(timed: Pipeline) -> None:
+    (timed.folder / "gtfs.zip").unlink()
+    worker = timed.worker()
+    assert worker.wait() == 1, worker.log_tail()
+    assert f"{timed.folder / 'gtfs.zip'} does not exist; name the zip" in worker.logged().splitlines()[-1]
+
+
 def assert_as_batch(pipeline: Pipeline) -> tuple[list[WorkerProcess], list[dict[str, Any]]]:
     first, second = pipeline.worker(), pipeline.worker()
     for worker in (first, second):

@@ -1,6 +1,7 @@
 """The audit of trees, Gaussian noise, clusterings and private lists: what holds is not reported, mutants are found."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from hatcast.lab.audit.lists import ListFamily
 from hatcast.lab.audit.run import parts_of
 from hatcast.lab.audit.running_sums import RunningSumFamily
 from hatcast.lab.audit.search import search
+from hatcast.lab.audit.tracker import TrackerFamily
 from hatcast.lab.survey.run import CellSelection, select_from
 from hatcast.stream.continual import trees as prefixes
 from hatcast.stream.continual._digits import Digits
@@ -23,9 +25,19 @@ from hatcast.stream.hybrid import _interface
 from hatcast.stream.kmeans import groups
 from hatcast.stream.kmeans.setting import ClusteringSetting
 from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.policy import TrackerKeys
 from hatcast.stream.release import continual
 from tests.auditing import FastNoise, shipped
 from tests.laws.test_audit import found_of
+
+
+def test_a_trackers_day_with_a_timetable_loses_its_claim_and_no_more() -> None:
+    policy = shipped("tracker")
+    timed = replace(policy, method=replace(policy.keys_of(TrackerKeys), timetable="gtfs.zip"))
+    found = search(TrackerFamily(timed), 20, SeededNumbers(1), FastNoise())
+    assert found.leak is None
+    assert 0.9 < found.share <= 1
+
 
 ALONE = ["running-tree", "running-kary", "running-withhold-release"]
 

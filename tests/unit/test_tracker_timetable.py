@@ -1,10 +1,14 @@
 """Scheduled speeds as the prior of a tracker's cells: which table holds when, and what is published of it."""
 
 from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hatcast.agents.worker.checks import Check, CheckState
+from hatcast.agents.worker.preflight import examine
 from hatcast.stream.policy.tracker_keys import TIMETABLE_PRIOR
 from hatcast.stream.records import EstimateRecord
 from hatcast.stream.records.fields import query_kind
@@ -14,6 +18,7 @@ from hatcast.stream.tracker.observations import slots_of
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, estimates_of
 from hatcast.stream.tracker.timetable import REFERENCE, Timetable, deviation, tenths_of
 from hatcast.stream.tracker.tracker import TrackerState
+from tests.timetables import write_speeds
 from tests.unit.test_smoother_tracker import Key, numbers, sizes
 from tests.unit.test_tracker_release import CELLS, DATES, Counting, Crash, Ledger, designed, policy, slots, sorted_of
 
@@ -21,6 +26,16 @@ TIMED = policy(timetable="gtfs.zip")
 FIRST = Timetable.of({CELLS[1]: 121, "8760b0000ffffff": 300})
 SECOND = Timetable.of({CELLS[1]: 402, CELLS[2]: 350})
 NEXT = "2022-01-04"
+CONFIG = """
+[policy]
+name = "timed"
+upper_bound = 65.0
+timezone = "Asia/Kolkata"
+[policy.privacy]
+daily_limit = 5.0
+[policy.tracker]
+timetable = "gtfs.zip"
+"""
 
 
 def test_equal_speeds_have_equal_digests_in_any_order_and_other_speeds_another() -> None:
@@ -160,6 +175,15 @@ def test_a_policy_without_a_timetable_stores_nothing_before_its_first_date() -> 
     assert PolicyTracker(TIMED, first[1], SECOND).first_state(DATES[0]) is None
 
 
+def test_a_hat_of_a_settled_date_says_no_scheduled_speed() -> None:
+    """Which timetable held on its date is not known any more."""
+    tracker = PolicyTracker(TIMED, run([FIRST]).state, FIRST)
+    tracker.begin_day(DATES[1], [])
+    slot, hats = next(slots(DATES[0]))
+    late = tracker.close_slot(slot, hats, Counting())
+    assert [each.scheduled for each in late] == [None] * len(CELLS)
+
+
 @pytest.mark.parametrize("commits", [1, 7, 30])
 def test_whoever_goes_on_with_a_date_after_a_crash_uses_its_timetable_whatever_the_file_is(commits: int) -> None:
     whole = run([FIRST])
@@ -212,3 +236,16 @@ def test_a_listed_cell_takes_its_scheduled_speed_at_its_first_hat() -> None:
     for listed, plain in zip(made(CELLS), made(()), strict=True):
         # A listed cell is older by the hours before its first HAT, which add 0.002 each; the timetable moves it by 10.
         assert sizes(listed) == pytest.approx(sizes(plain), abs=0.1)
+
+
+def test_doctor_reads_the_timetable_that_the_configuration_names(tmp_path: Path) -> None:
+    (tmp_path / "hatcast.toml").write_text(CONFIG)
+
+    def check() -> Check:
+        _, found, *_ = islice(examine(tmp_path / "hatcast.toml"), 2)
+        return found
+
+    missing = f"{tmp_path / 'gtfs.zip'} does not exist; name the zip file of a GTFS timetable"
+    assert check() == Check("timetable", CheckState.PROBLEM, "not usable", missing)
+    write_speeds(tmp_path / "gtfs.zip", {CELLS[1]: 18.0, CELLS[2]: 36.0})
+    assert check() == Check("timetable", CheckState.OK, "hexagons with a scheduled speed 2")

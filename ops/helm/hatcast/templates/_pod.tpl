@@ -131,6 +131,6 @@ spec:
 {{- define "hatcast.worker" -}}
 {{- with .Values.worker -}}
 {{- $args := concat (list "worker" "--config=/etc/hatcast/hatcast.toml" "--metrics-listen=0.0.0.0:9464") .extraArgs (ternary (list "--drain") list .drain) -}}
-{{- include "hatcast.pod" (dict "root" $ "role" "worker" "component" "worker" "args" $args "resources" .resources "grace" .terminationGracePeriodSeconds "ports" (dict "metrics" 9464) "ready" (dict "path" "/readyz" "port" "metrics") "placement" . "restart" (ternary "OnFailure" "" .drain)) -}}
+{{- include "hatcast.pod" (dict "root" $ "role" "worker" "component" "worker" "args" $args "resources" .resources "grace" .terminationGracePeriodSeconds "ports" (dict "metrics" 9464) "ready" (dict "path" "/readyz" "port" "metrics") "placement" . "volumes" .extraVolumes "mounts" .extraVolumeMounts "restart" (ternary "OnFailure" "" .drain)) -}}
 {{- end -}}
 {{- end -}}
