@@ -14,6 +14,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.extras import require
 from hatcast.agents.kafka.dump import DUMP
 from hatcast.agents.progress import progress_bars
+from hatcast.agents.timetable.policy import timetable_of
 from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective
@@ -142,11 +143,11 @@ def plan(  # noqa: PLR0913 - options by name
     )
     if not found.days:
         raise HatcastError(f"the data have no HAT with {least} users: give more days, or a smaller min_users")
-    first, bound = found.first_days(), settings.policy.upper_bound / 1000
+    first, bound, timetable = found.first_days(), settings.policy.upper_bound / 1000, timetable_of(settings.policy)
     # One after the other: a process of its own would run the caller's script again.
     with progress_bars() as add_bar:
         bar = add_bar("planning: days of candidates", len(limits) * tracker.STEPS)
-        each = [tracker.plan(first, bound, [limit], Objective(objective), bar) for limit in limits]
+        each = [tracker.plan(first, bound, [limit], Objective(objective), bar, timetable) for limit in limits]
     return PlannedLimits([_planned(plans) for plans in each], each[0].constant)
 
 

@@ -61,13 +61,14 @@ def tables() -> dict[str, str]:
         for i, crossing in enumerate(_stops_of(corners)):
             lng, lat = at(*crossing)
             stops[crossing] = f"p{crossing[0]}_{crossing[1]},{_name(*crossing)},{lat:.6f},{lng:.6f}"
-            times += [f"t{route}{day},p{crossing[0]}_{crossing[1]},{i}" for day in "ab"]
+            clock = f"{8 + i // 15:02}:{i % 15 * 4:02}:00"
+            times += [f"t{route}{day},{clock},p{crossing[0]}_{crossing[1]},{i}" for day in "ab"]
     heads = {
         "routes.txt": ("route_id,route_short_name,route_long_name,route_type,route_color", routes),
         "trips.txt": ("route_id,trip_id,shape_id", trips),
         "shapes.txt": ("shape_id,shape_pt_lat,shape_pt_lon,shape_pt_sequence", shapes),
         "stops.txt": ("stop_id,stop_name,stop_lat,stop_lon", list(stops.values())),
-        "stop_times.txt": ("trip_id,stop_id,stop_sequence", times),
+        "stop_times.txt": ("trip_id,arrival_time,stop_id,stop_sequence", times),
     }
     return {name: "\n".join([head, *rows, ""]) for name, (head, rows) in heads.items()}
 

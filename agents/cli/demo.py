@@ -66,7 +66,12 @@ class _DemoOptions(TypedDict):
     help="Share of the vehicles that trust the operator, for --hybrid; the others get devices.  [default: 0.1]",
 )
 @click.option("--keep", is_flag=True, help="Keep the map after the end of the recordings, until Ctrl-C or --for.")
-@click.option("--gtfs", type=_FILE, metavar="FILE", help="A timetable (zip): the map draws its routes and stops.")
+@click.option(
+    "--gtfs",
+    type=_FILE,
+    metavar="FILE",
+    help="A timetable (zip): the map draws its routes and stops; of recordings, the tracker knows its speeds.",
+)
 @click.option("--basemap", type=_FILE, metavar="FILE", help="A PMTiles archive: the map draws it under the hexagons.")
 @click.option("--json", "as_json", is_flag=True, help="Print releases and answers as JSON lines, for programs.")
 def command(**given: Unpack[_DemoOptions]) -> None:

@@ -1,10 +1,10 @@
 """`hatcast init`: write a first hatcast.toml."""
 
-import os
 import shlex
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,16 @@ from hatcast.agents.config.template import (
     Answers,
     machine_timezone,
     parse_template,
+    relative_path,
     render_template,
     write_template,
 )
+from hatcast.agents.timetable.policy import timetable_of
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.readings.formats import FORMATS, DeriveSpeed, FormatChoice
+from hatcast.stream.tracker.timetable import Timetable
 
 _DEFAULTS = Answers(timezone="")
 _QUESTIONS = {
@@ -124,7 +127,8 @@ def _value(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     "--gtfs",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="The city's GTFS timetable (zip): the map names places by its stops. Prints how to get streets, too.",
+    help="The city's GTFS timetable (zip): the tracker expects hexagons at about their scheduled speeds, and the map"
+    " names places by its stops. Prints how to get streets, too.",
 )
 @click.option(
     "--estimator",
@@ -177,12 +181,11 @@ def command(
     if config.exists() and not force:  # before the questions
         raise HatcastError(f"{config} exists already: name another file with --config, or overwrite it with --force")
     derive = given.pop(DERIVE)
-    if derive is not None and not recordings:
-        raise click.UsageError("--derive-speed is for --recording: give both")
-    _check_usage(given, recordings)
-    streets = None if gtfs is None else _streets_command(gtfs)
+    _check_usage(given, recordings, derive)
+    streets = None
     if gtfs is not None:
-        given["gtfs"] = str(gtfs) if gtfs.is_absolute() else os.path.relpath(gtfs, config.parent)
+        streets = _streets_command(gtfs)
+        given["gtfs"] = relative_path(gtfs, config.parent)
     if recordings:
         _read_off(recordings, given)
     answers = _ask(given, config.parent) if _on_terminal() and not yes else _from_options(given)
@@ -193,26 +196,39 @@ def command(
             answers = replace(answers, telemetry_format=_DEFAULTS.telemetry_format)
         text = render_template(answers)
         policy = parse_template(text, config.parent).policy
+        timetable = timetable_of(policy, partial(click.echo, err=True))
     except SettingError as error:
         raise HatcastError(f"{config} is not written: {error}") from None
     write_template(text, config, force=force)
     click.echo(f"wrote {config}: policy {policy.name}, {policy.policy_id}")
+    if timetable is not None:
+        click.echo(
+            f"{gtfs}: {len(timetable.speeds):,} hexagons have a scheduled speed, which their estimates begin with"
+        )
     each = answers.limit if answers.estimator == TRACKER else answers.max_hats_per_day * answers.epsilon
     cost = min(each, answers.limit)
     click.echo(f"A bus's day can lose up to epsilon {cost:g}; explanation: hatcast budget explain{_at(config)}")
-    _print_cautions(answers)
+    _print_cautions(answers, timetable)
     if streets is not None:
-        click.echo(f"For streets on the map, with the program pmtiles, which fetches this part only: {streets}")
-        click.echo(f'Then write basemap = "city.pmtiles" below [display] of {config}')
+        click.echo(
+            f"For streets on the map, with the program pmtiles, which fetches this part only: {streets}\nThen write"
+            f' basemap = "city.pmtiles" below [display] of {config}'
+        )
     if check_services:
         click.get_current_context().invoke(_doctor(), config=config, as_json=False)
     else:
-        files = shlex.join(map(str, recordings)) or "FILE"
-        click.echo(f"Next, for files: hatcast batch {files} --ledger {config.stem}.ledger{_at(config)}")
-        click.echo(f"Next, for Kafka: hatcast doctor{_at(config)}")
+        _print_next(config, recordings)
 
 
-def _print_cautions(answers: Answers) -> None:
+def _print_next(config: Path, recordings: tuple[Path, ...]) -> None:
+    files = shlex.join(map(str, recordings)) or "FILE"
+    click.echo(f"Next, for files: hatcast batch {files} --ledger {config.stem}.ledger{_at(config)}")
+    click.echo(f"Next, for Kafka: hatcast doctor{_at(config)}")
+
+
+def _print_cautions(answers: Answers, timetable: Timetable | None) -> None:
+    if timetable is not None:
+        click.echo(f"Estimates of {len(timetable.speeds):,} hexagons begin with their scheduled speeds")
     if answers.is_journey and answers.estimator == TRACKER:
         click.echo(f"Caution: {JOURNEY_CAUTION}")
     if answers.telemetry_format != _DEFAULTS.telemetry_format:
@@ -226,7 +242,9 @@ def _print_cautions(answers: Answers) -> None:
         )
 
 
-def _check_usage(given: dict[str, Any], recordings: tuple[Path, ...]) -> None:
+def _check_usage(given: dict[str, Any], recordings: tuple[Path, ...], derive: DeriveSpeed | None) -> None:
+    if derive is not None and not recordings:
+        raise click.UsageError("--derive-speed is for --recording: give both")
     if given["value"] is not None and given["upper_bound"] is not None:
         raise click.UsageError("--value has its own bounds: leave --upper-bound out")
     if given["value"] is not None and given["speed"] is not None:

@@ -37,6 +37,7 @@ _TRACKER_REMARKS: Final[Mapping[str, str]] = MappingProxyType(
         "share": "of daily_limit, for queries as each hour closes; the rest is for the day's end",
         "objective": "what the day's end makes accurate: every hexagon alike",
         "price": "error that one unit of a bus's epsilon must save, in the unit of means",
+        "timetable": "hexagons are expected at about their scheduled speeds; a new file may take its place",
     }
 )
 MOVING, JOURNEY = "moving", "journey"  # speeds to choose from
@@ -56,7 +57,7 @@ class Answers:
     tracker                     keys of [policy.tracker]; empty: the defaults
     value                       name, unit, lower and upper of another value than the speed; None: the speed
     speed, min_interval         which speed; the usual interval of a vehicle's reports, of a journey speed
-    gtfs                        timetable of the map; None: none
+    gtfs                        timetable of the map and of a tracker of speeds; None: none
     """
 
     name: str = "bus-speeds"
@@ -200,15 +201,21 @@ def _privacy_lines(answers: Answers) -> Iterator[str]:
         yield _line("name", answers.estimator, "docs/estimators.md; hatcast evaluate compares them")
         return
     yield _line("name", answers.estimator, "few queries for estimates of every hexagon: docs/choosing.md")
-    if answers.tracker:
+    timetable = {} if answers.gtfs is None or answers.value is not None else {"timetable": answers.gtfs}
+    if keys := {**answers.tracker, **timetable}:
         yield ""
-        yield "[policy.tracker]                      # found by hatcast plan"
-        yield from (_line(key, value, _TRACKER_REMARKS.get(key, "")) for key, value in answers.tracker.items())
+        yield f"{'[policy.tracker]':37} # found by hatcast plan" if answers.tracker else "[policy.tracker]"
+        yield from (_line(key, value, _TRACKER_REMARKS.get(key, "")) for key, value in keys.items())
 
 
 def _line(key: str, value: str | float | list[int], remark: str) -> str:
     """Return a TOML line, with its comment aligned to the others."""
     return f"{f'{key} = {_toml(value)}':37} # {remark}" if remark else f"{key} = {_toml(value)}"
+
+
+def relative_path(path: Path, folder: Path) -> str:
+    """Return the path as a configuration in this folder names it: relative, unless it was given from the root."""
+    return str(path) if path.is_absolute() else os.path.relpath(path, folder)
 
 
 def parse_template(text: str, folder: Path, environment: Mapping[str, str] = os.environ) -> Settings:

@@ -57,12 +57,14 @@ def demo_settings(
     *,
     hybrid: bool = False,
     display: DisplayTable = MAP,
+    timetable: Path | None = None,
 ) -> Settings:
     """Return settings for the embedded services. Of the file `config`, only [policy] is used.
 
-    choice    format of the recording; None: the synthetic city
-    hybrid    the policy has to take reports of devices
-    display   of the map; relative names of files start at the working directory
+    choice      format of the recording; None: the synthetic city
+    hybrid      the policy has to take reports of devices
+    display     of the map; relative names of files start at the working directory
+    timetable   of the tracker of the default policy; None: it has none
     Raises HatcastError if the file cannot be read or its policy is invalid.
     """
     if config is not None:
@@ -70,6 +72,8 @@ def demo_settings(
     else:
         feed_format = None if choice is None else choice.name
         policy = hybrid_policy(feed_format) if hybrid else demo_policy(feed_format)
+        if timetable is not None and not hybrid:
+            policy |= {"tracker": {"timetable": str(timetable.resolve())}}
         given = parse_settings({"policy": policy}, Path(), {})
     if given.policy.relation is Relation.ADD_REMOVE:
         raise HatcastError(

@@ -152,7 +152,7 @@ def _send_city(settings: Settings, job: FeedJob, redis: SyncRedis, stop: threadi
     speedup = default if job.speedup is None else job.speedup
     start = city_start_ms(now_ms(), settings.policy)
     calendar, router = Calendar(settings.policy), _router(settings)
-    city = make_city(CityOptions(vehicles=vehicles, speedup=speedup), calendar)
+    city = make_city(CityOptions(vehicles=vehicles, speedup=speedup, seed=job.seed), calendar)
     groups = _groups(settings, job, lambda: city.vehicles)
     send(Began(records=None, first_ms=start, last_ms=None, speedup=speedup, **groups.counts))
     pace = Pace(speedup, 0, stop)

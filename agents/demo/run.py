@@ -3,13 +3,14 @@
 import asyncio
 import importlib
 import logging
+import secrets
 import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -26,9 +27,11 @@ from hatcast.agents.demo.embedded import PARTITIONS, Addresses, Services, end_ch
 from hatcast.agents.demo.observer import Ends, OutputConsumer, StoredState, source_ends
 from hatcast.agents.demo.rendering import DemoView
 from hatcast.agents.demo.state import Began, DemoState, Ended, Failed, FeedJob, FeedMessage, Note, Origin
+from hatcast.agents.demo.timetable import write_timetable
 from hatcast.agents.errors.unexpected import brief
 from hatcast.agents.map.server import Display
 from hatcast.agents.monitoring.logs import configure_logs
+from hatcast.agents.sources.synthetic import chance_of
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import FormatChoice
@@ -49,8 +52,9 @@ class DemoOptions:
     hybrid    the policy has to take reports of devices
     share     share of the vehicles that trust the operator; None: `SHARE`
     keep      keep the map after the end of the recording, until Ctrl-C or the time limit
-    gtfs      timetable that the map draws
+    gtfs      timetable that the map draws, and of the tracker of recordings
     basemap   PMTiles archive that the map draws
+    seed      of a synthetic city
     """
 
     config: Path | None = None
@@ -64,6 +68,15 @@ class DemoOptions:
     keep: bool = False
     gtfs: Path | None = None
     basemap: Path | None = None
+    seed: int = field(default_factory=lambda: secrets.randbits(32))
+
+    def timetable(self, folder: Path) -> Path | None:
+        """Return the timetable of the demo's own policy: of a synthetic city its own, which is written."""
+        if self.files:
+            return self.gtfs
+        path = folder / "timetable.zip"
+        write_timetable(path, chance_of(self.seed))
+        return path
 
     @property
     def display(self) -> DisplayTable:
@@ -86,6 +99,7 @@ class DemoOptions:
             speedup=self.speedup,
             hybrid=self.hybrid,
             share=SHARE if self.share is None else self.share,
+            seed=self.seed,
         )
 
 
@@ -97,7 +111,12 @@ def run_demo(services: Services, options: DemoOptions, view: DemoView) -> None:
     """
     with _log_file(services.folder) as log_path:
         settings = demo_settings(
-            services.wait(), options.config, options.format, hybrid=options.hybrid, display=options.display
+            services.wait(),
+            options.config,
+            options.format,
+            hybrid=options.hybrid,
+            display=options.display,
+            timetable=options.timetable(services.folder),
         )
         try:
             asyncio.run(_Demo(settings, services, options, view).run())

@@ -23,6 +23,7 @@ class FeedJob(msgspec.Struct, frozen=True, kw_only=True):
     speedup   None: chosen to fit the recording; 0: as fast as possible
     hybrid    the policy has to take reports of devices
     share     share of the vehicles that trust the operator, if the policy takes reports
+    seed      of the synthetic city
     """
 
     addresses: Addresses
@@ -32,6 +33,7 @@ class FeedJob(msgspec.Struct, frozen=True, kw_only=True):
     speedup: float | None = None
     hybrid: bool = False
     share: float = 1.0
+    seed: int = 0
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag=True):

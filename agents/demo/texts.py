@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from hatcast.agents.demo.state import DemoState, Origin
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.readings.formats import Columns
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records import BudgetRecord, EstimateRecord, NormalRecord, QueryRecord, ReleaseRecord, RunningRecord
@@ -125,6 +125,7 @@ _NO_MEAN: Final[dict[str, str]] = {
 }
 
 
+_MONTH: Final = 31  # days
 _WINDOWS: Final[dict[str, str]] = {
     "today": "today so far",
     "24h": "the last 24 hours",
@@ -284,4 +285,7 @@ def summary(state: DemoState, seconds: float) -> Iterator[str]:
     if state.not_sent:
         yield f"{state.not_sent:,} more records arrived in the future or before 1970 and were not sent"
     yield from (budget_line(budget) for _, budget in sorted(state.budgets.items())[-3:])
+    if isinstance(state.policy.method, TrackerKeys):
+        limit = state.policy.daily_limit
+        yield f"days add up: at most {limit:g} a day is at most {_MONTH * limit:g} in {_MONTH} days"
     yield from next_steps(state.origin, state.policy)

@@ -20,7 +20,7 @@ from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.release.schedule import slots_between
 from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Router, TelemetryMessage, heartbeats
-from hatcast.stream.replay.synthetic_city import City
+from hatcast.stream.replay.synthetic_city import City, RandomSource
 from hatcast.stream.units import DAY_MS, MINUTE_MS
 
 CENTRE: Final = (21.1959, 72.8302)  # Surat
@@ -59,8 +59,12 @@ def check_speeds_only(policy: Policy) -> None:
 
 def make_city(options: CityOptions, calendar: Calendar) -> City:
     """Return a city whose rush hours follow the policy's time zone."""
-    chance = random.Random(options.seed)  # simulation: moves buses
-    return City(options.centre or CENTRE, options.vehicles, chance, calendar.local)
+    return City(options.centre or CENTRE, options.vehicles, chance_of(options.seed), calendar.local)
+
+
+def chance_of(seed: int | None) -> RandomSource:
+    """Return the random numbers of a city; None: others each time."""
+    return random.Random(seed)  # simulation: makes roads, moves buses
 
 
 def city_messages(readings: Iterable[tuple[int, Reading]], router: Router, start_ms: int) -> Iterator[TelemetryMessage]:

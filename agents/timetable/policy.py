@@ -15,5 +15,9 @@ def timetable_of(policy: Policy, tell: Tell = str) -> Timetable | None:
     """
     if not isinstance(policy.method, TrackerKeys) or policy.method.timetable is None:
         return None
-    finer = () if policy.fine is None else policy.fine.resolutions
-    return scheduled_speeds(Path(policy.method.timetable), (policy.h3_resolution, *finer), tell)
+    return scheduled_speeds(Path(policy.method.timetable), resolutions_of(policy), tell)
+
+
+def resolutions_of(policy: Policy) -> tuple[int, ...]:
+    """Return the H3 resolutions of a policy's cells."""
+    return policy.h3_resolution, *(() if policy.fine is None else policy.fine.resolutions)

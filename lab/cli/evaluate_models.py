@@ -16,6 +16,7 @@ from hatcast.agents.cli.recordings import (
 )
 from hatcast.agents.cli.report import check_one_output, output_option
 from hatcast.agents.progress import progress_bars
+from hatcast.lab.cli.timetable import named_timetable, timetable_option
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import FormatChoice
 
@@ -83,6 +84,7 @@ def recorded_hat(
     show_default=True,
     help="What the tracker makes accurate at the end of a day.",
 )
+@timetable_option
 @click.option(
     "--cap",
     type=click.IntRange(1, 65_535),
@@ -111,6 +113,7 @@ def days(  # noqa: PLR0913 - options by name
     config: Path | None,
     share: float,
     objective: str,
+    timetable: Path | None,
     cap: int | None,
     min_users: int | None,
     runs: int,
@@ -136,7 +139,8 @@ def days(  # noqa: PLR0913 - options by name
     min_users = min_users or (_MIN_USERS if config is None else policy.min_users)
     click.echo("reads raw data; nothing that it prints is private", err=True)
     feed, tracker = checked_format(feed_format, policy, paths), TrackerDesign(share, Objective(objective))
-    job = DaysJob(paths, feed, policy, totals, designs, tracker, cap, min_users, runs)
+    scheduled = named_timetable(timetable, policy)
+    job = DaysJob(paths, feed, policy, totals, designs, tracker, cap, min_users, runs, scheduled)
     with progress_bars() as add_bar:
         found = compare_days(job, SystemNoise(), add_bar)
     dates = f"{found.dates[0]} to {found.dates[-1]}" if len(found.dates) > 1 else found.dates[0]
@@ -153,6 +157,7 @@ def days(  # noqa: PLR0913 - options by name
         "objective": objective,
         "cap": cap,
         "estimators": [*found.results],
+        **({} if scheduled is None else {"scheduled_cells": len(scheduled.speeds)}),
     }
     title = f"{dates}: {found.hats:,} HATs with {min_users} users or more"
     report_of(found, title, settings).write(as_json=as_json, output=output)

@@ -16,6 +16,8 @@ from hatcast.agents.cli.recordings import (
 )
 from hatcast.agents.config.template import JOURNEY, JOURNEY_CAUTION
 from hatcast.agents.progress import progress_bars
+from hatcast.agents.timetable.policy import timetable_of
+from hatcast.lab.cli.timetable import named_timetable, timetable_option
 from hatcast.lab.plan.continual import Criterion
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.continual_keys import SLOTS_MAX
@@ -112,6 +114,7 @@ def _least(min_users: int | None, config: Path | None, policy: Policy) -> int:
     show_default=True,
     help="What the end of a day makes accurate.",
 )
+@timetable_option
 @click.option(
     "--write-limit",
     "written",
@@ -133,6 +136,7 @@ def tracker(  # noqa: PLR0913 - options by name
     target: Path | None,
     limits: str,
     objective: str,
+    timetable: Path | None,
     written: float,
     plot_file: Path | None,
     as_json: bool,
@@ -154,6 +158,7 @@ def tracker(  # noqa: PLR0913 - options by name
         raise click.UsageError(f"--write-limit {written:g} is not one of --daily-limit")
     text = _target_text(target)
     policy, paths = policy_of_recordings(config, "" if feed_format is None else feed_format.name), (*data, *more)
+    scheduled = named_timetable(timetable, policy)
     upper_bound, unit, least = policy.upper_bound / 1000, policy.released_value.unit, _least(min_users, config, policy)
     with progress_bars() as add_bar:
         if feed_format is None:
@@ -173,11 +178,12 @@ def tracker(  # noqa: PLR0913 - options by name
             totals,
             Objective(objective),
             add_bar("planning: days of candidates", len(totals) * plans_of.STEPS),
+            scheduled,
         )
     if target is not None and text is not None:
         from hatcast.lab.plan.write import write_tracker
 
-        write_tracker(target, text, next(each for each in plans.plans if each.total == written))
+        write_tracker(target, text, next(each for each in plans.plans if each.total == written), timetable)
     settings: dict[str, Any] = {
         "source": source,
         "days": len(found.days),
@@ -186,6 +192,7 @@ def tracker(  # noqa: PLR0913 - options by name
         "upper_bound": upper_bound,
         **({} if policy.value_name is None else {"unit": unit}),
         "objective": objective,
+        **({} if scheduled is None else {"scheduled_cells": len(scheduled.speeds)}),
     }
     title = f"{source}: {len(found.days)} day{'' if len(found.days) == 1 else 's'}, {found.hats:,} HATs"
     plans_of.report_of(plans, title, settings, unit).write(as_json=as_json, plot_file=plot_file)
@@ -318,7 +325,12 @@ def tracker_keys(recordings: Sequence[Path], feed: Format, policy: Policy, limit
             raise HatcastError(f"--recording: no hexagon and hour has {policy.min_users} buses; name other days")
         bound, objective = policy.upper_bound / 1000, Objective.CELLS
         plans = tracker.plan(
-            counts.first_days(), bound, [limit], objective, add_bar("planning: days of candidates", tracker.STEPS)
+            counts.first_days(),
+            bound,
+            [limit],
+            objective,
+            add_bar("planning: days of candidates", tracker.STEPS),
+            timetable_of(policy),
         )
     (plan,) = plans.plans
     month = plan.after[max(plan.after)]

@@ -22,6 +22,7 @@ from hatcast.lab.evaluate.days_replay import (
     epsilon_of_hat,
     scores_of,
 )
+from hatcast.lab.evaluate.skill import PUBLIC, Skill, skill_of
 from hatcast.lab.processes import in_processes
 from hatcast.stream.errors import RecordingError, SettingError
 from hatcast.stream.mechanisms import Noise
@@ -29,9 +30,12 @@ from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import MeansKeys, Policy, Relation
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.readings.formats import Format
+from hatcast.stream.tracker.timetable import Timetable
 
 _MILLI: Final = 1000
 DEFAULT: Final = (TRACKER, "array_averaging")
+MONTH: Final = 31
+"""days"""
 Progress = Callable[[int], None]
 _CONSTANTS: Final = {"half_bound": "U/2", "city": "the city's mean", "cell": "each cell's mean"}
 _COLUMNS: Final = {
@@ -51,6 +55,7 @@ class DaysJob:
     designs     names of `--estimators`; a `Contender` is an estimator of the papers
     cap         K of the papers' estimators
     min_users   HATs with fewer users are neither released nor scored
+    timetable   of the tracker; None: it has none
     """
 
     paths: Sequence[Path]
@@ -62,6 +67,7 @@ class DaysJob:
     cap: int
     min_users: int
     runs: int
+    timetable: Timetable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +77,17 @@ class Result:
     live, end   of the estimates at the close of a HAT's slot, and at the end of its day
     plain       of an estimator's own releases; None for a tracker, which has none
     released    share of the scored HATs of which something was released
+    skill       of the live estimates
     """
 
     live: Scores
     end: Scores
+    skill: Skill
     plain: Scores | None = None
     released: float = 1.0
 
 
-_NOTHING: Final = Result({}, {})
+_NOTHING: Final = Result({}, {}, Skill(0, 0, {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +134,9 @@ def compare_days(job: DaysJob, noise: Noise, add_bar: AddBar) -> Comparison:
     days, capped = _folded(job, add_bar("reading", None))
     policy = job.policy
     is_speed, min_users = policy.value_name is None, job.min_users
-    replay = DaysReplay(days, policy.upper_bound, Grid(policy.grid), job.runs, noise, is_speed, min_users)
+    replay = DaysReplay(
+        days, policy.upper_bound, Grid(policy.grid), job.runs, noise, is_speed, min_users, job.timetable
+    )
     tasks = [
         _Task(replay, capped if isinstance(each, Contender) else [], _name_of(each), limit, job.tracker, job.cap)
         for each in job.designs
@@ -162,13 +172,16 @@ class _Task:
 
 
 def _result_of(task: _Task) -> Result:
-    truth = Truth.of(task.replay.days)
+    replay, plain, released = task.replay, None, 1.0
+    truth, upper_bound = Truth.of(replay.days), replay.upper_bound / _MILLI
     if task.name == TRACKER:
-        live, end = task.replay.tracker(task.tracker.keys(task.limit, task.replay.upper_bound / _MILLI))
-        return Result(scores_of(live, truth), scores_of(end, truth))
-    epsilon = epsilon_of_hat(task.limit, task.cap)
-    plain, live, end = task.replay.smoothed(parse_contender(task.name), task.capped, epsilon)
-    return Result(scores_of(live, truth), scores_of(end, truth), scores_of(plain, truth), plain.released)
+        live, end = replay.tracker(task.tracker.keys(task.limit, upper_bound))
+    else:
+        epsilon = epsilon_of_hat(task.limit, task.cap)
+        own, live, end = replay.smoothed(parse_contender(task.name), task.capped, epsilon)
+        plain, released = scores_of(own, truth), own.released
+    skill = skill_of(live, end, replay.days, upper_bound, replay.timetable)
+    return Result(scores_of(live, truth), scores_of(end, truth), skill, plain, released)
 
 
 def _folded(job: DaysJob, read: Progress) -> tuple[list[RecordedDay], list[RecordedDay]]:
@@ -193,7 +206,8 @@ def report_of(comparison: Comparison, title: str, settings: Mapping[str, Any]) -
 
     A column without a value is null. `live` and `end` are estimates; `released` has what an estimator of the papers
     releases itself, and the `share` of the HATs with a release; it is null for a tracker. With several runs `se` has
-    the standard errors of all columns; in a row they are flat.
+    the standard errors of all columns; in a row they are flat. `skill` has that of live estimates, its `worst` date,
+    and the errors of the baselines.
     """
     designs = {
         name: {
@@ -203,6 +217,7 @@ def report_of(comparison: Comparison, title: str, settings: Mapping[str, Any]) -
                 "released": None
                 if result.plain is None
                 else _scores(result.plain) | {"share": rounded(result.released)},
+                "skill": _skill(result.skill),
             }
             for limit, result in by_limit.items()
         }
@@ -210,7 +225,7 @@ def report_of(comparison: Comparison, title: str, settings: Mapping[str, Any]) -
     }
     constants = {name: _scores(scores) for name, scores in comparison.constants.items()}
     return Report(
-        shown=[_table(comparison, title)],
+        shown=[_skill_table(comparison), _table(comparison, title)],
         figures=designs | {"constant": constants},
         settings=settings,
         rows=[
@@ -219,7 +234,7 @@ def report_of(comparison: Comparison, title: str, settings: Mapping[str, Any]) -
                 for name, by_limit in designs.items()
                 for limit, by_time in by_limit.items()
                 for when, scores in by_time.items()
-                if scores is not None
+                if scores is not None and when != "skill"
             ),
             *({"design": name, "when": "constant", **_flat(scores)} for name, scores in constants.items()),
         ],
@@ -232,9 +247,40 @@ def _scores(scores: Scores) -> dict[str, Any]:
     return found | ({"se": errors} if errors else {})
 
 
+def _skill(skill: Skill) -> dict[str, Any]:
+    errors = {name: rounded(error) for name, error in skill.baselines.items()}
+    return {"mean": rounded(skill.mean), "worst": rounded(skill.worst), "baselines": errors}
+
+
 def _flat(scores: Mapping[str, Any]) -> dict[str, Any]:
     errors = {f"{name}_se": error for name, error in scores.get("se", {}).items()}
     return {name: score for name, score in scores.items() if name != "se"} | errors
+
+
+def _skill_table(comparison: Comparison) -> Table:
+    """Return a table: the skill of each design at each limit, and the errors of the public baselines."""
+    results = [result for by_limit in comparison.results.values() for result in by_limit.values()]
+    names = [name for name in PUBLIC if name in results[0].skill.baselines]
+    return table(
+        "skill of live estimates",
+        f"{MONTH} days: what a bus can lose in a month, since days add up. skill: 1 - MSE / MSE of the best public"
+        " baseline of a date, the mean over dates; above 0 it is better than what everybody knows. The other columns"
+        f" are errors in {comparison.unit}: of U/2, of each hexagon's last published value carried on"
+        + (", and of the timetable with the level of the city that was published." if "timetable" in names else "."),
+        ("design", "limit", f"{MONTH} days", "skill", "worst day", *(PUBLIC[name] for name in names)),
+        (
+            (
+                name,
+                f"{limit:g}",
+                f"{MONTH * limit:g}",
+                f"{result.skill.mean:.2f}",
+                f"{result.skill.worst:.2f}",
+                *(f"{result.skill.baselines[each]:.2f}" for each in names),
+            )
+            for name, by_limit in comparison.results.items()
+            for limit, result in by_limit.items()
+        ),
+    )
 
 
 def _table(comparison: Comparison, title: str) -> Table:

@@ -26,6 +26,7 @@ from hatcast.stream.release.hats import counts_fields
 from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
+from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.track import HatEstimate
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import NANO, nano_floor
@@ -267,6 +268,7 @@ class DaysReplay:
     noise: Noise
     is_speed: bool = True
     min_users: int = 1
+    timetable: Timetable | None = None
 
     def tracker(self, keys: TrackerKeys) -> tuple[PublishedRuns, PublishedRuns]:
         """Return a tracker's estimates of each HAT at the close of its slot, and at the end of its day.
@@ -275,6 +277,7 @@ class DaysReplay:
         """
         upper_bound = self.upper_bound / _MILLI
         tracker = Tracker(keys, upper_bound, self.runs, is_speed=self.is_speed, min_users=self.min_users)
+        tracker.timetable = self.timetable
         live: list[PublishedRuns] = []
         end: list[PublishedRuns] = []
         for day in self.days:

@@ -37,11 +37,16 @@ class CountedDays:
     """Counts of whole days.
 
     days    slots of each day, in order; numbers of cells are common to all days
-    cells   number of cells
+    names   of the cells, by their numbers
     """
 
     days: tuple[tuple[SlotCounts, ...], ...]
-    cells: int
+    names: tuple[str, ...]
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return len(self.names)
 
     @property
     def hats(self) -> int:
@@ -137,7 +142,7 @@ def counts_of_rows(rows: Iterable[Row], min_users: int) -> CountedDays:
                 slots.append(SlotCounts(hour, tuple(hats)))
         if slots:
             days.append(tuple(slots))
-    return CountedDays(tuple(days), len(cells))
+    return CountedDays(tuple(days), tuple(cells))
 
 
 def row_of(line: Mapping[str, str]) -> Row:

@@ -18,6 +18,7 @@ from hatcast.lab.processes import step
 from hatcast.stream.policy.tracker_keys import TrackerKeys
 from hatcast.stream.tracker.model import Covariance, DayCounts, Floats, ModelHat, Observation, Variances
 from hatcast.stream.tracker.schedule import Schedule
+from hatcast.stream.tracker.timetable import Timetable
 
 MEAN_DEVIATION: Final = math.sqrt(2 / math.pi)
 """mean absolute deviation of a normal distribution, in standard deviations"""
@@ -60,11 +61,14 @@ class _Design:
 class Forecast:
     """Forecast of one tracker, from the first day on."""
 
-    def __init__(self, keys: TrackerKeys, upper_bound: float, counts: CountedDays) -> None:
+    def __init__(
+        self, keys: TrackerKeys, upper_bound: float, counts: CountedDays, timetable: Timetable | None = None
+    ) -> None:
         """upper_bound: of the policy's value; counts: of one day or more, which are repeated."""
         self._counts = counts
         self._schedule = Schedule(keys, Variances.of(upper_bound))
-        self._schedule.add_cells([f"{cell}" for cell in range(counts.cells)])
+        self._schedule.add_cells(counts.names)
+        self._schedule.covariance.add_scheduled(_scheduled(counts, timetable))
         self._designs: dict[int, _Design] = {}
         self._day = 0
         self._newest_hour: int | None = None
@@ -129,26 +133,58 @@ class Forecast:
         self._newest_hour = hour
 
 
-def constant_errors(upper_bound: float, counts: CountedDays) -> tuple[float, float]:
-    """Return the expected errors of publishing U/2 for each HAT, and of publishing the city's mean, if it were known.
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Expected errors of publishing what costs nothing, by the model's prior.
 
-    By the model's prior: variances of city, hour, count features, cell and the HAT's own deviation; without the city's
-    for its mean.
+    half_bound   U/2 for each HAT
+    city         the city's mean, if it were known
+    timetable    the timetable, if the city's mean were known; None without one
     """
+
+    half_bound: float
+    city: float
+    timetable: float | None
+
+    @property
+    def best(self) -> float:
+        """The least of them."""
+        return min(self.half_bound, self.city, *(() if self.timetable is None else (self.timetable,)))
+
+
+def constant_errors(upper_bound: float, counts: CountedDays, timetable: Timetable | None = None) -> Constants:
+    """Return the expected errors of constants: variances of city, hour, count features, cell and own deviation."""
+    whole = _prior_variances(upper_bound, counts, None)
+    city = Variances.of(upper_bound).city
+    scheduled = None if timetable is None else _mean_error(_prior_variances(upper_bound, counts, timetable) - city)
+    return Constants(_mean_error(whole), _mean_error(whole - city), scheduled)
+
+
+def _mean_error(variances: Floats) -> float:
+    return MEAN_DEVIATION * float(np.sqrt(variances).mean())
+
+
+def _prior_variances(upper_bound: float, counts: CountedDays, timetable: Timetable | None) -> Floats:
+    """Return the variance of each HAT's mean before any release."""
     variances = Variances.of(upper_bound)
     covariance = Covariance(variances)
     covariance.add_cells(counts.cells)
-    variance = []
+    covariance.add_scheduled(_scheduled(counts, timetable))
+    found = []
     for slots in counts.days:
         day = DayCounts(variances)
         for slot in slots:
             day.add(slot.hats)
-        rows = _rows(day.hats, covariance)
-        own = np.array([hat.variance for hat in day.hats])
-        variance.append(np.einsum("hi,ij,hj->h", rows, covariance.shared, rows) + variances.cell + own)
-    whole = np.concatenate(variance)
-    around_city = whole - variances.city
-    return MEAN_DEVIATION * float(np.sqrt(whole).mean()), MEAN_DEVIATION * float(np.sqrt(around_city).mean())
+        covariance.begin_day()
+        covariance.add_hats(day.hats)
+        found.append(_deviations(day.hats, 0, covariance)[0] ** 2)
+    return np.concatenate(found)
+
+
+def _scheduled(counts: CountedDays, timetable: Timetable | None) -> dict[int, int]:
+    """Return the scheduled speeds of those cells that have one, by number."""
+    speeds = {} if timetable is None else timetable.speeds
+    return {number: speeds[name] for number, name in enumerate(counts.names) if name in speeds}
 
 
 def _deviations(hats: Sequence[ModelHat], first: int, covariance: Covariance) -> Floats:

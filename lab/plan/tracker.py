@@ -10,12 +10,15 @@ from rich.table import Table
 from hatcast.agents.cli.report import Report, open_axes, rounded
 from hatcast.agents.tables.terminal import table
 from hatcast.lab.plan.counts import CountedDays
-from hatcast.lab.plan.forecast import Expected, Forecast, constant_errors
+from hatcast.lab.plan.forecast import Constants, Expected, Forecast, constant_errors
 from hatcast.lab.processes import in_processes
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys, default_price, rounded_price
+from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.units import nano_floor
 
 TOTALS: Final = (2.0, 5.0, 10.0, 20.0, 40.0)
+MONTH: Final = 31
+"""days"""
 HORIZONS: Final = (7, 30)
 """days after which errors are forecast, besides the first ones"""
 WORTH: Final = 0.9
@@ -51,20 +54,23 @@ class TrackerPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """Plans by total, and the expected errors of two constants: U/2, and the city's mean, if it were known."""
+    """Plans by total, and the expected errors of what costs nothing."""
 
     plans: list[TrackerPlan]
-    half_bound: float
-    city: float
+    constants: Constants
 
     @property
     def constant(self) -> float:
-        """The error of the better constant."""
-        return min(self.half_bound, self.city)
+        """The error of the best constant."""
+        return self.constants.best
 
     def is_worth_having(self, error: float) -> bool:
         """Return whether an error is at least 10 % below the constant's."""
         return error < WORTH * self.constant
+
+    def skill(self, error: float) -> float:
+        """Return 1 - MSE / MSE(best constant)."""
+        return 1 - (error / self.constant) ** 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,7 @@ class _TotalTask:
     objective: Objective
     upper_bound: float
     counts: CountedDays
+    timetable: Timetable | None
 
 
 def plan(
@@ -83,20 +90,21 @@ def plan(
     totals: Sequence[float],
     objective: Objective,
     progress: Callable[[int], None],
+    timetable: Timetable | None = None,
 ) -> Plans:
     """Return the best plan of each total.
 
     counts     of one day or more; with two processors two totals are planned at once
     progress   called with the number of further days that are forecast, of `STEPS` for each total
+    timetable  from which hexagons have their scheduled speeds
     """
     tasks = [
-        _TotalTask(total, objective, upper_bound, counts) for total in sorted(totals, reverse=True)
+        _TotalTask(total, objective, upper_bound, counts, timetable) for total in sorted(totals, reverse=True)
     ]  # longest first
     plans = []
     for _, found in in_processes(_best_plan, tasks, progress):
         plans.append(found)
-    half_bound, city = constant_errors(upper_bound, counts)
-    return Plans(sorted(plans, key=lambda each: each.total), half_bound, city)
+    return Plans(sorted(plans, key=lambda each: each.total), constant_errors(upper_bound, counts, timetable))
 
 
 def _best_plan(task: _TotalTask) -> TrackerPlan:
@@ -107,13 +115,13 @@ def _best_plan(task: _TotalTask) -> TrackerPlan:
     def best(candidates: Sequence[TrackerKeys]) -> TrackerKeys:
         for keys in candidates:
             if keys not in scores:
-                last = Forecast(keys, task.upper_bound, first_day).days(_GRID_DAYS, ())[-1]
+                last = Forecast(keys, task.upper_bound, first_day, task.timetable).days(_GRID_DAYS, ())[-1]
                 scores[keys] = last.live + last.end
         return min(candidates, key=scores.__getitem__)
 
     keys = best([_keys_of(task, share) for share in _SHARES])
     keys = best([keys, *(replace(keys, price=rounded_price(factor * keys.price)) for factor in _FACTORS)])
-    days = Forecast(keys, task.upper_bound, task.counts).days(max(HORIZONS), _DESIGNED)
+    days = Forecast(keys, task.upper_bound, task.counts, task.timetable).days(max(HORIZONS), _DESIGNED)
     return TrackerPlan(
         task.total, keys, _mean(days[: len(task.counts.days)]), {number: days[number - 1] for number in HORIZONS}
     )
@@ -140,7 +148,7 @@ def report_of(plans: Plans, title: str, settings: Mapping[str, Any], unit: str) 
         shown=[_table(plans, title, unit)],
         figures={
             "plans": {f"{plan.total:g}": _plan_json(plan, plans) for plan in plans.plans},
-            "constant": {"city": rounded(plans.city), "half_bound": rounded(plans.half_bound)},
+            "constant": {name: rounded(error) for name, error in asdict(plans.constants).items() if error is not None},
         },
         settings=settings,
         plot=lambda path: _plot(plans, title, unit, path),
@@ -150,6 +158,7 @@ def report_of(plans: Plans, title: str, settings: Mapping[str, Any], unit: str) 
 def _plan_json(plan: TrackerPlan, plans: Plans) -> dict[str, Any]:
     stages = {
         stage: {name: rounded(error) for name, error in asdict(expected).items()}
+        | {"skill": rounded(plans.skill(expected.live))}
         | {"worth_having": {when: plans.is_worth_having(getattr(expected, when)) for when in ("live", "end")}}
         for stage, expected in plan.stages.items()
     }
@@ -167,20 +176,24 @@ def _table(plans: Plans, title: str, unit: str) -> Table:
         _caption(plans, unit),
         (
             "total",
+            f"{MONTH} days",
             "share",
             "price",
             "live",
             "end",
+            "skill",
             "wide",
             *(f"{when} {day}" for day in HORIZONS for when in ("live", "end")),
         ),
         (
             (
                 f"{plan.total:g}",
+                f"{MONTH * plan.total:g}",
                 f"{plan.keys.share:g}",
                 f"{plan.keys.price:g}",
                 cell(plan.first.live),
                 cell(plan.first.end),
+                f"{plans.skill(plan.first.live):.2f}",
                 f"{INTERVAL_WIDTH * plan.first.end:.0f}",
                 *(cell(error) for after in plan.after.values() for error in (after.live, after.end)),
             )
@@ -192,6 +205,8 @@ def _table(plans: Plans, title: str, unit: str) -> Table:
 
 def _caption(plans: Plans, unit: str) -> str:
     scaled = "" if unit == "km/h" else ", which were found on bus speeds and are scaled to the range,"
+    timetable = plans.constants.timetable
+    scheduled = "" if timetable is None else f", and the timetable around that mean one of {timetable:.2f}"
     errors = [error for plan in plans.plans for each in plan.stages.values() for error in (each.live, each.end)]
     unworthy = f"{_UNWORTHY}: not worth having, since it is within 10 % of the constant's, or above it."
     if all(map(plans.is_worth_having, errors)):
@@ -199,13 +214,15 @@ def _caption(plans: Plans, unit: str) -> str:
     return (
         f"Expected error of a HAT's mean in {unit}, by the variances of the model{scaled} and these counts; no"
         f" {'speed' if unit == 'km/h' else 'value'} was read. "
-        "total: epsilon that a bus can lose on one day; share, price: keys of [policy.tracker]. live: at the "
-        "close of the HAT's slot, end: of its day, over the given days; live 7: on the seventh day with these counts. "
+        f"total: epsilon that a bus can lose on one day, and in {MONTH} days, since days add up; share, price: keys of"
+        " [policy.tracker]. live: at the close of the HAT's slot, end: of its day, over the given days; live 7: on the"
+        " seventh day with these counts. "
+        "skill: 1 - MSE / MSE of the best constant, of live means in the first days. "
         "wide: about how wide a mean's 95 % interval is at the day's end in the first days, from end to end: "
         f"{INTERVAL_WIDTH:g} times the error. "
         f"A constant costs nothing: by the same model publishing the city's mean, if somebody knew it, has an error of "
-        f"{plans.city:.2f} (variances of hour, cell, counts and HAT), and U/2 one of {plans.half_bound:.2f} (also that "
-        f"of the city). {unworthy}"
+        f"{plans.constants.city:.2f} (variances of hour, cell, counts and HAT), and U/2 one of "
+        f"{plans.constants.half_bound:.2f} (also that of the city){scheduled}. {unworthy}"
     )
 
 

@@ -87,9 +87,9 @@ def read_target(path: Path) -> str:
         raise HatcastError(f"--write: {path} cannot be read ({type(error).__name__}); name a readable file") from None
 
 
-def write_tracker(path: Path, text: str, plan: "TrackerPlan") -> None:
-    """Write the keys of a tracker. Raises HatcastError."""
-    from hatcast.agents.config.template import write_template
+def write_tracker(path: Path, text: str, plan: "TrackerPlan", timetable: Path | None = None) -> None:
+    """Write the keys of a tracker. timetable: to name there; None: what is there stays. Raises HatcastError."""
+    from hatcast.agents.config.template import relative_path, write_template
     from hatcast.lab.plan.tracker import keys_json
 
     text = without_other_keys(
@@ -98,7 +98,8 @@ def write_tracker(path: Path, text: str, plan: "TrackerPlan") -> None:
     # A tracker has no epsilon of a HAT, and its cap is a bound of memory.
     text = without_keys(text, "policy.privacy", "epsilon", "max_hats_per_day")
     text = with_table_keys(text, "policy.privacy", {"daily_limit": plan.total})
-    write_template(with_table_keys(text, "policy.tracker", keys_json(plan.keys)), path, force=True)
+    named = {} if timetable is None else {"timetable": relative_path(timetable, path.parent)}
+    write_template(with_table_keys(text, "policy.tracker", keys_json(plan.keys) | named), path, force=True)
     click.echo(f"wrote the plan for a total of {plan.total:g} into {path}", err=True)
 
 

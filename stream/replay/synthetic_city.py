@@ -67,6 +67,11 @@ class BusLine:
         (x, y), (to_x, to_y) = self.points[step], self.points[step + 1]
         return x + share * (to_x - x), y + share * (to_y - y)
 
+    def kmh(self, metres: float, rush: float) -> float:
+        """Return the speed at a distance from the start. rush: density of the traffic, 0 to 1."""
+        step = min(int(metres / _STEP_M), len(self.free_kmh) - 1)
+        return self.free_kmh[step] * (1 - self.exposure[step] * rush)
+
 
 @dataclass(slots=True)
 class _Bus:
@@ -97,7 +102,6 @@ class City:
         self._centre = centre
         self._random = random
         self._local = local
-        self._east = 1.0 / (_METRES_PER_DEGREE * max(math.cos(math.radians(centre[0])), 0.01))
         self._buses = [self._bus(number, vehicles) for number in range(vehicles)]
         self._minute = -1
         self._rush = 0.0
@@ -164,10 +168,7 @@ class City:
 
     def _speed(self, bus: _Bus) -> float:
         """Return the speed (km/h) of a moving bus where it is, in this minute's traffic."""
-        route = bus.route
-        step = min(int(bus.metres / _STEP_M), len(route.free_kmh) - 1)
-        in_traffic = route.free_kmh[step] * (1 - route.exposure[step] * self._rush)
-        return min(in_traffic * math.exp(bus.log_speed_factor), _SPEED_MAX)
+        return min(bus.route.kmh(bus.metres, self._rush) * math.exp(bus.log_speed_factor), _SPEED_MAX)
 
     def _stop(self, bus: _Bus) -> None:
         """Arrive at the next stop; turn round at a terminal, or start again on a ring."""
@@ -186,18 +187,24 @@ class City:
     def _reading(self, bus: _Bus, now_ms: int, speed: float) -> Reading:
         random = self._random
         x, y = bus.route.at(bus.metres)
-        north = (y + random.gauss(0.0, _GPS_M)) / _METRES_PER_DEGREE
-        east = (x + random.gauss(0.0, _GPS_M)) * self._east
+        north, east = random.gauss(0.0, _GPS_M), random.gauss(0.0, _GPS_M)
+        lat, lng = place(self._centre, (x + east, y + north))
         if speed:
             speed = max(0.0, speed + random.gauss(0.0, _SPEED_NOISE))
         delay = int(_DELAY_MS * (0.5 + random.random()))
         return Reading(
             bus.vehicle,
             now_ms - delay,
-            round(self._centre[0] + north, 6),
-            round(self._centre[1] + east, 6),
+            round(lat, 6),
+            round(lng, 6),
             round(speed, 1),
         )
+
+
+def place(centre: Point, point: Point) -> Point:
+    """Return latitude and longitude, in degrees, of a point in a city with this centre."""
+    east = _METRES_PER_DEGREE * max(math.cos(math.radians(centre[0])), 0.01)
+    return centre[0] + point[1] / _METRES_PER_DEGREE, centre[1] + point[0] / east
 
 
 def traffic(hour: float, *, weekend: bool) -> tuple[float, float]:

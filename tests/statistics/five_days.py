@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, cast
 
 import pytest
 
+from hatcast.agents.timetable.speeds import scheduled_speeds
 from hatcast.lab.days import TRACKER_CAP, RecordedDay, open_days, policy_of_recordings, with_users
 from hatcast.lab.evaluate.clusters import SimulatedNoise
 from hatcast.lab.evaluate.days_replay import DaysReplay, PublishedRuns, TrackerDesign
@@ -21,9 +22,10 @@ from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.tracker.smoother import DayParts, day_parts
+from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.track import HatEstimate
 from hatcast.stream.tracker.tracker import Tracker
-from tests.services.data import DATA
+from tests.services.data import DATA, recording
 
 RUNS: Final = 4
 FILES: Final = [
@@ -59,6 +61,19 @@ def days() -> list[RecordedDay]:
 
 def replay_with(noise: Noise) -> DaysReplay:
     return DaysReplay(days(), POLICY.upper_bound, Grid(POLICY.grid), RUNS, noise)
+
+
+@cache
+def speeds() -> Timetable:
+    """The timetable of that time."""
+    return scheduled_speeds(recording("capmetro/gtfs_2016-08-21_2017-01-21.zip"), [POLICY.h3_resolution])
+
+
+@cache
+def scheduled(limit: int) -> Replayed:
+    """As `replayed`, with the timetable, and without `parts`."""
+    keys = TrackerDesign(0.3, Objective.CELLS).keys(limit, POLICY.upper_bound / 1000)
+    return Replayed(*replace(replay_with(seeded(limit)), timetable=speeds()).tracker(keys), [])
 
 
 @cache

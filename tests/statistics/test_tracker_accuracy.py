@@ -6,12 +6,14 @@ standard errors, so that it also passes when a change of the queries draws anew.
 every column, at a limit of 10 one of 3 %; so are intervals that are a fifth too narrow or too wide.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import pytest
 
 from hatcast.lab.evaluate.days_replay import PublishedRuns, Scores, Truth, constant_scores, scores_of
-from tests.statistics.five_days import POLICY, days, replayed
+from hatcast.lab.evaluate.skill import skill_of
+from tests.statistics.five_days import POLICY, Replayed, days, replayed, scheduled, speeds
 
 STANDARD_ERRORS: Final = 4
 LEAST_ERROR: Final = 0.02  # standard error of a mean over runs: at least this, since so few runs estimate it badly
@@ -21,6 +23,13 @@ LIMITS: Final = {
     10: {"live mae": 4.6, "end mae": 4.0, "end by_users": 2.95, "end ge10": 2.55},
     20: {"live mae": 4.35, "end mae": 3.7, "end by_users": 2.8, "end ge10": 2.5},
 }
+
+SCHEDULED: Final = {
+    2: {"live mae": 4.75, "end mae": 4.5},
+    5: {"live mae": 4.5, "end mae": 4.15},
+    10: {"live mae": 4.4, "end mae": 3.9},
+}
+"""with the timetable"""
 
 
 def above(found: dict[str, Scores], limits: dict[str, float]) -> list[str]:
@@ -34,11 +43,11 @@ def above(found: dict[str, Scores], limits: dict[str, float]) -> list[str]:
     return names
 
 
-def scores(limit: int, part: slice = slice(None)) -> dict[str, Scores]:
+def scores(limit: int, part: slice = slice(None), replay: Callable[[int], Replayed] = replayed) -> dict[str, Scores]:
     """Scores of the HATs in a part of all."""
     truth = Truth.of(days())
     scored = Truth(truth.means[part], truth.users[part], truth.cells[part])
-    found = replayed(limit)
+    found = replay(limit)
     return {
         when: scores_of(PublishedRuns(*(all_of[:, part] for all_of in (each.means, each.low, each.high))), scored)
         for when, each in (("live", found.live), ("end", found.end))
@@ -68,6 +77,21 @@ def test_intervals_cover_95_percent_also_on_the_first_day(limit: int) -> None:
     for part in (slice(None), first):
         for each in scores(limit, part).values():
             assert COVERAGE[0] <= each["coverage"].value <= COVERAGE[1]
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("limit", SCHEDULED)
+def test_with_the_citys_timetable_errors_are_smaller_and_intervals_cover_95_percent(limit: int) -> None:
+    found = scores(limit, replay=scheduled)
+    assert above(found, SCHEDULED[limit]) == []
+    assert all(COVERAGE[0] <= each["coverage"].value <= COVERAGE[1] for each in found.values())
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("limit", SCHEDULED)
+def test_live_estimates_are_better_than_what_everybody_knows(limit: int) -> None:
+    live, end, _ = scheduled(limit)
+    assert 0 < skill_of(live, end, days(), POLICY.upper_bound / 1000, speeds()).mean < 0.2
 
 
 def test_an_error_above_its_limit_is_found() -> None:

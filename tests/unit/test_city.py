@@ -5,25 +5,33 @@ import statistics
 from collections import defaultdict
 from datetime import UTC, datetime
 from itertools import islice, pairwise, takewhile
+from pathlib import Path
 
 import h3.api.basic_int as h3
 import pytest
 
+from hatcast.agents.demo.defaults import demo_settings
+from hatcast.agents.demo.embedded import Addresses
+from hatcast.agents.demo.run import DemoOptions
+from hatcast.agents.demo.timetable import write_timetable
 from hatcast.agents.sources.synthetic import (
     CENTRE,
     PAST_MS,
     CityOptions,
+    chance_of,
     city_messages,
     default_start_ms,
     first_means,
     make_city,
 )
+from hatcast.agents.timetable.policy import timetable_of
+from hatcast.agents.timetable.speeds import scheduled_speeds
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import jsonl
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Router
-from hatcast.stream.replay.synthetic_city import REPORT_MS, City, traffic
+from hatcast.stream.replay.synthetic_city import REPORT_MS, City, make_routes, place, traffic
 from tests.replayed import policy_of
 
 HOUR = 3_600_000
@@ -186,3 +194,35 @@ def test_a_city_lies_where_it_was_asked_to() -> None:
     made = make_city(CityOptions(vehicles=20, centre=(60.17, 24.94), seed=1), Calendar(policy_of()))
     places = [(float(each.lat), float(each.lon)) for _, each in islice(made.readings(MONDAY), 200)]
     assert all(h3.great_circle_distance(place, (60.17, 24.94)) < 16 for place in places)
+
+
+def test_its_timetable_has_about_the_speeds_of_its_roads_in_usual_traffic(tmp_path: Path) -> None:
+    write_timetable(tmp_path / "city.zip", chance_of(7))
+    found = scheduled_speeds(tmp_path / "city.zip", [7]).speeds
+    metres, seconds = defaultdict[str, float](float), defaultdict[str, float](float)
+    for line in make_routes(chance_of(7)):
+        for at in range(0, int(line.length_m), 20):
+            cell = h3.int_to_str(h3.latlng_to_cell(*place(CENTRE, line.at(at)), 7))
+            metres[cell] += 20
+            seconds[cell] += 20 * 3.6 / line.kmh(at, 0.35)
+    driven = [cell for cell in metres if metres[cell] > 2_000]
+    ratios = [found[cell] / 10 / (3.6 * metres[cell] / seconds[cell]) for cell in driven]
+    assert len(driven) > 20
+    assert statistics.mean(ratios) == pytest.approx(1, abs=0.04)
+    assert 0.01 < statistics.stdev(ratios) < 0.1  # it has errors
+
+
+def test_the_demos_tracker_knows_the_timetable_of_its_own_city(tmp_path: Path) -> None:
+    options, nowhere = DemoOptions(), Addresses("", "")
+    path = options.timetable(tmp_path)
+    assert path == tmp_path / "timetable.zip"
+    policy = demo_settings(nowhere, None, None, timetable=path).policy
+    table = timetable_of(policy)
+    assert table is not None
+    driven = make_city(CityOptions(seed=options.job(nowhere).seed), Calendar(policy))
+    cells = {h3.int_to_str(h3.latlng_to_cell(*place(CENTRE, line.at(0)), 6)) for line in driven.routes}
+    assert cells <= table.speeds.keys()
+    hybrid = demo_settings(nowhere, None, None, hybrid=True, timetable=path).policy
+    assert timetable_of(hybrid) is None
+    recorded = DemoOptions(files=[tmp_path / "day.csv"], gtfs=tmp_path / "gtfs.zip")
+    assert recorded.timetable(tmp_path) == tmp_path / "gtfs.zip"

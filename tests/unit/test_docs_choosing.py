@@ -74,6 +74,15 @@ def test_the_errors_of_the_first_days_are_those_that_evaluate_has_measured() -> 
     assert f"HATs of 10 buses or more have {busy_live} at a total of 5" in TEXT
 
 
+def test_the_errors_with_a_timetable_are_those_that_evaluate_has_measured() -> None:
+    measured = rows_of((DOCS / "estimators.md").read_text(), "limit | tracker with a timetable, live")
+    rows = rows_of(TEXT, "total | 31 days")
+    assert rows.keys() == measured.keys()
+    for total, (month, live, end, *_) in rows.items():
+        assert month == f"{31 * total:g}"
+        assert [live, end] == [measured[total][column].split(" / ")[0] for column in (0, 2)]
+
+
 def test_init_proposes_the_total_that_the_page_says() -> None:
     assert f"`hatcast init` proposes {Answers(timezone='UTC').limit:g}." in TEXT
 

@@ -27,13 +27,15 @@ from hatcast.lab.evaluate.days_replay import (
     epsilon_of_hat,
     scores_of,
 )
+from hatcast.lab.evaluate.skill import PUBLIC, Skill, skill_of
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.tracker import HatUsers
 from hatcast.stream.units import NANO
-from tests.services.data import DATA
+from tests.services.data import DATA, recording
 from tests.support import Scripted
 
 DAY = DATA / "capmetro" / "2017-03-21.csv.gz"
@@ -75,7 +77,9 @@ def test_json_has_the_scores_of_each_design_at_each_limit_and_of_constants() -> 
     for name in ("tracker", "array_averaging"):
         assert [*found()[name]] == ["2", "20"]
         for result in found()[name].values():
-            assert result.keys() == {"live", "end", "released"}
+            assert result.keys() == {"live", "end", "released", "skill"}
+            assert result["skill"]["worst"] == result["skill"]["mean"] < 1  # of one date
+            assert result["skill"]["baselines"].keys() == {"half_bound", "last"}
             for scores in (result["live"], result["end"]):
                 if scores is not None:
                     assert [*scores] == [*COLUMNS, "se"]
@@ -112,11 +116,13 @@ def test_the_table_ends_in_a_sentence_about_the_best_constant() -> None:
 
 def test_a_table_with_releases_of_estimators_is_not_cut_off_at_80_columns() -> None:
     scores = {column: Score(23.456, 0.1) for column in COLUMNS} | {"coverage": Score(0.98765, 0.1)}
-    result = Result(scores, scores, scores, 0.5)
+    result = Result(scores, scores, Skill(-0.123, -10.5, dict.fromkeys(PUBLIC, 23.45)), scores, 0.5)
     constants = {name: {"mae": Score(6.0, None)} for name in ("half_bound", "city", "cell")}
     comparison = Comparison(["2017-03-21"], 542, {"opt_array_averaging": {0.125: result}}, constants)
     file = io.StringIO()
     Console(file=file, width=80).print(*report_of(comparison, "A title", {}).shown)
+    assert all(len(line.rstrip()) <= 80 for line in file.getvalue().splitlines())
+    assert "-10.50" in file.getvalue()
     rows = [line for line in file.getvalue().splitlines() if "23.46" in line]
     assert len(rows) == 3
     assert all(row.split()[-5:] == ["23.46", "23.46", "23.46", "98.8%", "23.46"] for row in rows)
@@ -199,6 +205,50 @@ def test_a_cap_leaves_the_first_hats_of_each_bus() -> None:
     assert {slot.key[:10] for slot in whole[0].slots} == {"2017-03-21"}
     assert all(len(each.counts) >= 3 for day in with_users(whole, 3) for slot in day.slots for each in slot.hats)
     assert with_users(whole, 10**6) == []
+
+
+# Skill
+
+
+def published(*means: float) -> PublishedRuns:
+    values = np.array([means], np.float64)
+    return PublishedRuns(values, values - 1, values + 1)
+
+
+def test_skill_is_against_the_best_public_baseline_of_a_date() -> None:
+    days = days_of(hat("a", [40]), hat("a", [20]), hat("b", [30]), hat("a", [24]))
+    skill = skill_of(published(36, 22, 32, 23), published(0, 0, 0, 0), days, 65.0, None)
+    # U/2: 32.5 each. The last value: U/2, 36, 36 (the mean of what was known before), 22.
+    assert skill.baselines == pytest.approx(
+        {"half_bound": (7.5 + 12.5 + 2.5 + 8.5) / 4, "last": (7.5 + 16 + 6 + 2) / 4}
+    )
+    squares = {"half_bound": 7.5**2 + 12.5**2 + 2.5**2 + 8.5**2, "last": 7.5**2 + 16**2 + 6**2 + 2**2}
+    assert skill.mean == skill.worst == pytest.approx(1 - (16 + 4 + 4 + 1) / min(squares.values()))
+
+
+def test_a_later_date_begins_with_what_was_published_at_the_end_of_the_date_before() -> None:
+    (first,), (second,) = days_of(hat("a", [40])), days_of(hat("a", [20]))
+    days = [first, replace(second, date="2017-03-22")]
+    skill = skill_of(published(33, 20), published(21, 20), days, 65.0, None)
+    assert skill.baselines["last"] == pytest.approx((7.5 + 1) / 2)
+    assert (skill.mean, skill.worst) == pytest.approx((((1 - (7 / 7.5) ** 2) + 1) / 2, 1 - (7 / 7.5) ** 2))
+
+
+def test_a_timetable_is_a_baseline_around_the_level_that_was_published() -> None:
+    days = days_of(hat("a", [40]), hat("b", [20]), hat("c", [30]))
+    scheduled = Timetable.of({"a": 350, "b": 150})  # +8 and -8 km/h
+    skill = skill_of(published(38, 24, 30), published(0, 0, 0), days, 65.0, scheduled)
+    # U/2 + 8; then 38 - 8 = 30, less 8; then the mean of 30 and 24 + 8, as c has no scheduled speed.
+    assert skill.baselines["timetable"] == pytest.approx((0.5 + 2 + 1) / 3)
+
+
+def test_a_timetable_of_the_city_is_of_use_on_its_first_day(tmp_path: Path) -> None:
+    rows = ("--daily-limit", 2, "--data", DAY, "--format", "capmetro", "--runs", 2, "--estimators", "tracker", "--json")
+    gtfs = recording("capmetro/gtfs_2016-08-21_2017-01-21.zip")
+    known = json.loads(evaluate(*rows, "--timetable", gtfs).stdout)
+    assert known["tracker"]["2"]["live"]["mae"] < found()["tracker"]["2"]["live"]["mae"] - 0.4
+    assert known["tracker"]["2"]["skill"]["baselines"].keys() == {"half_bound", "last", "timetable"}
+    assert known["settings"]["scheduled_cells"] == 148
 
 
 # What it rejects

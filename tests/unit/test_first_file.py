@@ -340,7 +340,7 @@ def test_a_timetable_is_written_and_the_streets_to_fetch_are_those_around_its_st
         "stops.txt": "stop_id,stop_name,stop_lat,stop_lon\na,Railway Station,21.10,72.75\nb,Airport,21.30,72.95\n",
         "routes.txt": "route_id,route_short_name,route_type\nr,12,3\n",
         "trips.txt": "route_id,service_id,trip_id\nr,s,t\n",
-        "stop_times.txt": "trip_id,stop_id,stop_sequence\nt,a,1\nt,b,2\n",
+        "stop_times.txt": "trip_id,stop_id,stop_sequence,arrival_time\nt,a,1,8:00:00\nt,b,2,8:40:00\n",
     }
     with zipfile.ZipFile(tmp_path / "city.zip", "w") as archive:
         for name, text in tables.items():
@@ -348,10 +348,16 @@ def test_a_timetable_is_written_and_the_streets_to_fetch_are_those_around_its_st
     path = tmp_path / "hatcast.toml"
     done = run(path, "--timezone", "Asia/Kolkata", "--gtfs", str(tmp_path / "city.zip"))
     assert done.exit_code == 0, done.output
-    assert load_settings(path, {}).display.gtfs == tmp_path / "city.zip"
+    settings = load_settings(path, {})
+    assert settings.display.gtfs == tmp_path / "city.zip"
+    assert settings.policy.keys_of(TrackerKeys).timetable == str(tmp_path / "city.zip")
+    assert re.search(r"Estimates of [12][0-9] hexagons begin with their scheduled speeds", done.output)
     assert "--bbox=72.73,21.08,72.97,21.32" in done.output
     assert re.search(r"https://build\.protomaps\.com/20\d{6}\.pmtiles", done.output)
     (tmp_path / "none.zip").write_bytes(b"")
     wrong = run(tmp_path / "other.toml", "--timezone", "UTC", "--gtfs", str(tmp_path / "none.zip"))
     assert wrong.exit_code != 0
     assert not (tmp_path / "other.toml").exists()
+    for options in (("--estimator", "levy"), ("--value", "delay,s,-600,3600")):  # of which a timetable says nothing
+        assert run(path, "--force", "--timezone", "UTC", "--gtfs", str(tmp_path / "city.zip"), *options).exit_code == 0
+        assert "timetable =" not in path.read_text()

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import astuple
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -20,8 +21,11 @@ from hatcast.lab.plan.forecast import MEAN_DEVIATION, Forecast, constant_errors
 from hatcast.lab.plan.write import with_table_keys, without_other_keys
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
+from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import NANO
+from tests.displaying import CELLS
+from tests.surroundings import write_timetable
 
 HOUR_MS = 3_600_000
 KEYS = TrackerKeys(5 * NANO, price=1.5)
@@ -97,9 +101,24 @@ def test_days_can_be_forecast_in_parts() -> None:
 
 def test_a_constant_has_the_error_of_the_prior() -> None:
     given = counts(buses=3)
-    half_bound, city = constant_errors(65.0, given)
-    assert city < half_bound < MEAN_DEVIATION * (144 + 2 + 32 + 2 + 74 + 119 + 20) ** 0.5
-    assert constant_errors(130.0, given) == pytest.approx((2 * half_bound, 2 * city))
+    found = constant_errors(65.0, given)
+    assert found.city < found.half_bound < MEAN_DEVIATION * (144 + 2 + 32 + 2 + 74 + 119 + 20) ** 0.5
+    assert (found.timetable, found.best) == (None, found.city)
+    wider = constant_errors(130.0, given)
+    assert (wider.half_bound, wider.city) == pytest.approx((2 * found.half_bound, 2 * found.city))
+
+
+def test_a_timetable_leaves_less_to_find_out() -> None:
+    given = counts()
+    scheduled = Timetable.of({name: 250 + 20 * number for number, name in enumerate(given.names)})
+    known = constant_errors(65.0, given, scheduled)
+    assert known.best == known.timetable
+    assert (known.half_bound, known.city) == astuple(constant_errors(65.0, given))[:2]
+    (without,), (with_it,) = (Forecast(KEYS, 65.0, given, each).days(1, ()) for each in (None, scheduled))
+    assert with_it.live < without.live
+    assert with_it.end < without.end
+    other_city = Timetable.of({"cell of another city": 250})
+    assert Forecast(KEYS, 65.0, given, other_city).days(1, ()) == [without]
 
 
 def test_a_larger_total_expects_smaller_errors_and_the_best_keys_are_taken() -> None:
@@ -110,8 +129,9 @@ def test_a_larger_total_expects_smaller_errors_and_the_best_keys_are_taken() -> 
     assert small.after[30].live < small.first.live
     assert large.keys.objective is Objective.BUSES
     assert large.keys.daily_limit == 20 * NANO
-    assert plans.is_worth_having(0.89 * plans.city)
-    assert not plans.is_worth_having(0.91 * plans.city)
+    assert plans.is_worth_having(0.89 * plans.constant)
+    assert not plans.is_worth_having(0.91 * plans.constant)
+    assert plans.skill(plans.constant / 2) == 0.75
 
 
 # Counts
@@ -170,7 +190,7 @@ def test_json_table_and_plot_have_every_total(tmp_path: Path) -> None:
     for each in found["plans"].values():
         assert each.keys() == {"keys", "first", "7", "30"}
         assert each["keys"].keys() == {"share", "objective", "price"}
-        assert each["30"].keys() == {"live", "end", "road_live", "road_end", "worth_having"}
+        assert each["30"].keys() == {"live", "end", "road_live", "road_end", "skill", "worth_having"}
     assert found["settings"]["days"] == 2
     text = "".join(ET.parse(out).getroot().itertext())
     assert "a constant" in text
@@ -202,6 +222,27 @@ def test_keys_are_written_into_a_configuration_whose_comments_stay(tmp_path: Pat
     dropped = [line for line in before.splitlines() if line.startswith(("epsilon", "max_hats_per_day"))]
     assert config.read_text().count("#") == before.count("#") - "".join(dropped).count("#")
     assert isinstance(load_settings(config).policy.method, TrackerKeys)
+
+
+def test_a_timetable_is_planned_with_and_written(tmp_path: Path) -> None:
+    cell = CELLS[0]
+    path = tmp_path / "counts.csv"
+    rows = [f"2016-11-24,{hour},{cell},bus {bus},3" for hour in (7, 8) for bus in range(5)]
+    path.write_text("\n".join(["date,hour,cell,vehicle,readings", *rows, ""]))
+    config = tmp_path / "hatcast.toml"
+    config.write_text(render_template(Answers(timezone="Asia/Kolkata")))
+    gtfs = write_timetable(tmp_path / "gtfs.zip")
+    done = plan("--counts", path, "--daily-limit", 5, "--timetable", gtfs, "--write", config, "--json")
+    found = json.loads(done.stdout)
+    assert found["constant"]["timetable"] < found["constant"]["city"]
+    assert found["settings"]["scheduled_cells"] > 20
+    assert tomllib.loads(config.read_text())["policy"]["tracker"]["timetable"] == str(gtfs)
+    again = plan("--counts", path, "--daily-limit", 5, "--config", config, "--json")
+    assert json.loads(again.stdout)["plans"] == found["plans"]
+    table = plan("--counts", path, "--daily-limit", 5, "--timetable", gtfs).stdout
+    assert "and the timetable around that mean one of" in " ".join(table.split())
+    with pytest.raises(HatcastError, match="does not exist"):
+        plan("--counts", path, "--timetable", tmp_path / "none.zip")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,98 @@
+"""Skill of live estimates: how much better they are than what everybody knows.    [docs/choosing.md]"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from hatcast.lab.days import RecordedDay
+from hatcast.lab.evaluate.days_replay import PublishedRuns, Truth, filled, hats_of
+from hatcast.lab.evaluate.simulation import Floats
+from hatcast.stream.policy.tracker_keys import TIMETABLE_PRIOR
+from hatcast.stream.tracker.timetable import Timetable, deviation
+
+PUBLIC: Final = {"half_bound": "U/2", "last": "last value", "timetable": "timetable"}
+"""Baselines, and their names in a table"""
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """1 - MSE / MSE(best public baseline) of live estimates: 0 is no better than what everybody knows.
+
+    mean, worst   over the dates, each with the baseline that is best on it; of the worst date
+    baselines     mean absolute error of each baseline, over all HATs
+    """
+
+    mean: float
+    worst: float
+    baselines: dict[str, float]
+
+
+def skill_of(
+    live: PublishedRuns,
+    end: PublishedRuns,
+    days: Sequence[RecordedDay],
+    upper_bound: float,
+    timetable: Timetable | None,
+) -> Skill:
+    """Return the skill of live estimates; end: those of the days' ends, which a later date's baselines may use."""
+    truth = Truth.of(days)
+    baselines = {
+        "half_bound": np.full(live.means.shape, upper_bound / 2),
+        "last": _last_published(live.means, end.means, days, truth, upper_bound),
+    }
+    if timetable is not None:
+        baselines["timetable"] = _scheduled(live.means, end.means, days, upper_bound, timetable)
+
+    def squared(values: Floats, part: slice) -> float:
+        return float(np.square(values[:, part] - truth.means[part]).mean())
+
+    skills = [
+        1 - squared(live.means, date) / min(squared(values, date) for values in baselines.values())
+        for date, _ in _parts(days)
+    ]
+    errors = {name: float(np.abs(values - truth.means).mean()) for name, values in baselines.items()}
+    return Skill(float(np.mean(skills)), min(skills), errors)
+
+
+def _parts(days: Sequence[RecordedDay]) -> Iterator[tuple[slice, list[slice]]]:
+    """Yield the columns of each day, and those of each of its slots."""
+    at = 0
+    for day in days:
+        begin, slots = at, []
+        for slot in day.slots:
+            slots.append(slice(at, at + len(slot.hats)))
+            at += len(slot.hats)
+        yield slice(begin, at), slots
+
+
+def _last_published(live: Floats, end: Floats, days: Sequence[RecordedDay], truth: Truth, upper_bound: float) -> Floats:
+    """Return for each HAT what was last published of its cell, at first the mean of other cells' values, or U/2."""
+    last = np.full((len(live), len(set(truth.cells))), np.nan)
+    found = np.empty_like(live)
+    for day, slots in _parts(days):
+        for slot in slots:
+            cells = truth.cells[slot]
+            found[:, slot], last[:, cells] = last[:, cells], live[:, slot]
+        last[:, truth.cells[day]] = end[:, day]
+    return filled(found, upper_bound / 2)
+
+
+def _scheduled(
+    live: Floats, end: Floats, days: Sequence[RecordedDay], upper_bound: float, timetable: Timetable
+) -> Floats:
+    """Return for each HAT the level of the city that was published before, and its cell's part of the timetable."""
+    parts = (timetable.speeds.get(hat.cell) for hat in hats_of(days))
+    cells = np.array([0.0 if speed is None else TIMETABLE_PRIOR.slope * deviation(speed) for speed in parts])
+    found, before, number = np.empty_like(live), np.zeros(len(live)), 0
+    level = np.full(len(live), upper_bound / 2)
+    for day, slots in _parts(days):
+        settled, counted = before, number
+        for slot in slots:
+            found[:, slot] = level[:, None] + cells[slot]
+            before, number = before + (live[:, slot] - cells[slot]).sum(axis=1), number + slot.stop - slot.start
+            level = before / number
+        before, number = settled + (end[:, day] - cells[day]).sum(axis=1), counted + day.stop - day.start
+        level = before / number
+    return found
