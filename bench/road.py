@@ -20,6 +20,7 @@ UPPER_BOUND: Final = 65.0  # km/h
 _LEAST: Final = 0.5  # km/h: a bus that stands is not a reading
 _CITY: Final = 32.0
 _FEATURES: Final = (-3.4, -1.4)
+_CENTRE: Final = 0.4  # of ln(readings / users)
 _CELL, _HOUR, _DAY, _CELL_DAY, _CELL_HOUR, _WANDERING, _HAT = 32.0, 0.5, 2.0, 0.24, 0.3, 0.3, 0.3
 _BUS, _BUS_HAT, _READING = 14.0, 60.0, 119.0
 _KEPT: Final = 0.7  # of a cell's wandering, from hour to hour
@@ -77,7 +78,7 @@ class City:
 
     def _speeds(self, day: int, hour: int, hats: Sequence[HatCounts], wandering: Floats) -> Floats:
         cells = np.array([hat.cell for hat in hats])
-        features = np.array([features_of(len(hat.buses), int(hat.readings.sum())) for hat in hats])
+        features = np.array([features_of(len(hat.buses), int(hat.readings.sum()), _CENTRE) for hat in hats])
         of_cells = self._cell + self._cell_day[:, day] + self._cell_hour[hour] + wandering
         own = self._random.normal(0, _HAT**0.5, len(hats))
         return np.asarray(_CITY + self._hour[hour] + self._day[day] + of_cells[cells] + features @ _FEATURES + own)

@@ -17,6 +17,7 @@ from hatcast.lab.plan.counts import CountedDays, counts_of_days
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 
@@ -75,7 +76,7 @@ def _errors(
 ) -> Iterator[Figure]:
     """Yield the mean absolute errors of `road`, live and at day end, on the days up to each of `_AFTER`."""
     begun = time.process_time()
-    tracker = Tracker(design.keys(total, UPPER_BOUND), UPPER_BOUND, runs)
+    tracker = Tracker(design.keys(total, UPPER_BOUND), Prior.of(UPPER_BOUND), runs)
     live, end = [], []
     for slots in City(counts, days, seed).days():
         tracker.begin_day()
@@ -118,7 +119,7 @@ def _speed() -> Iterator[Figure]:
         ("hour_of_10000_cells_s", [_hat(cell, _BUSES_OF_CELL) for cell in range(_CELLS)]),
         ("hat_of_1e6_buses_s", [_hat(0, _LARGE_HAT)]),
     ):
-        tracker = Tracker(TrackerDesign(0.3, Objective.CELLS).keys(5, UPPER_BOUND), UPPER_BOUND)
+        tracker = Tracker(TrackerDesign(0.3, Objective.CELLS).keys(5, UPPER_BOUND), Prior.of(UPPER_BOUND))
         tracker.begin_day()
         for hour in range(_HOURS_BEFORE):  # the HATs of the hours before, and of each hour only the first query
             next(tracker.close_slot(hour * _HOUR_MS, hour, hats), None)

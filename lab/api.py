@@ -19,6 +19,7 @@ from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import Columns, DeriveSpeed
+from hatcast.stream.tracker.prior import Prior
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,11 +144,11 @@ def plan(  # noqa: PLR0913 - options by name
     )
     if not found.days:
         raise HatcastError(f"the data have no HAT with {least} users: give more days, or a smaller min_users")
-    first, bound, timetable = found.first_days(), settings.policy.upper_bound / 1000, timetable_of(settings.policy)
+    first, prior, timetable = found.first_days(), Prior.of_policy(settings.policy), timetable_of(settings.policy)
     # One after the other: a process of its own would run the caller's script again.
     with progress_bars() as add_bar:
         bar = add_bar("planning: days of candidates", len(limits) * tracker.STEPS)
-        each = [tracker.plan(first, bound, [limit], Objective(objective), bar, timetable) for limit in limits]
+        each = [tracker.plan(first, prior, [limit], Objective(objective), bar, timetable) for limit in limits]
     return PlannedLimits([_planned(plans) for plans in each], each[0].constant)
 
 

@@ -16,7 +16,6 @@ from hatcast.agents.cli.recordings import DERIVE, derive_options
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.template import (
     JOURNEY,
-    JOURNEY_CAUTION,
     MOVING,
     TEMPLATE_ESTIMATORS,
     Answers,
@@ -229,8 +228,6 @@ def _print_next(config: Path, recordings: tuple[Path, ...]) -> None:
 def _print_cautions(answers: Answers, timetable: Timetable | None) -> None:
     if timetable is not None:
         click.echo(f"Estimates of {len(timetable.speeds):,} hexagons begin with their scheduled speeds")
-    if answers.is_journey and answers.estimator == TRACKER:
-        click.echo(f"Caution: {JOURNEY_CAUTION}")
     if answers.telemetry_format != _DEFAULTS.telemetry_format:
         click.echo(
             f"Workers expect {answers.telemetry_format} on topic telemetry. If `hatcast feed` is to send, which sends"

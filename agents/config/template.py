@@ -41,10 +41,6 @@ _TRACKER_REMARKS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 MOVING, JOURNEY = "moving", "journey"  # speeds to choose from
-JOURNEY_CAUTION: Final = (
-    "journey speed: the tracker's model was fitted to speeds while moving. On a first day its errors are those of a"
-    " constant, and of Austin's means its 95 % intervals held 88 to 93 %"
-)
 _LOCALTIME: Final = Path("/etc/localtime")
 
 

@@ -14,7 +14,6 @@ from hatcast.agents.cli.recordings import (
     more_argument,
     policy_option,
 )
-from hatcast.agents.config.template import JOURNEY, JOURNEY_CAUTION
 from hatcast.agents.progress import progress_bars
 from hatcast.agents.timetable.policy import timetable_of
 from hatcast.lab.cli.timetable import named_timetable, timetable_option
@@ -24,6 +23,7 @@ from hatcast.stream.policy.continual_keys import SLOTS_MAX
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import Format, FormatChoice
+from hatcast.stream.tracker.prior import Prior
 
 _MIN_USERS: Final = 3
 _TOTALS: Final = "2,5,10,20,40"
@@ -174,7 +174,7 @@ def tracker(  # noqa: PLR0913 - options by name
         found = found.first_days()
         plans = plans_of.plan(
             found,
-            upper_bound,
+            Prior.of_policy(policy),
             totals,
             Objective(objective),
             add_bar("planning: days of candidates", len(totals) * plans_of.STEPS),
@@ -196,8 +196,6 @@ def tracker(  # noqa: PLR0913 - options by name
     }
     title = f"{source}: {len(found.days)} day{'' if len(found.days) == 1 else 's'}, {found.hats:,} HATs"
     plans_of.report_of(plans, title, settings, unit).write(as_json=as_json, plot_file=plot_file)
-    if policy.speed == JOURNEY:
-        click.echo(f"Caution: {JOURNEY_CAUTION}", err=True)
 
 
 @command.command(
@@ -323,10 +321,10 @@ def tracker_keys(recordings: Sequence[Path], feed: Format, policy: Policy, limit
         counts = counts_of_recordings(recordings, feed, policy, policy.min_users, reading)
         if not counts.days:
             raise HatcastError(f"--recording: no hexagon and hour has {policy.min_users} buses; name other days")
-        bound, objective = policy.upper_bound / 1000, Objective.CELLS
+        prior, objective = Prior.of_policy(policy), Objective.CELLS
         plans = tracker.plan(
             counts.first_days(),
-            bound,
+            prior,
             [limit],
             objective,
             add_bar("planning: days of candidates", tracker.STEPS),

@@ -133,9 +133,16 @@ def compare_days(job: DaysJob, noise: Noise, add_bar: AddBar) -> Comparison:
         )
     days, capped = _folded(job, add_bar("reading", None))
     policy = job.policy
-    is_speed, min_users = policy.value_name is None, job.min_users
     replay = DaysReplay(
-        days, policy.upper_bound, Grid(policy.grid), job.runs, noise, is_speed, min_users, job.timetable
+        days,
+        policy.upper_bound,
+        Grid(policy.grid),
+        job.runs,
+        noise,
+        policy.speed,
+        policy.value_name,
+        job.min_users,
+        job.timetable,
     )
     tasks = [
         _Task(replay, capped if isinstance(each, Contender) else [], _name_of(each), limit, job.tracker, job.cap)

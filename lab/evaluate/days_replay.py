@@ -6,7 +6,7 @@ a day. The noise is that of a release, drawn by the `Noise` that the caller pass
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 import msgspec
 import numpy as np
@@ -24,6 +24,7 @@ from hatcast.stream.records import CountsRecord, EstimateRecord, NoiseRecord, Re
 from hatcast.stream.records.fields import release_id
 from hatcast.stream.release.hats import counts_fields
 from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey
+from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
 from hatcast.stream.tracker.timetable import Timetable
@@ -154,7 +155,11 @@ def _score(runs: Floats) -> Score:
 
 
 def smoothed(
-    days: Sequence[RecordedDay], estimator: str, parameters: Parameters, runs: Sequence[Drawn]
+    days: Sequence[RecordedDay],
+    setting: SmootherSetting,
+    estimator: str,
+    parameters: Parameters,
+    runs: Sequence[Drawn],
 ) -> tuple[PublishedRuns, PublishedRuns]:
     """Return the estimates of each HAT at the close of its slot, and at the end of its day.
 
@@ -164,9 +169,8 @@ def smoothed(
     keys = {(slot.key, hat.cell): 0 for day in days for slot in day.slots for hat in slot.hats}
     columns = {key: column for column, key in enumerate(keys)}
     live, end = (np.full((3, len(runs), len(keys)), np.nan) for _ in range(2))
-    upper_bound = parameters.upper_bound_milli / _MILLI
     for run, drawn in enumerate(runs):
-        smoother = Smoother(SmootherSetting("", "", upper_bound, (), lambda _: None))
+        smoother = Smoother(setting)
         for day in days:
             for slot in day.slots:
                 records = [*_records(slot, drawn, estimator, parameters)]
@@ -182,8 +186,8 @@ def smoothed(
         for estimate in smoother.settle():
             end[:, run, columns[f"{estimate.date}/{estimate.slot}", estimate.cell]] = _numbers(estimate)
     return (
-        PublishedRuns(filled(live[0], upper_bound / 2), *live[1:]),
-        PublishedRuns(filled(end[0], upper_bound / 2), *end[1:]),
+        PublishedRuns(filled(live[0], setting.upper_bound / 2), *live[1:]),
+        PublishedRuns(filled(end[0], setting.upper_bound / 2), *end[1:]),
     )
 
 
@@ -257,7 +261,7 @@ class DaysReplay:
     upper_bound   U, milli-units
     runs          1 or more
     noise         that of a release
-    is_speed      whether the value is a speed
+    speed, value  as in `Policy.speed` and `Policy.value_name`: what its prior is
     min_users     least number of buses of a tracker's query of a whole slot
     """
 
@@ -266,7 +270,8 @@ class DaysReplay:
     grid: Grid
     runs: int
     noise: Noise
-    is_speed: bool = True
+    speed: Literal["journey"] | None = None
+    value: str | None = None
     min_users: int = 1
     timetable: Timetable | None = None
 
@@ -276,7 +281,8 @@ class DaysReplay:
         Runs share the queries, which depend on counts alone.
         """
         upper_bound = self.upper_bound / _MILLI
-        tracker = Tracker(keys, upper_bound, self.runs, is_speed=self.is_speed, min_users=self.min_users)
+        prior = Prior.of(upper_bound, speed=self.speed, value=self.value)
+        tracker = Tracker(keys, prior, self.runs, min_users=self.min_users)
         tracker.timetable = self.timetable
         live: list[PublishedRuns] = []
         end: list[PublishedRuns] = []
@@ -330,7 +336,9 @@ class DaysReplay:
                 estimate = contender.estimator.estimate(users, parameters, self.noise)
                 if estimate is not None:
                     run[key] = users, estimate
-        estimates = smoothed(self.days, contender.estimator.name, parameters, drawn)
+        bound = self.upper_bound / _MILLI
+        setting = SmootherSetting("", "", bound, (), lambda _: None, value=self.value, speed=self.speed)
+        estimates = smoothed(self.days, setting, contender.estimator.name, parameters, drawn)
         return self._plain(drawn), *estimates
 
     def _plain(self, drawn: Sequence[Drawn]) -> PublishedRuns:

@@ -16,7 +16,8 @@ import numpy as np
 from hatcast.lab.plan.counts import CountedDays, SlotCounts
 from hatcast.lab.processes import step
 from hatcast.stream.policy.tracker_keys import TrackerKeys
-from hatcast.stream.tracker.model import Covariance, DayCounts, Floats, ModelHat, Observation, Variances
+from hatcast.stream.tracker.model import Covariance, DayCounts, Floats, ModelHat, Observation
+from hatcast.stream.tracker.prior import Prior, Variances
 from hatcast.stream.tracker.schedule import Schedule
 from hatcast.stream.tracker.timetable import Timetable
 
@@ -62,11 +63,11 @@ class Forecast:
     """Forecast of one tracker, from the first day on."""
 
     def __init__(
-        self, keys: TrackerKeys, upper_bound: float, counts: CountedDays, timetable: Timetable | None = None
+        self, keys: TrackerKeys, prior: Prior, counts: CountedDays, timetable: Timetable | None = None
     ) -> None:
-        """upper_bound: of the policy's value; counts: of one day or more, which are repeated."""
+        """prior: of the policy's value; counts: of one day or more, which are repeated."""
         self._counts = counts
-        self._schedule = Schedule(keys, Variances.of(upper_bound))
+        self._schedule = Schedule(keys, prior.variances)
         self._schedule.add_cells(counts.names)
         self._schedule.covariance.add_scheduled(_scheduled(counts, timetable))
         self._designs: dict[int, _Design] = {}
@@ -152,21 +153,24 @@ class Constants:
         return min(self.half_bound, self.city, *(() if self.timetable is None else (self.timetable,)))
 
 
-def constant_errors(upper_bound: float, counts: CountedDays, timetable: Timetable | None = None) -> Constants:
+def constant_errors(prior: Prior, counts: CountedDays, timetable: Timetable | None = None) -> Constants:
     """Return the expected errors of constants: variances of city, hour, count features, cell and own deviation."""
-    whole = _prior_variances(upper_bound, counts, None)
-    city = Variances.of(upper_bound).city
-    scheduled = None if timetable is None else _mean_error(_prior_variances(upper_bound, counts, timetable) - city)
-    return Constants(_mean_error(whole), _mean_error(whole - city), scheduled)
+    whole, city = _prior_variances(prior.variances, counts, None), prior.variances.city
+    scheduled = None if timetable is None else _mean_error(_prior_variances(prior.variances, counts, timetable) - city)
+    return Constants(_mean_error(whole, prior.width / 2 - prior.city), _mean_error(whole - city), scheduled)
 
 
-def _mean_error(variances: Floats) -> float:
-    return MEAN_DEVIATION * float(np.sqrt(variances).mean())
+def _mean_error(variances: Floats, shift: float = 0.0) -> float:
+    """Return the mean absolute value of normal numbers with mean `shift` and these variances."""
+    of_one = [
+        MEAN_DEVIATION * sd * math.exp(-((shift / sd) ** 2) / 2) + shift * math.erf(shift / sd / math.sqrt(2))
+        for sd in np.sqrt(variances).tolist()
+    ]
+    return math.fsum(of_one) / len(of_one)
 
 
-def _prior_variances(upper_bound: float, counts: CountedDays, timetable: Timetable | None) -> Floats:
+def _prior_variances(variances: Variances, counts: CountedDays, timetable: Timetable | None) -> Floats:
     """Return the variance of each HAT's mean before any release."""
-    variances = Variances.of(upper_bound)
     covariance = Covariance(variances)
     covariance.add_cells(counts.cells)
     covariance.add_scheduled(_scheduled(counts, timetable))

@@ -13,6 +13,7 @@ from hatcast.lab.plan.counts import CountedDays
 from hatcast.lab.plan.forecast import Constants, Expected, Forecast, constant_errors
 from hatcast.lab.processes import in_processes
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys, default_price, rounded_price
+from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.units import nano_floor
 
@@ -79,14 +80,14 @@ class _TotalTask:
 
     total: float
     objective: Objective
-    upper_bound: float
+    prior: Prior
     counts: CountedDays
     timetable: Timetable | None
 
 
 def plan(
     counts: CountedDays,
-    upper_bound: float,
+    prior: Prior,
     totals: Sequence[float],
     objective: Objective,
     progress: Callable[[int], None],
@@ -94,17 +95,17 @@ def plan(
 ) -> Plans:
     """Return the best plan of each total.
 
-    counts     of one day or more; with two processors two totals are planned at once
+    counts     of one day or more; prior: of the policy's value; with two processors two totals are planned at once
     progress   called with the number of further days that are forecast, of `STEPS` for each total
     timetable  from which hexagons have their scheduled speeds
     """
     tasks = [
-        _TotalTask(total, objective, upper_bound, counts, timetable) for total in sorted(totals, reverse=True)
+        _TotalTask(total, objective, prior, counts, timetable) for total in sorted(totals, reverse=True)
     ]  # longest first
     plans = []
     for _, found in in_processes(_best_plan, tasks, progress):
         plans.append(found)
-    return Plans(sorted(plans, key=lambda each: each.total), constant_errors(upper_bound, counts, timetable))
+    return Plans(sorted(plans, key=lambda each: each.total), constant_errors(prior, counts, timetable))
 
 
 def _best_plan(task: _TotalTask) -> TrackerPlan:
@@ -115,20 +116,20 @@ def _best_plan(task: _TotalTask) -> TrackerPlan:
     def best(candidates: Sequence[TrackerKeys]) -> TrackerKeys:
         for keys in candidates:
             if keys not in scores:
-                last = Forecast(keys, task.upper_bound, first_day, task.timetable).days(_GRID_DAYS, ())[-1]
+                last = Forecast(keys, task.prior, first_day, task.timetable).days(_GRID_DAYS, ())[-1]
                 scores[keys] = last.live + last.end
         return min(candidates, key=scores.__getitem__)
 
     keys = best([_keys_of(task, share) for share in _SHARES])
     keys = best([keys, *(replace(keys, price=rounded_price(factor * keys.price)) for factor in _FACTORS)])
-    days = Forecast(keys, task.upper_bound, task.counts, task.timetable).days(max(HORIZONS), _DESIGNED)
+    days = Forecast(keys, task.prior, task.counts, task.timetable).days(max(HORIZONS), _DESIGNED)
     return TrackerPlan(
         task.total, keys, _mean(days[: len(task.counts.days)]), {number: days[number - 1] for number in HORIZONS}
     )
 
 
 def _keys_of(task: _TotalTask, share: float) -> TrackerKeys:
-    price = rounded_price(default_price(task.total, task.upper_bound, task.objective))
+    price = rounded_price(default_price(task.total, task.prior.width, task.objective))
     return TrackerKeys(nano_floor(task.total), price, share, task.objective)
 
 

@@ -59,9 +59,6 @@ class ResidualQueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
         ]
         | None
     ) = None
-    features: Annotated[
-        tuple[float, float], msgspec.Meta(description="weights of the coefficients of both features of HATs")
-    ]
     variance: Annotated[float, msgspec.Meta(gt=0, description="of all that the model does not have, noise included")]
     noise_variance: Annotated[float, msgspec.Meta(gt=0, description="of the noise")]
 

@@ -27,11 +27,10 @@ from hatcast.stream.release.tracker_records import (
     hat_release,
     query_release,
 )
+from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.tracker import HatUsers, Tracker, TrackerState
-
-_MILLI = 1000
 
 
 class DifferentQueryError(Exception):
@@ -212,9 +211,8 @@ class PolicyTracker:
         policy = self._policy
         tracker = Tracker(
             self._keys,
-            policy.upper_bound / _MILLI,
+            Prior.of_policy(policy),
             state=self._state,
-            is_speed=policy.value_name is None,
             min_users=policy.min_users,
         )
         if self._state is None:

@@ -21,7 +21,6 @@ from hatcast.stream.records import ResidualQueryRecord
 from hatcast.stream.records.fields import PULSE, SETTLEMENT, Status, query_id, release_id
 from hatcast.stream.release.hats import estimate_fields
 from hatcast.stream.release.proposals import Placed, exact_json
-from hatcast.stream.tracker.model import FEATURES
 from hatcast.stream.tracker.query import STEPS, ResidualQuery
 from hatcast.stream.tracker.tracker import HatUsers
 
@@ -81,7 +80,6 @@ class MadeQuery:
             "limit": exact_json(self.limit),
             "hats": [[slot, weight, beta] for slot, weight, beta in hats],
             **({"cells": cells} if self.is_pulse else {}),
-            "features": observation.row[FEATURES].tolist(),
             "variance": observation.variance,
             "noise_variance": design.noise,
         }

@@ -18,14 +18,16 @@ cells only as far as their slopes say: what it tells of each cell beyond that is
 Covariances depend on public counts only (`Covariance`); means also on released numbers (`Means`).
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Final, Self
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.policy.tracker_keys import REFERENCE_BOUND, TIMETABLE_PRIOR
+from hatcast.stream.policy.tracker_keys import TIMETABLE_PRIOR
+from hatcast.stream.tracker.prior import Prior, Variances
 from hatcast.stream.tracker.timetable import deviation
 
 Integers = NDArray[np.int64]
@@ -45,8 +47,7 @@ SHARED: Final = TIMETABLE + 1
 _HOUR_PARTS: Final = slice(1, 1 + HOURS)
 _HOUR_LAG: Final = 3.0  # hours after which the correlation of two hours of the day has fallen to 1/e
 _HOURS_MAX: Final = 24  # a longer pause does not make the model forget more
-_FEATURE_CENTRES: Final = (0.4, 2.0)  # of ln(readings / users) and ln(users): near their means in one city
-_SPEED_COEFFICIENTS: Final = (-3.0, -0.7)  # prior means, km/h: where buses send more and are more, they are slower
+_USERS_CENTRE: Final = 2.0  # of ln(users): near its mean in one city
 
 
 _CITY_ROW, _DAY_ROW = np.eye(SHARED)[[CITY, DAY]]
@@ -55,44 +56,6 @@ _CITY_ROW, _DAY_ROW = np.eye(SHARED)[[CITY, DAY]]
 def hour_part(hour: int) -> int:
     """Return the number of an hour's shared part. hour: of the local clock, 0 to 23."""
     return _HOUR_PARTS.start + hour
-
-
-# The constants were found on two days of one city (2016-11-24 and 25). Anything found later must come from released
-# numbers: a constant that follows from unreleased speeds would tell of them.
-@dataclass(frozen=True, slots=True)
-class Variances:
-    """Variances of the parts of a HAT's mean, in squared units of the policy's value (km/h).
-
-    city, hour, coefficient, cell, day   prior, of one part each; the day's is new on each date
-    scheduled  prior, of a cell with a scheduled speed
-    hat        of a HAT around the sum of its parts, without the sampling of its buses
-    bus        of a bus within a day
-    bus_hat    of a bus in one HAT around its day
-    reading    of one reading around its bus in the HAT
-    city_drift, cell_drift   added in an hour
-    future     of a HAT of the next day around city + cell: its hour, features and sampling
-    """
-
-    city: float = 144.0
-    hour: float = 2.0
-    coefficient: float = 1.0
-    cell: float = 32.0
-    scheduled: float = TIMETABLE_PRIOR.variance
-    day: float = 2.0
-    hat: float = 2.0
-    bus: float = 14.0
-    bus_hat: float = 60.0
-    reading: float = 119.0
-    city_drift: float = 0.002
-    cell_drift: float = 0.002
-    future: float = 15.0
-
-    @classmethod
-    def of(cls, upper_bound: float) -> Self:
-        """Return the variances for values in [0, upper_bound]: they grow with its square."""
-        factor = (upper_bound / REFERENCE_BOUND) ** 2
-        default = cls()
-        return cls(*(factor * getattr(default, each.name) for each in fields(cls)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,9 +98,17 @@ class ModelHat:
         return self.first + self.users
 
 
-def features_of(users: float, readings: float) -> Floats:
-    """Return the model's features of a HAT, float64 [2]."""
-    return np.log((readings / users, users)) - _FEATURE_CENTRES
+def features_of(users: float, readings: float, centre: float) -> Floats:
+    """Return the model's features of a HAT, float64 [2]. centre: as `centre_of` returns it."""
+    return np.log((readings / users, users)) - (centre, _USERS_CENTRE)
+
+
+def centre_of(first: Iterable[tuple[int, int]]) -> float:
+    """Return the centre of ln(readings / users): its mean over the HATs of a first slot. first: users and readings.
+
+    How often a bus sends is a matter of the city's feed: only differences within a city tell of speeds.
+    """
+    return float(np.mean([math.log(readings / users) for users, readings in first]))
 
 
 class DayCounts:
@@ -146,6 +117,7 @@ class DayCounts:
     Under `replace` the users of a HAT and their numbers of readings are public. All that a tracker decides is a
     function of these; only `query.noiseless_sum` reads the private means of buses. So no decision looks at a speed.
 
+    centre     of ln(readings / users); None before the first HAT of all dates
     hats       in the order in which they were added
     of_cell    numbers of each cell's HATs, ascending
     hat        int64 [N]  number of each contribution's HAT
@@ -155,8 +127,10 @@ class DayCounts:
     variance   float64 [N]  of the bus's mean around the HAT's
     """
 
-    def __init__(self, variances: Variances) -> None:
+    def __init__(self, variances: Variances, centre: float | None = None) -> None:
+        """centre: as `centre_of` returned it; None: nothing was added before."""
         self._variances = variances
+        self.centre = centre
         self.hats: list[ModelHat] = []
         self.of_cell: dict[int, list[int]] = {}
         self.hat = np.empty(0, np.int64)
@@ -165,6 +139,8 @@ class DayCounts:
 
     def add(self, counts: Sequence[HatCounts]) -> range:
         """Add the HATs of an hour. Return their numbers."""
+        if self.centre is None and counts:
+            self.centre = centre_of((len(each.buses), int(each.readings.sum())) for each in counts)
         before, at = len(self.hats), len(self.hat)
         columns: list[tuple[Integers, Integers, Floats, Floats, Floats]] = []
         for each in counts:
@@ -194,7 +170,7 @@ class DayCounts:
         hat = ModelHat(
             counts.cell,
             counts.hour,
-            features_of(users, total),
+            features_of(users, total, self.centre or 0.0),
             own,
             variances.hat / own,
             users,
@@ -440,17 +416,13 @@ def _prior(variances: Variances) -> Floats:
     return prior
 
 
-def prior_means(upper_bound: float, *, is_speed: bool) -> Floats:
-    """Return the prior means of the shared parts for values in [0, upper_bound], float64 [29].
-
-    is_speed: of another value it is not known what readings and users tell of it
-    """
-    prior = np.zeros(SHARED)
-    prior[CITY] = upper_bound / 2
-    prior[TIMETABLE] = TIMETABLE_PRIOR.slope
-    if is_speed:
-        prior[FEATURES] = np.multiply(_SPEED_COEFFICIENTS, upper_bound / REFERENCE_BOUND)
-    return prior
+def prior_means(prior: Prior) -> Floats:
+    """Return the prior means of the shared parts, float64 [29]."""
+    means = np.zeros(SHARED)
+    means[CITY] = prior.city
+    means[FEATURES] = prior.coefficients
+    means[TIMETABLE] = TIMETABLE_PRIOR.slope
+    return means
 
 
 def bytes_of(numbers: Floats) -> bytes:

@@ -18,15 +18,15 @@ from hatcast.stream.records.fields import Status, is_settlement
 from hatcast.stream.tracker.model import (
     CITY,
     DAY,
-    FEATURES,
     SHARED,
-    Integers,
     ModelHat,
     Observation,
-    Variances,
+    centre_of,
     features_of,
     hour_part,
+    shared_rows,
 )
+from hatcast.stream.tracker.prior import Variances
 from hatcast.stream.tracker.track import Calibration, ReleaseCalibration
 
 DEVIATIONS: Final = 1.96  # of a normal distribution, on either side: 95 %
@@ -111,17 +111,26 @@ class RecordConverter(Protocol):
         """Return the calibration that goes with these records. means: of an earlier one; none at the beginning."""
         ...
 
-    def hat(self, record: ReleaseRecord, cell: int) -> ModelHat | None:
-        """Return the HAT of a record; None if the model does not have it. cell: its number."""
+    @property
+    def centre(self) -> float | None:
+        """Centre of the model's first feature, as `centre_of` returned it; None before the first slot."""
+        ...
+
+    def hats(self, records: Sequence[ReleaseRecord], cells: Mapping[str, int]) -> list[tuple[ReleaseRecord, ModelHat]]:
+        """Return the HATs of a slot's records that the model has. cells: their numbers."""
         ...
 
     def measurements(
-        self, records: Sequence[ReleaseRecord], cells: Mapping[str, int], hats: Mapping[HatKey, int]
+        self,
+        records: Sequence[ReleaseRecord],
+        cells: Mapping[str, int],
+        numbers: Mapping[HatKey, int],
+        day: Sequence[ModelHat],
     ) -> Iterator[Measurement]:
         """Yield the released numbers of a slot or settlement, in the order in which the model takes them.
 
-        cells   numbers of cells
-        hats    numbers of the HATs of the day
+        cells     numbers of cells
+        numbers   of the HATs of the day, which are in `day`
         """
         ...
 
@@ -133,27 +142,32 @@ class PlainReleases:
     are those of the users that K admits, so they are not features of the HAT: estimates were worse with them.
     """
 
-    def __init__(self, variances: Variances, lower: float = 0.0) -> None:
-        """lower: of the value, in its unit: the model is of distances from it."""
-        self._variances, self._lower = variances, lower
+    def __init__(self, variances: Variances, lower: float = 0.0, centre: float | None = None) -> None:
+        """lower: of the value, in its unit: the model is of distances from it. centre: None."""
+        self._variances, self._lower, self.centre = variances, lower, centre
 
     @staticmethod
     def calibration(means: Sequence[float]) -> ReleaseCalibration:
         """Return the calibration that goes with plain releases. means: one number; none at the beginning."""
         return ReleaseCalibration(*means)
 
-    def hat(self, record: ReleaseRecord, cell: int) -> ModelHat | None:
-        """Return the HAT of a release; None for a record that is not released."""
-        return hat_of(record, cell, self._variances) if record.is_released else None
+    def hats(self, records: Sequence[ReleaseRecord], cells: Mapping[str, int]) -> list[tuple[ReleaseRecord, ModelHat]]:
+        """Return the HATs of the records that are released."""
+        return [(each, hat_of(each, cells[each.cell], self._variances)) for each in records if each.is_released]
 
     def measurements(
-        self, records: Sequence[ReleaseRecord], cells: Mapping[str, int], hats: Mapping[HatKey, int]
+        self,
+        records: Sequence[ReleaseRecord],
+        cells: Mapping[str, int],
+        numbers: Mapping[HatKey, int],
+        day: Sequence[ModelHat],
     ) -> Iterator[Measurement]:
         """Yield the noisy means of a slot's HATs, by cell."""
+        del day
         for record in sorted(records, key=lambda each: each.cell):
             noise = noise_variance(record)
             if record.is_released and noise is not None and record.raw is not None:
-                cell, number = cells[record.cell], hats[record.cell, record.slot]
+                cell, number = cells[record.cell], numbers[record.cell, record.slot]
                 observation = _release_observation(record, cell, number, noise, self._variances)
                 yield Measurement(observation, record.raw - self._lower, noise)
 
@@ -200,48 +214,64 @@ def _release_observation(
 class QueryRecords:
     """Converter of a tracker's records to HATs and observations of the model.
 
-    A record has all of a query that the tracker's own model has, so a model that is updated with records is that of the
+    Records have all of a query that the tracker's own model has, so a model that is updated with records is that of the
     tracker. The observation is of `raw`, which contains the tracker's prediction: so it is right also for a model that
     has seen other records.
     """
 
-    def __init__(self, variances: Variances, lower: float = 0.0) -> None:
-        """lower: of the value, in its unit: the model is of distances from it."""
-        self._variances, self._lower = variances, lower
+    def __init__(self, variances: Variances, lower: float = 0.0, centre: float | None = None) -> None:
+        """Args:
+        lower: of the value, in its unit: the model is of distances from it
+        centre: as it was before; None at the beginning
+        """
+        self._variances, self._lower, self.centre = variances, lower, centre
 
     @staticmethod
     def calibration(means: Sequence[float]) -> Calibration:
         """Return the calibration that goes with these records. means: of an earlier one; none at the beginning."""
         return Calibration((means[0], means[1])) if means else Calibration()
 
-    def hat(self, record: ReleaseRecord, cell: int) -> ModelHat | None:
-        """Return the HAT of a record; None if the model does not have it. cell: its number."""
-        counts = record.counts
-        if counts is None or record.status not in _MODELLED:
-            return None
-        features = features_of(counts.users, counts.readings)
-        return replace(hat_of(record, cell, self._variances), features=features)
+    def hats(self, records: Sequence[ReleaseRecord], cells: Mapping[str, int]) -> list[tuple[ReleaseRecord, ModelHat]]:
+        """Return the HATs of the records that are in the tracker's model."""
+        counted = [(each, each.counts) for each in records if each.counts is not None and each.status in _MODELLED]
+        if self.centre is None and counted:
+            self.centre = centre_of((counts.users, counts.readings) for _, counts in counted)
+        return [
+            (
+                record,
+                replace(
+                    hat_of(record, cells[record.cell], self._variances),
+                    features=features_of(counts.users, counts.readings, self.centre or 0.0),
+                ),
+            )
+            for record, counts in counted
+        ]
 
     def measurements(
-        self, records: Sequence[ReleaseRecord], cells: Mapping[str, int], hats: Mapping[HatKey, int]
+        self,
+        records: Sequence[ReleaseRecord],
+        cells: Mapping[str, int],
+        numbers: Mapping[HatKey, int],
+        day: Sequence[ModelHat],
     ) -> Iterator[Measurement]:
         """Yield the released numbers of a slot or settlement, in the order in which the queries were made."""
         queried = [(record.query, record) for record in records if record.query is not None]
         for query, record in sorted(queried, key=lambda each: each[0].number):
             of_cells = [record.cell] * len(query.hats) if query.cells is None else query.cells
-            about = [hats.get((cell, slot)) for cell, (slot, _, _) in zip(of_cells, query.hats, strict=False)]
+            keys = zip(of_cells, (slot for slot, _, _ in query.hats), strict=False)
+            about = [numbers[key] for key in keys if key in numbers]
             # A query about a HAT whose record is not there cannot be understood: it is left out.
-            if record.raw is not None and len(of_cells) == len(about) and None not in about:
-                observation = _query_observation(query, record.cell, cells, np.array(about, np.int64))
+            if record.raw is not None and len(of_cells) == len(query.hats) == len(about):
+                observation = _query_observation(query, record.cell, cells, about, day)
                 yield Measurement(observation, record.raw - self._lower, query.noise_variance)
 
 
-def _query_observation(query: ResidualQueryRecord, cell: str, cells: Mapping[str, int], hats: Integers) -> Observation:
-    row = np.zeros(SHARED)
-    for slot, weight, _ in query.hats:
-        row[[CITY, DAY, hour_part(hour_of(slot))]] += weight
-    row[FEATURES] = query.features
+def _query_observation(
+    query: ResidualQueryRecord, cell: str, cells: Mapping[str, int], about: Sequence[int], day: Sequence[ModelHat]
+) -> Observation:
+    hats = np.array(about, np.int64)
     weights, betas = np.array([[weight, beta] for _, weight, beta in query.hats]).T
+    row = weights @ shared_rows([day[number] for number in about])
     if query.cells is None:
         return Observation(np.array([cells[cell]]), np.ones(1), row, hats, weights, betas, query.variance)
     return Observation(

@@ -28,9 +28,9 @@ from hatcast.stream.tracker.model import (
     Integers,
     Means,
     Observation,
-    Variances,
     shared_rows,
 )
+from hatcast.stream.tracker.prior import Variances
 from hatcast.stream.units import NANO
 
 CLIPS: Final = np.array((2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 115, 130, 150, 175, 200, 250, 300))

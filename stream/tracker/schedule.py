@@ -18,9 +18,9 @@ from hatcast.stream.tracker.model import (
     HatCounts,
     Integers,
     ModelHat,
-    Variances,
     shared_rows,
 )
+from hatcast.stream.tracker.prior import Variances
 from hatcast.stream.tracker.query import Members, ResidualQuery, designs_of, members_of, query_of
 from hatcast.stream.units import NANO
 
@@ -285,11 +285,12 @@ class Schedule:
         self._watched: set[int] = set()
         self.seen = np.empty(0)
         self.hours = 0
+        self.day = DayCounts(variances)
         self.begin_day()
 
     def begin_day(self) -> Drift:
         """Begin a local date. Returns the change that the means have to follow."""
-        self.day = DayCounts(self._variances)
+        self.day = DayCounts(self._variances, self.day.centre)
         self.balances = Balances(self._keys.daily_limit)
         self._is_unpaid = np.empty(0, bool)
         self._newest = range(0)

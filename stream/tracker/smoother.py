@@ -22,7 +22,6 @@ from hatcast.stream.tracker.model import (
     Floats,
     Means,
     ModelHat,
-    Variances,
     bytes_of,
     floats_of,
     prior_means,
@@ -40,6 +39,7 @@ from hatcast.stream.tracker.observations import (
     hour_of,
     slots_of,
 )
+from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.timetable import tenths_of
 from hatcast.stream.tracker.track import Normal, Track, hat_estimate
 from hatcast.stream.units import HOUR_MS
@@ -75,6 +75,7 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
     shared       [29, 29]; slopes [C, 29]; variance [C]: of `Covariance`
     means        [29]; intercepts [C]: of `Means`
     calibration  `means` of the calibration
+    centre       of the converter of records
     """
 
     version: int
@@ -88,10 +89,17 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
     means: bytes
     intercepts: bytes
     calibration: tuple[float, ...]
+    centre: float | None
 
     @classmethod
     def of(
-        cls, policy_id: str, date: str, start_ms: int | None, calibration: tuple[float, ...], model: CityModel
+        cls,
+        policy_id: str,
+        date: str,
+        start_ms: int | None,
+        model: CityModel,
+        calibration: tuple[float, ...],
+        centre: float | None,
     ) -> Self:
         """Return the state of a model. calibration: its `means`."""
         covariance = model.covariance
@@ -107,6 +115,7 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
             means=bytes_of(model.means.shared),
             intercepts=bytes_of(model.means.intercepts),
             calibration=calibration,
+            centre=centre,
         )
 
     def restore(self, model: CityModel) -> None:
@@ -242,14 +251,15 @@ class Smoother:
         """snapshot: of an object of the same policy; the next slot is the first of the snapshot's date or later."""
         self._setting = setting
         self._upper_bound, self._digits = setting.upper_bound, setting.digits
-        self._variances = Variances.of(self._upper_bound)
+        prior = Prior.of(setting.upper_bound, speed=setting.speed, value=setting.value, lower=setting.lower)
+        self._variances = prior.variances
         self._covariance = Covariance(self._variances)
+        centre = None if snapshot is None else snapshot.centre
         self._records: RecordConverter = (QueryRecords if setting.is_tracker else PlainReleases)(
-            self._variances, setting.lower
+            self._variances, setting.lower, centre
         )
         calibration = self._records.calibration(() if snapshot is None else snapshot.calibration)
-        prior = prior_means(self._upper_bound, is_speed=setting.value is None)
-        self._track = Track(prior, calibration)
+        self._track = Track(prior_means(prior), calibration)
         self._cells: dict[str, int] = {}
         self._model = CityModel(self._covariance, self._track.means, self._cells)
         self._day: list[_DayHat] = []
@@ -292,8 +302,7 @@ class Smoother:
 
     def _add_hats(self, records: Sequence[ReleaseRecord]) -> None:
         """Add the HATs of a slot to the day."""
-        hats = [(record, self._records.hat(record, self._cells[record.cell])) for record in records]
-        known = [(record, hat) for record, hat in hats if hat is not None]
+        known = self._records.hats(records, self._cells)
         for number, (record, hat) in enumerate(known, len(self._day)):
             self._hats[record.cell, record.slot] = number
             self._day.append(_DayHat(record, hat))
@@ -304,7 +313,8 @@ class Smoother:
 
     def _learn(self, records: Sequence[ReleaseRecord]) -> None:
         """Update with the released numbers of a slot or settlement."""
-        for measured in self._records.measurements(records, self._cells, self._hats):
+        day = [each.hat for each in self._day]
+        for measured in self._records.measurements(records, self._cells, self._hats, day):
             residual_z = self._observe(measured)
             if measured.observation.is_of_one_cell:  # a pulse is of the city, and says next to nothing of each HAT
                 for number in measured.observation.hats.tolist():
@@ -393,9 +403,8 @@ class Smoother:
         self.snapshot = self._state(date)
 
     def _state(self, date: str) -> SmootherState:
-        return SmootherState.of(
-            self._setting.policy_id, date, self._start_ms, self._track.calibration.means, self._model
-        )
+        calibration, centre = self._track.calibration.means, self._records.centre
+        return SmootherState.of(self._setting.policy_id, date, self._start_ms, self._model, calibration, centre)
 
     def _advance(self, start_ms: int) -> None:
         if self._start_ms is not None:

@@ -20,11 +20,11 @@ from hatcast.stream.tracker.model import (
     SHARED,
     HatCounts,
     Integers,
-    Variances,
     bytes_of,
     floats_of,
     prior_means,
 )
+from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.schedule import Schedule
 from hatcast.stream.tracker.timetable import Timetable
@@ -49,6 +49,7 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
     covariance, slopes, variance   as in `Covariance`: float64 [29, 29], [C, 29], [C]
     means, intercepts              as in `Means`: float64 [29], [C]
     calibration   the two running means of `Calibration`
+    centre        of the model's first feature; None: there was no slot
     timetable     from which cells of the next date take their scheduled speeds; None: they have none
     Arrays are little-endian bytes, row by row.
     """
@@ -65,6 +66,7 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
     means: bytes
     intercepts: bytes
     calibration: tuple[float, float]
+    centre: float | None
     timetable: Timetable | None
     version: int = _VERSION
 
@@ -101,6 +103,7 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
         covariance.slopes = floats_of(self.slopes, cells, SHARED)
         covariance.variance = floats_of(self.variance, cells)
         schedule.seen, schedule.hours = floats_of(self.seen, cells), self.hours
+        schedule.day.centre = self.centre
         for track in tracks:
             track.means.shared = floats_of(self.means, SHARED)
             track.means.intercepts = floats_of(self.intercepts, cells)
@@ -138,22 +141,19 @@ class Tracker:
     def __init__(
         self,
         keys: TrackerKeys,
-        upper_bound: float,
+        prior: Prior,
         tracks: int = 1,
         state: TrackerState | None = None,
         *,
-        is_speed: bool = True,
         min_users: int = 1,
     ) -> None:
         """Args:
-        upper_bound: of the policy's value
+        prior: of the policy's value
         state: after the days before; None: there were none
-        is_speed: whether the value is a speed
         min_users: least number of buses of a query of a whole slot
         """
-        self.schedule = Schedule(keys, Variances.of(upper_bound), min_users)
-        prior = prior_means(upper_bound, is_speed=is_speed)
-        self.tracks = [Track(prior, Calibration()) for _ in range(tracks)]
+        self.schedule = Schedule(keys, prior.variances, min_users)
+        self.tracks = [Track(prior_means(prior), Calibration()) for _ in range(tracks)]
         self.values = np.empty(0)
         self._cells: dict[str, int] = {}
         self._buses: dict[int, int] = {}
@@ -183,6 +183,7 @@ class Tracker:
             means=bytes_of(track.means.shared),
             intercepts=bytes_of(track.means.intercepts),
             calibration=track.calibration.means,
+            centre=schedule.day.centre,
             timetable=self.timetable,
         )
 

@@ -168,7 +168,7 @@ def tracked() -> Iterator[tuple[str, TrackerRelease]]:
     tracker.begin_day(DATE, [])
     (slot,) = (each for each in calendar.slots_of(DATE) if each.name == SLOT)
     hats = [hat_users(CELL, HatChunks([pack(crowd(CROWD))])), hat_users(FEW, HatChunks([pack(crowd(CROWD[:2]))]))]
-    queried, few = tracker.close_slot(slot, hats, Scripted([-445_000] * 9))
+    queried, few = tracker.close_slot(slot, hats, Scripted([-443_000] * 9))
     yield "tracker_released", queried
     yield "tracker_suppressed", few
     yield "tracker_deferred", hat_release(TRACKER, calendar, slot, hats[0], Status.DEFERRED)
@@ -180,7 +180,7 @@ def tracked() -> Iterator[tuple[str, TrackerRelease]]:
     yield "tracker_pulse", tracker.close_slot(slot, both, Scripted([-453_000] * 9))[0]
     timed = PolicyTracker(TIMED, None, Timetable.of({CELL: 231}))
     timed.begin_day(DATE, [])
-    yield "tracker_scheduled", timed.close_slot(slot, hats, Scripted([-445_000] * 9))[0]
+    yield "tracker_scheduled", timed.close_slot(slot, hats, Scripted([-443_000] * 9))[0]
 
 
 def blended(of: Policy, users: Sequence[tuple[int, int]], reports: Sequence[int], *draws: int) -> Release:

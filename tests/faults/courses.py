@@ -31,6 +31,7 @@ from hatcast.stream.records.fields import PULSE, SETTLEMENT, date_of, query_id, 
 from hatcast.stream.release.proposals import exact_json
 from hatcast.stream.release.tracker import hat_users
 from hatcast.stream.release.tracker_records import MadeQuery
+from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.query import STEPS, ResidualQuery
 from hatcast.stream.tracker.tracker import Tracker, TrackerState
 from tests.faults.facts import NANO, Asked, Course
@@ -114,9 +115,8 @@ class _Course:
         self._keys = policy.keys_of(TrackerKeys)
         self.tracker = Tracker(
             self._keys,
-            policy.upper_bound / 1000,
+            Prior.of_policy(policy),
             state=state,
-            is_speed=policy.value_name is None,
             min_users=policy.min_users,
         )
         self.tracker.begin_day()

@@ -36,7 +36,6 @@ def query(number: int, **changes: Any) -> dict[str, Any]:
         "charges": 1.5,
         "limit": 5.0,
         "hats": [["09:00", 1.0, 0.5]],
-        "features": [0.1, 0.2],
         "variance": 2.5,
         "noise_variance": 0.5,
     }
@@ -216,5 +215,5 @@ def test_a_date_that_began_without_a_state_follows_from_the_counts_only_where_re
 
 
 def test_the_last_bits_of_floats_may_differ_and_no_charge_may() -> None:
-    assert rules(with_query(1, variance=2.5 + 1e-12, features=[0.1, 0.2 + 1e-13])()) == set()
+    assert rules(with_query(1, variance=2.5 + 1e-12, noise_variance=0.5 - 1e-13)()) == set()
     assert rules(with_query(1, charges=1.500000001)()) >= {"queries"}

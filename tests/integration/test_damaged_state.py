@@ -296,7 +296,14 @@ def test_a_damaged_snapshot_is_not_there(redis_server: RedisServer) -> None:
             store, keys = SnapshotStore(redis, "t-damaged", "p"), DomainKeys("t-damaged")
             arrays = dict.fromkeys(("shared", "slopes", "variance", "means", "intercepts"), b"")
             state = SmootherState(
-                version=VERSION, policy_id="id", date=DAY, start_ms=NOON_MS, cells=[], calibration=(), **arrays
+                version=VERSION,
+                policy_id="id",
+                date=DAY,
+                start_ms=NOON_MS,
+                cells=[],
+                calibration=(),
+                centre=None,
+                **arrays,
             )
             running = RunningSnapshot(days=1, dates=[DAY])
             snapshot = StoredSnapshot(positions={0: 7}, state=state, running=running)

@@ -13,6 +13,7 @@ import numpy as np
 
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.tracker_keys import TrackerKeys
+from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
@@ -74,7 +75,7 @@ class Twin:
     """
 
     def __init__(self, keys: TrackerKeys) -> None:
-        self.tracker = Tracker(keys, UPPER_BOUND)
+        self.tracker = Tracker(keys, Prior.of(UPPER_BOUND))
         self.noise = Recorder()
         self.users: list[int] = []
 

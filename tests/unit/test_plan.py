@@ -21,6 +21,7 @@ from hatcast.lab.plan.forecast import MEAN_DEVIATION, Forecast, constant_errors
 from hatcast.lab.plan.write import with_table_keys, without_other_keys
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
+from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import NANO
@@ -63,7 +64,7 @@ def plan(*arguments: object) -> Result:
 
 def test_errors_are_those_of_the_trackers_own_variances() -> None:
     given = counts()
-    tracker = Tracker(KEYS, 65.0)
+    tracker = Tracker(KEYS, Prior.of(65.0))
     live, end = [], []
     for day in range(2):
         tracker.begin_day()
@@ -79,15 +80,15 @@ def test_errors_are_those_of_the_trackers_own_variances() -> None:
             live += [each.mean.variance**0.5 for each in tracker.estimates(numbers)[0]]
         assert all(query.total > 0 for query in tracker.settle())
         end += [each.mean.variance**0.5 for each in tracker.estimates(range(len(tracker.schedule.day.hats)))[0]]
-    found = Forecast(KEYS, 65.0, given).days(2, {1})
+    found = Forecast(KEYS, Prior.of(65.0), given).days(2, {1})
     assert [each.live for each in found] == pytest.approx(MEAN_DEVIATION * np.array(live).reshape(2, -1).mean(axis=1))
     assert [each.end for each in found] == pytest.approx(MEAN_DEVIATION * np.array(end).reshape(2, -1).mean(axis=1))
     assert all(each.road_live < each.live and each.road_end < each.end for each in found)
 
 
 def test_repeated_observations_are_close_to_designed_ones() -> None:
-    designed = Forecast(KEYS, 65.0, counts()).days(8, range(8))
-    repeated = Forecast(KEYS, 65.0, counts()).days(8, {1, 2, 3})
+    designed = Forecast(KEYS, Prior.of(65.0), counts()).days(8, range(8))
+    repeated = Forecast(KEYS, Prior.of(65.0), counts()).days(8, {1, 2, 3})
     assert designed[:4] == repeated[:4]
     for one, other in zip(designed[4:], repeated[4:], strict=True):
         assert 0.97 * one.live < other.live < 1.05 * one.live
@@ -95,34 +96,34 @@ def test_repeated_observations_are_close_to_designed_ones() -> None:
 
 
 def test_days_can_be_forecast_in_parts() -> None:
-    parts = Forecast(KEYS, 65.0, counts())
-    assert [*parts.days(2, ()), *parts.days(3, {4})] == Forecast(KEYS, 65.0, counts()).days(5, {4})
+    parts = Forecast(KEYS, Prior.of(65.0), counts())
+    assert [*parts.days(2, ()), *parts.days(3, {4})] == Forecast(KEYS, Prior.of(65.0), counts()).days(5, {4})
 
 
 def test_a_constant_has_the_error_of_the_prior() -> None:
     given = counts(buses=3)
-    found = constant_errors(65.0, given)
+    found = constant_errors(Prior.of(65.0), given)
     assert found.city < found.half_bound < MEAN_DEVIATION * (144 + 2 + 32 + 2 + 74 + 119 + 20) ** 0.5
     assert (found.timetable, found.best) == (None, found.city)
-    wider = constant_errors(130.0, given)
+    wider = constant_errors(Prior.of(130.0), given)
     assert (wider.half_bound, wider.city) == pytest.approx((2 * found.half_bound, 2 * found.city))
 
 
 def test_a_timetable_leaves_less_to_find_out() -> None:
     given = counts()
     scheduled = Timetable.of({name: 250 + 20 * number for number, name in enumerate(given.names)})
-    known = constant_errors(65.0, given, scheduled)
+    known = constant_errors(Prior.of(65.0), given, scheduled)
     assert known.best == known.timetable
-    assert (known.half_bound, known.city) == astuple(constant_errors(65.0, given))[:2]
-    (without,), (with_it,) = (Forecast(KEYS, 65.0, given, each).days(1, ()) for each in (None, scheduled))
+    assert (known.half_bound, known.city) == astuple(constant_errors(Prior.of(65.0), given))[:2]
+    (without,), (with_it,) = (Forecast(KEYS, Prior.of(65.0), given, each).days(1, ()) for each in (None, scheduled))
     assert with_it.live < without.live
     assert with_it.end < without.end
     other_city = Timetable.of({"cell of another city": 250})
-    assert Forecast(KEYS, 65.0, given, other_city).days(1, ()) == [without]
+    assert Forecast(KEYS, Prior.of(65.0), given, other_city).days(1, ()) == [without]
 
 
 def test_a_larger_total_expects_smaller_errors_and_the_best_keys_are_taken() -> None:
-    plans = tracker_plans.plan(counts(), 65.0, [2.0, 20.0], Objective.BUSES, lambda _: None)
+    plans = tracker_plans.plan(counts(), Prior.of(65.0), [2.0, 20.0], Objective.BUSES, lambda _: None)
     small, large = plans.plans
     assert (small.total, large.total) == (2, 20)
     assert large.first.end < small.first.end
@@ -297,6 +298,6 @@ def test_what_cannot_be_edited_is_rejected(text: str) -> None:
 
 def test_a_plan_of_several_totals_is_the_same_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     given = counts(cells=2, hours=2)
-    apart = tracker_plans.plan(given, 65.0, [2.0, 5.0], Objective.CELLS, lambda _: None)
+    apart = tracker_plans.plan(given, Prior.of(65.0), [2.0, 5.0], Objective.CELLS, lambda _: None)
     monkeypatch.setattr(processes, "processors", lambda: 1)
-    assert tracker_plans.plan(given, 65.0, [2.0, 5.0], Objective.CELLS, lambda _: None) == apart
+    assert tracker_plans.plan(given, Prior.of(65.0), [2.0, 5.0], Objective.CELLS, lambda _: None) == apart

@@ -10,6 +10,7 @@ import hatcast
 from hatcast.lab import processes
 from hatcast.lab.plan.tracker import HORIZONS, STEPS, plan
 from hatcast.stream.policy.tracker_keys import Objective
+from hatcast.stream.tracker.prior import Prior
 from tests.batching import CONFIG, recording_of
 from tests.folding import HOUR, NOON
 from tests.unit.test_cli_manners import Output, Terminal, output_of
@@ -44,7 +45,7 @@ def test_steps_of_every_process_are_reported_and_none_after_the_end(tasks: list[
 @pytest.mark.parametrize("totals", [[2.0], [2.0, 20.0]])
 def test_a_plan_moves_by_candidate_and_day(totals: list[float]) -> None:
     told: list[int] = []
-    plan(counts(), 65.0, totals, Objective.BUSES, told.append)
+    plan(counts(), Prior.of(65.0), totals, Objective.BUSES, told.append)
     assert len(totals) * max(HORIZONS) < sum(told) <= len(totals) * STEPS, "less where two candidates are the same"
 
 

@@ -1,5 +1,6 @@
 """The tracker's model against a dense Kalman filter that knows nothing of its structure."""
 
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,19 +14,21 @@ from hatcast.stream.tracker.model import (
     SHARED,
     TIMETABLE,
     Covariance,
+    DayCounts,
     Floats,
+    HatCounts,
     Means,
     ModelHat,
     Observation,
-    Variances,
     hour_part,
     prior_means,
 )
+from hatcast.stream.tracker.prior import Prior, Variances
 from hatcast.stream.tracker.timetable import deviation
 
 CELLS, HATS = 5, 4
 VARIANCES = Variances()
-PRIOR = prior_means(65.0, is_speed=True)
+PRIOR = prior_means(Prior.of(65.0))
 
 
 @dataclass
@@ -192,8 +195,32 @@ def test_when_a_date_begins_its_shift_is_new_and_each_cell_keeps_its_mean_varian
 
 
 def test_only_of_speeds_it_is_known_beforehand_that_many_readings_and_buses_are_slow() -> None:
-    assert prior_means(130.0, is_speed=True)[FEATURES].tolist() == [-6.0, -1.4]
-    assert prior_means(130.0, is_speed=False)[FEATURES].tolist() == [0.0, 0.0]
+    assert prior_means(Prior.of(130.0))[FEATURES].tolist() == [-6.0, -1.4]
+    assert prior_means(Prior.of(130.0, speed="journey"))[FEATURES].tolist() == [-20.0, 0.0]
+    assert prior_means(Prior.of(130.0, value="load"))[FEATURES].tolist() == [0.0, 0.0]
+
+
+def test_a_city_is_expected_at_half_the_bound_a_journey_below_a_third_and_a_value_of_both_signs_at_zero() -> None:
+    assert Prior.of(65.0).city == 32.5
+    assert Prior.of(65.0, speed="journey").city == 20
+    assert Prior.of(500.0, value="pm25").city == 250
+    assert Prior.of(4200.0, value="delay", lower=-600.0).city == 600
+    assert Prior.of(80.0, value="temperature", lower=5.0).city == 40
+
+
+@pytest.mark.parametrize("often", [1, 30])
+def test_how_often_a_citys_buses_send_says_nothing_of_its_speed(often: int) -> None:
+    buses = np.arange(4)
+    counts = [HatCounts(cell, 8, buses, often * np.array([1, 1 + cell, 2, 3])) for cell in range(3)]
+    day = DayCounts(VARIANCES)
+    day.add(counts)
+    assert day.centre is not None
+    readings = [float(hat.features[0]) for hat in day.hats]
+    assert sum(readings) == pytest.approx(0)
+    assert readings == pytest.approx([math.log(r / 4) - day.centre for r in (often * 7, often * 8, often * 9)])
+    later = DayCounts(VARIANCES, day.centre)  # a later date keeps the centre
+    later.add(counts[2:])
+    assert later.hats[0].features[0] == readings[2]
 
 
 def test_a_longer_pause_than_a_day_lets_the_model_forget_no_more() -> None:

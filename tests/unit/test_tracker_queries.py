@@ -1,5 +1,6 @@
 """What a tracker takes, how it values a query, and what another query of the same HAT adds."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -7,11 +8,12 @@ import numpy as np
 import pytest
 
 from hatcast.stream.policy.tracker_keys import TrackerKeys
-from hatcast.stream.tracker.model import Covariance, DayCounts, HatCounts, Variances
+from hatcast.stream.tracker.model import Covariance, DayCounts, HatCounts
+from hatcast.stream.tracker.prior import Prior, Variances
 from hatcast.stream.tracker.query import Members, ResidualQuery, designs_of, members_of, query_of
 from hatcast.stream.tracker.schedule import Appraisal, Balances
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
-from hatcast.stream.units import NANO
+from hatcast.stream.units import HOUR_MS, NANO
 
 VARIANCES = Variances()
 READINGS = [(1, 1, 30), (60, 2, 7)]
@@ -23,7 +25,7 @@ def hat(cell: str, counts: Sequence[int] = (3, 4, 5)) -> HatUsers:
 
 
 def tracker() -> Tracker:
-    made = Tracker(TrackerKeys(5 * NANO, price=0.001), 65.0)
+    made = Tracker(TrackerKeys(5 * NANO, price=0.001), Prior.of(65.0))
     made.begin_day()
     return made
 
@@ -48,6 +50,16 @@ def test_hats_that_would_make_meaningless_numbers_are_rejected_before_anything_c
     with pytest.raises(ValueError, match=error):
         made.close_slot(0, hour, hats)
     assert made.state("policy", "date") == before
+
+
+def test_how_often_buses_send_in_the_first_slot_is_the_centre_of_later_dates_also_after_a_restart() -> None:
+    first = tracker()
+    list(first.close_slot(0, 9, [hat("a", [2, 2]), hat("b", [8, 8])]))  # 4 readings a bus, by the mean of logarithms
+    restored = Tracker(TrackerKeys(5 * NANO, price=0.001), Prior.of(65.0), state=first.state("policy", "2024-05-01"))
+    for made in (first, restored):
+        made.begin_day()
+        list(made.close_slot(24 * HOUR_MS, 9, [hat("a", [40, 40])]))
+        assert made.schedule.day.hats[0].features[0] == pytest.approx(math.log(10))
 
 
 def one_cell() -> tuple[DayCounts, Covariance]:
@@ -119,7 +131,7 @@ def test_a_query_without_a_hats_own_buses_tells_nothing_of_its_own_deviation() -
 def pulse_of(
     hats: Sequence[HatUsers], price: float = 0.001, min_users: int = 1
 ) -> tuple[Tracker, ResidualQuery | None]:
-    made = Tracker(TrackerKeys(5 * NANO, price=price), 65.0, min_users=min_users)
+    made = Tracker(TrackerKeys(5 * NANO, price=price), Prior.of(65.0), min_users=min_users)
     made.begin_day()
     first = next(made.close_slot(0, 9, hats), None)
     return made, None if first is None or first.members.is_of_one_cell else first

@@ -18,6 +18,7 @@ from hatcast.stream.records import ReleaseRecord
 from hatcast.stream.records.fields import Status, query_kind
 from hatcast.stream.release.tracker import PolicyTracker
 from hatcast.stream.release.tracker_records import MadeQuery, StoredQuery, TrackerRelease, query_release
+from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
@@ -321,7 +322,7 @@ def paid(ledger: Ledger) -> dict[str, int]:
         release = _RECORD.decode(record)
         if release.query is not None:
             left.setdefault((release.date, release.query.number), set()).add(release.query.sum)
-    tracker, most = Tracker(POLICY.keys_of(TrackerKeys), 65.0), {}
+    tracker, most = Tracker(POLICY.keys_of(TrackerKeys), Prior.of(65.0)), {}
     for date in DATES:
         tracker.begin_day()
         queries: list[ResidualQuery] = []

@@ -13,8 +13,9 @@ from hatcast.stream.policy.tracker_keys import TIMETABLE_PRIOR
 from hatcast.stream.records import EstimateRecord
 from hatcast.stream.records.fields import query_kind
 from hatcast.stream.release.tracker import PolicyTracker
-from hatcast.stream.tracker.model import CITY, DAY, TIMETABLE, Covariance, Means, Variances, hour_part, prior_means
+from hatcast.stream.tracker.model import CITY, DAY, TIMETABLE, Covariance, Means, hour_part, prior_means
 from hatcast.stream.tracker.observations import slots_of
+from hatcast.stream.tracker.prior import Prior, Variances
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, estimates_of
 from hatcast.stream.tracker.timetable import REFERENCE, Timetable, deviation, tenths_of
 from hatcast.stream.tracker.tracker import TrackerState
@@ -67,7 +68,7 @@ def test_a_records_scheduled_speed_is_read_exactly(tenths: int) -> None:
 
 
 def test_a_cell_is_expected_at_its_scheduled_speed_by_a_slope_that_all_cells_share() -> None:
-    covariance, means, prior = Covariance(Variances()), Means(prior_means(65.0, is_speed=True)), TIMETABLE_PRIOR
+    covariance, means, prior = Covariance(Variances()), Means(prior_means(Prior.of(65.0))), TIMETABLE_PRIOR
     covariance.add_cells(2)
     covariance.add_scheduled({1: round(REFERENCE * 10) + 100})
     means.resize(covariance)

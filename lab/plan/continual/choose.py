@@ -28,6 +28,7 @@ from hatcast.stream.continual import KINDS
 from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.method import NoiseKind
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys, default_price, rounded_price
+from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.units import nano_floor
 
 _UNIFORM: Final = 12**-0.5  # standard deviation of values spread evenly over a range of width 1
@@ -63,7 +64,7 @@ def tracker_errors(stream: PlannedSums, counts: CountedDays, progress: Callable[
     """
     limit = daily_cost(stream)
     price = rounded_price(default_price(limit, stream.bound, Objective.CELLS))
-    forecast = Forecast(TrackerKeys(nano_floor(limit), price), stream.bound, counts)
+    forecast = Forecast(TrackerKeys(nano_floor(limit), price), Prior.of(stream.bound), counts)
     settled: dict[int, float] = defaultdict(float)  # by cell: users times deviation, of the dates before
     running: dict[int, int] = defaultdict(int)
     found = []

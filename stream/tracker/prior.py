@@ -1,0 +1,92 @@
+"""What is known of a value before anything of it is released.    [docs/specification/tracker.md, section 1]"""
+
+from dataclasses import dataclass, fields
+from typing import Final, Literal, Self
+
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.tracker_keys import REFERENCE_BOUND, TIMETABLE_PRIOR
+
+_MILLI: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Variances:
+    """Variances of the parts of a HAT's mean, in squared units of the policy's value (km/h).
+
+    city, hour, coefficient, cell, day   prior, of one part each; the day's is new on each date
+    scheduled  prior, of a cell with a scheduled speed
+    hat        of a HAT around the sum of its parts, without the sampling of its buses
+    bus        of a bus within a day
+    bus_hat    of a bus in one HAT around its day
+    reading    of one reading around its bus in the HAT
+    city_drift, cell_drift   added in an hour
+    future     of a HAT of the next day around city + cell: its hour, features and sampling
+    """
+
+    city: float = 144.0
+    hour: float = 2.0
+    coefficient: float = 1.0
+    cell: float = 32.0
+    scheduled: float = TIMETABLE_PRIOR.variance
+    day: float = 2.0
+    hat: float = 2.0
+    bus: float = 14.0
+    bus_hat: float = 60.0
+    reading: float = 119.0
+    city_drift: float = 0.002
+    cell_drift: float = 0.002
+    future: float = 15.0
+
+    def scaled(self, factor: float) -> Self:
+        """Return the variances of a value that is `factor` times as large."""
+        return type(self)(*(factor**2 * getattr(self, each.name) for each in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """Prior of the model's parts, in the policy's unit above its lower bound.
+
+    width          of the value's range: values are in [0, width]
+    city           mean of the city
+    coefficients   means of the features' coefficients
+    """
+
+    width: float
+    city: float
+    coefficients: tuple[float, float]
+    variances: Variances
+
+    @classmethod
+    def of(
+        cls,
+        upper_bound: float,
+        *,
+        speed: Literal["journey"] | None = None,
+        value: str | None = None,
+        lower: float = 0.0,
+    ) -> Self:
+        """Return the prior of a value in [lower, lower + upper_bound].
+
+        speed   None: that while moving
+        value   name of a value other than a speed: of it nothing is known but its range, in which 0 is a usual value
+        """
+        factor = upper_bound / REFERENCE_BOUND
+        if value is not None:
+            usual = -lower if lower < 0 < lower + upper_bound else upper_bound / 2
+            return cls(upper_bound, usual, (0.0, 0.0), _MOVING[2].scaled(factor))
+        city, (first, second), variances = _MOVING if speed is None else _JOURNEY
+        return cls(upper_bound, factor * city, (factor * first, factor * second), variances.scaled(factor))
+
+    @classmethod
+    def of_policy(cls, policy: Policy) -> Self:
+        """Return the prior of a policy's value."""
+        bound, lower = policy.upper_bound / _MILLI, policy.lower / _MILLI
+        return cls.of(bound, speed=policy.speed, value=policy.value_name, lower=lower)
+
+
+# For an upper bound of 65 km/h. Those of the speed while moving were found on two days of one city (2016-11-24, 25),
+# those of a journey on five (these two, 26, 27, and 2017-03-21). Anything found later must come from released numbers:
+# a constant that follows from unreleased speeds would tell of them. Where buses send more and are more, they are
+# slower; a bus that stands sends more, and that is most of what is known of a journey.
+_MOVING: Final = (REFERENCE_BOUND / 2, (-3.0, -0.7), Variances())
+_JOURNEY: Final = (20.0, (-10.0, 0.0), Variances(reading=245.0))
