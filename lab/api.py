@@ -100,7 +100,7 @@ def plan(  # noqa: PLR0913 - options by name
     columns: Mapping[str, str] | Columns | None = None,
     unit: str | None = None,
     derive_speed: DeriveSpeed | None = None,
-    daily_limits: Sequence[float] = (2, 5, 10, 20, 40),
+    daily_limits: Sequence[float] = (1, 2, 5, 10, 20, 40),
     objective: str = "cells",
     min_users: int | None = None,
 ) -> PlannedLimits:

@@ -26,7 +26,7 @@ from hatcast.stream.readings.formats import Format, FormatChoice
 from hatcast.stream.tracker.prior import Prior
 
 _MIN_USERS: Final = 3
-_TOTALS: Final = "2,5,10,20,40"
+_TOTALS: Final = "1,2,5,10,20,40"
 
 
 @click.group(epilog="Each has an example:  hatcast plan tracker --help")

@@ -17,7 +17,6 @@ from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.units import nano_floor
 
-TOTALS: Final = (2.0, 5.0, 10.0, 20.0, 40.0)
 MONTH: Final = 31
 """days"""
 HORIZONS: Final = (7, 30)
