@@ -20,6 +20,7 @@ NAMES: Final = (
     "feeds",
     "estimators",
     "tracker",
+    "alarms",
     "continual",
     "chooser",
     "survey",

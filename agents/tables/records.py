@@ -107,6 +107,7 @@ ESTIMATES: Final = Table(
         *_normal("road"),
         *_normal("mean"),
         *_columns(Type.NUMBER, "residual_z"),
+        *_columns(Type.TEXT, "alarm"),
         *_WHOLE,
     ),
     check=ESTIMATE.decode,

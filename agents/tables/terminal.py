@@ -135,7 +135,8 @@ def _with_estimate(line: Text, estimate: Shown, road: ShownNormal) -> Text:
     else:
         _add_normal(line, estimate, road)
         line.append("  of the road")
-    return line.append(f"  {estimate.stage}", style="green")
+    line.append(f"  {estimate.stage}", style="green")
+    return line.append(f"  alarm: {estimate.alarm}", style="red") if estimate.alarm else line
 
 
 def _with_running_mean(line: Text, running: Shown) -> Text:

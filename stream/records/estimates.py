@@ -85,6 +85,17 @@ class EstimateRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         ]
         | None
     ) = None
+    alarm: (
+        Annotated[
+            Literal["hexagon", "neighbours", "city"],
+            msgspec.Meta(
+                description="where speeds are far below what was expected, as an incident makes them: the smallest area"
+                " of which the releases of the date up to this slot say so: the `hexagon` alone, it with its"
+                " `neighbours`, or the whole `city`; absent without such an alarm, which is no proof that all is well"
+            ),
+        ]
+        | None
+    ) = None
 
 
 ESTIMATE: Final = msgspec.json.Decoder(EstimateRecord)

@@ -55,9 +55,10 @@ class Shown(Projection, frozen=True):
 
     A `query` that is a text, and the fields after it, belong to the answer to a query over days: its first and last
     date, its number of dates, how many of them it used, its limit, and why it is suppressed. `value` is the name of a
-    value other than the speed, `speed` says which speed it is. `stage` and `road` belong to an estimate; `running_id`,
-    its `name` and its number of `slots` to a running mean, `running` to a running sum of `[policy.continual]`. `users`
-    and `weight` belong to a blend of a hybrid policy, `groups` to one that publishes each group's own mean.
+    value other than the speed, `speed` says which speed it is. `stage`, `road` and `alarm` belong to an estimate;
+    `running_id`, its `name` and its number of `slots` to a running mean, `running` to a running sum of
+    `[policy.continual]`. `users` and `weight` belong to a blend of a hybrid policy, `groups` to one that publishes each
+    group's own mean.
     """
 
     OF = (ReleaseRecord, QueryRecord, EstimateRecord, RunningRecord)
@@ -88,6 +89,7 @@ class Shown(Projection, frozen=True):
     reason: str = ""
     stage: str = ""
     road: ShownNormal | None = None
+    alarm: str = ""
     groups: Mapping[str, ShownGroup] = msgspec.field(default_factory=dict)
     running: ShownHorizon | None = None
     users: ShownUsers | None = None

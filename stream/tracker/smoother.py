@@ -16,6 +16,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.records import EstimateRecord, NormalRecord, ReleaseRecord
 from hatcast.stream.records.fields import release_id
+from hatcast.stream.tracker.alarms import OF_RELEASES, OF_TRACKER, Alarms, Area
 from hatcast.stream.tracker.model import (
     SHARED,
     Covariance,
@@ -264,6 +265,9 @@ class Smoother:
         self._model = CityModel(self._covariance, self._track.means, self._cells)
         self._day: list[_DayHat] = []
         self._hats: dict[HatKey, int] = {}
+        self._alarms = self._new_alarms()
+        self._alarmed: dict[HatKey, Area] = {}
+        self._slot_from = 0  # number of the present slot's first HAT
         self._settled = True
         self._start_ms: int | None = None
         self.date = ""
@@ -287,6 +291,7 @@ class Smoother:
             made += self.settle()
             self._begin_day(slot.key.date)
         distinct = {record.release_id: record for record in slot.records}
+        self._slot_from = len(self._day)
         if slot.key.is_settlement:
             self._learn(list(distinct.values()))
             return made + self.settle()
@@ -295,6 +300,8 @@ class Smoother:
         self._add_cells([record.cell for record in records])
         self._add_hats(records)
         self._learn(records)
+        alarmed = self._alarms.close_slot(list(self._cells))
+        self._alarmed |= {(cell, records[0].slot): area for cell, area in alarmed.items()}
         made += self._estimates(records[0])
         if self._is_last(records[0]):
             made += self.settle()
@@ -326,6 +333,10 @@ class Smoother:
         gain = self._covariance.observe(observation)
         expected = means.expected(observation, gain) + float(observation.betas @ means.hats[observation.hats])
         innovation = measured.value - expected
+        share = float(observation.weights[observation.hats >= self._slot_from].sum())
+        if share > 0 and self._setting.value is None:  # a speed of the present slot
+            variance = measured.noise + self._track.calibration.factor * (gain.variance - measured.noise)
+            self._alarms.add(observation.cells, share, expected, innovation, variance)
         means.update(observation, gain, innovation)
         self._track.calibration.add(innovation, gain.variance, measured.noise)
         return innovation / float(np.sqrt(gain.variance))
@@ -385,6 +396,7 @@ class Smoother:
             speed=self._setting.speed,
             unit=self._setting.unit,
             road=road,
+            alarm=self._alarmed.get((cell, like.slot)),
         )
 
     def _normal(self, normal: Normal) -> NormalRecord:
@@ -397,10 +409,14 @@ class Smoother:
 
     def _begin_day(self, date: str) -> None:
         self._day, self._hats = [], {}
+        self._alarms, self._alarmed = self._new_alarms(), {}
         self._settled = False
         self._track.means.begin_day(self._covariance.begin_day())
         self.date = date
         self.snapshot = self._state(date)
+
+    def _new_alarms(self) -> Alarms:
+        return Alarms(OF_TRACKER if self._setting.is_tracker else OF_RELEASES)
 
     def _state(self, date: str) -> SmootherState:
         calibration, centre = self._track.calibration.means, self._records.centre

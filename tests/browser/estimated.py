@@ -10,7 +10,8 @@ from tests.browser.day import HOURS, hexagons
 from tests.displaying import CELLS, continual, estimate, release, running
 
 GAP: Final = range(4, 8)  # hours without an estimate: nothing drove
-SURPRISED: Final = CELLS[0]  # its last hour is far from what was expected
+SURPRISED: Final = CELLS[0]  # its last hour is far from what was expected: it has an alarm
+CITY_ALARM: Final = HOURS - 2  # an hour in which the whole city has one
 Z: Final = -4.25
 NEVER_RELEASED: Final = sorted(h3.grid_ring(CELLS[0], 4))[:6]
 
@@ -27,7 +28,8 @@ def one(hour: int, cell: str) -> bytes:
     away = h3.grid_distance(CELLS[0], cell)
     road = 18 + 6.5 * away - 5 * math.sin(hour / 3.8)
     stage = "predicted" if away >= 3 or (hour + away) % 6 == 0 else "settled" if hour < 15 else "live"
-    more = {"residual_z": Z} if (cell, hour) == (SURPRISED, HOURS - 1) else {}
+    more = {"residual_z": Z, "alarm": "hexagon"} if (cell, hour) == (SURPRISED, HOURS - 1) else {}
+    more |= {"alarm": "city"} if hour == CITY_ALARM else {}
     return estimate(hour, cell, stage, road=road, half=2.5 + 3 * away, **more)
 
 

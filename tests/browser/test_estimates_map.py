@@ -157,11 +157,46 @@ def test_the_table_has_the_estimates_digit_by_digit(estimated_day: Day, open_pag
     page.click("#show-table")
     records = latest(estimated_day)
     expect(page.locator("table.all tbody tr")).to_have_count(len(records))
-    for cell, _, *mean, road, road_low, road_high, z, unit, _ in table(page):
+    for cell, _, *mean, road, road_low, road_high, z, alarm, unit, _ in table(page):
         record = records[cell]
         assert mean == ([record["mean"]["value"], *record["mean"]["interval95"]] if "mean" in record else ["", "", ""])
         assert [road, road_low, road_high] == [record["road"]["value"], *record["road"]["interval95"]]
-        assert (z, unit) == (record.get("residual_z", ""), "km/h")
+        assert (z, alarm, unit) == (record.get("residual_z", ""), record.get("alarm", ""), "km/h")
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_a_hexagon_with_an_alarm_has_a_mark_and_a_sentence_and_the_legend_says_what_it_is(
+    language: str, estimated_day: Day, open_page: OpenPage
+) -> None:
+    page = open_page(f"{estimated_day.url}?lang={language}", within=estimated_day.url)
+    expect(page.locator("#map .alarm-mark")).to_have_count(1)
+    expect(page.locator("#alarm")).to_have_text(
+        "Alarm in 1 hexagon: buses are far slower than expected."
+        if language == "en"
+        else "Alarm in 1 Sechseck: Busse sind weit langsamer als erwartet."
+    )
+    mark, hexagon = (
+        page.locator(name).bounding_box() for name in ("#map .alarm-mark", f"path[data-cell='{SURPRISED}']")
+    )
+    assert mark is not None
+    assert hexagon is not None
+    assert hexagon["x"] < mark["x"] < mark["x"] + mark["width"] < hexagon["x"] + hexagon["width"]
+    assert hexagon["y"] < mark["y"] < mark["y"] + mark["height"] < hexagon["y"] + hexagon["height"]
+    expect(page.locator("#legend .alarm-mark")).to_have_count(1)
+    page.locator(f"path[data-cell='{SURPRISED}']").click()  # a mark lets a click through
+    expect(page.locator("#cell-alarm")).to_contain_text("Alarm:")
+    picture(page, f"alarm-{language}")
+    assert serious_problems(page) == []
+
+
+def test_an_alarm_of_the_whole_city_is_one_sentence_and_no_mark(estimated_day: Day, open_page: OpenPage) -> None:
+    page = open_page(estimated_day.url)
+    page.locator("#slot").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#alarm")).to_contain_text("buses in the whole city are far slower than expected")
+    expect(page.locator("#map .alarm-mark")).to_have_count(0)
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#alarm")).to_be_hidden()
 
 
 @pytest.mark.parametrize("look", LOOKS)

@@ -26,7 +26,7 @@ from hatcast.stream.queries import RetainedDay
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading, ValueReading
-from hatcast.stream.records import EstimateRecord, ReleaseRecord, ReportRecord
+from hatcast.stream.records import EstimateRecord, NoiseRecord, ReleaseRecord, ReportRecord
 from hatcast.stream.records.fields import Status
 from hatcast.stream.records.projections import HEAD
 from hatcast.stream.release.continual import ContinualRelease
@@ -319,6 +319,24 @@ def estimates() -> Iterator[tuple[str, EstimateRecord]]:
     rest = numbered(released(MIXED, CROWD, -441, cell=COARSE).record(NOW_MS), 4711)
     for estimate in estimates_of(MIXED, [msgspec.json.decode(rest, type=ReleaseRecord)]):
         yield f"{estimate.stage}_remainder", estimate
+    # From 11 o'clock on far below what is then expected: an alarm of this hexagon, beside another one, and elsewhere.
+    cells = {9: [CELL, h3.grid_ring(CELL, 1)[0], h3.grid_ring(CELL, 9)[0]], 10: [CELL], 11: [CELL], 12: [CELL]}
+    slots = [
+        {
+            "release_id": f"{SPEED.name}/{DATE}T{hour:02}:00/{cell}",
+            "cell": cell,
+            "slot": f"{hour:02}:00",
+            "start": f"{DATE}T{hour:02}:00:00+05:30",
+            "end": f"{DATE}T{hour + 1:02}:00:00+05:30",
+            "raw": 45.0 if hour < 11 else 5.0,
+            "noise": NoiseRecord(kind="laplace", scale=1.0),
+        }
+        for hour in cells
+        for cell in cells[hour]
+    ]
+    for estimate in estimates_of(SPEED, [msgspec.structs.replace(first, **slot) for slot in slots]):
+        if estimate.alarm is not None:
+            yield f"alarm_{estimate.alarm}", estimate
 
 
 def goldens() -> dict[str, bytes]:

@@ -1,5 +1,6 @@
 // What is known of a cell in one hour, in words.
 
+import { alarmOf } from "./alarms.js";
 import { certainties, certaintyWords } from "./certainty.js";
 import { element } from "./dom.js";
 import { ofContinual, ofRunning } from "./running_card.js";
@@ -10,6 +11,7 @@ import { say } from "./words.js";
 const REMAINDER = say`Only buses outside of the smaller hexagons count here: those inside are counted there.`;
 const SURPRISE = 3; // standard deviations
 const MEANING = say`The interval of the mean is made to hold the mean of all readings of the hour in 95 of 100 cases: it covers the noise, and what the model leaves open. That of the road holds this mean less often, since few buses differ from their road by chance.`;
+const ALARM_MEANING = say`It follows from the published numbers alone. About one alarm a month is false, and most incidents of a single hexagon have none.`;
 const ROAD_MEANING = say`No number of this hour is about this hexagon. What is shown is the road, as other hours and places let it be expected, without the chance of which buses come.`;
 
 // range: of the colours
@@ -118,6 +120,7 @@ function ofEstimate(estimate, range) {
   return [
     ...inWords(valueOf(estimate), intervalOf(estimate), estimate, range, mean === undefined ? roadWords(estimate) : meanWords(estimate), exact),
     element("p", { id: "cell-stage" }, STAGE_SENTENCES[stage] ?? stage),
+    alarm(estimate),
     surprise(estimate),
   ].filter((part) => part !== null);
 }
@@ -140,6 +143,12 @@ export function explanation(record, release) {
 function ofItsRelease(release) {
   if (valueOf(release) === null) return stateOf(release);
   return intervalOf(release) === null ? release.mean : `${release.mean} (${rangeOf(intervalOf(release))})`;
+}
+
+function alarm(estimate) {
+  const words = alarmOf(estimate);
+  if (words === null) return null;
+  return element("div", { class: "surprise", id: "cell-alarm" }, element("p", {}, words), element("p", { class: "hint" }, ALARM_MEANING));
 }
 
 function surprise({ residual_z: z }) {

@@ -95,6 +95,14 @@ export const GERMAN = {
   "buses a day faster than {1} km/h": "Busse am Tag, die schneller als {1} km/h fuhren",
   "{1} a day": "{1} am Tag",
   "{1} ({2} of {3} days)": "{1} ({2} von {3} Tagen)",
+  // alarms.js
+  "with neighbours": "mit Nachbarn",
+  "whole city": "ganze Stadt",
+  "Alarm: buses in this hexagon are far slower than expected, as in an incident.": "Alarm: Busse in diesem Sechseck sind weit langsamer als erwartet, wie bei einer Störung.",
+  "Alarm: buses in this hexagon and those around it are far slower than expected, as in an incident.": "Alarm: Busse in diesem Sechseck und denen darum sind weit langsamer als erwartet, wie bei einer Störung.",
+  "Alarm: buses in the whole city are far slower than expected, as in an incident.": "Alarm: Busse in der ganzen Stadt sind weit langsamer als erwartet, wie bei einer Störung.",
+  "Alarm in 1 hexagon: buses are far slower than expected.": "Alarm in 1 Sechseck: Busse sind weit langsamer als erwartet.",
+  "Alarm in {1} hexagons: buses are far slower than expected.": "Alarm in {1} Sechsecken: Busse sind weit langsamer als erwartet.",
   // answers.js
   "Loading.": "Wird geladen.",
   "{1} of {2} hexagons have a value. Its noise is within the interval in 95 of 100 cases.": "{1} von {2} Sechsecken haben einen Wert. Sein Rauschen liegt in 95 von 100 Fällen im Intervall.",
@@ -144,6 +152,7 @@ export const GERMAN = {
   "This holds for buses with devices of their own, too.": "Das gilt auch für Busse mit eigenem Gerät.",
   "The noise is Gaussian: all of it holds with delta {1}.": "Das Rauschen ist normalverteilt: all das gilt mit Delta {1}.",
   // card.js
+  "It follows from the published numbers alone. About one alarm a month is false, and most incidents of a single hexagon have none.": "Er folgt allein aus den veröffentlichten Zahlen. Etwa ein Alarm im Monat ist falsch, und die meisten Störungen eines einzelnen Sechsecks haben keinen.",
   "Only buses outside of the smaller hexagons count here: those inside are counted there.": "Hier zählen nur Busse außerhalb der kleineren Sechsecke: die darin zählen dort.",
   "The interval of the mean is made to hold the mean of all readings of the hour in 95 of 100 cases: it covers the noise, and what the model leaves open. That of the road holds this mean less often, since few buses differ from their road by chance.": "Das Intervall des Mittels ist so gemacht, dass es das Mittel aller Messungen der Stunde in 95 von 100 Fällen enthält: es deckt das Rauschen und was das Modell offen lässt. Das der Straße enthält dieses Mittel seltener, da wenige Busse durch Zufall von ihrer Straße abweichen.",
   "No number of this hour is about this hexagon. What is shown is the road, as other hours and places let it be expected, without the chance of which buses come.": "Keine Zahl dieser Stunde ist von diesem Sechseck. Gezeigt wird die Straße, wie andere Stunden und Orte sie erwarten lassen, ohne den Zufall, welche Busse kommen.",
@@ -239,6 +248,7 @@ export const GERMAN = {
   "{1}° S": "{1}° S",
   "{1}° N": "{1}° N",
   // legend.js
+  "alarm: far slower than expected": "Alarm: weit langsamer als erwartet",
   "suppressed: too few vehicles": "unterdrückt: zu wenige Fahrzeuge",
   "the day's privacy budget is spent": "das Privatsphäre-Budget des Tages ist verbraucht",
   "incomplete: records were lost": "unvollständig: Datensätze gingen verloren",
@@ -380,6 +390,7 @@ export const GERMAN = {
   "road from": "Straße von",
   "road to": "Straße bis",
   "surprise, z": "Überraschung, z",
+  "alarm": "Alarm",
   "of": "aus",
   "since": "seit",
   "mean since the start": "Mittel seit Beginn",

@@ -1,5 +1,6 @@
 // Releases or estimates of one policy, by slot; and running means, of which there is the newest of each hexagon.
 
+import { isMarked } from "./alarms.js";
 import { slotOf } from "./values.js";
 
 export class Layer {
@@ -12,6 +13,7 @@ export class Layer {
   hasDevices = false; // whether buses with devices of their own are in the releases
   hasDelta = false; // whether the noise is Gaussian
   hidesPresence = false; // whether the relation is add_remove
+  hasAlarms = false; // whether a hexagon of an estimate has an alarm of its own
   hasOtherValues = false; // whether values other than the speed are released
   #bySlot = new Map(); // slot -> cell -> record
   #isNew = true;
@@ -42,6 +44,7 @@ export class Layer {
     this.hasDevices ||= record.device_epsilon !== undefined;
     this.hasDelta ||= (record.delta ?? record.running?.delta) !== undefined;
     this.hidesPresence ||= record.relation === "add_remove";
+    this.hasAlarms ||= isMarked(record);
     this.hasOtherValues ||= (record.value ?? record.values) !== undefined;
   }
 

@@ -54,7 +54,7 @@ export class Legend {
     this.#strip.hidden = slots.length === 0 || byCluster;
     const { other } = this.#model;
     const journey = isJourney([...this.#model.records().values()][0]);
-    const key = `${range} ${unit} ${value} ${kind} ${name} ${layer.hasDeferred} ${slots.length > 0} ${slowIsRed()} ${other} ${journey}`;
+    const key = `${range} ${unit} ${value} ${kind} ${name} ${layer.hasDeferred} ${layer.hasAlarms} ${slots.length > 0} ${slowIsRed()} ${other} ${journey}`;
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
     const ofModel = kind === "estimates" || (kind === "running" && window.of === "estimates");
@@ -86,7 +86,7 @@ function differences([low, high], unit) {
 }
 
 function statesOf(kind, layer) {
-  if (kind === "estimates") return stages();
+  if (kind === "estimates") return [...stages(), ...(layer.hasAlarms ? [ALARM()] : [])];
   if (kind === "running") return [swatch(NO_MEAN)];
   const states = kind === "continual" ? [FEW_VALUES, ...STATES.slice(1)] : STATES;
   return states.filter(([hatch]) => hatch !== "deferred" || layer.hasDeferred).map(swatch);
@@ -104,6 +104,8 @@ function samples([low, high], unit, fainter) {
     element("ul", { class: "certainties", "aria-labelledby": "certainty-text" }, ...shown),
   ];
 }
+
+const ALARM = () => element("li", {}, element("span", { class: "alarm-mark", "aria-hidden": "true" }, "!"), say`alarm: far slower than expected`);
 
 function stages() {
   const edges = [

@@ -1,6 +1,7 @@
 // Entry point of the page: creates the views and connects them to the model.
 
 import { Address, readAddress } from "./address.js";
+import { alarmOfHour } from "./alarms.js";
 import { Answers } from "./answers.js";
 import { Budget } from "./budget.js";
 import { Clusters } from "./clusters.js";
@@ -52,6 +53,7 @@ const views = [
   { draw: drawPolicies },
   { draw: drawKinds },
   { draw: drawLinks },
+  { draw: drawAlarm },
   { draw: announce },
 ];
 model.addEventListener("change", () => views.forEach((view) => view.draw()));
@@ -84,6 +86,12 @@ function drawLinks() {
     const href = `api/v1/${path}${query}`;
     if (byId(id).getAttribute("href") !== href) byId(id).setAttribute("href", href);
   }
+}
+
+function drawAlarm() {
+  const words = alarmOfHour(model.records());
+  byId("alarm").hidden = words === "";
+  setText(byId("alarm"), words);
 }
 
 let announcedAt = 0;

@@ -1,5 +1,6 @@
 // The hexagons. A graticule and a scale show place and distance; an operator can add a timetable and a base map.
 
+import { isMarked } from "./alarms.js";
 import { certainties, opacityOf } from "./certainty.js";
 import { clusterColour } from "./clusters.js";
 import { differenceColour, fillOf } from "./colour.js";
@@ -35,6 +36,7 @@ export class MapView {
   #model;
   #map;
   #polygons = new Map();
+  #marks = L.layerGroup(); // of hexagons with an alarm
   #fittedPolicy = null;
   #fittedZoom = 0;
   #isFitting = false;
@@ -44,6 +46,7 @@ export class MapView {
     this.#model = model;
     this.#map = L.map(node, { ...WORLD, attributionControl: false, zoomSnap: 0.25, zoomControl: false, minZoom: 2 });
     L.control.zoom({ position: "topright", zoomInTitle: say`Zoom in`, zoomOutTitle: say`Zoom out` }).addTo(this.#map);
+    this.#marks.addTo(this.#map);
     L.control.scale({ imperial: false, position: "bottomright" }).addTo(this.#map);
     addSurroundings(model, this.#map, new Graticule().addTo(this.#map));
     this.#map.on("movestart zoomstart", () => (this.#isMoved ||= !this.#isFitting));
@@ -87,6 +90,8 @@ export class MapView {
       }
     }
     for (const cell of cells) this.#style(cell, records.get(cell));
+    this.#marks.clearLayers();
+    for (const [cell, record] of records) if (isMarked(record) && this.#polygons.has(cell)) this.#mark(this.#polygons.get(cell).getCenter());
     this.#polygons.get(this.#model.selected)?.bringToFront();
     this.#fit();
   }
@@ -114,6 +119,11 @@ export class MapView {
     path.dataset.status = record === undefined ? "none" : statusOf(record);
     path.dataset.mean = valueOf(record) ?? "";
     path.dataset.cluster = cluster === null ? "" : cluster + 1;
+  }
+
+  #mark(place) {
+    const icon = L.divIcon({ className: "alarm-mark", html: "!", iconSize: [20, 20] });
+    L.marker(place, { icon, interactive: false, keyboard: false }).addTo(this.#marks);
   }
 
   // Fill and opacity: of the value, or of its difference from the hour that it is compared with.

@@ -1,5 +1,6 @@
 // The same data as a table: for screen readers, keyboard users, and readers who want the digits.
 
+import { AREAS } from "./alarms.js";
 import { element } from "./dom.js";
 import { linkToShown } from "./links.js";
 import { spanTitle } from "./spans.js";
@@ -32,6 +33,7 @@ const COLUMNS = {
     [say`road from`, number((estimate) => estimate.road.interval95[0])],
     [say`road to`, number((estimate) => estimate.road.interval95[1])],
     [say`surprise, z`, number((estimate) => estimate.residual_z)],
+    [say`alarm`, words((estimate) => AREAS[estimate.alarm])],
     [say`unit`, words((estimate) => estimate.unit)],
   ],
   running: [
