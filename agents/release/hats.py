@@ -33,10 +33,10 @@ class DueHat(Due):
     hat: FinalHat
 
     @classmethod
-    def of(cls, policy: Policy, hat: FinalHat, users: int, released_at_ms: int | None = None) -> Self:
+    def of(cls, policy: Policy, hat: FinalHat, users: int) -> Self:
         """Return the due release of a HAT."""
         date = hat.slot.partition("/")[0]
-        return cls(release_id(policy.name, hat.slot, hat.cell), hat.cell, date, users, released_at_ms, hat)
+        return cls(release_id(policy.name, hat.slot, hat.cell), hat.cell, date, users, hat)
 
 
 class Hats:

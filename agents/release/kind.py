@@ -40,10 +40,9 @@ _OF_HAT: Final = 2  # slashes in the release_id of a HAT, or of a query of a tra
 class Due:
     """A release that is due.
 
-    max_users        of a batch, which is loaded at once: bounds memory
-    date             local date that stores its record; a batch has one
-    users            number of users' rows to load, 0 or more
-    released_at_ms   ms UTC, if this public time is the only one that may be published; None: the time of the commit
+    max_users   of a batch, which is loaded at once: bounds memory
+    date        local date that stores its record; a batch has one
+    users       number of users' rows to load, 0 or more
     """
 
     max_users: ClassVar[int]
@@ -52,7 +51,6 @@ class Due:
     cell: str
     date: str
     users: int = field(compare=False)
-    released_at_ms: int | None
 
     @property
     def dates(self) -> Sequence[str]:

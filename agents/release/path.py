@@ -297,13 +297,14 @@ class ReleasePath(Generic[D, L]):
         """
         operation = f"publish {self.kind.noun}"
         with self._failures.name_operation(operation):
-            sent = [due for part in pending.values() for due, _ in part]
-            dates, public_ms = sorted({date for due in sent for date in due.dates}), sent[-1].released_at_ms
+            dates = sorted({date for part in pending.values() for due, _ in part for date in due.dates})
+            messages = [[*map(self._message, part)] for part in pending.values()]
+            public_ms = messages[-1][-1].timestamp_ms
             budgets = await budget_messages(self._context.settings, self._ledger, dates, public_ms, self.kind.spent)
-            messages = [[*map(self._message, part), *budgets] for part in pending.values()]
             await self._recovery.confirm(pending)
             publish = self._recovery.publishers.publish
-            ended = await asyncio.gather(*map(publish, pending, messages), return_exceptions=True)
+            sends = [publish(r, [*of, *budgets]) for r, of in zip(pending, messages, strict=True)]
+            ended = await asyncio.gather(*sends, return_exceptions=True)
         failed = {r: error for r, error in zip(pending, ended, strict=True) if error is not None}
         if not failed:
             self._failures.succeeded(operation)

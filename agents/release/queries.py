@@ -20,10 +20,10 @@ from hatcast.agents.release.kind import Due, DuePart, ReleaseContext, ReleaseKin
 from hatcast.agents.release.path import ReleasePath
 from hatcast.stream.fold.hats import Calendar, Slot, closes_at, min_watermark
 from hatcast.stream.ledger.commits import AnyProposal
-from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.proposals import utc_text
 from hatcast.stream.release.queries import QueryPeriod, RetainedPeriod, answers_of, query_periods
-from hatcast.stream.release.schedule import listed_cells, released_at_ms
+from hatcast.stream.release.schedule import listed_cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +166,14 @@ class AnswerReleases:
         first_ms: int = 0,
     ) -> list[DueAnswer]:
         """Return the answers in release partitions about cells; None: about all with retained contributions."""
-        due, hidden = [], self._policy.relation is Relation.ADD_REMOVE
+        due = []
         for open_period in periods:
             # Before the first draw, and of the same value in every worker: see RequestedLimits.
             period = await self._limits.decide(open_period)
             users = await self._users(period)
-            public_ms = released_at_ms(period.closing, self._policy) if hidden else None
             for cell in sorted(users if cells is None else cells):
                 name, date = period.release_id(cell), period.closing.date
-                answer = DueAnswer(name, cell, date, users.get(cell, 0), public_ms, period, first_ms)
+                answer = DueAnswer(name, cell, date, users.get(cell, 0), period, first_ms)
                 if self._context.release_partition(answer) in owned:
                     due.append(answer)
         return due

@@ -24,7 +24,7 @@ from hatcast.stream.ledger.summary import fits
 from hatcast.stream.records.fields import Status, release_id
 from hatcast.stream.release.hats import HatChunks
 from hatcast.stream.release.queries import query_periods_of
-from hatcast.stream.release.schedule import earliest_send_ms, listed_cells, released_at_ms, slots_due
+from hatcast.stream.release.schedule import earliest_send_ms, listed_cells, slots_due
 
 _POLLS: Final = 10  # of other workers' progress, in at most _POLLS_S
 _POLLS_S: Final = 0.5
@@ -112,9 +112,8 @@ class Slots:
     async def listed(self, slot: Slot, owned: frozenset[int]) -> list[DueHat]:
         """Return the HATs of all listed cells of a slot in release partitions, with or without readings, by cell."""
         users = await self._store.cells(slot.key)
-        closes, released_at = closes_at(slot, self._policy), released_at_ms(slot, self._policy)
-        hats = (FinalHat(slot.key, cell, closes) for cell in listed_cells(self._policy))
-        listed = (DueHat.of(self._policy, hat, users.get(hat.cell, 0), released_at) for hat in hats)
+        hats = (FinalHat(slot.key, cell, closes_at(slot, self._policy)) for cell in listed_cells(self._policy))
+        listed = (DueHat.of(self._policy, hat, users.get(hat.cell, 0)) for hat in hats)
         return [due for due in listed if self._context.release_partition(due) in owned]
 
     async def _answer_at(self, slot: Slot, due: Sequence[DueHat], owned: frozenset[int]) -> bool:

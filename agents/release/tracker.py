@@ -224,4 +224,4 @@ class TrackedHats:
 
 def _due(release: TrackerRelease) -> DueHat:
     hat = FinalHat(release.slot.key, release.cell, 0)
-    return DueHat(release.release_id, release.cell, release.date, 0, None, hat)
+    return DueHat(release.release_id, release.cell, release.date, 0, hat)
