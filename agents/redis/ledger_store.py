@@ -8,7 +8,7 @@ from hatcast.agents.ledger.store import RecentRows
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.policy_state import ProgressStore
-from hatcast.agents.redis.row_store import RowStore, pause_if_stale
+from hatcast.agents.redis.row_store import RowStore, pause
 from hatcast.agents.redis.stored_values import date_of, number_of, parsing, record_of, records_of
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger import date_rules, rows
@@ -237,7 +237,7 @@ class LedgerStore:
         async def on_stale(times: int) -> None:
             if times == _MANY_STALE and len(proposals) > 1:
                 raise _ManyStale
-            await pause_if_stale(times)
+            await pause(times)
 
         try:
             decided = await self._recent.decide(lambda: commit_rows(self._policy, proposals, known), decision, on_stale)

@@ -18,8 +18,7 @@ R = TypeVar("R")
 _Step = tuple[str, str, Mapping[str, str | msgspec.Raw | int]]
 
 _PACK: Final = msgspec.msgpack.encode  # one argument: redis-py takes 3 us for each
-_AT_ONCE: Final = 3  # stale answers in a row before a pause
-_PAUSE_MS: Final = (5, 50)
+_PAUSE_MS: Final = 30  # at most
 
 
 class RowStore:
@@ -45,7 +44,7 @@ class RowStore:
         Raises Damaged or Overflow if a stored value stopped it: then nothing was written.
         """
         try:
-            return await decide(self, wanted, decision, pause_if_stale if on_stale is None else on_stale)
+            return await decide(self, wanted, decision, pause if on_stale is None else on_stale)
         except (DamagedRow, TooLarge) as error:
             raise self.clear(error) from None
 
@@ -81,11 +80,9 @@ class RowStore:
         return bool(answer == b"done")
 
 
-async def pause_if_stale(times: int) -> None:
-    """Wait a random time if others have been faster `times` times in a row, so that writers of one date take turns."""
-    if times >= _AT_ONCE:
-        first, last = _PAUSE_MS
-        await asyncio.sleep((first + secrets.randbelow(last - first + 1)) / 1_000)
+async def pause(_times: int) -> None:
+    """Wait a random time, as others have been faster: so writers of one date take turns."""
+    await asyncio.sleep(secrets.randbelow(_PAUSE_MS + 1) / 1_000)
 
 
 def _steps(changes: RowChanges) -> Iterator[_Step]:
