@@ -37,8 +37,8 @@ _QUESTIONS = {
     "name": "Name of the policy",
     "timezone": "Time zone of the city, such as Asia/Kolkata",
     "hours": "Hours of the day that are released: the first, and the one at which they end",
-    "speed": "Which speed: moving leaves out standing buses, as the papers do; journey counts them, so that a mean is"
-    " distance over time",
+    "speed": "Which speed: journey counts standing buses, so that a mean is distance over time; moving leaves them out,"
+    " as the papers do",
     "min_interval": "How often a bus usually reports, such as 30s",
     "upper_bound": "Upper bound of speeds, km/h",
     "estimator": "Estimator: tracker gives estimates of every hexagon at a small total; the others release each mean by"
@@ -91,7 +91,8 @@ def _value(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 @click.option(
     "--speed",
     type=click.Choice([MOVING, JOURNEY]),
-    help="moving: readings of exactly 0 are left out. journey: standing counts too.  [default: moving]",
+    help="journey: standing counts too. moving: readings of exactly 0 are left out, as in the papers.  [default:"
+    " journey, without the tracker moving]",
 )
 @click.option(
     "--min-interval",
@@ -200,10 +201,6 @@ def command(
         raise HatcastError(f"{config} is not written: {error}") from None
     write_template(text, config, force=force)
     click.echo(f"wrote {config}: policy {policy.name}, {policy.policy_id}")
-    if timetable is not None:
-        click.echo(
-            f"{gtfs}: {len(timetable.speeds):,} hexagons have a scheduled speed, which their estimates begin with"
-        )
     each = answers.limit if answers.estimator == TRACKER else answers.max_hats_per_day * answers.epsilon
     cost = min(each, answers.limit)
     click.echo(f"A bus's day can lose up to epsilon {cost:g}; explanation: hatcast budget explain{_at(config)}")
@@ -246,7 +243,7 @@ def _check_usage(given: dict[str, Any], recordings: tuple[Path, ...], derive: De
         raise click.UsageError("--value has its own bounds: leave --upper-bound out")
     if given["value"] is not None and given["speed"] is not None:
         raise click.UsageError("--speed is for speeds: leave it out with --value")
-    if given["min_interval"] is not None and given["speed"] != JOURNEY:
+    if given["min_interval"] is not None and _speed_of(given) != JOURNEY:
         raise click.UsageError("--min-interval is for --speed journey: give both")
     if given["estimator"] == TRACKER and any(given[key] is not None for key in _OF_RELEASES):
         raise click.UsageError(
@@ -266,6 +263,13 @@ def _estimator_of(given: dict[str, Any]) -> str:
     return _PLAIN_ESTIMATOR if any(given.get(key) is not None for key in _OF_RELEASES) else TRACKER
 
 
+def _speed_of(given: dict[str, Any]) -> str:
+    """Return the speed, or its default: the papers leave standing buses out."""
+    if given.get("speed") is not None:
+        return str(given["speed"])
+    return JOURNEY if given.get("value") is None and _estimator_of(given) == TRACKER else MOVING
+
+
 def _planned(
     answers: Answers, folder: Path, recordings: tuple[Path, ...], derive: DeriveSpeed | None
 ) -> dict[str, str | float]:
@@ -282,7 +286,7 @@ def _read_off(recordings: tuple[Path, ...], given: dict[str, Any]) -> None:
 
     if given["telemetry_retention"] is None:
         given["telemetry_retention"] = "none"  # the recording may be replayed; with 72h Kafka would delete it
-    if given["speed"] == JOURNEY and given["min_interval"] is None:
+    if _speed_of(given) == JOURNEY and given["min_interval"] is None:
         found = usual_interval(sample_of(recordings[0], FormatChoice(given["telemetry_format"])))
         given["min_interval"] = _DEFAULTS.min_interval if found is None else f"{max(1, round(found))}s"
 
@@ -324,7 +328,7 @@ def _from_options(given: dict[str, Any]) -> Answers:
     answers = {key: value for key, value in given.items() if value is not None}
     if "timezone" not in answers:
         raise click.UsageError("name the city's time zone, such as --timezone Asia/Kolkata")
-    return Answers(**{"estimator": _estimator_of(given)} | _name_of(given) | answers)
+    return Answers(**{"estimator": _estimator_of(given), "speed": _speed_of(given)} | _name_of(given) | answers)
 
 
 def _name_of(given: dict[str, Any]) -> dict[str, str]:
@@ -342,7 +346,7 @@ def _ask(given: dict[str, Any], folder: Path) -> Answers:
             continue
         if key in ("upper_bound", "speed") and "value" in known:
             continue
-        if key == "min_interval" and known.get("speed") != JOURNEY:
+        if key == "min_interval" and _speed_of(known) != JOURNEY:
             continue
 
         def read(text: Any, key: str = key) -> Any:
@@ -363,6 +367,8 @@ def _default(key: str, known: dict[str, Any]) -> Any:
         return machine_timezone()
     if key == "estimator":
         return _estimator_of(known)
+    if key == "speed":
+        return _speed_of(known)
     if key == "name":
         return _name_of(known).get("name", _DEFAULTS.name)
     if key == "hours":

@@ -191,7 +191,9 @@ def test_a_bridge_of_a_feed_without_speeds_names_the_option_in_its_log() -> None
 
 def test_a_first_file_for_positions_expects_what_feeds_send(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hatcast.agents.cli.init._planned", lambda *_: {"objective": "cells"})
-    target, given = tmp_path / "hatcast.toml", ["--format", "capmetro", "--recording", "day.csv", "--derive-speed"]
+    target, day = tmp_path / "hatcast.toml", tmp_path / "day.csv"
+    day.write_text("vehicle_id,timestamp,latitude,longitude\n7,2017-03-21T00:00:31-05:00,30.1,-97.7\n")
+    given = ["--format", "capmetro", "--recording", str(day), "--derive-speed"]
     done = CliRunner().invoke(hatcast, ["init", "--yes", "--timezone", "UTC", "--config", str(target), *given])
     assert done.exit_code == 0, done.output
     assert tomllib.loads(target.read_text())["topics"].get("telemetry_format", "jsonl") == "jsonl"

@@ -96,18 +96,22 @@ def test_the_default_is_a_total_of_one_for_each_bus_and_day(tmp_path: Path) -> N
     assert "max_hats_per_day" not in path.read_text()
 
 
-def test_the_speed_is_that_while_moving_unless_a_journey_speed_is_chosen(tmp_path: Path) -> None:
+def test_a_tracker_is_of_the_journey_speed_and_a_papers_estimator_of_that_while_moving_unless_one_is_chosen(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "hatcast.toml"
-    assert run(path, "--timezone", "UTC").exit_code == 0
-    assert "drop_zero = true                      # speed while moving: " in path.read_text()
-    moving = load_settings(path, {}).policy
-    assert (moving.drop_zero, moving.min_interval_ms, moving.quantity) == (True, 1_000, "speed while moving")
-    chosen = run(path, "--timezone", "UTC", "--speed", "journey", "--min-interval", "20s", "--force")
-    assert chosen.exit_code == 0, chosen.output
-    journey = load_settings(path, {}).policy
-    assert (journey.drop_zero, journey.min_interval_ms, journey.quantity) == (False, 20_000, "journey speed")
-    assert run(path, "--timezone", "UTC", "--speed", "journey", "--epsilon", "1", "--force").exit_code == 0
+
+    def chosen(*options: str) -> tuple[bool, int, str]:
+        done = run(path, "--timezone", "UTC", "--force", *options)
+        assert done.exit_code == 0, done.output
+        policy = load_settings(path, {}).policy
+        return policy.drop_zero, policy.min_interval_ms, policy.quantity
+
+    assert chosen() == chosen("--epsilon", "1", "--speed", "journey") == (False, 30_000, "journey speed")
     assert 'min_interval = "30s"' in path.read_text()
+    assert chosen("--min-interval", "20s") == (False, 20_000, "journey speed")
+    assert chosen("--epsilon", "1") == chosen("--speed", "moving") == (True, 1_000, "speed while moving")
+    assert "drop_zero = true                      # speed while moving: " in path.read_text()
 
 
 def test_of_a_journey_speed_the_usual_interval_of_reports_is_read_off_a_recording(tmp_path: Path) -> None:
@@ -172,7 +176,8 @@ def test_a_recording_chooses_the_keys_that_plan_finds(tmp_path: Path) -> None:
     ("options", "says"),
     [
         (["--speed", "journey", "--value", "delay,s,0,60"], "leave it out with --value"),
-        (["--min-interval", "30s"], "give both"),
+        (["--speed", "moving", "--min-interval", "30s"], "give both"),
+        (["--epsilon", "1", "--min-interval", "30s"], "give both"),
         (["--recording", "a.csv"], "needs --format"),
         (["--recording", "a.csv", "--format", "capmetro", "--estimator", "levy"], "use --estimator tracker"),
         (["--recording", "a.csv", "--format", "capmetro", "--epsilon", "1"], "use --estimator tracker"),
@@ -295,12 +300,12 @@ def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
 def test_on_a_terminal_a_tracker_is_asked_for_its_limit_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hatcast.agents.cli.init._on_terminal", lambda: True)
     path = tmp_path / "hatcast.toml"
-    result = run(path, input="\n".join(["", "Asia/Kolkata", "", "", "", "", "-1", "2", "", "", "", ""]) + "\n")
+    result = run(path, input="\n".join(["", "Asia/Kolkata", "", "", "", "", "", "-1", "2", "", "", "", ""]) + "\n")
     assert result.exit_code == 0, result.output
     policy = load_settings(path, {}).policy
     assert (policy.estimator, policy.daily_limit, policy.hours) == (TRACKER, 2.0, (9, 21))
     assert "Epsilon of one release" not in result.output
-    assert "How often" not in result.output
+    assert "How often a bus usually reports" in result.output
 
 
 def test_the_machines_zone_is_offered_where_it_is_a_place() -> None:
