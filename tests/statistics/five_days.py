@@ -77,6 +77,17 @@ def scheduled(limit: int) -> Replayed:
 
 
 @cache
+def journeys() -> tuple[list[RecordedDay], Replayed]:
+    """The same days with standing buses, and as `scheduled` what a tracker of a limit of 5 publishes."""
+    policy = replace(POLICY, drop_zero=False)
+    with open_days(FILES, FORMATS["capmetro"]) as recordings:
+        found = with_users(recordings.days(replace(policy, max_hats_per_day=TRACKER_CAP), lambda _: None), 3)
+    replay = replace(replay_with(seeded(5)), days=found, speed=policy.speed, timetable=speeds())
+    keys = TrackerDesign(0.3, Objective.CELLS).keys(5, POLICY.upper_bound / 1000)
+    return found, Replayed(*replay.tracker(keys), [])
+
+
+@cache
 def replayed(limit: int) -> Replayed:
     """Most of the time is for choosing the queries, which all runs share."""
     parts: list[list[DayParts]] = []

@@ -13,7 +13,7 @@ import pytest
 
 from hatcast.lab.evaluate.days_replay import PublishedRuns, Scores, Truth, constant_scores, scores_of
 from hatcast.lab.evaluate.skill import skill_of
-from tests.statistics.five_days import POLICY, Replayed, days, replayed, scheduled, speeds
+from tests.statistics.five_days import POLICY, Replayed, days, journeys, replayed, scheduled, speeds
 
 STANDARD_ERRORS: Final = 4
 LEAST_ERROR: Final = 0.02  # standard error of a mean over runs: at least this, since so few runs estimate it badly
@@ -92,6 +92,16 @@ def test_with_the_citys_timetable_errors_are_smaller_and_intervals_cover_95_perc
 def test_live_estimates_are_better_than_what_everybody_knows(limit: int) -> None:
     live, end, _ = scheduled(limit)
     assert 0 < skill_of(live, end, days(), POLICY.upper_bound / 1000, speeds()).mean < 0.2
+
+
+@pytest.mark.timeout(400)
+def test_journey_speeds_have_a_prior_with_which_errors_are_small_and_intervals_cover_95_percent() -> None:
+    recorded, (live, end, _) = journeys()
+    truth = Truth.of(recorded)
+    found = {"live": scores_of(live, truth), "end": scores_of(end, truth)}
+    assert above(found, {"live mae": 5.7, "end mae": 5.1}) == []
+    assert all(COVERAGE[0] <= each["coverage"].value <= COVERAGE[1] for each in found.values())
+    assert constant_scores(truth, POLICY.upper_bound / 1000)["city"]["mae"].value > 7.5
 
 
 def test_an_error_above_its_limit_is_found() -> None:
