@@ -17,7 +17,7 @@ class Item(Due):
 
 
 def items(number: int, date: str, users: int = 1) -> list[Item]:
-    return [Item(f"{date}/{each}", "cell", date, users, None) for each in range(number)]
+    return [Item(f"{date}/{each}", "cell", date, users) for each in range(number)]
 
 
 def test_the_first_batch_is_published_alone_and_at_most_four_batches_together() -> None:
