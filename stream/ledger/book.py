@@ -93,7 +93,7 @@ class Book:
         digits_of(rows.ledger(self.date), self.number("epsilon") + charge)
         return before
 
-    def charge_if_room(self, policy: Policy, proposal: Proposal, before: int, total: Total) -> bool:
+    def charge(self, policy: Policy, proposal: Proposal, before: int, total: Total) -> bool:
         """Charge a place that had `before` (1e-9) if day and total have room."""
         place, charge, ours = proposal.place, proposal.charge, self.day.policies.get(self.name)
         if before and ours is not None:

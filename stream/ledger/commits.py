@@ -319,7 +319,7 @@ class _Entry:
         book.reserve_if_room(policy, wanted, self.total)
         has_room = all(book.queries[query].places for query, cost in wanted.items() if cost.is_required)
         if has_room and proposal.charge:
-            has_room = book.charge_if_room(policy, proposal, before, self.total)
+            has_room = book.charge(policy, proposal, before, self.total)
         if change is not None:
             if not has_room:
                 change = replace(change, closes=Status.BUDGET_EXHAUSTED)

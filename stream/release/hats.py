@@ -149,7 +149,7 @@ def is_charged(status: str, relation: str) -> bool:
 
 
 AnyEstimate = Estimate | BlendedEstimate | ValueEstimates
-Drawn = tuple[AnyEstimate | None, Mapping[str, Any] | None]
+_Estimated = tuple[AnyEstimate | None, Mapping[str, Any] | None]
 """A HAT's estimate, None if suppressed, and the field `counts` of its record, None without one."""
 
 
@@ -269,7 +269,7 @@ def draw_together(numbers: Sequence[BeforeNoise], noise: VectorNoise) -> list[No
 
 def release_of(policy: Policy, calendar: Calendar, slot: str, cell: str, chunks: HatChunks, noise: Noise) -> Release:
     """Estimate a final HAT, including its noise. `slot` is `date/name`."""
-    drawn: Drawn
+    drawn: _Estimated
     match policy.method:
         case ValuesKeys():
             drawn = estimate_values(policy, chunks.readings, noise)
@@ -280,14 +280,14 @@ def release_of(policy: Policy, calendar: Calendar, slot: str, cell: str, chunks:
     return _drawn_release(policy, calendar, slot, cell, drawn)
 
 
-def _drawn_release(policy: Policy, calendar: Calendar, slot: str, cell: str, drawn: Drawn) -> Release:
+def _drawn_release(policy: Policy, calendar: Calendar, slot: str, cell: str, drawn: _Estimated) -> Release:
     """Return the release of a HAT from its drawn estimate; without one it is suppressed."""
     status = Status.SUPPRESSED if drawn[0] is None else Status.RELEASED
     return undrawn_release(policy, calendar, slot, cell, status, drawn)
 
 
 def undrawn_release(
-    policy: Policy, calendar: Calendar, slot: str, cell: str, status: Status, drawn: Drawn = (None, None)
+    policy: Policy, calendar: Calendar, slot: str, cell: str, status: Status, drawn: _Estimated = (None, None)
 ) -> Release:
     """Return the release of a HAT with this status; without an estimate it costs nothing under `replace`."""
     named = calendar.stored_slot(slot)
@@ -311,7 +311,7 @@ def users_of(chunks: Iterable[bytes]) -> Users:
     return Users.sorted(*joined_columns(read))
 
 
-def _estimate(policy: Policy, users: Users, noise: Noise) -> Drawn:
+def _estimate(policy: Policy, users: Users, noise: Noise) -> _Estimated:
     if len(users.counts) < least_users(policy):
         return None, None
     estimator, parameters = ESTIMATORS[policy.estimator], Parameters.of(policy)
