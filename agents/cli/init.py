@@ -111,7 +111,7 @@ def _value(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     "--daily-limit",
     type=float,
     metavar="EPSILON",
-    help="The most that one bus can lose on a day, of everything that is published.  [default: 1; without the tracker"
+    help="The most that one bus can lose on a day, of everything that is published.  [default: 2; without the tracker"
     " K x epsilon]",
 )
 @click.option(

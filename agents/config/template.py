@@ -32,7 +32,7 @@ TEMPLATE_ESTIMATORS: Final = (
     ),
 )
 # The smallest total whose live numbers are better than what everybody knows    [decisions/0072]
-_TRACKER_LIMIT: Final = 1.0
+_TRACKER_LIMIT: Final = 2.0
 _TRACKER_REMARKS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "share": "of daily_limit, for queries as each hour closes; the rest is for the day's end",
@@ -50,7 +50,7 @@ class Answers:
     """Values for the template. Speeds in km/h.
 
     epsilon, max_hats_per_day   not of a tracker, which spends `daily_limit` where it helps most
-    daily_limit                 None: 1 of a tracker, else the charge of `max_hats_per_day` HATs
+    daily_limit                 None: 2 of a tracker, else the charge of `max_hats_per_day` HATs
     tracker                     keys of [policy.tracker]; empty: the defaults
     value                       name, unit, lower and upper of another value than the speed; None: the speed
     speed, min_interval         which speed; the usual interval of a vehicle's reports, of a journey speed

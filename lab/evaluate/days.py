@@ -87,7 +87,7 @@ class Result:
     released: float = 1.0
 
 
-_NOTHING: Final = Result({}, {}, Skill(0, 0, {}))
+_NOTHING: Final = Result({}, {}, Skill(0, 0, None, {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,8 @@ def _scores(scores: Scores) -> dict[str, Any]:
 
 def _skill(skill: Skill) -> dict[str, Any]:
     errors = {name: rounded(error) for name, error in skill.baselines.items()}
-    return {"mean": rounded(skill.mean), "worst": rounded(skill.worst), "baselines": errors}
+    spread = {} if skill.standard_error is None else {"se": rounded(skill.standard_error)}
+    return {"mean": rounded(skill.mean), "worst": rounded(skill.worst), **spread, "baselines": errors}
 
 
 def _flat(scores: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,8 +272,8 @@ def _skill_table(comparison: Comparison) -> Table:
     return table(
         "skill of live estimates",
         f"{MONTH} days: what a bus can lose in a month, since days add up. skill: 1 - MSE / MSE of the best public"
-        " baseline of a date, the mean over dates; above 0 it is better than what everybody knows. The other columns"
-        f" are errors in {comparison.unit}: of U/2, of each hexagon's last published value carried on"
+        " baseline of a date and run, the mean over both; above 0 it is better than what everybody knows. The other"
+        f" columns are errors in {comparison.unit}: of U/2, of each hexagon's last published value carried on"
         + (", and of the timetable with the level of the city that was published." if "timetable" in names else "."),
         ("design", "limit", f"{MONTH} days", "skill", "worst day", *(PUBLIC[name] for name in names)),
         (

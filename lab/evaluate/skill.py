@@ -20,12 +20,17 @@ PUBLIC: Final = {"half_bound": "U/2", "last": "last value", "timetable": "timeta
 class Skill:
     """1 - MSE / MSE(best public baseline) of live estimates: 0 is no better than what everybody knows.
 
-    mean, worst   over the dates, each with the baseline that is best on it; of the worst date
-    baselines     mean absolute error of each baseline, over all HATs
+    A city has one sequence of noise, so each run is compared with the baseline that is best in it on the date.
+
+    mean             over dates and runs
+    worst            of the worst date: the mean over runs
+    standard_error   of `mean`, over runs; None for one
+    baselines        mean absolute error of each baseline, over all HATs and runs
     """
 
     mean: float
     worst: float
+    standard_error: float | None
     baselines: dict[str, float]
 
 
@@ -45,15 +50,19 @@ def skill_of(
     if timetable is not None:
         baselines["timetable"] = _scheduled(live.means, end.means, days, upper_bound, timetable)
 
-    def squared(values: Floats, part: slice) -> float:
-        return float(np.square(values[:, part] - truth.means[part]).mean())
+    def squared(values: Floats, part: slice) -> Floats:
+        return np.asarray(np.square(values[:, part] - truth.means[part]).mean(axis=1))
 
-    skills = [
-        1 - squared(live.means, date) / min(squared(values, date) for values in baselines.values())
-        for date, _ in _parts(days)
-    ]
+    skills = np.array(
+        [
+            1 - squared(live.means, date) / np.min([squared(values, date) for values in baselines.values()], axis=0)
+            for date, _ in _parts(days)
+        ]
+    )
+    of_run = skills.mean(axis=0)
+    error = float(of_run.std(ddof=1)) / len(of_run) ** 0.5 if len(of_run) > 1 else None
     errors = {name: float(np.abs(values - truth.means).mean()) for name, values in baselines.items()}
-    return Skill(float(np.mean(skills)), min(skills), errors)
+    return Skill(float(skills.mean()), float(skills.mean(axis=1).min()), error, errors)
 
 
 def _parts(days: Sequence[RecordedDay]) -> Iterator[tuple[slice, list[slice]]]:

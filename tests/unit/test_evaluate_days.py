@@ -35,6 +35,7 @@ from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.tracker import HatUsers
 from hatcast.stream.units import NANO
+from tests.displaying import CELLS
 from tests.services.data import DATA, recording
 from tests.support import Scripted
 
@@ -116,7 +117,7 @@ def test_the_table_ends_in_a_sentence_about_the_best_constant() -> None:
 
 def test_a_table_with_releases_of_estimators_is_not_cut_off_at_80_columns() -> None:
     scores = {column: Score(23.456, 0.1) for column in COLUMNS} | {"coverage": Score(0.98765, 0.1)}
-    result = Result(scores, scores, Skill(-0.123, -10.5, dict.fromkeys(PUBLIC, 23.45)), scores, 0.5)
+    result = Result(scores, scores, Skill(-0.123, -10.5, 0.1, dict.fromkeys(PUBLIC, 23.45)), scores, 0.5)
     constants = {name: {"mae": Score(6.0, None)} for name in ("half_bound", "city", "cell")}
     comparison = Comparison(["2017-03-21"], 542, {"opt_array_averaging": {0.125: result}}, constants)
     file = io.StringIO()
@@ -169,7 +170,7 @@ def test_constants_are_half_the_bound_the_citys_mean_and_each_cells() -> None:
 
 
 def test_a_hat_without_room_counts_as_the_mean_of_what_was_released_before() -> None:
-    hats = [hat("a", [10]), hat("b", [20]), hat("c", [40]), hat("d", [60])]
+    hats = [hat(cell, [mean]) for cell, mean in zip(CELLS, (10.0, 20.0, 40.0, 60.0), strict=False)]
     days = days_of(*hats)
     capped = [RecordedDay(days[0].date, (days[0].slots[1], days[0].slots[2]))]
     replay = DaysReplay(days, POLICY.upper_bound, Grid(POLICY.grid), 1, Scripted([0, 0]))
@@ -224,6 +225,16 @@ def test_skill_is_against_the_best_public_baseline_of_a_date() -> None:
     )
     squares = {"half_bound": 7.5**2 + 12.5**2 + 2.5**2 + 8.5**2, "last": 7.5**2 + 16**2 + 6**2 + 2**2}
     assert skill.mean == skill.worst == pytest.approx(1 - (16 + 4 + 4 + 1) / min(squares.values()))
+
+
+def test_each_sequence_of_noise_is_compared_with_what_is_best_in_it() -> None:
+    days = days_of(hat("a", [40]), hat("a", [40]))
+    means = np.array([[40.0, 39.0], [0.0, 36.0]])  # in the second one the first value is a bad guess
+    skill = skill_of(PublishedRuns(means, means, means), PublishedRuns(means, means, means), days, 65.0, None)
+    first = 1 - 1 / 7.5**2  # the last value is off by 7.5 and 0
+    second = 1 - (40**2 + 4**2) / (7.5**2 + 7.5**2)  # U/2 twice; the last value is off by 7.5 and 40
+    assert skill.mean == skill.worst == pytest.approx((first + second) / 2)
+    assert skill.standard_error == pytest.approx(abs(first - second) / 2)
 
 
 def test_a_later_date_begins_with_what_was_published_at_the_end_of_the_date_before() -> None:

@@ -89,10 +89,10 @@ def test_without_an_estimator_it_is_a_tracker_with_this_limit(
     assert f"up to epsilon {limit:g};" in result.output
 
 
-def test_the_default_is_a_total_of_one_for_each_bus_and_day(tmp_path: Path) -> None:
+def test_the_default_is_a_total_of_two_for_each_bus_and_day(tmp_path: Path) -> None:
     path = tmp_path / "hatcast.toml"
     assert run(path, "--timezone", "UTC").exit_code == 0
-    assert load_settings(path, {}).policy.daily_limit == 1.0
+    assert load_settings(path, {}).policy.daily_limit == 2.0
     assert "max_hats_per_day" not in path.read_text()
 
 
