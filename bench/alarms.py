@@ -374,10 +374,10 @@ def _incident(day: RecordedDay, area: Area, watch: Sequence[str], random: np.ran
 def command(as_json: bool, totals: str, runs: int, days: int, seed: int) -> int:  # noqa: FBT001 - click's way
     """Measure false alarms a month, and the share of incidents that are found within two hours."""
     worlds = {"model": Plan(runs, days, seed=seed), "recorded": Plan(runs, len(recorded_days()), 0, seed)}
-    designs = {"": [], "_watched": watch_list()}
+    lists = {"": [], "_watched": watch_list()}
     figures = list(_figures("releases", simulate_releases(1, worlds["model"]), _MOST_A_MONTH))
-    for total, (world, plan), (design, watch) in product(totals.split(","), worlds.items(), designs.items()):
-        name = f"{world}_{total}{design}"
+    for total, (world, plan), (suffix, watch) in product(totals.split(","), worlds.items(), lists.items()):
+        name = f"{world}_{total}{suffix}"
         found = simulate(float(total), plan, is_recorded=world == "recorded", watch=watch)
         say(f"{name}: {found[None].days} days without incidents")
         figures += _figures(name, found, None if world == "recorded" else _MOST_A_MONTH)
