@@ -21,6 +21,7 @@ NAMES: Final = (
     "estimators",
     "tracker",
     "alarms",
+    "opendp_means",
     "continual",
     "chooser",
     "survey",
