@@ -21,7 +21,7 @@ AREAS: Final[tuple[Area, ...]] = get_args(Area)
 """What an alarm is about, from small to large: a hexagon, a hexagon with those around it, all hexagons"""
 
 # Found by simulation: about one alarm of a city is false in a month (bench/alarms.py). A tracker has few numbers.
-OF_RELEASES: Final = 7.0
+OF_RELEASES: Final = 8.5
 """Threshold of the city's sum where each HAT has a release"""
 OF_TRACKER: Final = 5.0
 """Threshold of the city's sum under a tracker"""
