@@ -29,11 +29,11 @@ SMALLEST: Final = 1_000_000  # 1e-9: a bus with less left takes no part
 _HORIZON: Final = 24.0  # hours after the day that count
 _FLOOR: Final = 1e-6  # of the variance that a HAT has before a query
 _PRICE: Final = 0.5  # at the close of a slot, of the policy's price: only a HAT's own hour can be shown live
-_PULSE_PRICE: Final = 0.1  # the same of a pulse: what it tells of the day holds for later HATs too
 _PULSED_HATS: Final = 2  # of a slot, at least
 _WATCHED_HATS: Final = 4  # of a bus's day, for which its watch share is meant to last
 _ROUNDS: Final = (1.5, 0.75, 0.4, 0.15, 0.05, 0.01)  # of the price, at the end of the day
 _SMALL_LIMIT: Final = 7 * NANO  # below it a block has all hours of the day: each bus then pays once for a cell
+_PULSE_PRICES: Final = (0.1, 0.2)  # of a pulse, for small limits and others: what it tells of the day holds for later
 _BY_USERS: Final = {Objective.CELLS: 0.15, Objective.BUSES: 1.0, Objective.MIX: 0.5}  # part of the value of a HAT
 _USUAL_USERS: Final = 8.0
 _INITIAL: Final = 64
@@ -339,7 +339,8 @@ class Schedule:
         if len(self._newest) < _PULSED_HATS:
             return None
         of_slot = np.arange(self.day.hats[self._newest.start].first, self.day.hats[-1].end)
-        price, reserve = _PULSE_PRICE * self._keys.price, self._reserve(self._keys.share)
+        factor = _PULSE_PRICES[self._keys.daily_limit >= _SMALL_LIMIT]
+        price, reserve = factor * self._keys.price, self._reserve(self._keys.share)
         return appraisal.query([of_slot], np.array(self._newest), outlook, price, reserve, self._min_users)
 
     def _items(self, hat: ModelHat) -> list[Integers]:

@@ -49,8 +49,9 @@ Stage = Literal["live", "settled", "predicted"]
 
 _MILLI = 1000
 _DIGITS: Final = 2  # so that bytes do not depend on the last bits of floats
+_USUAL_HATS: Final = 1000  # older ones fade exponentially
 _LEVELS: Final = 1000  # least number of values that the digits tell apart
-VERSION: Final = 4
+VERSION: Final = 5
 """of the model and of this format: another version's state is not read"""
 
 
@@ -77,6 +78,7 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
     means        [29]; intercepts [C]: of `Means`
     calibration  `means` of the calibration
     centre       of the converter of records
+    usual        means of both features over recent HATs, and the number of these
     """
 
     version: int
@@ -91,6 +93,7 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
     intercepts: bytes
     calibration: tuple[float, ...]
     centre: float | None
+    usual: tuple[float, float, float]
 
     @classmethod
     def of(
@@ -100,9 +103,9 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
         start_ms: int | None,
         model: CityModel,
         calibration: tuple[float, ...],
-        centre: float | None,
+        features: tuple[float | None, tuple[float, float, float]],
     ) -> Self:
-        """Return the state of a model. calibration: its `means`."""
+        """Return the state of a model. calibration: its `means`; features: centre and usual ones."""
         covariance = model.covariance
         return cls(
             version=VERSION,
@@ -116,7 +119,8 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
             means=bytes_of(model.means.shared),
             intercepts=bytes_of(model.means.intercepts),
             calibration=calibration,
-            centre=centre,
+            centre=features[0],
+            usual=features[1],
         )
 
     def restore(self, model: CityModel) -> None:
@@ -261,6 +265,7 @@ class Smoother:
         )
         calibration = self._records.calibration(() if snapshot is None else snapshot.calibration)
         self._track = Track(prior_means(prior), calibration)
+        self._usual = (0.0, 0.0, 0.0) if snapshot is None else snapshot.usual
         self._cells: dict[str, int] = {}
         self._model = CityModel(self._covariance, self._track.means, self._cells)
         self._day: list[_DayHat] = []
@@ -313,6 +318,11 @@ class Smoother:
         for number, (record, hat) in enumerate(known, len(self._day)):
             self._hats[record.cell, record.slot] = number
             self._day.append(_DayHat(record, hat))
+        for _, hat in known:
+            *usual, hats = self._usual
+            hats = min(hats + 1, _USUAL_HATS)
+            readings, users = (usual + (hat.features - usual) / hats).tolist()
+            self._usual = readings, users, hats
         scheduled = {hat.cell: tenths_of(record.scheduled) for record, hat in known if record.scheduled is not None}
         self._covariance.add_scheduled(scheduled)
         self._covariance.add_hats([hat for _, hat in known])
@@ -375,7 +385,9 @@ class Smoother:
         )
 
     def _predicted(self, cell: str, number: int, of_slot: ReleaseRecord) -> EstimateRecord:
-        hat = ModelHat(number, hour_of(of_slot.slot), np.zeros(2), self._variances.hat, 1.0, 0, 0)
+        # A first slot may be unlike all others, and feeds change: so a cell without readings is not at the centre.
+        usual = np.array(self._usual[:2])
+        hat = ModelHat(number, hour_of(of_slot.slot), usual, self._variances.hat, 1.0, 0, 0)
         own = Normal(0.0, self._variances.hat)
         road = hat_estimate(hat, own, self._track, self._covariance).road
         return self._record("predicted", of_slot, cell, self._normal(road))
@@ -419,8 +431,8 @@ class Smoother:
         return Alarms(OF_TRACKER if self._setting.is_tracker else OF_RELEASES)
 
     def _state(self, date: str) -> SmootherState:
-        calibration, centre = self._track.calibration.means, self._records.centre
-        return SmootherState.of(self._setting.policy_id, date, self._start_ms, self._model, calibration, centre)
+        calibration, features = self._track.calibration.means, (self._records.centre, self._usual)
+        return SmootherState.of(self._setting.policy_id, date, self._start_ms, self._model, calibration, features)
 
     def _advance(self, start_ms: int) -> None:
         if self._start_ms is not None:

@@ -50,4 +50,5 @@ def test_releases_have_one_value_and_one_charge_and_are_the_logs_whatever_breaks
     assert report.releases > 200
     assert report.answers > 500
     assert {"worker killed", "Redis rolled back"} <= report.faults.keys()
-    assert sum(report.faults.values()) >= len(faults)
+    only_copied = chaos.redis_failback in faults  # the first one makes the copy that a second one would follow
+    assert sum(report.faults.values()) >= len(faults) - only_copied

@@ -242,7 +242,15 @@ class State:
 def _snapshot(policy_id: str) -> StoredSnapshot:
     empty = dict.fromkeys(("shared", "slopes", "variance", "means", "intercepts"), b"")
     state = SmootherState(
-        version=VERSION, policy_id=policy_id, date=DAY, start_ms=NOON_MS, cells=[], calibration=(), centre=None, **empty
+        version=VERSION,
+        policy_id=policy_id,
+        date=DAY,
+        start_ms=NOON_MS,
+        cells=[],
+        calibration=(),
+        centre=None,
+        usual=(0.0, 0.0, 0.0),
+        **empty,
     )
     return StoredSnapshot(positions={0: 7}, state=state, running=RunningSnapshot(days=1, dates=[DAY]))
 

@@ -303,6 +303,7 @@ def test_a_damaged_snapshot_is_not_there(redis_server: RedisServer) -> None:
                 cells=[],
                 calibration=(),
                 centre=None,
+                usual=(0.0, 0.0, 0.0),
                 **arrays,
             )
             running = RunningSnapshot(days=1, dates=[DAY])

@@ -46,7 +46,7 @@ TABLE: dict[str, Any] = {
     "policy": {
         "privacy": {"epsilon": None, "max_hats_per_day": None, "daily_limit": 5.0, "min_users": 3},
         "estimator": {"name": "tracker"},
-        "tracker": {"share": 0.6},  # pulses leave something for single HATs
+        "tracker": {"share": 0.9, "price": 3.0},  # pulses leave something for single HATs
     }
 }
 STEPS = {

@@ -1,18 +1,35 @@
 """Estimates from a tracker's published queries: those of the tracker itself, from the records alone."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
+import h3.api.basic_str as h3
 import msgspec
 import numpy as np
 import pytest
 
+from hatcast.stream.estimators import ESTIMATOR_KEYS
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import read_policy
+from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.records import EstimateRecord, ReleaseRecord
 from hatcast.stream.records.fields import query_kind
 from hatcast.stream.release.tracker import PolicyTracker
 from hatcast.stream.tracker.observations import slots_of
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, SmootherState, estimates_of
+from hatcast.stream.tracker.tracker import HatUsers
+from tests.statistics.five_days import seeded
 from tests.unit.test_tracker_release import DATES, POLICY, Counting, Ledger, slots
+
+JOURNEY = {
+    "name": "journeys",
+    "upper_bound": 65.0,
+    "timezone": "Asia/Kolkata",
+    "drop_zero": False,
+    "privacy": {"daily_limit": 5.0},
+    "estimator": {"name": "tracker"},
+}
 
 Key = tuple[str, str, str, str]
 """date, slot, cell, and `live` or `settled`"""
@@ -116,6 +133,23 @@ def often(record: ReleaseRecord) -> ReleaseRecord:
         return record
     counts = msgspec.structs.replace(record.counts, readings=4 * record.counts.readings)
     return msgspec.structs.replace(record, counts=counts)
+
+
+def test_a_feed_that_starts_within_an_hour_does_not_move_predictions_of_hexagons_without_readings() -> None:
+    policy = read_policy(JOURNEY, {**ESTIMATOR_KEYS, **TRACKER_ESTIMATOR}, lambda _: "")
+    *seen, unseen = sorted(h3.grid_disk("8742d9d68ffffff", 2))
+    tracker, noise, ledger = PolicyTracker(policy, None), seeded(1), Ledger()
+    tracker.begin_day(DATES[0], [])
+    buses = np.arange(6, dtype=np.uint64)
+    for number, slot in enumerate(each for each in Calendar(policy).slots_of(DATES[0]) if each.outside is None):
+        readings = np.full(6, 8 if number else 1)  # of the first hour there are its last minutes
+        hats = [HatUsers(cell, buses + 6 * place, readings, readings * 20_000) for place, cell in enumerate(seen)]
+        ledger.commit(tracker.close_slot(slot, hats, noise))
+    smoother = Smoother(replace(SmootherSetting.of(policy), cells=(unseen,)))
+    *_, newest = (smoother.add(group) for group in slots_of(ledger.decoded()))
+    roads = {each.cell: each.road.value for each in newest}
+    # At the readings of the first slot it would be 14 km/h above the others.
+    assert roads.pop(unseen) == pytest.approx(sum(roads.values()) / len(roads), abs=3)
 
 
 def test_a_smoother_of_a_tracker_continues_from_a_snapshot_to_the_last_byte() -> None:
