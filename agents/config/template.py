@@ -138,7 +138,7 @@ h3_resolution = 7                     # hexagons of about 5 km2; 8: a seventh of
 
 
 def _display_lines(gtfs: str | None) -> str:
-    """Return the table [display], as a comment if there is no timetable."""
+    """Return the table [display]; without a timetable it is a comment."""
     mark = "# " if gtfs is None else ""
     return "\n".join(
         (

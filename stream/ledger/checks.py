@@ -1,4 +1,4 @@
-"""What the rows of every ledger satisfy, whatever was committed: if some do not fit together, one is damaged."""
+"""Invariants of a ledger's rows: where one does not hold, a row is damaged."""
 
 from collections import Counter
 from collections.abc import Mapping

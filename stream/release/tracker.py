@@ -76,7 +76,7 @@ class PolicyTracker:
         return self._tracker.timetable
 
     def first_state(self, date: str) -> tuple[str, bytes] | None:
-        """Return what to store before the first draw of a first date: the date before, and a state with the timetable.
+        """Return the date before and a first state with the timetable, to be stored before the first draw.
 
         None if there is a state, or no timetable. The caller continues with a new object made from what is stored then.
         """

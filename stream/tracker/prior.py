@@ -1,4 +1,4 @@
-"""What is known of a value before anything of it is released.    [docs/specification/tracker.md, section 1]"""
+"""Prior means and variances of the model, for each kind of value.    [docs/specification/tracker.md, section 1]"""
 
 from dataclasses import dataclass, fields
 from typing import Final, Literal, Self
