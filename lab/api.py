@@ -14,7 +14,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.extras import require
 from hatcast.agents.kafka.dump import DUMP
 from hatcast.agents.progress import progress_bars
-from hatcast.agents.timetable.policy import timetable_of
+from hatcast.agents.timetable.speeds import timetable_of
 from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective

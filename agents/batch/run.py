@@ -17,7 +17,7 @@ from hatcast.agents.kafka.dump import DUMP, Dump
 from hatcast.agents.progress import AddBar
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.recordings.pinned import Read
-from hatcast.agents.timetable.policy import timetable_of
+from hatcast.agents.timetable.speeds import timetable_of
 from hatcast.agents.worker.folds import fold_maker, report_check, report_fold_maker
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar

@@ -25,7 +25,7 @@ from hatcast.agents.config.template import (
     render_template,
     write_template,
 )
-from hatcast.agents.timetable.policy import timetable_of
+from hatcast.agents.timetable.speeds import timetable_of
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.tracker_keys import TRACKER

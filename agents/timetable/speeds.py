@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.agents.timetable.tables import BadTimetable, Tables, Tell, open_timetable
+from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.tracker.timetable import Timetable
 
 _Integers = NDArray[np.int64]
@@ -49,6 +50,21 @@ class _Hops(NamedTuple):
     end: _Integers
     metres: _Floats
     seconds: _Floats
+
+
+def timetable_of(policy: Policy, tell: Tell = str) -> Timetable | None:
+    """Read the scheduled speeds of a policy's cells from its file; None if it names none. Raises BadTimetable.
+
+    tell   called with a line about what is left out
+    """
+    if not isinstance(policy.method, TrackerKeys) or policy.method.timetable is None:
+        return None
+    return scheduled_speeds(Path(policy.method.timetable), resolutions_of(policy), tell)
+
+
+def resolutions_of(policy: Policy) -> tuple[int, ...]:
+    """Return the H3 resolutions of a policy's cells."""
+    return policy.h3_resolution, *(() if policy.fine is None else policy.fine.resolutions)
 
 
 def scheduled_speeds(path: Path, resolutions: Collection[int], tell: Tell = str) -> Timetable:

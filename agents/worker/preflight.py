@@ -22,7 +22,7 @@ from hatcast.agents.kafka.topics import TopicReport, check_topics
 from hatcast.agents.redis.clients import primaries
 from hatcast.agents.redis.connection import connect_redis, redis_error, redis_name
 from hatcast.agents.redis.durability import ACCEPT_OPTION, NO_EVICTION, Durability, Persistence, info, read_durability
-from hatcast.agents.timetable.policy import timetable_of
+from hatcast.agents.timetable.speeds import timetable_of
 from hatcast.agents.worker.checks import NOTHING_ACCEPTED, Accepted, Check, CheckState, check_stored
 from hatcast.agents.worker.folds import report_check
 from hatcast.agents.worker.registration import configured_key, own_record

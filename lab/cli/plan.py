@@ -15,7 +15,7 @@ from hatcast.agents.cli.recordings import (
     policy_option,
 )
 from hatcast.agents.progress import progress_bars
-from hatcast.agents.timetable.policy import timetable_of
+from hatcast.agents.timetable.speeds import timetable_of
 from hatcast.lab.cli.timetable import named_timetable, timetable_option
 from hatcast.lab.plan.continual import Criterion
 from hatcast.stream.errors import HatcastError

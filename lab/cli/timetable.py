@@ -6,8 +6,7 @@ from typing import Final
 
 import click
 
-from hatcast.agents.timetable.policy import resolutions_of, timetable_of
-from hatcast.agents.timetable.speeds import scheduled_speeds
+from hatcast.agents.timetable.speeds import resolutions_of, scheduled_speeds, timetable_of
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.tracker.timetable import Timetable
 

@@ -24,8 +24,7 @@ from hatcast.agents.sources.synthetic import (
     first_means,
     make_city,
 )
-from hatcast.agents.timetable.policy import timetable_of
-from hatcast.agents.timetable.speeds import scheduled_speeds
+from hatcast.agents.timetable.speeds import scheduled_speeds, timetable_of
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import jsonl
 from hatcast.stream.readings.reading import Reading
