@@ -7,10 +7,11 @@ import logging
 import re
 import socket
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
@@ -20,6 +21,7 @@ from hatcast.stream.errors import HatcastError, SettingError, name_fix
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
+Answer = TypeVar("Answer")
 
 # The keys of `[kafka]` are aiokafka's names; they are translated for librdkafka.
 
@@ -178,9 +180,23 @@ CONNECT_SECONDS: Final = 12.0  # for all attempts together
 ATTEMPT_SECONDS: Final = 1.5  # for one attempt; an open connection is used again by the next one
 REQUEST_SECONDS: Final = 15.0
 PROBE_SECONDS: Final = 2.0
+LEADERS_POLL_S: Final = 0.05  # between two requests while partitions have no leader
 
 _LOGIN_ERRORS: Final = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM")
 _LOGIN_FIX: Final = "correct kafka.sasl_mechanism, kafka.sasl_plain_username or HATCAST_KAFKA_PASSWORD"
+# A leader is being elected or moves, or does not yet know the end of its log: the metadata names it before it is ready.
+_LEADER_ERRORS: Final = frozenset(
+    {
+        "FENCED_LEADER_EPOCH",
+        "KAFKA_STORAGE_ERROR",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_LEADER_FOR_PARTITION",
+        "OFFSET_NOT_AVAILABLE",
+        "REPLICA_NOT_AVAILABLE",
+        "UNKNOWN_LEADER_EPOCH",
+        "UNKNOWN_TOPIC_OR_PART",
+    }
+)
 # Around the reason in librdkafka's texts: "sasl_ssl://host:9092/bootstrap: " and " (after 3ms in state AUTH_REQ)".
 _DECORATION: Final = re.compile(r"^\S+/(bootstrap|\d+): | \(after \d+ms in state \w+[^)]*\)$")
 
@@ -245,6 +261,25 @@ def admin_client(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Ite
     wait_for_broker(settings, patience_s)
     with translate_kafka_errors(settings):
         yield AdminClient(confluent_options(settings))
+
+
+def ask_leaders(ask: Callable[[], Answer], patience_s: float = REQUEST_SECONDS) -> Answer:
+    """Return the answer to a request to partitions' leaders; repeat it while leaders are elected or move.
+
+    librdkafka repeats what it produces and fetches, and aiokafka all of its requests; librdkafka's requests for offsets
+    fail at once, as they do just after a topic was created or a broker restarted.
+    Raises KafkaException: any other error, or the last one after `patience_s` seconds.
+    """
+    from confluent_kafka import KafkaException
+
+    deadline_s = monotonic_s() + patience_s
+    while True:
+        try:
+            return ask()
+        except KafkaException as raised:
+            if raised.args[0].name() not in _LEADER_ERRORS or monotonic_s() >= deadline_s:
+                raise
+        time.sleep(LEADERS_POLL_S)
 
 
 @contextmanager

@@ -5,11 +5,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.client import CONNECT_SECONDS, REQUEST_SECONDS, admin_client, broker_name
+from hatcast.agents.kafka.client import (
+    CONNECT_SECONDS,
+    LEADERS_POLL_S,
+    REQUEST_SECONDS,
+    admin_client,
+    ask_leaders,
+    broker_name,
+)
 from hatcast.agents.kafka.topic_rules import (
     AFTER_MAX,
     BEFORE_MAX,
@@ -34,8 +41,6 @@ if TYPE_CHECKING:
 
 # The standard logger: commands without structured logs print it on standard error as one line.
 log = logging.getLogger(__name__)
-
-_LEADERS_POLL_S: Final = 0.05
 
 
 def ensure_topics(settings: Settings, started_with: int | None = None) -> int:
@@ -169,9 +174,13 @@ def list_offsets(
 
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     wanted = {TopicPartition(topic, partition): spec for partition in range(partitions)}
-    answers = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=REQUEST_SECONDS)
-    by_partition = {asked.partition: answer for asked, answer in answers.items()}
-    return [by_partition[partition].result() for partition in range(partitions)]
+
+    def ask() -> dict[int, "ListOffsetsResultInfo"]:
+        answers = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=REQUEST_SECONDS)
+        return {asked.partition: answer.result() for asked, answer in answers.items()}
+
+    by_partition = ask_leaders(ask)
+    return [by_partition[partition] for partition in range(partitions)]
 
 
 def topic_state(settings: Settings, name: str) -> TopicState | None:
@@ -314,7 +323,7 @@ def _wait_for(admin: "AdminClient", settings: Settings, created: Sequence[str]) 
             return
         if monotonic_s() > deadline_s:
             raise HatcastError(f"{broker_name(settings)} has no leaders for {', '.join(created)}: see the broker's log")
-        time.sleep(_LEADERS_POLL_S)
+        time.sleep(LEADERS_POLL_S)
 
 
 def _counts(admin: "AdminClient", settings: Settings, names: Sequence[str]) -> dict[str, int]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiokafka.errors import KafkaConnectionError
 
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.client import ask_leaders
 from hatcast.agents.kafka.cloud_events import is_from_other_domain
 from hatcast.agents.kafka.partition_reader import SILENCE_S, connection_errors, is_end, next_messages, open_consumer
 from hatcast.stream.ledger.adoption import OutputPartition, Position
@@ -67,25 +68,18 @@ class OutputReader:
         topics   name -> Kafka's id, "" if the broker has none
         Raises if a topic cannot be read: it does not count as empty.
         """
-        from confluent_kafka import TopicPartition
-
         found = {}
         with self._consumer("read_uncommitted") as consumer:
             for topic, topic_id in topics.items():
                 for partition in _partitions(consumer, topic):
-                    _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), SILENCE_S, cached=False)
-                    found[OutputPartition(topic, partition)] = Position(topic_id, end)
+                    place = OutputPartition(topic, partition)
+                    found[place] = Position(topic_id, _range(consumer, place)[1])
         return found
 
     def ranges(self, places: Iterable[OutputPartition]) -> dict[OutputPartition, tuple[int, int]]:
         """Return the first offset and the end of each partition, as they are now."""
-        from confluent_kafka import TopicPartition
-
         with self._consumer("read_uncommitted") as consumer:
-            return {
-                place: consumer.get_watermark_offsets(TopicPartition(*place), SILENCE_S, cached=False)
-                for place in places
-            }
+            return {place: _range(consumer, place) for place in places}
 
     def read(
         self, starts: Mapping[OutputPartition, int], ends: Mapping[OutputPartition, int]
@@ -177,6 +171,12 @@ class OutputReader:
         options = {"isolation.level": isolation, **_FETCH_OPTIONS}
         with open_consumer(self._settings, "recovery", options) as consumer, connection_errors():
             yield consumer
+
+
+def _range(consumer: "Consumer", place: OutputPartition) -> tuple[int, int]:
+    from confluent_kafka import TopicPartition
+
+    return ask_leaders(lambda: consumer.get_watermark_offsets(TopicPartition(*place), SILENCE_S, cached=False))
 
 
 def _partitions(consumer: "Consumer", topic: str) -> list[int]:

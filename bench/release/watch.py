@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicP
 from confluent_kafka.admin import AdminClient
 
 from bench.settings import PARTITIONS
+from hatcast.agents.kafka.client import ask_leaders
 from hatcast.agents.redis.keys import PartitionKeys
 from tests.services import KafkaServer, RedisServer
 
@@ -45,6 +46,12 @@ class Clocks:
         self._redis.close()
 
 
+def partition_ends(consumer: Consumer, topic: str, partitions: int) -> list[int]:
+    """Return the end of each partition's log."""
+    tps = [TopicPartition(topic, partition) for partition in range(partitions)]
+    return ask_leaders(lambda: [consumer.get_watermark_offsets(tp)[1] for tp in tps])
+
+
 class Published(threading.Thread):
     """Thread that consumes a policy's releases with read_committed, and records when it has seen the last."""
 
@@ -64,7 +71,7 @@ class Published(threading.Thread):
                 "fetch.wait.max.ms": 50,
             }
         )
-        ends = [self._consumer.get_watermark_offsets(TopicPartition(topic, each))[1] for each in range(PARTITIONS)]
+        ends = partition_ends(self._consumer, topic, PARTITIONS)
         self._consumer.assign([TopicPartition(topic, each, end) for each, end in enumerate(ends)])
 
     def run(self) -> None:

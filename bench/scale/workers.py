@@ -10,12 +10,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 from kafka import KafkaAdminClient
 
 from bench.ingest.harness import Expected
 from bench.process import cpu_s, end, start
-from bench.release.watch import wait_for_group
+from bench.release.watch import partition_ends, wait_for_group
 from bench.settings import write_settings
 from hatcast.agents.cli.contributions import read_contributions
 from hatcast.agents.config.settings import Settings, load_settings
@@ -92,8 +92,7 @@ class Group:
             }
         )
         try:
-            tps = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-            return [consumer.get_watermark_offsets(tp)[1] for tp in tps]
+            return partition_ends(consumer, topic, PARTITIONS)
         finally:
             consumer.close()
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from aiokafka.errors import MessageSizeTooLargeError
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
@@ -24,14 +27,18 @@ from hatcast.agents.kafka.topics import (
     check_topics,
     ensure_telemetry,
     ensure_topics,
+    list_offsets,
     telemetry_partitions,
     topic_range,
 )
+from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.ledger.adoption import OutputPartition
 from hatcast.stream.policy.policy import Relation
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import NOON_MS, ticks, traffic
 from tests.services import KafkaServer, Record, RedisServer
+from tests.services.kafka_records import SILENT
 from tests.services.kafka_server import PARTITIONS
 
 DAY_MS = 86_400_000
@@ -310,6 +317,42 @@ def test_the_range_of_a_topic_ends_after_its_last_committed_record(pipeline: Pip
     assert topic_range(pipeline.settings, pipeline.settings.topics.telemetry) == [
         (0, 5 if partition == 3 else 0) for partition in range(PARTITIONS)
     ]
+
+
+MANY = 100  # partitions that a broker leads only some tenths of a second after the metadata say so
+
+
+@pytest.fixture
+def young(kafka: KafkaServer) -> Iterator[tuple[AdminClient, list[OutputPartition]]]:
+    """A topic that was just made: an admin client, and partitions whose leader does not know yet that it is one."""
+    admin, name = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **SILENT}), f"young-{uuid.uuid4().hex}"
+    creation = admin.create_topics([NewTopic(name, MANY, 1)])[name]
+    try:
+        while (known := admin.list_topics(timeout=30).topics.get(name)) is None or any(
+            each.leader < 0 for each in known.partitions.values()
+        ):
+            pass
+        asked = admin.list_offsets({TopicPartition(name, each): OffsetSpec.latest() for each in range(MANY)})
+        late = [OutputPartition(name, each.partition) for each, answer in asked.items() if answer.exception()]
+        assert late
+        yield admin, late
+    finally:
+        creation.result()
+        kafka.delete_topics([name])
+
+
+def test_offsets_of_a_topic_that_was_just_made_wait_for_its_leaders(
+    young: tuple[AdminClient, list[OutputPartition]],
+) -> None:
+    admin, late = young
+    assert [each.offset for each in list_offsets(admin, late[0].topic, MANY, OffsetSpec.latest())] == [0] * MANY
+
+
+def test_a_recovery_waits_for_the_leaders_of_a_topic_that_was_just_made(
+    pipeline: Pipeline, young: tuple[AdminClient, list[OutputPartition]]
+) -> None:
+    late = young[1][-5:]
+    assert OutputReader(pipeline.settings).ranges(late) == dict.fromkeys(late, (0, 0))
 
 
 def test_a_topic_that_is_not_there_is_named(pipeline: Pipeline) -> None:

@@ -10,7 +10,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from hatcast.agents.config.settings import Settings, parse_settings
 from hatcast.agents.kafka.client import (
+    LEADERS_POLL_S,
     aiokafka_options,
+    ask_leaders,
     confluent_options,
     ssl_context,
     translate_kafka_errors,
@@ -70,6 +72,22 @@ def test_an_error_of_a_broker_names_the_broker_and_its_kind(code: int, said: str
         raise KafkaException(KafkaError(code, "why"))
     assert "Kafka at " in str(raised.value)
     assert "(why)" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "most"), [(KafkaError.TOPIC_AUTHORIZATION_FAILED, 1), (KafkaError.NOT_LEADER_FOR_PARTITION, 3)]
+)
+def test_only_a_missing_leader_is_asked_again_and_not_for_ever(code: int, most: int) -> None:
+    asked = []
+
+    def ask() -> None:
+        asked.append(code)
+        raise KafkaException(KafkaError(code))
+
+    with pytest.raises(KafkaException) as raised:
+        ask_leaders(ask, patience_s=1.5 * LEADERS_POLL_S)
+    assert raised.value.args[0].code() == code
+    assert min(most, 2) <= len(asked) <= most
 
 
 def test_login_and_tls_reach_every_client(tmp_path: Path) -> None:
