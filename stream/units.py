@@ -8,6 +8,7 @@ from typing import Final
 DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
+INSTANT_DIGITS: Final = 14  # of a time in ms UTC, to the year 5138: no calendar has one that is much later
 NANO: Final = 1_000_000_000  # charges are integers of 1e-9 epsilon, rounded up
 EPOCHS: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}
 """Units of time since 1970: ms of one unit = factor / divisor"""

@@ -1,7 +1,8 @@
 -- Apply changes of a ledger if all conditions hold, whole or not at all.
 -- KEYS  the keys that are compared or changed; ARGV  1 MessagePack: steps, each: what, the key's number, whether it is a
---       set, and field -> value: 'equal' (the stored one), 'least' (a number that is stored or exceeded), 'set', 'add' (a
---       number), 'raise' (unless a greater one is stored), 'delete' (the key). A value false is none; a member's is ''.
+--       set, and field -> value: 'equal' (the stored one), 'least' (digits: that number is stored, or a greater one),
+--       'set', 'add' (a number), 'raise' (unless a greater one is stored), 'delete' (the key). A value false is none; a
+--       member's is ''.
 --       Key 0 is this server: 'run_id' and 'replid'.
 -- Returns 'done'; 'stale' if a condition does not hold, or {'damaged' or 'overflow', key}: then nothing was written.
 local EXACT, STEP = 2^53, 4000
@@ -47,7 +48,7 @@ for _, step in ipairs(cmsgpack.unpack(ARGV[1])) do
       local before = number(known)
       if not before then return {'damaged', KEYS[key]} end
       if what == 'least' then
-        if before < value then return 'stale' end
+        if before < tonumber(value) then return 'stale' end
       else
         local after = before + value
         if after < 0 then return {'damaged', KEYS[key]} end

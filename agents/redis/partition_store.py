@@ -110,7 +110,7 @@ class PartitionStore:
                 pipe.hgetall(keys.hats(slot))
             journal, *hats = await pipe.execute()
         blocks = {number_of(keys.journal, number): block for number, block in journal.items()}
-        if sorted(blocks) != [*range(index.journal)]:
+        if len(blocks) != index.journal or sorted(blocks) != [*range(len(blocks))]:
             raise Damaged(keys.journal)
         users = {}
         for (slot, number), cells in zip(index.cells.items(), hats, strict=True):

@@ -17,6 +17,7 @@ from hatcast.stream.fold.open_slots import CHUNK_USERS
 from hatcast.stream.fold.packing import users_in
 from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.readings.reading import Outcome
+from hatcast.stream.units import INSTANT_DIGITS
 
 # The index of a partition: the fields of its state that count what is stored beside it.
 #
@@ -156,8 +157,12 @@ def chunks_of(keys: PartitionKeys, slot: str, cell: str, users: int, found: Iter
 
 
 def number_or_none(key: str, value: bytes | None) -> int | None:
-    """Return a number, or None for None. Raises Damaged."""
-    return None if value is None else number_of(key, value)
+    """Return an offset or a time (ms UTC), or None for None. Raises Damaged."""
+    if value is None:
+        return None
+    if len(value) > INSTANT_DIGITS:
+        raise Damaged(key)
+    return number_of(key, value)
 
 
 def rules_of(key: str, stored: bytes | None) -> dict[str, str]:

@@ -90,7 +90,7 @@ def _steps(changes: RowChanges) -> Iterator[_Step]:
     for key, fields in changes.equal.items():
         yield "equal", key, _texts(fields)
     for (key, name), least in changes.at_least.items():
-        yield "least", key, {name: least}
+        yield "least", key, {name: str(least)}  # a damaged number that was read is larger than MessagePack's integers
     for (key, name), more in changes.add.items():
         yield "add", key, {name: more}
     for (key, name), value in changes.raised.items():

@@ -20,6 +20,7 @@ from hatcast.stream.ledger.view import (
     with_checksum,
     without_checksum,
 )
+from hatcast.stream.units import INSTANT_DIGITS
 
 
 class Mark(StrEnum):
@@ -51,6 +52,8 @@ def progress_of(view: View, name: str) -> Progress:
     for field, value in view.whole(key).items():
         kind, _, partition = field.partition(":")
         try:
+            if len(value) > INSTANT_DIGITS:
+                raise DamagedRow(key)
             if partition:
                 marks[Mark(kind), number_of(key, partition.encode())] = number_of(key, value)
             elif field == "first":

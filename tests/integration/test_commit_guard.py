@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.agents.redis.stored_values import Damaged
 from hatcast.stream.ledger.adoption import OutputPartition, Position
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.rejections import Behind, DaySealed, Unrecovered
@@ -162,3 +163,17 @@ def drawn_as(ledger: Ledger, mean: bytes) -> Proposal:
     """A release of one HAT with this mean."""
     parts = (b'{"mean":' + mean + b',"seq":', b"}"), (b"{", b"}")
     return Proposal(f"{ledger.name}/{DATE}T10:00/c", DATE, "c/10:00", 10**9, *parts, release_partition=0)
+
+
+@pytest.mark.parametrize("digits", [16, 20, 25])
+def test_a_number_of_commits_that_no_script_can_count_is_damaged_also_once_a_worker_has_read_it(
+    redis_server: RedisServer, digits: int
+) -> None:
+    async def check() -> None:
+        async with opened(redis_server) as ledger:
+            await ledger.redis.hset(DomainKeys(ledger.name).sequences, "*", "9" * digits)
+            ledger.guard.commits = (await ledger.recovery.read_state()).commits
+            with pytest.raises(Damaged, match="sequences"):
+                await ledger.commit("10:00")
+
+    asyncio.run(check())

@@ -176,6 +176,28 @@ def test_a_day_that_lost_users_is_refused_since_their_caps_would_be_forgotten(re
     asyncio.run(check())
 
 
+def test_a_number_or_time_that_cannot_be_is_damaged_instead_of_counted_up_to_or_looked_up_in_a_calendar(
+    redis_server: RedisServer,
+) -> None:
+    async def check() -> None:
+        async with staged(redis_server.url) as stage:
+            await _begin(stage)
+            state, progress = PartitionKeys(stage.name, 0).state, DomainKeys(stage.name).progress(stage.name)
+            await stage.redis.hset(state, "journal", "9" * 12)
+            with pytest.raises(Damaged, match="journal"):
+                await stage.partition.read(0)
+            await stage.redis.hset(state, "clock", "9" * 15)
+            with pytest.raises(Damaged, match="state"):
+                await stage.partition.watermarks()
+            for field in ("first", "committed:0"):
+                await stage.redis.hset(progress, field, "9" * 15)
+                with pytest.raises(Damaged, match="progress"):
+                    await stage.ledger.progress.read()
+                await stage.redis.hdel(progress, field)
+
+    asyncio.run(check())
+
+
 @pytest.mark.parametrize("users", ["0", "-3"])
 def test_a_hat_of_no_users_is_not_deleted_from_the_index_since_its_chunks_would_stay(
     redis_server: RedisServer, users: str
