@@ -18,6 +18,7 @@ from hatcast.agents.kafka.client import broker_name, confluent_options
 from hatcast.agents.kafka.partition_reader import open_consumer
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.fold.hats import closes_at
 from hatcast.stream.kmeans.groups import nearest, noisy_vector, randomised_cluster
 from hatcast.stream.kmeans.messages import ClusterAnswer, Round, RoundRequest, accepted, decode_round, encode, speeds_of
 from hatcast.stream.kmeans.setting import hat_vectors
@@ -102,7 +103,7 @@ class Answering:
         """Return the time (ms UTC) from which the operator rejects readings of the round's slots; None if unknown."""
         calendar = self._rules.calendar
         slots = [calendar.slot_named(round_.date, name) for name in round_.slots]
-        found = [self._rules.closes_ms(slot) for slot in slots if slot is not None]
+        found = [closes_at(slot, self._rules.policy) for slot in slots if slot is not None]
         return max(found, default=None)
 
     def may_answer(self, round_: Round) -> bool:

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Final
 
 from hatcast.stream.errors import HatcastError, SettingError
-from hatcast.stream.fold.hats import Calendar, Slot, closes_at
+from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.reading_fold import ReadingFold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.hybrid import HybridParameters
@@ -71,10 +71,6 @@ class Rules:
         self.most_hats = min(policy.max_hats_per_day, fits, fits if most_hats is None else most_hats)
         # Half of the lateness is for late readings, the other half for the delivery of the report.
         self.own_policy = replace(policy, lateness_ms=policy.lateness_ms // 2, max_hats_per_day=self.most_hats)
-
-    def closes_ms(self, slot: Slot) -> int:
-        """Return the watermark (ms UTC) from which the operator rejects reports of a slot."""
-        return closes_at(slot, self.policy)
 
 
 class _PlainIds(Pseudonyms):

@@ -10,6 +10,7 @@ from hatcast.agents.device.fold import OwnHat, Rules
 from hatcast.agents.device.store import DeviceStore, ReportTimes
 from hatcast.agents.device.stored import StoredMessage, VehicleHat
 from hatcast.agents.recordings.pinned import Read
+from hatcast.stream.fold.hats import closes_at
 from hatcast.stream.hybrid import DeviceReport, encode_report, report
 from hatcast.stream.hybrid.reports import DayKey
 from hatcast.stream.mechanisms import Noise
@@ -104,7 +105,7 @@ class Reporter:
             self.tally.uncertified += 1
             return None
         self.tally.reported += 1
-        return store.add(key, rules.cost_nano, *body, ReportTimes(at_ms, rules.closes_ms(slot)))
+        return store.add(key, rules.cost_nano, *body, ReportTimes(at_ms, closes_at(slot, rules.policy)))
 
     def _draw_body(self, key: VehicleHat, hat: OwnHat) -> tuple[str, bytes] | None:
         """Draw a report and return (id, bytes); None without the key that has to sign it."""
