@@ -52,7 +52,7 @@ class LedgerDays:
     @property
     def dates(self) -> list[str]:
         """The local dates with a ledger, oldest first."""
-        return sorted(at_once(self._store.read({rows.DATES: None})).whole(rows.DATES))
+        return sorted(at_once(self._store.read({rows.NONCES: None})).whole(rows.NONCES).keys() - {rows.TOTAL})
 
     def summary(self, date: str) -> DaySummary:
         """Return a day's ledger, as published on `hats.budget`."""

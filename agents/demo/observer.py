@@ -151,9 +151,8 @@ class StoredState:
     async def _committed(self) -> int:
         """Return the number of committed releases and answers of all days, sealed days included."""
         total = 0
-        for date in await self._redis.smembers(self._domain.dates):
-            ledger = self._domain.ledger(date.decode() if isinstance(date, bytes) else date)
-            total += int(await self._redis.hget(ledger, f"commits:{self._policy.name}") or 0)
+        for date in await self._ledger.dates():
+            total += int(await self._redis.hget(self._domain.ledger(date), f"commits:{self._policy.name}") or 0)
         return total
 
 

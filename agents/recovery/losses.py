@@ -14,6 +14,7 @@ from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import Contents, published_of
 from hatcast.agents.redis.recovery import RecoveryStore, UnsentStore
 from hatcast.stream.errors import UNREADABLE, HatcastError
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import OutputPartition, Position, Published
 from hatcast.stream.ledger.recovery import Attempt, Nonces
 from hatcast.stream.policy.policy import Policy
@@ -158,8 +159,8 @@ class Unsent:
         """
         number, unreadable = 0, set[tuple[str, str]]()
         while True:
-            before, nonces = number, await self._store.nonces(dates := await self._store.dates())
-            days = [(name, date) for date in dates for name in domain.partitions]
+            before, nonces = number, await self._store.nonces()
+            days = [(name, date) for date in nonces if date != rows.TOTAL for name in domain.partitions]
             for day in (day for day in days if not domain.is_sealed(*day)):
                 async for record in self._records(day, unreadable):
                     await self._store.discard(attempt, record)
@@ -167,7 +168,7 @@ class Unsent:
             # Sealed days too: an answer to a query over days charges each day of its period.
             await self._store.unreserve(attempt, days)
             # Otherwise look again: as long as these nonces stay, nothing unsent is there.
-            if number == before and await self._store.nonces(dates) == nonces:
+            if number == before and await self._store.nonces() == nonces:
                 return Discarded(number, nonces)
 
     async def _records(self, day: tuple[str, str], unreadable: set[tuple[str, str]]) -> AsyncIterator[Published]:

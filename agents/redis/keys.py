@@ -214,6 +214,6 @@ class DomainKeys:
         return f"{self.prefix}running:{name}"
 
     @property
-    def dates(self) -> str:
-        """See `rows.DATES`."""
-        return self.prefix + rows.DATES
+    def nonces(self) -> str:
+        """See `rows.NONCES`."""
+        return self.prefix + rows.NONCES

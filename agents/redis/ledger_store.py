@@ -272,8 +272,8 @@ class LedgerStore:
 
     async def dates(self) -> list[str]:
         """Return the local dates with a ledger, oldest first."""
-        dates: Any = await self._redis.smembers(self._keys.dates)  # bytes, but the types allow text
-        return sorted(date_of(self._keys.dates, date) for date in dates)
+        fields: Any = await self._redis.hkeys(self._keys.nonces)  # bytes, but the types allow text
+        return sorted(date_of(self._keys.nonces, each) for each in fields if each != rows.TOTAL.encode())
 
     async def sealed_through(self) -> str:
         """Return the local date through which the policy's days are sealed; "" for none."""

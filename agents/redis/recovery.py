@@ -5,7 +5,7 @@ enough, is in hatcast.stream.ledger: recovery, adopt, unsent and sealing.
 """
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any, Final
@@ -40,17 +40,11 @@ class UnsentStore:
         self._rows = RowStore(redis, domain)
         self._keys = DomainKeys(domain)
 
-    async def dates(self) -> list[str]:
-        """Return the local dates with a ledger, oldest first."""
-        dates: Any = await self._redis.smembers(self._keys.dates)  # bytes, but the types allow text
-        return sorted(date_of(self._keys.dates, date) for date in dates)
-
-    async def nonces(self, dates: Collection[str]) -> Nonces:
-        """Return the nonces of these dates and of the total."""
-        fields = {*dates, rows.TOTAL}
-        return await self._rows.look(
-            {rows.NONCES: fields}, lambda view: {each: view.get(rows.NONCES, each) for each in sorted(fields)}
-        )
+    async def nonces(self) -> Nonces:
+        """Return the nonces of all local dates with a ledger, oldest first, and of the total."""
+        found = await self._rows.look({rows.NONCES: None}, lambda view: view.whole(rows.NONCES))
+        dates = sorted(date_of(self._keys.nonces, each.encode()) for each in found.keys() - {rows.TOTAL})
+        return {each: found.get(each) for each in (*dates, rows.TOTAL)}
 
     async def records(self, name: str, date: str) -> Mapping[str, bytes]:
         """Return release_id -> record for the records of a policy and date that are on no output topic."""

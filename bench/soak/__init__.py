@@ -116,7 +116,7 @@ class _Redis:
 
     def sample(self, seconds: float, worker_mb: float) -> Sample:
         """Return the current measurements."""
-        dates = [date.decode() for date in self._client.smembers(self._domain.dates) if isinstance(date, bytes)]
+        dates = [each.decode() for each in self._client.hkeys(self._domain.nonces) if isinstance(each, bytes)]
         keys = list(self._client.scan_iter(f"{self._domain.prefix}*", count=1_000))
         ledger = sum(int(self._client.memory_usage(key, samples=20) or 0) for key in keys)
         return Sample(

@@ -14,7 +14,7 @@ _KINDS: Final = frozenset({"commits", "releases", "epsilon", "cap", "cost", "fin
 _OF_DATES: Final = frozenset({"costs", "levels", "releases"})
 _OTHERS: Final = frozenset(
     {
-        *("ledger", rows.TOTAL, rows.NONCES, rows.LAST, rows.DATES, rows.NEXT_POLICIES, "unsealed"),
+        *("ledger", rows.TOTAL, rows.NONCES, rows.LAST, rows.NEXT_POLICIES, "unsealed"),
         *("running", "horizons", "tracker"),
     }
 )

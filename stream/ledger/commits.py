@@ -220,7 +220,6 @@ class _Entry:
     """Bookings of one decision so far: the books of its dates, and their common total.
 
     changed    dates with a change
-    recorded   dates with a new record: that they are open has been checked
     """
 
     view: View
@@ -228,7 +227,6 @@ class _Entry:
     draft: Draft = field(init=False)
     books: dict[str, Book] = field(default_factory=dict)
     changed: dict[str, None] = field(default_factory=dict)
-    recorded: dict[str, None] = field(default_factory=dict)
     _total: Total | None = None
 
     def __post_init__(self) -> None:
@@ -278,9 +276,8 @@ class _Entry:
         if (stored := self.draft.get(key, proposal.release_id)) is not None:
             marked = self.draft.has_member(rows.published(proposal.date, name), proposal.release_id)
             return Committed(stored, marked, new=False)
-        if proposal.date not in self.recorded:
-            self.check_open(proposal.date)
-            self.check_claimed()
+        self.check_open(proposal.date)
+        self.check_claimed()
         book = self.book(proposal.date)
         has_room = (
             self._answer(proposal)
@@ -288,9 +285,12 @@ class _Entry:
             else self._charge(proposal, book, discardable=discardable)
         )
         book.count("sequence")
-        record = numbered(proposal.record if has_room else proposal.exhausted, book.count("commits"))
+        record = numbered(proposal.record if has_room else proposal.exhausted, number := book.count("commits"))
+        if number == 1:  # of this date: both stay until its seal, which ends its commits
+            self.draft.add_member(rows.unsealed(name), proposal.date)
+            self.draft.raise_to(rows.LAST, name, proposal.date)
         self.draft.set(key, proposal.release_id, record)
-        self.changed[proposal.date] = self.recorded[proposal.date] = None
+        self.changed[proposal.date] = None
         return Committed(record, published=False, new=True)
 
     def _check_sealed(self, date: str) -> None:
@@ -302,9 +302,6 @@ class _Entry:
         """Write the rows of the dates that have changed, and the limit of all days."""
         for date in self.changed:
             self.books[date].write()
-        for date in self.recorded:
-            self.draft.add_member(rows.unsealed(self.policy.name), date)
-            self.draft.raise_to(rows.LAST, self.policy.name, date)
         if self._total is not None and self._total.limit is not None:
             lower_total_limit(self.draft, self._total.limit)
 

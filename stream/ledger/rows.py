@@ -12,7 +12,7 @@ TOTAL: Final = "total"
 LIMIT: Final = "limit"
 NONCES: Final = "nonces"
 """Local date, or TOTAL -> random value that each change of its rows replaces. Not a counter: a store that went back
-would count to the same number again, with other rows"""
+would count to the same number again, with other rows. A date with a ledger has one"""
 SEQUENCES: Final = "sequences"
 """`policy/R` -> commits of release partition R; ALL -> commits of the domain"""
 ALL: Final = "*"
@@ -22,8 +22,6 @@ NEXT_POLICIES: Final = "successors"
 """Policy -> `DATE NAME`, its next policy and that one's first local date"""
 LAST: Final = "last"
 """Policy -> its last local date with a record"""
-DATES: Final = "dates"
-"""Set: local dates with a ledger"""
 RULES: Final = "rules"
 """Local date -> rules under which all policies of the domain release it: `Calendar.rules_of`"""
 ANNOUNCED: Final = "announced"
@@ -43,7 +41,7 @@ SERVER: Final = "server"
 COUNT: Final = "#"
 """Field of any key, which is not stored: its number of fields"""
 
-_SETS: Final = frozenset({DATES, "published", "seen", "unsealed"})
+_SETS: Final = frozenset({"published", "seen", "unsealed"})
 
 
 def ledger(date: str) -> str:

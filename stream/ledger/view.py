@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from hatcast.stream.ledger.rows import DATES, NONCES, ledger
+from hatcast.stream.ledger.rows import NONCES, ledger
 
 R = TypeVar("R")
 
@@ -172,7 +172,6 @@ class Draft:
     def change_date(self, date: str) -> None:
         """Note that rows of a date change: whoever has read them decides again."""
         self.changes.nonces[date] = None
-        self.add_member(DATES, date)
 
     def read_date(self, date: str) -> Mapping[str, bytes]:
         """Return the ledger of a date, and require that none of the date's rows has changed. Raises Unread."""

@@ -186,7 +186,7 @@ def read_plainly(pipeline: Pipeline) -> Spent:
 async def books(redis: Redis, domain: str) -> Mapping[str, Any]:
     """All that the ledger of a domain holds."""
     prefix, held = DomainKeys(domain).prefix, {}
-    for kind in ("releases", "published", "ledger", "costs", "levels", "dates", "total", "last", "unsealed"):
+    for kind in ("releases", "published", "ledger", "costs", "levels", "total", "last", "unsealed"):
         async for key in redis.scan_iter(f"{prefix}{kind}*", count=1000):
             is_set = await redis.type(key) == b"set"
             held[key.decode()] = await (redis.smembers(key) if is_set else redis.hgetall(key))

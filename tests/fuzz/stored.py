@@ -152,7 +152,7 @@ class State:
             "adopted": recovery.adopted,
             "ends": recovery.ends,
             "unsent": lambda: unsent.records(name, DAY),
-            "unsent_dates": unsent.dates,
+            "nonces": unsent.nonces,
             "known": lambda: transition.known(name),
             "snapshot": lambda: SnapshotStore(redis, name, name).read(stage.policy.policy_id),
             "policy": lambda: policy_errors(redis, keys, stage.policy, 1),

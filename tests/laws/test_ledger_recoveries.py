@@ -217,7 +217,7 @@ class Recoveries(RuleBasedStateMachine):
         assert day.total.spent == day.epsilon_user_day
 
 
-_CHECKED = {"ledger", "costs", "levels", "total", "nonces", "last", "dates", "unsealed", "releases"}
+_CHECKED = {"ledger", "costs", "levels", "total", "nonces", "last", "unsealed", "releases"}
 
 
 def _numbered(found: Rows) -> int:
