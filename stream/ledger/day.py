@@ -195,12 +195,13 @@ def _smaller_limit(one: int | None, other: int | None) -> int | None:
 
 
 def reservations(policy: Policy, date: str) -> dict[str, Reserved]:
-    """Return what the queries that read a local date reserve before anything of it is released, by query name.
+    """Return what is reserved on a local date before its first release, by name, in the order of reservation:
 
-    A private selection of cells counts as a query, `CELL_SELECTION`. It read the date before the policy existed, so its
-    epsilon is spent already. All queries of a tracker count as one, `TRACKER_QUERIES`: it is reserved last, and without
-    it none of them is made. Running sums reserve the cost of their whole horizon on each of its dates, `RUNNING_SUMS`:
-    without it nothing is released.
+    - each query over days whose period contains the date, under its own name
+    - `CELL_SELECTION`: the private list of cells, if it was made from readings of this date. It was made before the
+      policy, so this epsilon is spent already
+    - last, what the policy's method needs: `TRACKER_QUERIES`, all queries of a tracker together, or `RUNNING_SUMS`, all
+      running sums of the date's horizon. Without room for it the date's releases are `budget_exhausted`
     """
     by_name = {
         query.name: Reserved(policy.most_hats, query.epsilon_nano)
