@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from hatcast.agents.api.batching import ArrowStream, Data, ReadingOptions, paths_of, table_of
 from hatcast.agents.api.frames import Frame
-from hatcast.agents.api.keywords import ContinualKeywords, TrackerKeywords
-from hatcast.agents.api.policy import plain_policy, settings_of
+from hatcast.agents.api.policy import ContinualKeywords, TrackerKeywords, plain_policy, settings_of
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.extras import require
 from hatcast.agents.kafka.dump import DUMP

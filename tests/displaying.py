@@ -10,8 +10,8 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import parse_settings
+from hatcast.agents.config.tables import Address
 from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.events import EventPosition, Hub
 from hatcast.agents.map.feed import Feed

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from hatcast.agents.cli.acls import lines
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings, load_settings, parse_settings
+from hatcast.agents.kafka.grants import Role
 
 _ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = _ROOT / "docs" / "operations.md"

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.kafka.grants import Operation, kafka_grants
+from hatcast.agents.kafka.grants import Operation, Role, kafka_grants
 
 Object = dict[str, Any]
 Right = tuple[str, str, str]

@@ -14,9 +14,8 @@ from typing import Final
 
 import msgspec
 
-from hatcast.agents.config.display_table import DisplayTable
 from hatcast.agents.config.settings import KafkaTable, RedisTable, WorkerTable
-from hatcast.agents.config.topics_table import TopicsTable
+from hatcast.agents.config.tables import DisplayTable, TopicsTable
 from hatcast.stream.policy.continual_keys import ContinualTable
 from hatcast.stream.policy.query_keys import QueryTable
 from hatcast.stream.policy.running_keys import RunningTable

@@ -9,7 +9,7 @@ from hatcast.agents.batch.ledger_days import estimates, ledger_records, read_led
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.map.events import EventPosition, Hub, log_id
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.one_file import page_with
+from hatcast.agents.map.page import page_with
 from hatcast.agents.map.record import read_budget, read_estimate, read_release, read_running
 from hatcast.agents.map.surroundings import read_surroundings
 from hatcast.stream.errors import HatcastError

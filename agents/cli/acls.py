@@ -8,9 +8,8 @@ from typing import Final
 import click
 
 from hatcast.agents.cli.options import config_option
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.kafka.grants import Grant, kafka_grants
+from hatcast.agents.kafka.grants import Grant, Role, kafka_grants
 from hatcast.agents.redis.connection import database_of
 from hatcast.stream.errors import HatcastError
 

@@ -15,10 +15,20 @@ from hatcast.agents.cli.recordings import format_options
 from hatcast.agents.recordings.containers import head_of, plain, readable
 from hatcast.agents.recordings.files import open_recording, open_records
 from hatcast.stream.errors import HatcastError, RecordingError, SettingError
-from hatcast.stream.readings.doubts import DEGREES_AN_HOUR, place_doubts, places_of, speed_doubts
 from hatcast.stream.readings.formats import PARQUET, Columns, FormatChoice, header_of, is_data
 from hatcast.stream.readings.magic import container_of
-from hatcast.stream.readings.reading import MISSING, UNITS, Reading, ValueUnits, number, parse_time
+from hatcast.stream.readings.reading import (
+    DEGREES_AN_HOUR,
+    MISSING,
+    UNITS,
+    Reading,
+    ValueUnits,
+    number,
+    parse_time,
+    place_doubts,
+    places_of,
+    speed_doubts,
+)
 from hatcast.stream.readings.recording import Recording
 from hatcast.stream.time_zones import time_zone
 

@@ -179,7 +179,7 @@ def _live(settings: Settings, given: dict[str, Any], options: DeviceOptions, sto
         lines = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115 - read until the process ends
         return run_live(settings, read_lines(lines, feed.decode), accepts, options, stop)
     # Imported here: only this source needs MQTT.
-    from hatcast.agents.device.mqtt import MqttTopic, mqtt_readings
+    from hatcast.agents.device.sources import MqttTopic, mqtt_readings
 
     with mqtt_readings(MqttTopic.parse(given["mqtt"], os.environ), feed) as arrived:
         return run_live(settings, arrived, accepts, options, stop)

@@ -10,9 +10,9 @@ import click
 import structlog
 
 from hatcast.agents.cli.options import METRICS_LISTEN, config_option, metrics_listen_option
-from hatcast.agents.config.address import Address
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.config.tables import Address
+from hatcast.agents.kafka.grants import Role
 from hatcast.agents.monitoring.logs import configure_logs
 
 log = structlog.get_logger()

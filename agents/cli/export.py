@@ -36,8 +36,7 @@ def command(config: Path, folder: Path, only: tuple[str, ...], as_json: bool) ->
     Needs the extra: pip install 'hatcast[parquet]'.
     """
     require("pyarrow", "export")
-    from hatcast.agents.export.folder import open_folder
-    from hatcast.agents.export.run import export
+    from hatcast.agents.export.run import export, open_folder
 
     settings = load_settings(config)
     with open_folder(folder) as target, translate_kafka_errors(settings), _progress() as advance:

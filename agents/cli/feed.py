@@ -19,8 +19,8 @@ from hatcast.agents.cli.options import (
 )
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.clock import now_ms
-from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import load_settings
+from hatcast.agents.config.tables import Address
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.sources.replay import run_replay
 from hatcast.agents.sources.synthetic import CityOptions, run_city

@@ -18,8 +18,8 @@ from hatcast.agents.cli.recordings import (
     header_time_option,
     times_in_option,
 )
-from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.config.tables import Address
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.toml_tables import duration_ms
 from hatcast.stream.readings.formats import IN_SERVICE, Columns, FormatChoice

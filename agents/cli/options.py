@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import click
 
-from hatcast.agents.config.address import Address, parse_address
 from hatcast.agents.config.settings import DEFAULT_FILE
+from hatcast.agents.config.tables import Address, parse_address
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.readings.vehicles import canonical_vehicle
 

@@ -21,9 +21,8 @@ from hatcast.agents.tables.terminal import table
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy, Relation
-from hatcast.stream.readings.doubts import place_doubts, speed_doubts
 from hatcast.stream.readings.formats import FORMAT_NAMES, Columns, DeriveSpeed, Format, FormatChoice, Recorded
-from hatcast.stream.readings.reading import Reading, ValuesReading
+from hatcast.stream.readings.reading import Reading, ValuesReading, place_doubts, speed_doubts
 from hatcast.stream.time_zones import time_zone
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from hatcast.agents.cli.options import config_option
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.kafka.grants import Role
 from hatcast.agents.monitoring.logs import configure_logs
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.records.projections import HEAD
@@ -36,7 +36,7 @@ def command(date: datetime, ledger: Path | None, config: Path) -> None:
     # Imported after the configuration is read, so that its errors are reported at once.
     from hatcast.agents.kafka.grants import check_permissions
     from hatcast.agents.kafka.topics import ensure_topics
-    from hatcast.agents.worker.republishing import republish
+    from hatcast.agents.worker.parts import republish
 
     check_permissions(settings, Role.WORKER)
     sent, sealed = asyncio.run(republish(settings, ensure_topics(settings), day))

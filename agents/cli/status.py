@@ -15,8 +15,8 @@ from rich.console import Console
 from hatcast.agents.cli.options import address_of, config_option, json_option
 from hatcast.agents.cli.status_why import NEXT, explain, lines, read_hour, slot_asked
 from hatcast.agents.clock import now_ms
-from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.config.tables import Address
 from hatcast.agents.kafka.client import broker_name
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import topic_range

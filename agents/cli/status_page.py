@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from hatcast.agents.config.address import Address
+from hatcast.agents.config.tables import Address
 from hatcast.agents.monitoring.logs import configure_logs
 from hatcast.agents.monitoring.server import HEADERS, Listener, log, os_reason
 from hatcast.stream.errors import HatcastError

@@ -13,9 +13,9 @@ from hatcast.agents.cli.options import (
     config_option,
     metrics_listen_option,
 )
-from hatcast.agents.config.address import Address
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import load_settings
+from hatcast.agents.config.tables import Address
+from hatcast.agents.kafka.grants import Role
 from hatcast.agents.monitoring.logs import configure_logs
 
 

@@ -12,9 +12,14 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from hatcast.agents.config.address import Address, parse_address
-from hatcast.agents.config.display_table import DisplaySettings, DisplayTable, display_settings
-from hatcast.agents.config.topics_table import TopicsTable
+from hatcast.agents.config.tables import (
+    Address,
+    DisplaySettings,
+    DisplayTable,
+    TopicsTable,
+    display_settings,
+    parse_address,
+)
 from hatcast.stream.errors import UNREADABLE, HatcastError, SettingError, name_fix
 from hatcast.stream.estimators import ESTIMATOR_KEYS, Parameters
 from hatcast.stream.estimators.values import values_form

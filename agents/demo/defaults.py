@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from hatcast.agents.config.display_table import DisplayTable, display_settings
 from hatcast.agents.config.settings import KafkaTable, RedisTable, Settings, load_settings, parse_settings
-from hatcast.agents.config.topics_table import TopicsTable
+from hatcast.agents.config.tables import DisplayTable, TopicsTable, display_settings
 from hatcast.agents.demo.embedded import PARTITIONS, Addresses
 from hatcast.agents.device.fold import Rules
 from hatcast.stream.errors import HatcastError

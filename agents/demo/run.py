@@ -19,9 +19,8 @@ import structlog
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import cancel_all, monotonic_s
-from hatcast.agents.config.address import Address
-from hatcast.agents.config.display_table import DisplayTable
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.config.tables import Address, DisplayTable
 from hatcast.agents.demo.defaults import MAP, MAP_HOST, MAP_PORT, SHARE, demo_settings
 from hatcast.agents.demo.embedded import PARTITIONS, Addresses, Services, end_child, start_child
 from hatcast.agents.demo.observer import Ends, OutputConsumer, StoredState, source_ends

@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 
 from hatcast.agents.clock import monotonic_s, now_ms
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.device.closing import Arrived, LiveRun, RecordedRun
 from hatcast.agents.device.clusterings import AnswerTally, DeviceClusterings, open_clusterings
@@ -22,11 +21,11 @@ from hatcast.agents.device.sources import FleetFilter
 from hatcast.agents.device.store import DeviceStore, open_store
 from hatcast.agents.errors.extras import require
 from hatcast.agents.kafka.client import confluent_options
-from hatcast.agents.kafka.grants import check_permissions
+from hatcast.agents.kafka.grants import Role, check_permissions
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.recordings.pinned import Read
-from hatcast.agents.sources.pacing import Pace, ProgressBar, print_summary
 from hatcast.agents.sources.synthetic import CityOptions, default_start_ms, make_city
+from hatcast.agents.sources.target import Pace, ProgressBar, print_summary
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import FormatChoice, Recorded
 from hatcast.stream.readings.reading import Reading

@@ -1,14 +1,33 @@
-"""The Kafka privileges that each role needs, and no other: `hatcast acls` prints them, and a start checks them."""
+"""Roles of those that use Kafka and Redis, one user each, and the Kafka privileges that each needs, and no other.
+
+`hatcast acls` prints them, and a start checks them.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import REQUEST_SECONDS, broker_name, confluent_options, wait_for_broker
 from hatcast.stream.errors import HatcastError
+
+
+class Role(StrEnum):
+    """A part that one user plays.
+
+    reader   programs that read what is published, `hatcast tail` and `hatcast export`
+    cluster  `hatcast cluster live`
+    """
+
+    WORKER = "worker"
+    FEED = "feed"
+    DISPLAY = "display"
+    READER = "reader"
+    OPERATOR = "operator"
+    DEVICE = "device"
+    CLUSTER = "cluster"
+
 
 # `tests/integration/test_access.py` runs every role with exactly these, and compares them with what the broker's
 # authorizer was asked for. READ and WRITE imply DESCRIBE in Kafka, so DESCRIBE is listed only where neither is.

@@ -9,8 +9,8 @@ import structlog
 from aiohttp import web
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.config.address import ANY_ORIGIN, Address
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.config.tables import ANY_ORIGIN, Address
 from hatcast.agents.map.api import Api, error_response, send_keepalives
 from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.events import MAX_VIEWERS, Hub

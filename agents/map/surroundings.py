@@ -15,7 +15,7 @@ from aiohttp.abc import AbstractStreamWriter
 from pmtiles.reader import Reader
 from pmtiles.tile import Compression, MagicNumberNotFound, SpecVersionUnsupported, TileType
 
-from hatcast.agents.config.display_table import DisplaySettings
+from hatcast.agents.config.tables import DisplaySettings
 from hatcast.agents.map.http import Body, RequestError, reject_unknown
 from hatcast.agents.map.rendering import GEOJSON, JSON
 from hatcast.agents.timetable.network import Network, Stop, TimetableRoute, read_network

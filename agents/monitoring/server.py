@@ -20,7 +20,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from hatcast.agents.config.address import Address
+from hatcast.agents.config.tables import Address
 from hatcast.agents.monitoring.declarations import Process
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.stream.errors import HatcastError

@@ -42,7 +42,7 @@ class DueHat(Due):
 class Hats:
     """The HATs of a policy as Redis has them, and their kind under `replace`: those with contributions.
 
-    Other kinds of HAT releases are this kind with other functions: slots.py, tracker.py, and `ContinualHats`.
+    Other kinds of HAT releases are this kind with other functions: loop.py, tracker.py, and `ContinualHats`.
 
     delays   until final slots are published
     """

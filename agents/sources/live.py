@@ -12,8 +12,8 @@ import msgspec
 from aiokafka.errors import UnknownTopicOrPartitionError
 
 from hatcast.agents.clock import cancel_all, monotonic_s, now_ms, pause
-from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.config.tables import Address
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.kafka.registry import read_registry
 from hatcast.agents.monitoring.declarations import BRIDGE_BUFFER, Process
@@ -21,8 +21,7 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import READY, OperatorServer
 from hatcast.agents.sources.connection import SILENCE_LIMIT_S, LiveProducer, LiveSource, SourceConnection
 from hatcast.agents.sources.filter import Filter
-from hatcast.agents.sources.pacing import print_summary
-from hatcast.agents.sources.target import live_router
+from hatcast.agents.sources.target import live_router, print_summary
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.readings.formats import FormatChoice

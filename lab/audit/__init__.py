@@ -1,6 +1,6 @@
 """Audit of the promise: neighbouring inputs through the code that releases, and how far its outputs differ.
 
-- families: neighbouring inputs of one part of a policy, and what is claimed of their releases
+- hats: what a family is, neighbouring inputs of one part of a policy and the claim about their releases; and one HAT's
 - transcript: what a release asks of its noise, recorded for one input and replayed for its neighbour
 - shifts: the same where noise is requested alone and added later
 - events, bounds: a lower bound of epsilon from samples

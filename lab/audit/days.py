@@ -11,8 +11,7 @@ from typing import Final
 
 import h3.api.basic_int as h3
 
-from hatcast.lab.audit.families import Claim, Neighbours, RandomNumbers, Run, chunks_of, random_share
-from hatcast.lab.audit.hats import CELL, NOW_MS
+from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Neighbours, RandomNumbers, Run, chunks_of, random_share
 from hatcast.lab.audit.running_sums import ALONE
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.reading_fold import ReadingFold

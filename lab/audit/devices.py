@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.lab.audit.families import Claim, Neighbours, RandomNumbers, Run, random_share
+from hatcast.lab.audit.hats import Claim, Neighbours, RandomNumbers, Run, random_share
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.hybrid import HybridParameters, report
 from hatcast.stream.kmeans.groups import Devices, Reports

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, chdtrc, ndtr, ndtri
 
 from hatcast.lab.audit.events import bound_of, table_of
-from hatcast.lab.audit.families import Family, Neighbours, SeededNumbers
+from hatcast.lab.audit.hats import Family, Neighbours, SeededNumbers
 from hatcast.lab.audit.search import TOLERANCE, search
 from hatcast.lab.audit.transcript import Integers, NoiseRequest, Recorder, Terms
 from hatcast.stream.mechanisms import Distances, Noise

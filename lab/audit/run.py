@@ -14,12 +14,10 @@ from hatcast.agents.config.settings import load_settings
 from hatcast.agents.tables.terminal import table
 from hatcast.lab.audit.days import DayFamily
 from hatcast.lab.audit.devices import ReportFamily, clusterings_of
-from hatcast.lab.audit.families import Claim, Family, SeededNumbers
 from hatcast.lab.audit.family import AuditFinding, Effort, audit_family
-from hatcast.lab.audit.hats import MeanFamily
+from hatcast.lab.audit.hats import Claim, Family, MeanFamily, SeededNumbers
 from hatcast.lab.audit.laws import LISTS, SELECTION, audit_lists, audit_selection, has_selections
-from hatcast.lab.audit.lists import ListFamily
-from hatcast.lab.audit.queries import QueryFamily
+from hatcast.lab.audit.lists import ListFamily, QueryFamily
 from hatcast.lab.audit.running_sums import RunningSumFamily
 from hatcast.lab.audit.tracker import TrackerFamily
 from hatcast.lab.processes import in_processes

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final
 
-from hatcast.lab.audit.families import Claim, Neighbours, RandomNumbers, Run, chunks_of, random_share
-from hatcast.lab.audit.hats import CELL, NOW_MS
+from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Neighbours, RandomNumbers, Run, chunks_of, random_share
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.horizons import SlotIndex, horizon_of
 from hatcast.stream.ledger.proposals import numbered

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from hatcast.lab.audit.families import Claim, Family, Neighbours, RandomNumbers
+from hatcast.lab.audit.hats import Claim, Family, Neighbours, RandomNumbers
 from hatcast.lab.audit.transcript import Integers, Leak, NoiseRequest, Recorder, ReplayedNoise, replayed
 from hatcast.stream.mechanisms import Noise
 

@@ -6,8 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.lab.audit.families import Claim, Neighbours, RandomNumbers, Run, random_share
-from hatcast.lab.audit.hats import CELL, NOW_MS
+from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Neighbours, RandomNumbers, Run, random_share
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise

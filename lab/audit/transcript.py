@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.lab.audit.families import Neighbours
+from hatcast.lab.audit.hats import Neighbours
 from hatcast.stream.mechanisms import Distances, Noise, Noisy, NoisyVector
 
 Integers = NDArray[np.int64]

@@ -22,8 +22,7 @@ from hatcast.lab.evaluate.comparison import MARKERS
 from hatcast.lab.evaluate.simulation import Draws, Floats, Integers
 from hatcast.stream.hybrid import methods
 from hatcast.stream.kmeans.groups import Reports, nearest, tally
-from hatcast.stream.kmeans.lloyd import Clusters, WeightedMeans, cluster, iterate, seeds
-from hatcast.stream.kmeans.means import ClusterMeans, central_means
+from hatcast.stream.kmeans.lloyd import ClusterMeans, Clusters, WeightedMeans, central_means, cluster, iterate, seeds
 from hatcast.stream.kmeans.setting import ClusteringSetting
 from hatcast.stream.mechanisms import Noisy
 

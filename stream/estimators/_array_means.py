@@ -8,10 +8,9 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.estimators._exact import sum_of_fractions, sums_of_runs
 from hatcast.stream.estimators._interface import EmptyHat, Estimate, Interval, Parameters, Users, with_noise
 from hatcast.stream.estimators.array_averaging import arrays_of
-from hatcast.stream.estimators.grouping import Arrays, Counts, Integers
+from hatcast.stream.estimators.grouping import Arrays, Counts, Integers, sum_of_fractions, sums_of_runs
 from hatcast.stream.mechanisms import Noise
 
 Wide = NDArray[Any]

@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.stream.errors import SettingError
-from hatcast.stream.estimators._exact import Weights
 from hatcast.stream.estimators.array_length import RULES
-from hatcast.stream.estimators.grouping import GROUPINGS, Counts, Integers, order_of
+from hatcast.stream.estimators.grouping import GROUPINGS, Counts, Integers, Weights, order_of
 from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, Noisy
 from hatcast.stream.mechanisms.grid import Grid, clip, quantile95
 from hatcast.stream.policy.estimator_keys import check_gamma

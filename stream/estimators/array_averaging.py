@@ -4,7 +4,6 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from hatcast.stream.estimators._exact import Weights, excess_weight, weighted_sum, weights_in
 from hatcast.stream.estimators._interface import (
     ARRAY_CHOICES,
     NOISE_ONLY,
@@ -15,7 +14,15 @@ from hatcast.stream.estimators._interface import (
     Users,
 )
 from hatcast.stream.estimators.array_length import array_length
-from hatcast.stream.estimators.grouping import GROUPINGS, Arrays, Counts
+from hatcast.stream.estimators.grouping import (
+    GROUPINGS,
+    Arrays,
+    Counts,
+    Weights,
+    excess_weight,
+    weighted_sum,
+    weights_in,
+)
 from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 

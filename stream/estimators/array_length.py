@@ -16,8 +16,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.estimators._exact import Weights, capped_weights, excess_weight, total, weights_in
-from hatcast.stream.estimators.grouping import GROUPINGS, Counts, Integers, places_taken
+from hatcast.stream.estimators.grouping import (
+    GROUPINGS,
+    Counts,
+    Integers,
+    Weights,
+    capped_weights,
+    excess_weight,
+    places_taken,
+    total,
+    weights_in,
+)
 
 MOST_LENGTHS: Final = 4096  # tried, and as many counts: each one that is tried takes a grouping of all users
 _ERROR: Final = 1e-12  # of a float score, relative to 1 + 1/eps; its roundings cause less than 1e-14

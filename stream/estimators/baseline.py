@@ -6,9 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.stream.estimators._exact import Weights, total
 from hatcast.stream.estimators._interface import NOISE_ONLY, EmptyHat, OneDraw, Parameters, Users
-from hatcast.stream.estimators.grouping import Counts
+from hatcast.stream.estimators.grouping import Counts, Weights, total
 from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 

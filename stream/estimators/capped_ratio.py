@@ -6,9 +6,8 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from hatcast.stream.estimators._exact import capped_weights, excess_weight, total, weighted_sum
 from hatcast.stream.estimators._interface import EmptyHat, Estimate, Parameters, Users, epsilon_share
-from hatcast.stream.estimators.grouping import Counts
+from hatcast.stream.estimators.grouping import Counts, capped_weights, excess_weight, total, weighted_sum
 from hatcast.stream.mechanisms import MAX_VALUE, Noise, Noisy
 from hatcast.stream.mechanisms.grid import clip, tail_quantile
 from hatcast.stream.policy.policy import EstimatorKeys, Relation

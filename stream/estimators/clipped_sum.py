@@ -9,9 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.stream.estimators._exact import ceil_2_over, total
 from hatcast.stream.estimators._interface import NOISE_ONLY, EmptyHat, OneDraw, Parameters, Users
-from hatcast.stream.estimators.grouping import Counts, Integers
+from hatcast.stream.estimators.grouping import Counts, Integers, ceil_2_over, total
 from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 

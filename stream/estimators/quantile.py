@@ -8,9 +8,8 @@ from typing import Final
 import numpy as np
 
 from hatcast.stream.estimators._array_means import NOISE_SHARE, ArrayMeans, ClippedMeans
-from hatcast.stream.estimators._exact import ceil_2_over
 from hatcast.stream.estimators._interface import ARRAY_CHOICES, Interval, Parameters
-from hatcast.stream.estimators.grouping import Arrays, Integers
+from hatcast.stream.estimators.grouping import Arrays, Integers, ceil_2_over
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import EstimatorKeys, Relation
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import BadUsers, EmptyHat, Estimator, Parameters, array_averaging, baseline
 from hatcast.stream.estimators import weighted_mean as weighted
-from hatcast.stream.estimators._exact import Weights, weighted_sum
 from hatcast.stream.estimators._interface import Linear, check_counts
-from hatcast.stream.estimators.grouping import Counts, Integers, order_of
+from hatcast.stream.estimators.grouping import Counts, Integers, Weights, order_of, weighted_sum
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 

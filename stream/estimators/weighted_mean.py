@@ -4,10 +4,9 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from hatcast.stream.estimators._exact import Weights, capped_weights, excess_weight, total, weighted_sum
 from hatcast.stream.estimators._interface import ARRAY_CHOICES, NOISE_ONLY, BeforeNoise, OneDraw, Parameters, Users
 from hatcast.stream.estimators.array_averaging import length_of
-from hatcast.stream.estimators.grouping import Counts
+from hatcast.stream.estimators.grouping import Counts, Weights, capped_weights, excess_weight, total, weighted_sum
 from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 

@@ -12,8 +12,7 @@ from typing import Final
 import numpy as np
 
 from hatcast.stream.estimators import BadUsers, Users
-from hatcast.stream.estimators._exact import total, weighted_sum
-from hatcast.stream.estimators.grouping import Counts, Integers
+from hatcast.stream.estimators.grouping import Counts, Integers, total, weighted_sum
 from hatcast.stream.hybrid._interface import HybridEstimator, HybridParameters, check
 from hatcast.stream.hybrid._public import Groups, public_epsilon
 from hatcast.stream.hybrid.device import report, report_bound

@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
-from hatcast.stream.estimators._exact import weights_in
 from hatcast.stream.estimators._interface import BeforeNoise, OneDraw
 from hatcast.stream.estimators.array_averaging import arrays_of
-from hatcast.stream.estimators.grouping import Counts
+from hatcast.stream.estimators.grouping import Counts, weights_in
 from hatcast.stream.estimators.values import ValueEstimate, values_form
 from hatcast.stream.estimators.vectors import LINEAR, VectorUsers
 from hatcast.stream.fold.hats import Calendar

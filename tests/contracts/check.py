@@ -18,7 +18,7 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT7
 
-from hatcast.agents.config.topics_table import TopicsTable
+from hatcast.agents.config.tables import TopicsTable
 from tools.schemas.asyncapi import BINDING, DOCUMENT, headers_schema
 from tools.schemas.golden import FOLDER_NAME, Golden, golden_files, read_golden
 from tools.schemas.json_schema import SUFFIX, schema_of_type

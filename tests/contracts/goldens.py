@@ -7,7 +7,7 @@ import h3.api.basic_str as h3
 import msgspec
 import numpy as np
 
-from hatcast.agents.config.topics_table import TopicsTable
+from hatcast.agents.config.tables import TopicsTable
 from hatcast.agents.kafka.cloud_events import Headers, cloud_event, release_event
 from hatcast.agents.kafka.dead_letters import DeadLetter, Reason
 from hatcast.agents.release.estimates import estimate_message, running_message

@@ -25,7 +25,7 @@ from hatcast.agents.cli.cells import trip_lines
 from hatcast.agents.cli.check import command as check
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.device.store import open_store
-from hatcast.agents.export.folder import STATE, open_folder
+from hatcast.agents.export.run import STATE, open_folder
 from hatcast.agents.kafka.dump import DUMP, Dump, DumpHead, DumpLine, _encode_lines
 from hatcast.agents.map.surroundings import read_basemap
 from hatcast.agents.recordings.files import open_recording

@@ -12,9 +12,9 @@ from typing import Final
 from confluent_kafka import Consumer
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import confluent_options
+from hatcast.agents.kafka.grants import Role
 from tests.devices import NOON, recording, two_hours
 from tests.integration.agency import agency
 from tests.integration.clustering import DATE

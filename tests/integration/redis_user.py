@@ -3,8 +3,8 @@
 from typing import Final
 
 from hatcast.agents.cli.acls import redis_acl
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.grants import Role
 
 PASSWORD: Final = "s3cret"
 

@@ -9,9 +9,8 @@ from typing import Final
 import pytest
 
 from hatcast.agents.cli.acls import lines
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.grants import check_permissions
+from hatcast.agents.kafka.grants import Role, check_permissions
 from hatcast.stream.errors import HatcastError
 from tests.devices import recording, two_hours
 from tests.integration.city_roles import PASSWORDS, USER_KEY, WITH_REDIS, City, open_city

@@ -6,7 +6,7 @@ import queue
 from aiomqtt import Client, MqttError
 
 from hatcast.agents.device.closing import Arrived
-from hatcast.agents.device.mqtt import MqttTopic, mqtt_readings
+from hatcast.agents.device.sources import MqttTopic, mqtt_readings
 from hatcast.stream.readings.formats import FORMATS
 from tests.devices import NOON, line
 from tests.services.mosquitto import Mosquitto

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
-from hatcast.agents.export.folder import STATE, ExportFolder
+from hatcast.agents.export.run import STATE, ExportFolder
 from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.forked import Forked
 from tests.integration.harness import Pipeline, open_pipeline

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.grants import Role
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.durability import Persistence, ensure_durable, read_durability
 from hatcast.agents.worker.checks import CheckState

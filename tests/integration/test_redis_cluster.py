@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.grants import Role
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys

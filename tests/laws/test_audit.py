@@ -14,9 +14,8 @@ from hatcast.agents.config.settings import load_settings
 from hatcast.lab.audit.days import DayFamily
 from hatcast.lab.audit.devices import ReportFamily
 from hatcast.lab.audit.events import EventCounts, epsilon_lower_bound, lower_bound, upper_bound
-from hatcast.lab.audit.families import Family, SeededNumbers
 from hatcast.lab.audit.family import AuditFinding, Effort, audit_family
-from hatcast.lab.audit.hats import MeanFamily
+from hatcast.lab.audit.hats import Family, MeanFamily, SeededNumbers
 from hatcast.lab.audit.laws import audit_selection
 from hatcast.lab.audit.run import FALSE_ALARM, families_of
 from hatcast.lab.audit.search import search

@@ -10,8 +10,7 @@ import pytest
 from hatcast.lab.audit.days import DayFamily
 from hatcast.lab.audit.devices import ClusteringFamily, ReportFamily, clusterings_of
 from hatcast.lab.audit.events import EventCounts, epsilon_lower_bound
-from hatcast.lab.audit.families import SeededNumbers
-from hatcast.lab.audit.hats import MeanFamily
+from hatcast.lab.audit.hats import MeanFamily, SeededNumbers
 from hatcast.lab.audit.laws import audit_lists, losses_of_lists
 from hatcast.lab.audit.lists import ListFamily
 from hatcast.lab.audit.run import parts_of

@@ -17,7 +17,7 @@ from hatcast.lab.evaluate.clusters import (
 )
 from hatcast.lab.evaluate.simulation import Draws, Floats
 from hatcast.stream.kmeans.groups import Devices, nearest, tally
-from hatcast.stream.kmeans.means import ClusterMeans, central_means, local_means
+from hatcast.stream.kmeans.lloyd import ClusterMeans, central_means, local_means
 from hatcast.stream.kmeans.setting import ClusteringSetting
 from hatcast.stream.mechanisms.system import SystemNoise
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hatcast
-from hatcast.agents.api import keywords
+from hatcast.agents.api import policy as keywords
 from hatcast.agents.api.policy import plain_policy
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.policy import ContinualKeys

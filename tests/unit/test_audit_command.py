@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hatcast.agents import cli
 from hatcast.agents.cli import hatcast
 from hatcast.lab.audit import family, run
-from hatcast.lab.audit.families import SeededNumbers
+from hatcast.lab.audit.hats import SeededNumbers
 from tests.auditing import ROOT, FastNoise
 
 BASELINE = str(ROOT / "examples" / "audit" / "baseline.toml")

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from hatcast.agents.cli import hatcast
-from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import load_settings
+from hatcast.agents.config.tables import Address
 from hatcast.agents.kafka.batches.batch import BatchSettings
 from hatcast.agents.monitoring.declarations import Process
 from hatcast.agents.monitoring.server import OperatorServer

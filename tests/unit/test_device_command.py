@@ -8,8 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from hatcast.agents.cli.device import command
-from hatcast.agents.device.mqtt import MqttTopic
-from hatcast.agents.device.sources import FleetFilter, SingleVehicleFilter, read_lines, vehicles_in
+from hatcast.agents.device.sources import FleetFilter, MqttTopic, SingleVehicleFilter, read_lines, vehicles_in
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import FORMATS, jsonl
 from hatcast.stream.readings.reading import Reading

@@ -15,7 +15,7 @@ from pmtiles.tile import Compression, TileType, zxy_to_tileid
 from pmtiles.writer import Writer
 
 from hatcast.agents.cli import hatcast
-from hatcast.agents.config.display_table import DisplayTable, display_settings
+from hatcast.agents.config.tables import DisplayTable, display_settings
 from hatcast.agents.demo.defaults import demo_settings
 from hatcast.agents.demo.embedded import Addresses
 from hatcast.agents.demo.run import DemoOptions

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.estimators import _exact
-from hatcast.stream.estimators._exact import FEW, capped_weights, excess_weight, total, weights_in
-from hatcast.stream.estimators.grouping import GROUPINGS
+from hatcast.stream.estimators import grouping as exact
+from hatcast.stream.estimators.grouping import FEW, GROUPINGS, capped_weights, excess_weight, total, weights_in
 from tests.support import as_counts, counts_lists
 
 
@@ -36,5 +35,5 @@ def test_the_excess_of_few_users_is_that_of_runs_of_users(
         weights, whole = weights_in(ordered, arrays), arrays.number
     found = excess_weight(ordered, weights, whole)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(_exact, "FEW", 0)
+        patched.setattr(exact, "FEW", 0)
         assert excess_weight(ordered, weights, whole) == found

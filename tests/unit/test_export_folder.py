@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from hatcast.agents.export.folder import STATE, ExportFolder, ExportProgress, open_folder
+from hatcast.agents.export.run import STATE, ExportFolder, ExportProgress, open_folder
 from hatcast.agents.tables.arrow import schema_of, table_of_rows
 from hatcast.agents.tables.columns import Row
 from hatcast.agents.tables.records import TABLES

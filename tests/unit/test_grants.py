@@ -10,9 +10,8 @@ from redis.commands import CoreCommands
 
 from hatcast.agents.cli import COMMANDS, hatcast
 from hatcast.agents.cli.acls import lines, redis_acl
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings, parse_settings
-from hatcast.agents.kafka.grants import Operation, kafka_grants
+from hatcast.agents.kafka.grants import Operation, Role, kafka_grants
 from hatcast.stream.errors import HatcastError
 from tests.integration.tables import DEFAULTS, merged
 from tests.services.data import ROOT

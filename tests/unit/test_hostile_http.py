@@ -13,7 +13,7 @@ import pytest
 from aiohttp import ClientSession, web
 from structlog.testing import capture_logs
 
-from hatcast.agents.config.address import Address
+from hatcast.agents.config.tables import Address
 from hatcast.agents.map import http
 from hatcast.agents.map.events import EventPosition
 from hatcast.agents.map.server import HEADERS

@@ -156,6 +156,6 @@ def test_random_numbers_are_drawn_in_three_files_of_simulations() -> None:
     ]
     assert marked == [
         "agents/sources/synthetic.py",
-        "lab/audit/families.py",
+        "lab/audit/hats.py",
         "lab/evaluate/simulation.py",
     ]

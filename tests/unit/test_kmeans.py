@@ -14,8 +14,7 @@ from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.hybrid import methods
 from hatcast.stream.kmeans.groups import Devices, nearest, tally
-from hatcast.stream.kmeans.lloyd import WeightedMeans, cluster, iterate, seeds, uniform
-from hatcast.stream.kmeans.means import ClusterMeans, blend
+from hatcast.stream.kmeans.lloyd import ClusterMeans, WeightedMeans, blend, cluster, iterate, seeds, uniform
 from hatcast.stream.kmeans.messages import decode_answer, decode_round
 from hatcast.stream.kmeans.setting import ClusteringSetting, hat_vectors, slots_of_day, top_of
 from tests.replayed import policy_of

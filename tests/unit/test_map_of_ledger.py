@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from hatcast.agents.batch.ledger_days import estimates, ledger_records, running_means
 from hatcast.agents.batch.ledger_map import feed_of_ledger, page_of_ledger
 from hatcast.agents.cli import hatcast
-from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.config.tables import Address
 from hatcast.agents.map.events import Hub
 from hatcast.agents.map.server import Display
 from hatcast.stream.errors import HatcastError

@@ -13,7 +13,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from hatcast.agents.config.address import Address, parse_address
+from hatcast.agents.config.tables import Address, parse_address
 from hatcast.agents.monitoring import declarations as declared
 from hatcast.agents.monitoring.declarations import (
     BEHIND,

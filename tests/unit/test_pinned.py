@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from hatcast.agents.config.settings import KafkaTable, RedisTable, Settings, WorkerTable
-from hatcast.agents.config.topics_table import TopicsTable
+from hatcast.agents.config.tables import TopicsTable
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Columns, FormatChoice
 from hatcast.stream.readings.positions import Derivation

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import parse_settings
-from hatcast.agents.config.topics_table import TopicsTable
+from hatcast.agents.config.tables import Address, TopicsTable
 from hatcast.stream.errors import SettingError
 from tests.integration.tables import DEFAULTS, merged
 

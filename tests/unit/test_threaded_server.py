@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 from structlog.testing import capture_logs
 
-from hatcast.agents.config.address import Address
+from hatcast.agents.config.tables import Address
 from hatcast.agents.monitoring.declarations import Process
 from hatcast.agents.monitoring.server import serve_in_thread
 from hatcast.stream.errors import HatcastError

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from hatcast.lab.audit.families import SeededNumbers
-from hatcast.lab.audit.hats import MeanFamily
+from hatcast.lab.audit.hats import MeanFamily, SeededNumbers
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack

@@ -15,7 +15,7 @@ from hatcast.agents.batch.ledger_days import ledger_records, read_ledger
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.device.store import ReportTimes, open_store
 from hatcast.agents.device.stored import VehicleHat
-from hatcast.agents.export.folder import STATE, open_folder
+from hatcast.agents.export.run import STATE, open_folder
 from hatcast.agents.kafka.registry import Facts
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import Record

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.readings.doubts import place_doubts
-from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.reading import Reading, place_doubts
 from tests.wild import HEADER, config, outcomes, run
 
 T = "2024-05-06T10:00:00Z"

@@ -14,8 +14,15 @@ from hatcast.agents.config.settings import Settings
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.kmeans.groups import noisy_tally
-from hatcast.stream.kmeans.lloyd import Clusters, WeightedMeans, iterate
-from hatcast.stream.kmeans.means import blend, means_of_answers, means_of_tally, tally_answers
+from hatcast.stream.kmeans.lloyd import (
+    Clusters,
+    WeightedMeans,
+    blend,
+    iterate,
+    means_of_answers,
+    means_of_tally,
+    tally_answers,
+)
 from hatcast.stream.kmeans.messages import Round, decode_round, encode, speeds_of
 from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.policy import Policy

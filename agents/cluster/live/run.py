@@ -24,10 +24,9 @@ from hatcast.agents.cluster.release import (
     check_relation,
     read_vectors,
 )
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.dump import DUMP, open_dump
-from hatcast.agents.kafka.grants import check_permissions
+from hatcast.agents.kafka.grants import Role, check_permissions
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators.grouping import Integers

@@ -72,7 +72,7 @@ class RoundNumbers(msgspec.Struct, frozen=True, kw_only=True):
     """Noisy numbers of a round: all that the next centres follow from. A group without users has none.
 
     counts, sums          of the trusted users, in steps: [K] and [K][d]
-    answered, local_sums  of the devices: `hatcast.stream.kmeans.means.tally_answers`
+    answered, local_sums  of the devices: `hatcast.stream.kmeans.lloyd.tally_answers`
     central, devices      number of trusted users, and of devices that answered; public
     """
 
