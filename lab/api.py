@@ -10,7 +10,7 @@ from hatcast.agents.api.batching import ArrowStream, Data, ReadingOptions, paths
 from hatcast.agents.api.frames import Frame
 from hatcast.agents.api.policy import ContinualKeywords, TrackerKeywords, plain_policy, settings_of
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.errors.extras import require
+from hatcast.agents.errors.causes import require
 from hatcast.agents.kafka.dump import DUMP
 from hatcast.agents.progress import progress_bars
 from hatcast.agents.timetable.speeds import timetable_of

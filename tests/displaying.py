@@ -12,10 +12,10 @@ from aiohttp import ClientSession
 
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.config.tables import Address
-from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.events import EventPosition, Hub
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import HatRecord, read_budget, read_estimate, read_release, read_running
+from hatcast.agents.map.rendering import AwaitedReleases
 from hatcast.agents.map.server import Access, application
 from hatcast.agents.map.surroundings import Surroundings
 from hatcast.agents.monitoring.server import Listener

@@ -15,7 +15,7 @@ from py_compile import compile as compile_file
 from typing import Final
 
 import hatcast
-from hatcast.agents.errors.extras import missing_extra
+from hatcast.agents.errors.causes import missing_extra
 
 # These import their own modules only when they use them.
 LATE: Final = ("confluent_kafka.admin", "faust")

@@ -22,7 +22,7 @@ from hatcast.agents.batch.run import (
     release_problem,
 )
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.errors.extras import require
+from hatcast.agents.errors.causes import require
 from hatcast.agents.kafka.dump import DUMP
 from hatcast.agents.progress import AddBar, progress_bars
 from hatcast.agents.recordings.files import format_by_name

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, 
 import msgspec
 
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.errors.extras import missing_extra, require
+from hatcast.agents.errors.causes import missing_extra, require
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.records import (
     BUDGET,
@@ -222,8 +222,8 @@ class Records(Frame, Generic[R]):
         self._write(Path(path), "to_csv", {"decimal": decimal, "encoding": encoding}, all_fields=all_fields)
 
     def _write(self, path: Path, option: str, style: Mapping[str, str], *, all_fields: bool) -> None:
-        from hatcast.agents.tables.csv_lines import CsvStyle
         from hatcast.agents.tables.files import FilesOf, Written
+        from hatcast.agents.tables.lines import CsvStyle
 
         with FilesOf(path, [self._table()], Written(CsvStyle(**style), all_fields), option=option) as file:
             for value in self.values:

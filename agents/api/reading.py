@@ -11,7 +11,7 @@ from hatcast.agents.api.policy import settings_of
 from hatcast.agents.batch.ledger_days import estimates as estimate_values
 from hatcast.agents.batch.ledger_days import running_means as running_values
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.errors.extras import require
+from hatcast.agents.errors.causes import require
 from hatcast.agents.kafka.dump import DUMP, Dump, is_head
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.tables.columns import RECORD

@@ -11,8 +11,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from hatcast.agents.cli import write_all, write_output
 from hatcast.agents.cli.options import config_option
-from hatcast.agents.cli.output import write_all, write_output
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.dump import TopicDump, open_dump
 from hatcast.stream.errors import HatcastError

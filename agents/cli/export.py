@@ -12,7 +12,7 @@ from rich.progress import Progress, TaskID, TextColumn
 
 from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.errors.extras import require
+from hatcast.agents.errors.causes import require
 from hatcast.agents.kafka.client import translate_kafka_errors
 
 _TABLES: Final = {"releases": "means", "estimates": "estimates", "answers": "queries", "running": "running"}

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 import click
 
-from hatcast.agents.errors.extras import require
+from hatcast.agents.errors.causes import require
 from hatcast.stream.errors import HatcastError
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hatcast.agents.tables.columns import Table as RecordTable
     from hatcast.agents.tables.files import Written
-    from hatcast.agents.tables.short import Place
+    from hatcast.agents.tables.records import Place
 
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -103,8 +103,8 @@ def output_option(contents: str, *, has_places: bool = True, of_records: bool = 
 
 def written(place: "Place | None" = None) -> "Written":
     """Return how the files of the present command are written. place: names the places of cells."""
-    from hatcast.agents.tables.csv_lines import CsvStyle
     from hatcast.agents.tables.files import Written
+    from hatcast.agents.tables.lines import CsvStyle
 
     given = click.get_current_context().meta.get(_WRITTEN, {})
     return Written(CsvStyle(given["output_encoding"], given["output_decimal"]), given.get("whole", False), place)

@@ -9,8 +9,8 @@ from typing import Final, TypedDict, Unpack
 import click
 from rich.console import Console
 
+from hatcast.agents.cli import check_reader, write_output
 from hatcast.agents.cli.options import config_option, json_option, stop_on_signals
-from hatcast.agents.cli.output import check_reader, write_output
 from hatcast.agents.cli.report import check_one_output, output_option, places_of, report_written, written
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings, load_settings

@@ -26,11 +26,10 @@ from hatcast.agents.demo.embedded import PARTITIONS, Addresses, Services, end_ch
 from hatcast.agents.demo.observer import Ends, OutputConsumer, StoredState, source_ends
 from hatcast.agents.demo.rendering import DemoView
 from hatcast.agents.demo.state import Began, DemoState, Ended, Failed, FeedJob, FeedMessage, Note, Origin
-from hatcast.agents.demo.timetable import write_timetable
 from hatcast.agents.errors.unexpected import brief
 from hatcast.agents.map.server import Display
 from hatcast.agents.monitoring.logs import configure_logs
-from hatcast.agents.sources.synthetic import chance_of
+from hatcast.agents.sources.synthetic import chance_of, write_timetable
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import FormatChoice

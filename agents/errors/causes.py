@@ -2,6 +2,8 @@
 
 An error's text may contain the failed command, and with it a record. So only words of these lists and a script's line
 number are taken from it. Types are compared by name, so that neither a client nor `ssl` has to be imported.
+
+Another cause is an optional package that is not installed: `EXTRAS` has the extra that installs it.
 """
 
 import errno
@@ -10,7 +12,11 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
 from typing import Final
+
+from hatcast.stream.errors import HatcastError
 
 NOTICE_S: Final = 1.5
 """A service that starts, or a connection that is lost for a moment, is no news before that."""
@@ -247,3 +253,44 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _kinds(error: BaseException) -> set[str]:
     return {kind.__name__ for kind in type(error).__mro__}
+
+
+EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "matplotlib": "research",
+        "nacl": "signed",
+        "pandas": "pandas",
+        "polars": "research",
+        "pyarrow": "parquet",
+        "scipy": "research",
+        "tomlkit": "research",
+        "xlsxwriter": "excel",
+    }
+)
+"""Package -> the extra in pyproject.toml that installs it."""
+
+
+def missing_extra(error: BaseException, what: str = "this") -> str | None:
+    """Return one line that names the extra to install; None if the error is not a missing optional package.
+
+    what   needs it
+    """
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    return _missing(package, what) if package in EXTRAS else None
+
+
+def require(package: str, what: str = "this") -> None:
+    """Import an optional package. Raises HatcastError, which names the extra to install, if it is not installed.
+
+    what   needs it, for the message
+    """
+    try:
+        import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise HatcastError(_missing(package, what)) from None
+
+
+def _missing(package: str, what: str) -> str:
+    return f"{what} needs {package}, which is not installed: run  pip install 'hatcast[{EXTRAS[package]}]'"

@@ -10,7 +10,6 @@ from aiohttp import web
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.map import openapi
-from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.events import GZIP_HEADER, Disconnected, EventChunk, Viewer, parse_position
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.history import PolicyHistory, SlotRecords
@@ -36,6 +35,7 @@ from hatcast.agents.map.rendering import (
     JSON,
     VARY,
     WITHOUT_PLACES,
+    AwaitedReleases,
     ResponseFormat,
     answers_view,
     cell_history,

@@ -9,9 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from hatcast.agents.map import openapi_types as types
-from hatcast.agents.map.awaited import Awaited
 from hatcast.agents.map.record import RecordKind
-from hatcast.agents.map.rendering import ALL, MEDIA_TYPES, WITHOUT_PLACES, ResponseFormat
+from hatcast.agents.map.rendering import ALL, MEDIA_TYPES, WITHOUT_PLACES, Awaited, ResponseFormat
 
 PATH: Final = "/api/v1/openapi.json"
 _VERSION: Final = "1"

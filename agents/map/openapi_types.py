@@ -4,12 +4,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from hatcast.agents.map.awaited import Awaited
-from hatcast.stream.records.budget import BudgetRecord
+from hatcast.agents.map.rendering import Awaited
 from hatcast.stream.records.clusters import ClustersRecord
+from hatcast.stream.records.days import BudgetRecord, QueryRecord
 from hatcast.stream.records.estimates import EstimateRecord, RunningRecord
 from hatcast.stream.records.fields import Cell, Date, Name, text
-from hatcast.stream.records.queries import QueryRecord
 from hatcast.stream.records.releases import ReleaseRecord
 
 SLOT: str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}$"

@@ -12,12 +12,11 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.config.tables import ANY_ORIGIN, Address
 from hatcast.agents.map.api import Api, error_response, send_keepalives
-from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.events import MAX_VIEWERS, Hub
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.http import Handler, RequestError, send_in_pieces
 from hatcast.agents.map.page import StaticFiles
-from hatcast.agents.map.rendering import JSON
+from hatcast.agents.map.rendering import JSON, AwaitedReleases
 from hatcast.agents.map.surroundings import Surroundings, read_surroundings, render_surroundings
 from hatcast.agents.map.topic_reader import MapTopics, Reader, find_topics
 from hatcast.agents.monitoring.server import READY, Listener, connection_limit, os_reason

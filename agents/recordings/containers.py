@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 
-from hatcast.agents.errors.extras import require
+from hatcast.agents.errors.causes import require
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.magic import HEAD_BYTES, container_of, foreign
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from hatcast.agents.errors.extras import require
+from hatcast.agents.errors.causes import require
 from hatcast.agents.recordings.containers import head_of, plain, readable, recoded, unreadable
 from hatcast.agents.recordings.parquet import DIGEST_BYTES, parquet_digest, parquet_records
 from hatcast.stream.errors import RecordingError

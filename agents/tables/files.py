@@ -14,11 +14,10 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Protocol, Self
 
-from hatcast.agents.errors.extras import require
+from hatcast.agents.errors.causes import require
 from hatcast.agents.tables.columns import Layout, Row, Table, Type, layout_of, row_of
-from hatcast.agents.tables.csv_lines import PLAIN, CsvStyle, csv_line
-from hatcast.agents.tables.geojson import feature_of
-from hatcast.agents.tables.short import Place, short
+from hatcast.agents.tables.lines import PLAIN, CsvStyle, csv_line, feature_of
+from hatcast.agents.tables.records import Place, short
 from hatcast.stream.errors import HatcastError
 
 _ROW_GROUP: Final = 10_000

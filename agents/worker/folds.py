@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.errors.extras import require
+from hatcast.agents.errors.causes import require
 from hatcast.stream.errors import SettingError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.reading_fold import Fold, reading_fold

@@ -1,8 +1,9 @@
 """The parts of a worker process, made from its settings and connections, and of `hatcast republish`.
 
-`Republishing` sends the releases of a local date again: an output topic was lost.    [docs/runbook.md, A lost output
-topic] The producers that own the release partitions send the stored bytes once the ledger is recovered: then no other
-process has fenced them, and Redis lacks nothing that the topics still have. No noise is drawn and nothing is charged.
+The latter sends the releases of a local date again: an output topic was lost.
+[docs/runbook.md, A lost output topic]
+The producers that own the release partitions send the stored bytes once the ledger is recovered: then no other process
+has fenced them, and Redis lacks nothing that the topics still have. No noise is drawn and nothing is charged.
 """
 
 import asyncio
@@ -23,8 +24,8 @@ from hatcast.agents.kafka.producers import ProducerGone, TransactionalProducers
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topic_ids import TopicIdCheck, TopicIds
 from hatcast.agents.monitoring.declarations import READINGS, REPORTS
-from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
+from hatcast.agents.recovery.outputs import Domain
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async, redis_error, watch_reconnects
 from hatcast.agents.redis.estimates import SnapshotStore

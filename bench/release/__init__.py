@@ -175,9 +175,7 @@ async def _fill(settings: Settings, shape: Shape) -> None:
 @contextmanager
 def _workers(config: Path, number: int) -> Iterator[list["subprocess.Popen[bytes]"]]:
     """Start `hatcast worker` processes with the usual command."""
-    started = [
-        start("hatcast.agents.cli", "worker", "--config", str(config), "--log-level", "warning") for _ in range(number)
-    ]
+    started = [start("hatcast", "worker", "--config", str(config), "--log-level", "warning") for _ in range(number)]
     try:
         yield started
     finally:

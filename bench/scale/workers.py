@@ -47,7 +47,7 @@ class Group:
         """
         arguments = ("worker", "--config", str(self._config), "--log-level", "error")
         env = None if machine is None else {"TMPDIR": str(machine)}
-        self.processes += [start("hatcast.agents.cli", *arguments, env=env) for _ in range(workers)]
+        self.processes += [start("hatcast", *arguments, env=env) for _ in range(workers)]
 
     def remove(self, number: signal.Signals) -> None:
         """Send the last worker a signal; do not wait for the others."""

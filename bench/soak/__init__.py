@@ -68,7 +68,7 @@ def command(as_json: bool, seconds: int, every: int, warm_up: int) -> int:  # no
             },
         )
         ensure_topics(load_settings(config))
-        worker = start("hatcast.agents.cli", "worker", "--config", str(config), "--log-level", "error")
+        worker = start("hatcast", "worker", "--config", str(config), "--log-level", "error")
         feed = start("bench.soak.feed", str(config), store.url)
         try:
             samples = _watch(store, worker.pid, seconds, every)

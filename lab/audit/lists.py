@@ -2,7 +2,6 @@
 
 Neighbours of an answer: one user's day differs, in one cell and slot. Neighbours of a list are recordings that differ
 in one user-day. They go through the code of `hatcast survey --private`: rows on disk, the cap, noise and comparison.
-It is not in lab/audit, since the rows are on disk.
 """
 
 from collections.abc import Sequence

@@ -12,13 +12,12 @@ from rich.table import Column, Table
 from hatcast.agents.cli.report import Report
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.tables.terminal import table
-from hatcast.lab.audit.days import DayFamily
+from hatcast.lab.audit.days import DayFamily, RunningSumFamily
 from hatcast.lab.audit.devices import ReportFamily, clusterings_of
 from hatcast.lab.audit.family import AuditFinding, Effort, audit_family
 from hatcast.lab.audit.hats import Claim, Family, MeanFamily, SeededNumbers
 from hatcast.lab.audit.laws import LISTS, SELECTION, audit_lists, audit_selection, has_selections
 from hatcast.lab.audit.lists import ListFamily, QueryFamily
-from hatcast.lab.audit.running_sums import RunningSumFamily
 from hatcast.lab.audit.tracker import TrackerFamily
 from hatcast.lab.processes import in_processes
 from hatcast.lab.survey.run import select_from

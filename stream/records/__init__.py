@@ -5,12 +5,19 @@ consumer can read tomorrow's records. A field without a value is absent, never n
 optional field is present.
 """
 
-from hatcast.stream.records.budget import BUDGET, BudgetRecord, EpsilonDelta, ReservedRecord, SpentRecord
 from hatcast.stream.records.clusters import ClusterAnswerRecord, ClusterRecord, ClustersRecord
+from hatcast.stream.records.days import (
+    BUDGET,
+    QUERY,
+    BudgetRecord,
+    EpsilonDelta,
+    QueryRecord,
+    ReservedRecord,
+    SpentRecord,
+)
 from hatcast.stream.records.estimates import ESTIMATE, RUNNING, EstimateRecord, NormalRecord, RunningRecord
 from hatcast.stream.records.fields import NoiseRecord
 from hatcast.stream.records.inputs import ReportRecord, TelemetryRecord
-from hatcast.stream.records.queries import QUERY, QueryRecord
 from hatcast.stream.records.releases import (
     RELEASE,
     ContinualRecord,

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
-from hatcast.stream.records.budget import BudgetRecord
 from hatcast.stream.records.clusters import ClustersRecord
+from hatcast.stream.records.days import BudgetRecord, QueryRecord
 from hatcast.stream.records.estimates import EstimateRecord, RunningRecord
 from hatcast.stream.records.fields import (
     NAME,
@@ -24,7 +24,6 @@ from hatcast.stream.records.fields import (
     query_kind,
     text,
 )
-from hatcast.stream.records.queries import QueryRecord
 from hatcast.stream.records.releases import ReleaseRecord
 
 

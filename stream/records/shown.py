@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
+from hatcast.stream.records.days import QueryRecord
 from hatcast.stream.records.estimates import EstimateRecord, RunningRecord
 from hatcast.stream.records.fields import policy_of, quantity_of, query_kind
 from hatcast.stream.records.projections import Projection
-from hatcast.stream.records.queries import QueryRecord
 from hatcast.stream.records.releases import ReleaseRecord
 
 

@@ -98,7 +98,7 @@ class Day:
     def start(self) -> None:
         """Start the map, and wait until it is ready."""
         options = ["--config", str(self._config), "--port", str(self._port)]
-        command = [sys.executable, "-m", "hatcast.agents.cli", "display", *options]
+        command = [sys.executable, "-m", "hatcast", "display", *options]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, env=os.environ, stdin=subprocess.DEVNULL, stderr=log)
         deadline = time.monotonic() + _START_S

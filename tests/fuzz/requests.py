@@ -13,8 +13,8 @@ from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 from yarl import URL
 
-from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.feed import Feed
+from hatcast.agents.map.rendering import AwaitedReleases
 from hatcast.agents.map.server import application
 from tests.displaying import SETTINGS
 from tests.fuzz.records import read_feed

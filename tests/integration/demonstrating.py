@@ -24,7 +24,7 @@ SECONDS = 200  # a demo starts Kafka, Redis and a worker: on a machine with much
 def demo(temporary: Path, *arguments: object, cwd: Path = ROOT) -> Iterator["subprocess.Popen[bytes]"]:
     """A demo that runs, with its temporary files in that folder; killed if the test leaves it running."""
     with subprocess.Popen(
-        [sys.executable, "-m", "hatcast.agents.cli", "demo", *map(str, arguments)],
+        [sys.executable, "-m", "hatcast", "demo", *map(str, arguments)],
         cwd=cwd,
         env=os.environ | {"TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
@@ -94,5 +94,5 @@ def batch(*arguments: object) -> Mapping[str, list[int]]:
 
 
 def run_batch(*arguments: object) -> bytes:
-    command = [sys.executable, "-m", "hatcast.agents.cli", "batch", *map(str, arguments)]
+    command = [sys.executable, "-m", "hatcast", "batch", *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=SECONDS).stdout

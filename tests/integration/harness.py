@@ -31,7 +31,7 @@ SECONDS: Final = 120.0
 _POLL_S: Final = 0.1
 _SCRIPT: Final = Path(sys.executable).with_name("hatcast")
 # The console script where the project is installed, else what it calls.
-HATCAST: Final = [str(_SCRIPT)] if _SCRIPT.is_file() else [sys.executable, "-m", "hatcast.agents.cli"]
+HATCAST: Final = [str(_SCRIPT)] if _SCRIPT.is_file() else [sys.executable, "-m", "hatcast"]
 
 
 @dataclass(frozen=True)

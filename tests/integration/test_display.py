@@ -90,7 +90,7 @@ def test_what_was_committed_is_shown_byte_for_byte_and_what_was_aborted_is_not(p
 
 
 def test_without_its_topics_the_map_does_not_start_and_says_what_to_do(pipeline: Pipeline) -> None:
-    command = [sys.executable, "-m", "hatcast.agents.cli", "display", "--port", "0", "--config", str(pipeline.config)]
+    command = [sys.executable, "-m", "hatcast", "display", "--port", "0", "--config", str(pipeline.config)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
     assert b"start a worker" in done.stderr

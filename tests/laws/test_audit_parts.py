@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hatcast.lab.audit.days import DayFamily
+from hatcast.lab.audit.days import DayFamily, RunningSumFamily
 from hatcast.lab.audit.devices import ClusteringFamily, ReportFamily, clusterings_of
 from hatcast.lab.audit.events import EventCounts, epsilon_lower_bound
 from hatcast.lab.audit.hats import MeanFamily, SeededNumbers
 from hatcast.lab.audit.laws import audit_lists, losses_of_lists
 from hatcast.lab.audit.lists import ListFamily
 from hatcast.lab.audit.run import parts_of
-from hatcast.lab.audit.running_sums import RunningSumFamily
 from hatcast.lab.audit.search import search
 from hatcast.lab.audit.tracker import TrackerFamily
 from hatcast.lab.survey.run import CellSelection, select_from

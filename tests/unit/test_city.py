@@ -13,7 +13,6 @@ import pytest
 from hatcast.agents.demo.defaults import demo_settings
 from hatcast.agents.demo.embedded import Addresses
 from hatcast.agents.demo.run import DemoOptions
-from hatcast.agents.demo.timetable import write_timetable
 from hatcast.agents.sources.synthetic import (
     CENTRE,
     PAST_MS,
@@ -23,6 +22,7 @@ from hatcast.agents.sources.synthetic import (
     default_start_ms,
     first_means,
     make_city,
+    write_timetable,
 )
 from hatcast.agents.timetable.speeds import scheduled_speeds, timetable_of
 from hatcast.stream.fold.hats import Calendar

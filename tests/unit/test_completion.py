@@ -44,7 +44,7 @@ def test_options_and_their_values_are_completed() -> None:
 
 def test_bash_itself_completes_a_command(tmp_path: Path) -> None:
     ours = tmp_path / "hatcast"
-    ours.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m hatcast.agents.cli "$@"\n')
+    ours.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m hatcast "$@"\n')
     ours.chmod(0o755)
     code = CliRunner().invoke(hatcast, ["completion", "bash"]).output
     call = f"COMP_WORDS=(hatcast wor); COMP_CWORD=1; _hatcast_completion {ours}; echo ${{COMPREPLY[@]}}"

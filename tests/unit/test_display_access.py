@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hatcast.agents.config.tables import parse_origins
-from hatcast.agents.map.awaited import AwaitedReleases
+from hatcast.agents.map.rendering import AwaitedReleases
 from hatcast.agents.map.server import HEADERS, Access, application
 from hatcast.stream.errors import SettingError
 from tests.displaying import SETTINGS, feed, release, served

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hatcast.agents.config.settings import parse_settings
-from hatcast.agents.map.awaited import AwaitedReleases
+from hatcast.agents.map.rendering import AwaitedReleases
 from tests.integration.tables import DEFAULTS, merged
 
 POLICY = {"name": "city", "timezone": "Asia/Kolkata", "hours": [9, 21], "lateness": "5m"}

@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 from jsonschema import Draft202012Validator
 
-from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.openapi import PATH, document
+from hatcast.agents.map.rendering import AwaitedReleases
 from hatcast.agents.map.server import application
 from hatcast.agents.map.surroundings import Basemap, render_surroundings
 from hatcast.agents.timetable.network import Network, Stop, TimetableRoute

@@ -11,7 +11,7 @@ import pytest
 import hatcast
 from hatcast.agents import cli
 from hatcast.agents.cli import COMMANDS, LABORATORY
-from hatcast.agents.errors.extras import EXTRAS, missing_extra
+from hatcast.agents.errors.causes import EXTRAS, missing_extra
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.tables.files import check_target
 from hatcast.stream.errors import HatcastError

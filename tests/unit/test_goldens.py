@@ -16,7 +16,7 @@ from tests.services.data import DATA, GOLDENS, golden, golden_recording
 
 def hatcast(*arguments: object) -> subprocess.CompletedProcess[bytes]:
     """The command in a process of its own."""
-    command = [sys.executable, "-m", "hatcast.agents.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "hatcast", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, check=False, cwd=DATA.parents[1])
 
 

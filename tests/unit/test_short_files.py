@@ -13,10 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from hatcast.agents.cli import hatcast
-from hatcast.agents.tables.csv_lines import CsvStyle
 from hatcast.agents.tables.files import FilesOf, Written
-from hatcast.agents.tables.records import ANSWERS, ESTIMATES, RELEASES, RUNNING_MEANS, TABLES
-from hatcast.agents.tables.short import short
+from hatcast.agents.tables.lines import CsvStyle
+from hatcast.agents.tables.records import ANSWERS, ESTIMATES, RELEASES, RUNNING_MEANS, TABLES, short
 from hatcast.agents.timetable.network import Stop, place_names
 from hatcast.stream.errors import HatcastError
 from tests.displaying import CELLS, answered, estimate, release, running

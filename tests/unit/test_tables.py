@@ -12,8 +12,7 @@ import pytest
 
 from hatcast.agents.tables.arrow import table_of_records
 from hatcast.agents.tables.columns import Layout, Mixed, Table, figures_of, layout_of
-from hatcast.agents.tables.csv_lines import csv_of_records
-from hatcast.agents.tables.geojson import feature_of, features_of, geometry
+from hatcast.agents.tables.lines import csv_of_records, feature_of, features_of, geometry
 from hatcast.agents.tables.records import ANSWERS, ESTIMATES, RELEASES, TABLES
 from tools.schemas import FOLDER as SCHEMAS
 from tools.schemas.asyncapi import version
