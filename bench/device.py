@@ -16,8 +16,9 @@ from bench.figures import Figure, middle, say, show
 from bench.settings import PARTITIONS, write_settings
 from bench.signed_reports import signed_costs
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.device.closing import Outbox, RecordedRun
+from hatcast.agents.device.closing import RecordedRun
 from hatcast.agents.device.fold import OwnHat, OwnMeans, Rules
+from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.device.sources import FleetFilter
 from hatcast.agents.device.store import open_store

@@ -10,8 +10,8 @@ import structlog
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.device.closing import Outbox
 from hatcast.agents.device.fold import Rules
+from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.store import DeviceStore
 from hatcast.agents.device.stored import StoredMessage
 from hatcast.agents.kafka.client import broker_name, confluent_options

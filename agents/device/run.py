@@ -12,9 +12,10 @@ import msgspec
 
 from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.device.closing import Arrived, LiveRun, Outbox, RecordedRun
+from hatcast.agents.device.closing import Arrived, LiveRun, RecordedRun
 from hatcast.agents.device.clusterings import AnswerTally, DeviceClusterings, open_clusterings
 from hatcast.agents.device.fold import OwnMeans, Rules
+from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter, Sign
 from hatcast.agents.device.sources import FleetFilter
 from hatcast.agents.device.store import DeviceStore, open_store

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final
 
-from hatcast.agents.device.closing import Outbox
+from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.store import DeviceStore
 
 METHODS: Final[dict[str, tuple[type, str]]] = {

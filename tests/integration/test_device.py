@@ -20,8 +20,9 @@ from click.testing import CliRunner
 
 from hatcast.agents.cli import keys
 from hatcast.agents.clock import now_ms
-from hatcast.agents.device.closing import Arrived, LiveRun, Outbox
+from hatcast.agents.device.closing import Arrived, LiveRun
 from hatcast.agents.device.fold import OwnMeans
+from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.device.sources import SingleVehicleFilter
 from hatcast.agents.device.store import open_store

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.device.closing import Outbox
 from hatcast.agents.device.fold import OwnHat
+from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.device.store import DeviceStore, ReportTimes, open_store
 from hatcast.agents.device.stored import VehicleHat
