@@ -15,6 +15,7 @@ with contextlib.redirect_stderr(io.StringIO()), atheris.instrument_imports(inclu
 
 from tests.fuzz.engine import Bounds, Searched, search
 from tests.fuzz.target import Target, check_limits
+from tests.services import open_redis
 
 _FOLDER: Final = Path(".cache/fuzz")
 
@@ -44,7 +45,8 @@ def command(**given: Unpack[_Options]) -> None:
 
     With one seed, a new folder and --runs the inputs are the same each time.
     """
-    with load_targets() as targets:
+    with open_redis() as redis:
+        targets = {target.name: target for target in load_targets(redis.url)}
         names, again, runs = given["names"], given["again"], given["runs"]
         if unknown := set(names) - set(targets):
             raise click.UsageError(f"no target is called {', '.join(sorted(unknown))}: see --list")

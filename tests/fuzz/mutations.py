@@ -3,8 +3,6 @@
 import random
 from typing import Final
 
-import atheris
-
 _EXTREMES: Final = (
     *(b"NaN", b"Infinity", b"-Infinity", b"nan", b"1e400", b"-1e400", b"1e-400", b"-0.0", b"0x10", b"1_000"),
     *(b"9" * 400, b"-" + b"9" * 400, b"0." + b"0" * 400 + b"1", b"1E999999999", b"9" * 5_000),
@@ -17,10 +15,17 @@ _OURS: Final = 0.25  # of the inputs; the others are libFuzzer's
 
 
 def mutate(data: bytes, max_bytes: int, seed: int) -> bytes:
-    """Return another input. It depends on nothing but the arguments."""
+    """Return another input, libFuzzer's or ours. It depends on nothing but the arguments."""
+    import atheris
+
     random_numbers = random.Random(seed)  # simulation
     if random_numbers.random() > _OURS:
         return bytes(atheris.Mutate(data, max_bytes))
+    return damaged(data, max_bytes, random_numbers)
+
+
+def damaged(data: bytes, max_bytes: int, random_numbers: random.Random) -> bytes:
+    """Return another input, of our kinds."""
     begin = random_numbers.randint(0, len(data))
     end = random_numbers.randint(begin, min(len(data), begin + 24))
     match random_numbers.randrange(5):
