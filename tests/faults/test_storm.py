@@ -12,7 +12,7 @@ from tests.faults.report import Report
 from tests.faults.run import KINDS, Plan, run
 from tests.services import KafkaServer, RedisServer
 
-READINGS = 45_000
+READINGS = 30_000
 SEEDS = 2**32
 # Two of them are drawn for each run; `scripts/faults` meets all of them, as does the night.
 FAULTS: list[Fault] = [

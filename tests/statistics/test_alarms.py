@@ -13,13 +13,14 @@ from bench.alarms import Found, Plan, simulate, simulate_releases, watch_list
 from hatcast.stream.tracker.alarms import Area
 
 CITIES = ("tracker", "releases")
+AREAS: tuple[Area | None, ...] = (None, "neighbours", "city")
 
 
 @cache
 def simulated(city: str) -> dict[Area | None, Found]:
     if city == "releases":
-        return simulate_releases(1, Plan(runs=3, days=5, learnt=2))
-    return simulate(5, Plan(runs=6, days=3, learnt=2), is_recorded=False, watch=watch_list())
+        return simulate_releases(1, Plan(runs=3, days=5, learnt=2), AREAS)
+    return simulate(5, Plan(runs=6, days=3, learnt=2), is_recorded=False, watch=watch_list(), kinds=AREAS)
 
 
 @pytest.mark.timeout(400)

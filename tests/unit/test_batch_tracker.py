@@ -38,14 +38,14 @@ DAYS = [DATA / "capmetro" / f"2016-11-{day}.csv.gz" for day in (24, 25)]
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The beginnings of two days: their first 12,000 records."""
+    """The beginnings of two days: their first 8,000 records."""
     folder = tmp_path_factory.mktemp("days")
     made = []
     for day in DAYS:
         with gzip.open(day, "rt") as lines:
             head, *rest = lines.readlines()
         path = folder / day.name.removesuffix(".gz")
-        path.write_text(head + "".join(rest[:12_000]))
+        path.write_text(head + "".join(rest[:8_000]))
         made.append(path)
     return made
 
