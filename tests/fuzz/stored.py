@@ -15,7 +15,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from hatcast.agents.redis.estimates import RunningSnapshot, SnapshotStore, StoredSnapshot
+from hatcast.agents.redis.estimates import SnapshotStore
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.identity import check_user_key, policy_errors
 from hatcast.agents.redis.keys import DomainKeys
@@ -26,11 +26,10 @@ from hatcast.stream.fold.checkpoint import restore, take_changes
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import stripped_columns
 from hatcast.stream.release.hats import HatChunks, releases_of
-from hatcast.stream.tracker.smoother import VERSION, SmootherState
 from tests.fuzz.target import Finding, Target, check_message
 from tests.integration.readings import LATER_MS, NOON_MS, Sample, folds
 from tests.laws.redis_scripts import DAY, proposal
-from tests.laws.script_stage import Stage, staged
+from tests.laws.script_stage import Stage, empty_snapshot, staged
 from tests.laws.test_stores import state
 from tests.support import Scripted
 
@@ -74,7 +73,7 @@ class State:
             fold.apply(LATER_MS, [NOON_MS], [each.value for each in more])
             assert await stage.partition.checkpoint(0, 2 + number, 3 + number, take_changes(fold, journal=number > 0))
         await stage.ledger.tracker.store(DAY, b"state", stage.token)
-        await SnapshotStore(redis, stage.name, stage.name).write(_snapshot(stage.policy.policy_id), {})
+        await SnapshotStore(redis, stage.name, stage.name).write(empty_snapshot(stage.policy.policy_id), {})
         self._names = [f"{stage.name}/{DAY}T20:00/{cell}" for cell in "ab"]
         for name in self._names:
             parts = f'{{"release_id":"{name}","seq":'.encode(), b"}"
@@ -237,22 +236,6 @@ class State:
                 return value + payload
             case _:
                 return payload
-
-
-def _snapshot(policy_id: str) -> StoredSnapshot:
-    empty = dict.fromkeys(("shared", "slopes", "variance", "means", "intercepts"), b"")
-    state = SmootherState(
-        version=VERSION,
-        policy_id=policy_id,
-        date=DAY,
-        start_ms=NOON_MS,
-        cells=[],
-        calibration=(),
-        centre=None,
-        usual=(0.0, 0.0, 0.0),
-        **empty,
-    )
-    return StoredSnapshot(positions={0: 7}, state=state, running=RunningSnapshot(days=1, dates=[DAY]))
 
 
 def targets(url: str) -> Iterator[Target]:

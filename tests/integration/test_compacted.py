@@ -3,8 +3,7 @@
 The broker of the other tests compacts nothing, so these have one of their own.
 """
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,11 @@ from confluent_kafka import KafkaException, Producer
 
 from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import Pipeline, open_pipeline
-from tests.integration.readings import HOUR_MS, NOON_MS, Sample, ticks, traffic
+from tests.integration.readings import HOUR_MS, NOON_MS, traffic
+from tests.integration.test_gap import SMALL, day, send, statuses
 from tests.services import KafkaServer, Record, RedisServer
 from tests.services.kafka_server import PARTITIONS, local_kafka
 
-DAY_MS = 24 * HOUR_MS
-SMALL = {"policy": {"privacy": {"min_users": 1}}}
 CLEANER = {"log.cleaner.enable": "true", "log.cleaner.backoff.ms": "200"}
 COMPACTING = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.01"}
 
@@ -33,16 +31,6 @@ def pipeline(compacting_kafka: KafkaServer, redis_server: RedisServer, tmp_path:
     with open_pipeline(compacting_kafka, redis_server, tmp_path, "compacted", SMALL) as opened:
         ensure_topics(opened.settings)
         yield opened
-
-
-def day(number: int) -> list[Record]:
-    """Two hours of traffic on the day `number`, and what closes them."""
-    moved = [Sample(s.vehicle, s.time_ms + number * DAY_MS, s.place, s.speed).record() for s in traffic()]
-    return [*moved, *ticks(NOON_MS + number * DAY_MS + 3 * HOUR_MS)]
-
-
-def send(pipeline: Pipeline, records: Iterable[Record]) -> None:
-    pipeline.kafka.produce(pipeline.name, records)
 
 
 def compact(pipeline: Pipeline) -> None:
@@ -62,15 +50,6 @@ def takes_records_without_key(pipeline: Pipeline) -> bool:
     except KafkaException:
         return False
     return True
-
-
-def statuses(pipeline: Pipeline) -> dict[str, set[str]]:
-    """Date -> statuses on `hats.means`."""
-    found: dict[str, set[str]] = {}
-    for values in pipeline.published().values():
-        for record in map(json.loads, values):
-            found.setdefault(record["date"], set()).add(record["status"])
-    return found
 
 
 def test_records_compacted_before_they_were_folded_stop_a_worker_unless_the_gap_is_accepted(pipeline: Pipeline) -> None:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace as replaced
 from redis.asyncio import Redis
 
-from hatcast.agents.redis.estimates import RunningSnapshot, SnapshotStore, StoredSnapshot
+from hatcast.agents.redis.estimates import SnapshotStore
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.identity import check_user_key, claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
@@ -22,10 +22,9 @@ from hatcast.stream.ledger.recovery import Attempt
 from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.records.fields import Status
-from hatcast.stream.tracker.smoother import VERSION, SmootherState
 from tests.integration.readings import LATER_MS, NOON_MS, Sample, folds
 from tests.laws.redis_scripts import DAY, NANO
-from tests.laws.script_stage import Stage, published, running_sum, staged
+from tests.laws.script_stage import Stage, empty_snapshot, published, running_sum, staged
 from tests.services import RedisServer
 
 SLOT = "2022-01-02/12:00"
@@ -316,20 +315,7 @@ def test_a_damaged_snapshot_is_not_there(redis_server: RedisServer) -> None:
     async def check() -> None:
         async with Redis.from_url(redis_server.url) as redis:
             store, keys = SnapshotStore(redis, "t-damaged", "p"), DomainKeys("t-damaged")
-            arrays = dict.fromkeys(("shared", "slopes", "variance", "means", "intercepts"), b"")
-            state = SmootherState(
-                version=VERSION,
-                policy_id="id",
-                date=DAY,
-                start_ms=NOON_MS,
-                cells=[],
-                calibration=(),
-                centre=None,
-                usual=(0.0, 0.0, 0.0),
-                **arrays,
-            )
-            running = RunningSnapshot(days=1, dates=[DAY])
-            snapshot = StoredSnapshot(positions={0: 7}, state=state, running=running)
+            snapshot = empty_snapshot("id")
             await store.write(snapshot, {DAY: b"inputs"})
             assert await store.read("id") == snapshot
             assert await store.read_dates(snapshot) == {DAY: b"inputs"}

@@ -13,9 +13,11 @@ from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.crashing_worker import METHODS, TRACKING, die_after
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import ticks, traffic
+from tests.integration.test_continual_worker import published
 from tests.integration.test_tracker import FIRST, NEXT_DAY_MS, TABLE, TIMED
 from tests.services import KafkaServer, RedisServer
 from tests.timetables import write_speeds
+from tests.unit.test_batch_tracker import rounded
 
 
 @pytest.fixture
@@ -41,12 +43,6 @@ def public(records: list[dict[str, Any]]) -> dict[str, Any]:
             kept["query"] = {key: value for key, value in kept["query"].items() if key != "sum"}
         found[record["release_id"]] = kept
     return found
-
-
-def published(pipeline: Pipeline) -> list[dict[str, Any]]:
-    values = pipeline.published(committed=False)
-    assert all(len(set(each)) == 1 for each in values.values()), "two values of one release"
-    return [json.loads(each[0]) for each in values.values()]
 
 
 @pytest.fixture
@@ -95,14 +91,6 @@ def assert_as_batch(pipeline: Pipeline) -> tuple[list[WorkerProcess], list[dict[
     # Pseudonyms decide the order of users, and so the last bits of floats: the user keys differ.
     assert rounded(public(found)) == rounded(public(live))
     return [first, second], live
-
-
-def rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.9g}")
-    if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
-    return [rounded(each) for each in value] if isinstance(value, list) else value
 
 
 @pytest.mark.timeout(240)

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace as replaced
 from redis.asyncio import Redis
 
+from hatcast.agents.redis.estimates import RunningSnapshot, StoredSnapshot
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.identity import StoredKey, claim_user_key, restore_made_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
@@ -30,6 +31,7 @@ from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import Period
 from hatcast.stream.records import ReservedRecord
+from hatcast.stream.tracker.smoother import VERSION, SmootherState
 from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, Sample, folds, traffic
 from tests.integration.recovering import OUTPUT, adopt, budget_record, guard_of_all, restore
 from tests.laws.redis_scripts import DAY, NANO, PARTS, proposal
@@ -196,3 +198,20 @@ async def staged(url: str) -> AsyncIterator[Stage]:
         yield stage
         keys = [key async for key in redis.scan_iter(f"{{{name}*")]
         await redis.delete(*keys)
+
+
+def empty_snapshot(policy_id: str) -> StoredSnapshot:
+    """A snapshot of the estimates of a policy that has no cell yet."""
+    empty = dict.fromkeys(("shared", "slopes", "variance", "means", "intercepts"), b"")
+    state = SmootherState(
+        version=VERSION,
+        policy_id=policy_id,
+        date=DAY,
+        start_ms=NOON_MS,
+        cells=[],
+        calibration=(),
+        centre=None,
+        usual=(0.0, 0.0, 0.0),
+        **empty,
+    )
+    return StoredSnapshot(positions={0: 7}, state=state, running=RunningSnapshot(days=1, dates=[DAY]))

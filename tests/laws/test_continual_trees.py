@@ -6,7 +6,7 @@ Each law is broken by a mutant.
 import gc
 import weakref
 from collections.abc import Callable, Iterator
-from itertools import combinations, pairwise, product
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +19,7 @@ from hatcast.stream.continual.trees import PrefixNoise
 from hatcast.stream.mechanisms import Distances, NoisyVector, UnsafeNoise, laplace
 from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.method import NoiseKind
+from tests.laws.continual_streams import patterns
 
 BOUND: Final = 1000
 SHAPES: Final = [(2, 5, False), (3, 1, True), (3, 2, True), (3, 3, True), (3, 5, True), (5, 2, True), (7, 2, True)]
@@ -62,14 +63,6 @@ def sums(digits: Digits, keys: Integers) -> Integers:
     slots = np.arange(digits.slots)
     covers: Integers = ((places[:, None] * sizes <= slots) & (slots < (places[:, None] + 1) * sizes)).astype(np.int64)
     return covers
-
-
-def patterns(slots: int, most: int, separation: int) -> Iterator[tuple[int, ...]]:
-    """All sets of slots that one user may be in."""
-    for number in range(1, most + 1):
-        for pattern in combinations(range(slots), number):
-            if all(later - earlier >= separation for earlier, later in pairwise(pattern)):
-                yield pattern
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 7, 8, 13, 40])
