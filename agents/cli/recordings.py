@@ -32,8 +32,10 @@ _TRIED: Final = 1_000  # first rows, of which some have to be decodable
 _DOUBTED: Final = 10  # rows of which none can be decoded are not read by the right columns
 
 
-def format_options(  # noqa: PLR0913 - options by name
-    name: str = "feed_format",
+_FORMAT: Final = "feed_format"  # the parameter of a command
+
+
+def format_options(
     *,
     required: bool = False,
     by_name_of: str | None = None,
@@ -42,7 +44,7 @@ def format_options(  # noqa: PLR0913 - options by name
     derives: bool = True,
     of: str,
 ) -> Callable[[Function], Function]:
-    """Return a decorator that adds `--format` and the options of columns, as one `FormatChoice | None` called `name`.
+    """Return a decorator that adds `--format` and the options of columns, as a `feed_format`, `FormatChoice | None`.
 
     by_name_of   parameter of the files whose names say the format, if it is not given; unless `required`, only for
                  options of columns
@@ -54,7 +56,7 @@ def format_options(  # noqa: PLR0913 - options by name
     with_default: dict[str, Any] = {} if default is None else {"default": default, "show_default": True}
     add_format = click.option(
         "--format",
-        name,
+        _FORMAT,
         type=click.Choice([*FORMAT_NAMES, *also]),
         required=required and by_name_of is None,
         help=f"Format of the {of}." + ("" if by_name_of is None else "  [default: by the name of the first]"),
@@ -66,10 +68,12 @@ def format_options(  # noqa: PLR0913 - options by name
         def with_choice(**given: Any) -> Any:
             columns = {key: value for key in _COLUMN_KEYS if (value := given.pop(key)) not in (None, ())}
             files = None if by_name_of is None else given[by_name_of]
-            if given[name] is None and files and (required or columns):
+            if given[_FORMAT] is None and files and (required or columns):
                 path = Path(files[0] if isinstance(files, tuple) else files)
-                given[name] = _by_name(path, [*FORMAT_NAMES, *also])
-            given[name] = _choice(given[name], columns, given.pop(DERIVE, None), header_time=given.pop(HEADER_TIME))
+                given[_FORMAT] = _by_name(path, [*FORMAT_NAMES, *also])
+            given[_FORMAT] = _choice(
+                given[_FORMAT], columns, given.pop(DERIVE, None), header_time=given.pop(HEADER_TIME)
+            )
             return function(**given)
 
         decorated: Any = derive_options(with_choice) if derives else with_choice

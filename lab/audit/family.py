@@ -6,7 +6,7 @@ shows data whatever epsilon is. So outputs modulo a small number are uniform too
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -152,9 +152,7 @@ class Effort:
     error: float
 
 
-def audit_family(
-    family: Family, effort: Effort, random: SeededNumbers, noise: Noise, progress: Callable[[int], None] | None = None
-) -> AuditFinding:
+def audit_family(family: Family, effort: Effort, random: SeededNumbers, noise: Noise) -> AuditFinding:
     """Audit one family. The verdict is a false alarm with probability `effort.error` at most.
 
     noise   what the releases draw from: the system's, or a mutant
@@ -173,8 +171,6 @@ def audit_family(
         if bound > family.claim.epsilon:
             problem = f"samples show an epsilon of at least {bound:.4g}, above the claim {family.claim.epsilon:g}"
         problem = problem or _noise_problem(neighbours, effort, noise)
-    if progress is not None:
-        progress(1)
     return AuditFinding(
         part=family.name,
         epsilon=family.claim.epsilon,

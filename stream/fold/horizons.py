@@ -32,11 +32,6 @@ def horizon_of(keys: ContinualKeys, day: str) -> Period:
     return horizon
 
 
-def horizon_name(keys: ContinualKeys, day: str) -> str:
-    """Return the name of the horizon that contains a local date: its first date. Raises ValueError as `horizon_of`."""
-    return horizon_of(keys, day).first.isoformat()
-
-
 class SlotIndex:
     """Number of each slot of a policy in its horizon, 0 to n - 1. Raises ValueError for a policy without horizons."""
 

@@ -18,7 +18,6 @@ from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.hybrid.reports import DayKey, DeviceReport, ReportKeys, device_id
 from hatcast.stream.readings.reading import cache
 
-CERTIFICATE_BYTES: Final = 64
 # What is signed begins with its purpose and version, so that no signature is valid for another purpose.
 _FOR_REPORT: Final = b"hatcast-report/1\n"
 _FOR_DAY_KEY: Final = b"hatcast-day-key/1\n"

@@ -71,12 +71,6 @@ class Outcome(StrEnum):
     BAD_SIGNATURE = "bad_signature"
 
 
-REPORT_OUTCOMES: Final = frozenset({Outcome.OTHER_POLICY, Outcome.BAD_SIGNATURE})
-"""Outcomes that only devices' reports have: docs/hybrid.md."""
-HORIZON_OUTCOMES: Final = frozenset({Outcome.OVER_PARTICIPATION})
-"""Outcomes that only policies with `[policy.continual]` have."""
-
-
 class Reading(msgspec.Struct, gc=False):
     """One decoded record of one vehicle.
 
@@ -139,7 +133,6 @@ def is_empty(cell: str) -> bool:
     return not text or text.lower() in _EMPTY
 
 
-SPEED_ONLY: Final = ValueUnits()
 NOT_FINITE: Final[dict[str, float]] = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 

@@ -12,7 +12,7 @@ from hatcast.agents.config.settings import policy_of_table
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.horizons import SlotIndex, horizon_name, horizon_of
+from hatcast.stream.fold.horizons import SlotIndex, horizon_of
 from hatcast.stream.ledger.day import Reserved, reservations
 from hatcast.stream.policy.continual_keys import AtEnd, ContinualKind
 from hatcast.stream.policy.policy import ContinualKeys, NoiseKind, Policy, read_policy
@@ -84,16 +84,16 @@ def test_the_mechanism_has_the_branching_of_the_least_error_unless_one_is_given(
 def test_a_week_is_monday_to_sunday_and_other_horizons_are_counted_from_one() -> None:
     keys = keys_of(policy())
     assert horizon_of(keys, "2022-01-05").dates[0] == "2022-01-03"  # a Monday
-    assert {horizon_name(keys, day) for day in horizon_of(keys, "2022-01-05").dates} == {"2022-01-03"}
+    assert {horizon_of(keys, day).dates[0] for day in horizon_of(keys, "2022-01-05").dates} == {"2022-01-03"}
     assert keys.horizon_of("1970-01-04") is None
     assert policy({"from": "1970-01-05"}).policy_id == policy().policy_id
-    assert horizon_name(keys_of(policy({"horizon_days": 10})), "1970-01-15") == "1970-01-15"
+    assert horizon_of(keys_of(policy({"horizon_days": 10})), "1970-01-15").dates[0] == "1970-01-15"
 
 
 def test_a_first_date_begins_the_first_horizon_and_stop_makes_it_the_only_one() -> None:
     renewed = keys_of(policy({"from": "2022-01-01"}))
     assert renewed.horizon_of("2021-12-31") is None
-    assert [horizon_name(renewed, day) for day in ("2022-01-07", "2022-01-08")] == ["2022-01-01", "2022-01-08"]
+    assert [horizon_of(renewed, day).dates[0] for day in ("2022-01-07", "2022-01-08")] == ["2022-01-01", "2022-01-08"]
     stopped = keys_of(policy({"from": "2022-01-01", "at_end": "stop"}))
     assert stopped.at_end is AtEnd.STOP
     assert stopped.horizon_of("2022-01-07") is not None

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from hatcast.stream.readings.formats import FORMATS, Columns, FormatChoice
-from hatcast.stream.readings.reading import READING_RULES, SPEED_ONLY, Reading, is_empty, number, parse_time, to_milli
+from hatcast.stream.readings.reading import READING_RULES, Reading, ValueUnits, is_empty, number, parse_time, to_milli
 from hatcast.stream.readings.vehicles import canonical_vehicle
 from hatcast.stream.time_zones import time_zone
 from tests.laws.test_feeds import SAMPLES, recorded_in
@@ -92,7 +92,7 @@ def read() -> Iterator[object]:
     texts = {"jsonl": "".join(json.dumps(row) + "\n" for row in records), "csv": table}
     for name, text in texts.items():
         for decimal in (".", ","):
-            feed = FormatChoice(name, Columns(names, "mph", decimal=decimal)).format(SPEED_ONLY, ZONE)
+            feed = FormatChoice(name, Columns(names, "mph", decimal=decimal)).format(ValueUnits(), ZONE)
             stream = io.BytesIO(text.encode(errors="surrogatepass"))
             yield name, decimal, [of(each.reading) for each in feed.records(stream, name)]
 
