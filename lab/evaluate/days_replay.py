@@ -278,7 +278,8 @@ class DaysReplay:
     def tracker(self, keys: TrackerKeys) -> tuple[PublishedRuns, PublishedRuns]:
         """Return a tracker's estimates of each HAT at the close of its slot, and at the end of its day.
 
-        Runs share the queries, which depend on counts alone.
+        Runs share the queries, which depend on counts alone; of a guessed prior also on its scale, which is that of the
+        mean of their evidence.
         """
         upper_bound = self.upper_bound / _MILLI
         prior = Prior.of(upper_bound, speed=self.speed, value=self.value)
@@ -296,6 +297,7 @@ class DaysReplay:
                 first = last
             self._release(tracker, tracker.settle())
             end.append(_published(tracker.estimates(range(first)), upper_bound))
+            tracker.end_day()
             step()
         return _joined(live), _joined(end)
 

@@ -168,7 +168,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     RULES: ClassVar = (
         When("status", ("released",), has=ANSWER, allows=(*BLEND, "query", "values")),
-        When("relation", ("replace",), has=("seq",), allows=("counts", "scheduled")),
+        When("relation", ("replace",), has=("seq",), allows=("counts", "scheduled", "prior_scale")),
         When("target", allows=("device_epsilon", "delta", *BLEND)),
     )
 
@@ -234,6 +234,18 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
                 gt=0,
                 description="of a tracker with a timetable: the cell's scheduled speed on this date, in km/h with 1"
                 " digit; absent if it has none. Not private",
+            ),
+        ]
+        | None
+    ) = None
+    prior_scale: (
+        Annotated[
+            int,
+            msgspec.Meta(
+                ge=-32,
+                le=4,
+                description="of a tracker of another value than speeds: standard deviations of its model are 2^(n/4)"
+                " times those of the value's range on this date",
             ),
         ]
         | None

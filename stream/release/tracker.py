@@ -145,7 +145,11 @@ class PolicyTracker:
         done = {release.cell for release in queried if release.is_hat}
         releases = [*queried, *(release for release in releases if release.cell not in done)]
         speeds = {} if self.timetable is None else self.timetable.speeds
-        return [replace(each, scheduled=speeds.get(each.cell)) if each.is_hat else each for each in releases]
+        scale = self._tracker.prior_scale
+        return [
+            replace(each, scheduled=speeds.get(each.cell), prior_scale=scale) if each.is_hat else each
+            for each in releases
+        ]
 
     def settle(self, noise: LaplaceNoise, advance: Callable[[int], None] = lambda _: None) -> list[TrackerRelease]:
         """Return the releases of the date's settlement, in the order in which they are committed.
@@ -158,6 +162,7 @@ class PolicyTracker:
 
     def end_day(self) -> bytes:
         """End the date. Return the state after it, to begin with after a crash: with the timetable of the next date."""
+        self._tracker.end_day()
         self._tracker.timetable = self._file
         self._state = self._tracker.state(self._policy.policy_id, self.date)
         self.settled = self.date

@@ -111,12 +111,14 @@ class TrackerRelease(Placed):
     hat          the HAT's users; None for a query that is not of one HAT
     query        None unless the status is `released`
     scheduled    speed of the HAT's cell in the timetable that holds on its date, 0.1 km/h; None: it has none
+    prior_scale  of the model on its date; None: the prior is no guess
     """
 
     name: str
     hat: HatUsers | None
     query: MadeQuery | None = None
     scheduled: int | None = None
+    prior_scale: int | None = None
 
     @property
     def release_id(self) -> str:
@@ -144,6 +146,8 @@ class TrackerRelease(Placed):
             fields["counts"] = _counts_fields(self.hat)
         if self.scheduled is not None:
             fields["scheduled"] = self.scheduled / 10
+        if self.prior_scale is not None:
+            fields["prior_scale"] = self.prior_scale
         if query is not None:
             fields["query"] = query.fields()
         return fields | {"estimator": TRACKER, "epsilon": exact_json(0 if query is None else query.largest)}

@@ -245,9 +245,30 @@ class Drift:
     row: Floats
 
 
-class Covariance:
-    """Covariance of the model's parts. A function of public counts and the policy.
+@dataclass(frozen=True, slots=True, eq=False)
+class Rescaled:
+    """Change of a covariance that took another scale of its prior.
 
+    shared     float64 [29, 29]  covariance of the shared parts, after
+    before     float64 [29, 29]  its inverse, before
+    told       float64 [C, 29]  slopes of the cells over their variances
+    more       float64 [C]  by how much more what is known of a cell tells of the shared parts
+    variance   float64 [C]  of the cells, after; shrunk: over that before
+    """
+
+    shared: Floats
+    before: Floats
+    told: Floats
+    more: Floats
+    variance: Floats
+    shrunk: Floats
+
+
+class Covariance:
+    """Covariance of the model's parts. A function of public counts, the policy, timetables and scales of its prior.
+
+    variances  of the parts, at the present scale of the prior
+    prior_scale   n: a guessed prior's standard deviations are multiplied by 2^(n/4); 0 of any other
     shared     float64 [29, 29]
     slopes     float64 [C, 29]
     variance   float64 [C]  of each cell, given the shared parts
@@ -257,7 +278,9 @@ class Covariance:
     """
 
     def __init__(self, variances: Variances) -> None:
-        self._variances = variances
+        """variances: at a scale of 0."""
+        self._unscaled = self.variances = variances
+        self.prior_scale = 0
         self.shared = _prior(variances)
         self.slopes = np.empty((0, SHARED))
         self.variance = np.empty(0)
@@ -272,14 +295,14 @@ class Covariance:
     def add_cells(self, number: int) -> None:
         """Add cells that were never seen."""
         self.slopes = np.concatenate((self.slopes, np.zeros((number, SHARED))))
-        self.variance = np.concatenate((self.variance, np.full(number, self._variances.cell)))
+        self.variance = np.concatenate((self.variance, np.full(number, self.variances.cell)))
 
     def add_scheduled(self, speeds: Mapping[int, int]) -> None:
         """Give cells of which nothing is known yet the prior of their scheduled speeds, 0.1 km/h."""
         for cell, speed in speeds.items():
             if not self.slopes[cell].any():
                 self.slopes[cell, TIMETABLE] = deviation(speed)
-                self.variance[cell] = self._variances.scheduled
+                self.variance[cell] = self.variances.scheduled
 
     def add_hats(self, hats: Iterable[ModelHat]) -> None:
         """Add HATs of the day that are new."""
@@ -298,20 +321,40 @@ class Covariance:
         self.variance += drift.by_cell**2 / row[DAY]
         self.slopes -= np.outer(drift.by_cell, drift.row)
         self.shared[DAY] = self.shared[:, DAY] = 0
-        self.shared[DAY, DAY] = self._variances.day
+        self.shared[DAY, DAY] = self.variances.day
         return drift
 
     def advance(self, hours: float) -> Drift:
         """Add the drift of a number of hours. Returns the change that the means have to follow."""
         hours = min(max(hours, 0.0), _HOURS_MAX)  # never back: variances would fall below what was learned
-        added = self._variances.city_drift * hours
+        added = self.variances.city_drift * hours
         self.shared[CITY, CITY] += added
         # P' = P + q e e'. Slopes on the old city become slopes on the new one: B' = B - q B_0 (P'^-1)_0.
         row = added * np.linalg.solve(self.shared, _CITY_ROW)
         drift = Drift(self.slopes[:, CITY].copy(), row)
-        self.variance += drift.by_cell**2 * added * (1 - row[CITY]) + self._variances.cell_drift * hours
+        self.variance += drift.by_cell**2 * added * (1 - row[CITY]) + self.variances.cell_drift * hours
         self.slopes -= np.outer(drift.by_cell, row)
         return drift
+
+    def rescale(self, prior_scale: int) -> "Rescaled":
+        """Take another scale of a guessed prior: what was learnt stays. Returns what the means have to follow.
+
+        What is known beyond the prior is the precision, 1 / variance, less that of the prior. Numbers about a cell tell
+        of the shared parts as well, and the more, the less cells differ. Exact for a city that stands still.
+        """
+        before, unshared = self.variances.cell, np.asarray(np.linalg.inv(self.shared), np.float64)
+        learnt = unshared - np.linalg.inv(_prior(self.variances))
+        self.prior_scale, self.variances = prior_scale, self._unscaled.at(prior_scale)
+        after, prior = self.variances.cell, _prior(self.variances)
+        known = np.maximum(1 / self.variance - 1 / before, 0)
+        told = self.slopes / self.variance[:, None]
+        more = (before - after) / ((1 + known * before) * (1 + known * after))
+        learnt += (told * more[:, None]).T @ told
+        old, self.variance = self.variance, 1 / (1 / after + known)
+        self.slopes = told * self.variance[:, None]
+        shared = np.linalg.inv(_without_drift(learnt, prior) + np.linalg.inv(prior))
+        self.shared = (shared + shared.T) / 2
+        return Rescaled(self.shared, unshared, told, more, self.variance, self.variance / old)
 
     def row_of(self, cell: int, hour: int, features: Floats) -> Floats:
         """Return the weights of the shared parts in a HAT's mean, float64 [29], with those of its cell."""
@@ -387,6 +430,13 @@ class Means:
         """Follow the regressions of the cells when they are carried over to other shared parts."""
         self.intercepts[: len(drift.by_cell)] += drift.by_cell * float(drift.row @ self.shared)
 
+    def rescale(self, change: "Rescaled", prior: Floats) -> None:
+        """Follow the covariance to another scale. prior: means of the shared parts, float64 [29]."""
+        data = self.intercepts * change.shrunk
+        of_cells = data / change.variance
+        told = change.before @ (self.shared - prior) - (change.more * (of_cells + change.told @ prior)) @ change.told
+        self.shared, self.intercepts = prior + change.shared @ told, data
+
     def predict(self, row: Floats, cell: int) -> float:
         """Return the mean of a HAT without its own deviation. row: as `Covariance.row_of` returns it."""
         return float(row @ self.shared) + float(self.intercepts[cell])
@@ -414,6 +464,14 @@ def _prior(variances: Variances) -> Floats:
     prior[DAY, DAY] = variances.day
     prior[TIMETABLE, TIMETABLE] = TIMETABLE_PRIOR.slope_sd**2  # km/h per km/h: whatever the range
     return prior
+
+
+def _without_drift(learnt: Floats, prior: Floats) -> Floats:
+    """Return a precision without directions in which drift left less known than the prior knows."""
+    root = np.linalg.cholesky(prior)
+    parts, turned = np.linalg.eigh(root.T @ learnt @ root)
+    back = np.linalg.solve(root.T, turned)
+    return np.asarray((back * np.maximum(parts, 0)) @ back.T)
 
 
 def prior_means(prior: Prior) -> Floats:

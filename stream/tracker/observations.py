@@ -19,6 +19,7 @@ from hatcast.stream.tracker.model import (
     CITY,
     DAY,
     SHARED,
+    Covariance,
     ModelHat,
     Observation,
     centre_of,
@@ -142,9 +143,13 @@ class PlainReleases:
     are those of the users that K admits, so they are not features of the HAT: estimates were worse with them.
     """
 
-    def __init__(self, variances: Variances, lower: float = 0.0, centre: float | None = None) -> None:
-        """lower: of the value, in its unit: the model is of distances from it. centre: None."""
-        self._variances, self._lower, self.centre = variances, lower, centre
+    def __init__(self, covariance: Covariance, lower: float = 0.0, centre: float | None = None) -> None:
+        """Args:
+        covariance: of the model, whose variances are those of the present date
+        lower: of the value, in its unit: the model is of distances from it
+        centre: None
+        """
+        self._covariance, self._lower, self.centre = covariance, lower, centre
 
     @staticmethod
     def calibration(means: Sequence[float]) -> ReleaseCalibration:
@@ -153,7 +158,9 @@ class PlainReleases:
 
     def hats(self, records: Sequence[ReleaseRecord], cells: Mapping[str, int]) -> list[tuple[ReleaseRecord, ModelHat]]:
         """Return the HATs of the records that are released."""
-        return [(each, hat_of(each, cells[each.cell], self._variances)) for each in records if each.is_released]
+        return [
+            (each, hat_of(each, cells[each.cell], self._covariance.variances)) for each in records if each.is_released
+        ]
 
     def measurements(
         self,
@@ -168,7 +175,7 @@ class PlainReleases:
             noise = noise_variance(record)
             if record.is_released and noise is not None and record.raw is not None:
                 cell, number = cells[record.cell], numbers[record.cell, record.slot]
-                observation = _release_observation(record, cell, number, noise, self._variances)
+                observation = _release_observation(record, cell, number, noise, self._covariance.variances)
                 yield Measurement(observation, record.raw - self._lower, noise)
 
 
@@ -219,12 +226,13 @@ class QueryRecords:
     has seen other records.
     """
 
-    def __init__(self, variances: Variances, lower: float = 0.0, centre: float | None = None) -> None:
+    def __init__(self, covariance: Covariance, lower: float = 0.0, centre: float | None = None) -> None:
         """Args:
+        covariance: of the model, whose variances are those of the present date
         lower: of the value, in its unit: the model is of distances from it
         centre: as it was before; None at the beginning
         """
-        self._variances, self._lower, self.centre = variances, lower, centre
+        self._covariance, self._lower, self.centre = covariance, lower, centre
 
     @staticmethod
     def calibration(means: Sequence[float]) -> Calibration:
@@ -240,7 +248,7 @@ class QueryRecords:
             (
                 record,
                 replace(
-                    hat_of(record, cells[record.cell], self._variances),
+                    hat_of(record, cells[record.cell], self._covariance.variances),
                     features=features_of(counts.users, counts.readings, self.centre or 0.0),
                 ),
             )

@@ -1,11 +1,13 @@
 """Prior means and variances of the model, for each kind of value.    [docs/specification/tracker.md, section 1]"""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final, Literal, Self
 
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import REFERENCE_BOUND, TIMETABLE_PRIOR
 
+SCALES_OF_A_DOUBLING: Final = 4
+"""half a step is within what the coverage of an interval allows"""
 _MILLI: Final = 1000
 
 
@@ -21,6 +23,7 @@ class Variances:
     reading    of one reading around its bus in the HAT
     city_drift, cell_drift   added in an hour
     future     of a HAT of the next day around city + cell: its hour, features and sampling
+    is_guess   whether nothing is known of the value but its range: the scale of these variances is learnt then
     """
 
     city: float = 144.0
@@ -36,10 +39,21 @@ class Variances:
     city_drift: float = 0.002
     cell_drift: float = 0.002
     future: float = 15.0
+    is_guess: bool = False
 
     def scaled(self, factor: float) -> Self:
         """Return the variances of a value that is `factor` times as large."""
-        return type(self)(*(factor**2 * getattr(self, each.name) for each in fields(self)))
+        numbers = (each.name for each in fields(self) if each.name != "is_guess")
+        return replace(self, **{name: factor**2 * getattr(self, name) for name in numbers})
+
+    def at(self, prior_scale: int) -> Self:
+        """Return the variances at a scale of the prior: all but the city's, whose level the range leaves open."""
+        return replace(self.scaled(factor_of(prior_scale)), city=self.city)
+
+
+def factor_of(prior_scale: int) -> float:
+    """Return the factor of all standard deviations of a guessed prior at a scale: 2^(n/4)."""
+    return float(2.0 ** (prior_scale / SCALES_OF_A_DOUBLING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +87,7 @@ class Prior:
         factor = upper_bound / REFERENCE_BOUND
         if value is not None:
             usual = -lower if lower < 0 < lower + upper_bound else upper_bound / 2
-            return cls(upper_bound, usual, (0.0, 0.0), _MOVING[2].scaled(factor))
+            return cls(upper_bound, usual, (0.0, 0.0), replace(_MOVING[2].scaled(factor), is_guess=True))
         city, (first, second), variances = _MOVING if speed is None else _JOURNEY
         return cls(upper_bound, factor * city, (factor * first, factor * second), variances.scaled(factor))
 

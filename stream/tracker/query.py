@@ -30,13 +30,13 @@ from hatcast.stream.tracker.model import (
     Observation,
     shared_rows,
 )
-from hatcast.stream.tracker.prior import Variances
 from hatcast.stream.units import NANO
 
 CLIPS: Final = np.array((2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 115, 130, 150, 175, 200, 250, 300))
 """Hundredths: the grid of z."""
 STEPS: Final = 1_000_000
 """T: steps of one unit of payment"""
+_GUESSED: Final = 11  # position of 1.0, the least z of a guessed prior
 _PER_CLIP: Final = 2 * STEPS // 100  # D for one hundredth of z
 _Z: Final = CLIPS / 100
 _KEPT: Final = np.array([math.erf(z / math.sqrt(2)) for z in _Z])  # derivative of the mean clipped residual: P(|N| < z)
@@ -79,7 +79,7 @@ class Members:
         return len(self.cells) == 1
 
 
-def members_of(contributions: Integers, day: DayCounts, covariance: Covariance, variances: Variances) -> Members:
+def members_of(contributions: Integers, day: DayCounts, covariance: Covariance) -> Members:
     """Return the members of a query of these contributions to HATs of one cell, or each of another.
 
     contributions   int64 [K], 1 or more, ascending
@@ -94,6 +94,7 @@ def members_of(contributions: Integers, day: DayCounts, covariance: Covariance, 
     total = np.asarray(np.bincount(of_bus, readings), np.float64)
     within = readings / total[of_bus]
     in_hats = np.asarray(np.bincount(of_bus, within**2), np.float64)
+    variances = covariance.variances
     own = variances.bus_hat * in_hats + variances.bus + variances.reading / total
     rows = shared_rows([day.hats[hat] for hat in hats])
     slopes = covariance.slopes[cells]
@@ -134,9 +135,7 @@ class Designs:
     variance: Floats
 
 
-def designs_of(
-    members: Members, payments: Floats, day: DayCounts, covariance: Covariance, variances: Variances
-) -> Designs:
+def designs_of(members: Members, payments: Floats, day: DayCounts, covariance: Covariance) -> Designs:
     """Return the designs of queries. payments: float64 [P, L], of each bus, with a sum above 0."""
     total = payments @ (1 / members.spread)
     # Equal payments of all buses give the same shares, whatever they are: computed once.
@@ -147,16 +146,20 @@ def designs_of(
     weights = np.add.reduceat(by_contribution, members.starts, axis=1)
     sampled = day.weight[members.contributions] * day.variance[members.contributions]
     prior = np.array([day.hats[hat].variance for hat in members.hats])
-    common = np.add.reduceat(by_contribution * sampled, members.starts, axis=1) + weights * variances.hat
+    of_hat = covariance.variances.hat
+    common = np.add.reduceat(by_contribution * sampled, members.starts, axis=1) + weights * of_hat
     betas = common / prior
-    unexplained = shares**2 @ members.own + variances.hat * (weights**2).sum(axis=1) - (common**2 / prior).sum(axis=1)
+    unexplained = shares**2 @ members.own + of_hat * (weights**2).sum(axis=1) - (common**2 / prior).sum(axis=1)
     of_cells = shares_of(members, weights)
     rows = weights @ members.rows + of_cells @ members.slopes
     shared = rows @ covariance.shared
     explained = (rows * shared).sum(axis=1) + of_cells**2 @ covariance.variance[members.cells]
     explained = explained + betas**2 @ covariance.hats[members.hats]
     spreads = (shares**2 @ members.spread**2)[of_payment]
-    clip = ((spreads[:, None] * _CLIPPED + _NOISE * (_Z / total[:, None]) ** 2) / _KEPT**2).argmin(axis=1)
+    costs = (spreads[:, None] * _CLIPPED + _NOISE * (_Z / total[:, None]) ** 2) / _KEPT**2
+    # Of a guessed prior the spreads may be far too large: then a small z would count a difference up to 1 / k(z) times.
+    least = _GUESSED if covariance.variances.is_guess else 0
+    clip = least + costs[:, least:].argmin(axis=1)
     lost = spreads * (_CLIPPED[clip] / _KEPT[clip] ** 2 - 1)
     noise = _NOISE * (_Z[clip] / (total * _KEPT[clip])) ** 2
     sampling = np.maximum(unexplained[of_payment], 0)
@@ -195,6 +198,7 @@ class ResidualQuery:
     total      W
     kept       expected derivative of the sum by a shift of all residuals, over T W
     noise      variance of the noise, in the policy's unit squared
+    prior_scale   of the model, as in `Covariance`
     """
 
     members: Members
@@ -207,15 +211,19 @@ class ResidualQuery:
     noise: float
     observation: Observation
     gain: Gain
+    prior_scale: int
+
+    @property
+    def clip(self) -> float:
+        """z"""
+        return self.scale / (2 * STEPS)
 
 
-def query_of(
-    members: Members, payments: Integers, day: DayCounts, covariance: Covariance, variances: Variances
-) -> ResidualQuery:
+def query_of(members: Members, payments: Integers, day: DayCounts, covariance: Covariance) -> ResidualQuery:
     """Design the query for these payments (int64 [L], 1e-9), and update the covariance with it."""
     if not payments.any():
         raise ValueError("nobody pays for the query")
-    designs = designs_of(members, payments[None] / NANO, day, covariance, variances)
+    designs = designs_of(members, payments[None] / NANO, day, covariance)
     hundredths = int(CLIPS[designs.clip[0]])
     bounds = payments * hundredths // 100_000  # payments 1e-9 T z, in integers
     observation = Observation(
@@ -241,6 +249,7 @@ def query_of(
         float(designs.noise[0]),
         observation,
         covariance.observe(observation),
+        covariance.prior_scale,
     )
 
 

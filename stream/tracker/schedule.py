@@ -20,7 +20,7 @@ from hatcast.stream.tracker.model import (
     ModelHat,
     shared_rows,
 )
-from hatcast.stream.tracker.prior import Variances
+from hatcast.stream.tracker.prior import Variances, factor_of
 from hatcast.stream.tracker.query import Members, ResidualQuery, designs_of, members_of, query_of
 from hatcast.stream.units import NANO
 
@@ -76,11 +76,11 @@ class Outlook:
     weights   float64 [C]  HATs expected, over twice their standard deviation: what one unit of variance is worth
     """
 
-    def __init__(self, covariance: Covariance, variances: Variances, seen: Floats, hours: int) -> None:
+    def __init__(self, covariance: Covariance, seen: Floats, hours: int) -> None:
         """seen: float64 [C], the number of HATs of each cell in the first `hours` hours."""
         self._covariance = covariance
         expected = _HORIZON * (seen + 1) / (hours + 4)
-        self.weights = expected / (2 * np.sqrt(covariance.of_cells() + variances.future))
+        self.weights = expected / (2 * np.sqrt(covariance.of_cells() + covariance.variances.future))
         rows = covariance.city_rows()
         self._matrix = (rows * self.weights[:, None]).T @ rows
 
@@ -118,11 +118,8 @@ class Appraisal:
     values   float64 [H]  what one unit of standard deviation of each HAT of the day is worth
     """
 
-    def __init__(
-        self, values: Floats, variances: Variances, day: DayCounts, covariance: Covariance, balances: Balances
-    ) -> None:
+    def __init__(self, values: Floats, day: DayCounts, covariance: Covariance, balances: Balances) -> None:
         self._values = values
-        self._variances = variances
         self._day = day
         self._covariance = covariance
         self._balances = balances
@@ -155,7 +152,7 @@ class Appraisal:
     def made(self, members: Members, payments: Integers, outlook: Outlook) -> ResidualQuery:
         """Make a query. payments: int64 [L], of each bus, 1e-9."""
         outlook.before(members)
-        query = query_of(members, payments, self._day, self._covariance, self._variances)
+        query = query_of(members, payments, self._day, self._covariance)
         outlook.after(members)
         return query
 
@@ -166,14 +163,14 @@ class Appraisal:
         solvent = self._balances.left(self._day.bus[contributions], reserve) >= SMALLEST
         if not solvent.any():
             return None
-        members = members_of(contributions[solvent], self._day, self._covariance, self._variances)
+        members = members_of(contributions[solvent], self._day, self._covariance)
         if len(members.buses) < buses:
             return None
         left = self._balances.left(members.buses, reserve)
         levels = PAYMENTS[: np.searchsorted(PAYMENTS, left.max() / NANO) + 1]
         payments = np.minimum((levels[:, None] * NANO).astype(np.int64), left)
         costs = payments.sum(axis=1) / NANO
-        designs = designs_of(members, payments / NANO, self._day, self._covariance, self._variances)
+        designs = designs_of(members, payments / NANO, self._day, self._covariance)
         gains = outlook.gain(members, designs.shared, designs.variance)
         gains += self._gain_today(members, designs.shared, designs.betas, designs.variance, hats)
         net = gains - price * costs
@@ -207,16 +204,13 @@ class Settlement:
     hours, exceeds the price times what the buses pay. The price falls in a few rounds.
     """
 
-    def __init__(
-        self, keys: TrackerKeys, variances: Variances, day: DayCounts, covariance: Covariance, balances: Balances
-    ) -> None:
+    def __init__(self, keys: TrackerKeys, day: DayCounts, covariance: Covariance, balances: Balances) -> None:
         self._keys = keys
-        self._variances = variances
         self._day = day
         self._covariance = covariance
         users = np.array([hat.users for hat in day.hats], np.float64)
         values = values_of(users, keys.objective)
-        self._appraisal = Appraisal(values, variances, day, covariance, balances)
+        self._appraisal = Appraisal(values, day, covariance, balances)
         self._of_cell = {cell: np.array(hats) for cell, hats in day.of_cell.items()}
         self._by_users = [int(number) for number in np.argsort(users, kind="stable")]
         self._cells = sorted(day.of_cell, key=lambda cell: (-users[self._of_cell[cell]].sum(), cell))
@@ -229,8 +223,8 @@ class Settlement:
         """
         blocks = self._blocks(unpaid)
         for part in _ROUNDS:
-            price = self._keys.price * part
-            outlook = Outlook(self._covariance, self._variances, seen, hours)
+            price = price_of(self._keys, self._covariance) * part
+            outlook = Outlook(self._covariance, seen, hours)
             for cell in self._cells:
                 yield from self._block_queries(cell, blocks, outlook, price)
             for number in self._by_users:
@@ -262,6 +256,11 @@ class Settlement:
             left[:] = [block for block in left if queried not in self._day.hat[block]]
 
 
+def price_of(keys: TrackerKeys, covariance: Covariance) -> float:
+    """Return the price, which is as large as the scale of the prior: where all differs by less, all saves less."""
+    return keys.price * factor_of(covariance.prior_scale)
+
+
 def values_of(users: Floats, objective: Objective) -> Floats:
     """Return the value of a unit of standard deviation in each HAT, from the numbers of users."""
     by_users = _BY_USERS[objective]
@@ -279,7 +278,6 @@ class Schedule:
     def __init__(self, keys: TrackerKeys, variances: Variances, min_users: int = 1) -> None:
         """min_users: least number of buses of a pulse."""
         self._keys = keys
-        self._variances = variances
         self._min_users = min_users
         self.covariance = Covariance(variances)
         self._watched: set[int] = set()
@@ -290,7 +288,7 @@ class Schedule:
 
     def begin_day(self) -> Drift:
         """Begin a local date. Returns the change that the means have to follow."""
-        self.day = DayCounts(self._variances, self.day.centre)
+        self.day = DayCounts(self.covariance.variances, self.day.centre)
         self.balances = Balances(self._keys.daily_limit)
         self._is_unpaid = np.empty(0, bool)
         self._newest = range(0)
@@ -316,8 +314,8 @@ class Schedule:
         counted = self.day.hats
         users = np.array([hat.users for hat in counted], np.float64)
         values = values_of(users, self._keys.objective)
-        appraisal = Appraisal(values, self._variances, self.day, self.covariance, self.balances)
-        outlook = Outlook(self.covariance, self._variances, self.seen, self.hours)
+        appraisal = Appraisal(values, self.day, self.covariance, self.balances)
+        outlook = Outlook(self.covariance, self.seen, self.hours)
         pulse = self._pulse(appraisal, outlook)
         if pulse is not None:
             yield self._charged(pulse)
@@ -325,7 +323,7 @@ class Schedule:
             hat = counted[number]
             query = self._watched_query(hat, appraisal, outlook) if hat.cell in self._watched else None
             if query is None:
-                items, price = self._items(hat), _PRICE * self._keys.price
+                items, price = self._items(hat), _PRICE * price_of(self._keys, self.covariance)
                 query = appraisal.query(items, np.array([number]), outlook, price, self._reserve(self._keys.share))
             if query is not None:
                 self._is_unpaid[query.members.contributions] = False
@@ -340,7 +338,7 @@ class Schedule:
             return None
         of_slot = np.arange(self.day.hats[self._newest.start].first, self.day.hats[-1].end)
         factor = _PULSE_PRICES[self._keys.daily_limit >= _SMALL_LIMIT]
-        price, reserve = factor * self._keys.price, self._reserve(self._keys.share)
+        price, reserve = factor * price_of(self._keys, self.covariance), self._reserve(self._keys.share)
         return appraisal.query([of_slot], np.array(self._newest), outlook, price, reserve, self._min_users)
 
     def _items(self, hat: ModelHat) -> list[Integers]:
@@ -364,13 +362,13 @@ class Schedule:
         paying = np.minimum(left, unit) >= SMALLEST
         if not paying.any():
             return None
-        members = members_of(contributions[paying], self.day, self.covariance, self._variances)
+        members = members_of(contributions[paying], self.day, self.covariance)
         payments = np.minimum(unit, self.balances.left(members.buses, self._reserve(share)))
         return appraisal.made(members, payments, outlook)
 
     def settle(self) -> Iterator[ResidualQuery]:
         """Make the queries of the day's end."""
-        settlement = Settlement(self._keys, self._variances, self.day, self.covariance, self.balances)
+        settlement = Settlement(self._keys, self.day, self.covariance, self.balances)
         for query in settlement.queries(np.flatnonzero(self._is_unpaid), self.seen, self.hours):
             yield self._charged(query)
 

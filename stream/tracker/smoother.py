@@ -51,7 +51,7 @@ _MILLI = 1000
 _DIGITS: Final = 2  # so that bytes do not depend on the last bits of floats
 _USUAL_HATS: Final = 1000  # older ones fade exponentially
 _LEVELS: Final = 1000  # least number of values that the digits tell apart
-VERSION: Final = 5
+VERSION: Final = 6
 """of the model and of this format: another version's state is not read"""
 
 
@@ -77,6 +77,7 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
     shared       [29, 29]; slopes [C, 29]; variance [C]: of `Covariance`
     means        [29]; intercepts [C]: of `Means`
     calibration  `means` of the calibration
+    prior_scale  as in `Covariance`
     centre       of the converter of records
     usual        means of both features over recent HATs, and the number of these
     """
@@ -92,6 +93,7 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
     means: bytes
     intercepts: bytes
     calibration: tuple[float, ...]
+    prior_scale: int
     centre: float | None
     usual: tuple[float, float, float]
 
@@ -119,6 +121,7 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
             means=bytes_of(model.means.shared),
             intercepts=bytes_of(model.means.intercepts),
             calibration=calibration,
+            prior_scale=covariance.prior_scale,
             centre=features[0],
             usual=features[1],
         )
@@ -126,6 +129,7 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
     def restore(self, model: CityModel) -> None:
         """Put the state into a new model."""
         covariance, cells = model.covariance, len(self.cells)
+        covariance.rescale(self.prior_scale)
         model.cells.update((cell, number) for number, cell in enumerate(self.cells))
         covariance.shared = floats_of(self.shared, SHARED, SHARED)
         covariance.slopes = floats_of(self.slopes, cells, SHARED)
@@ -257,14 +261,14 @@ class Smoother:
         self._setting = setting
         self._upper_bound, self._digits = setting.upper_bound, setting.digits
         prior = Prior.of(setting.upper_bound, speed=setting.speed, value=setting.value, lower=setting.lower)
-        self._variances = prior.variances
-        self._covariance = Covariance(self._variances)
+        self._prior = prior_means(prior)
+        self._covariance = Covariance(prior.variances)
         centre = None if snapshot is None else snapshot.centre
         self._records: RecordConverter = (QueryRecords if setting.is_tracker else PlainReleases)(
-            self._variances, setting.lower, centre
+            self._covariance, setting.lower, centre
         )
         calibration = self._records.calibration(() if snapshot is None else snapshot.calibration)
-        self._track = Track(prior_means(prior), calibration)
+        self._track = Track(self._prior, calibration)
         self._usual = (0.0, 0.0, 0.0) if snapshot is None else snapshot.usual
         self._cells: dict[str, int] = {}
         self._model = CityModel(self._covariance, self._track.means, self._cells)
@@ -294,7 +298,7 @@ class Smoother:
         self.taken = slot.key
         if slot.key.date != self.date:
             made += self.settle()
-            self._begin_day(slot.key.date)
+            self._begin_day(slot.key.date, slot.records)
         distinct = {record.release_id: record for record in slot.records}
         self._slot_from = len(self._day)
         if slot.key.is_settlement:
@@ -387,8 +391,8 @@ class Smoother:
     def _predicted(self, cell: str, number: int, of_slot: ReleaseRecord) -> EstimateRecord:
         # A first slot may be unlike all others, and feeds change: so a cell without readings is not at the centre.
         usual = np.array(self._usual[:2])
-        hat = ModelHat(number, hour_of(of_slot.slot), usual, self._variances.hat, 1.0, 0, 0)
-        own = Normal(0.0, self._variances.hat)
+        hat = ModelHat(number, hour_of(of_slot.slot), usual, self._covariance.variances.hat, 1.0, 0, 0)
+        own = Normal(0.0, self._covariance.variances.hat)
         road = hat_estimate(hat, own, self._track, self._covariance).road
         return self._record("predicted", of_slot, cell, self._normal(road))
 
@@ -419,10 +423,13 @@ class Smoother:
         )
         return NormalRecord(value=value, sd=_rounded(sd, self._digits), interval95=(low, high))
 
-    def _begin_day(self, date: str) -> None:
+    def _begin_day(self, date: str, records: Sequence[ReleaseRecord]) -> None:
         self._day, self._hats = [], {}
         self._alarms, self._alarmed = self._new_alarms(), {}
         self._settled = False
+        scale = next((each.prior_scale for each in records if each.prior_scale is not None), None)
+        if scale is not None and scale != self._covariance.prior_scale:
+            self._track.rescale(self._covariance.rescale(scale), self._prior)
         self._track.means.begin_day(self._covariance.begin_day())
         self.date = date
         self.snapshot = self._state(date)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from hatcast.stream.mechanisms import LaplaceNoise
-from hatcast.stream.tracker.model import Covariance, Floats, Means, ModelHat
+from hatcast.stream.tracker.model import Covariance, Floats, Means, ModelHat, Rescaled
+from hatcast.stream.tracker.prior_scale import Evidence
 from hatcast.stream.tracker.query import STEPS, ResidualQuery, noiseless_sum
 
 _WINDOW: Final = 200.0  # queries of a calibration; older ones fade exponentially
@@ -88,12 +89,23 @@ class HatEstimate:
 
 
 class Track:
-    """Means of the model after one sequence of released numbers. A simulation has several for the same counts."""
+    """Means of the model after one sequence of released numbers. A simulation has several for the same counts.
 
-    def __init__(self, prior: Floats, calibration: Calibration | ReleaseCalibration) -> None:
+    evidence   of the scale of a guessed prior; None: it is not learnt
+    """
+
+    def __init__(
+        self, prior: Floats, calibration: Calibration | ReleaseCalibration, evidence: Evidence | None = None
+    ) -> None:
         """prior: means of the shared parts, float64 [29]."""
         self.means = Means(prior)
         self.calibration = calibration
+        self.evidence = evidence
+
+    def rescale(self, change: Rescaled, prior: Floats) -> None:
+        """Follow the covariance to another scale of its prior. prior: means of the shared parts, float64 [29]."""
+        self.means.rescale(change, prior)
+        self.calibration = type(self.calibration)()  # it was that of the other scale
 
     def draw(self, query: ResidualQuery, values: Floats, noise: LaplaceNoise) -> int:
         """Return Y with its noise. values: float64 [N], the private mean of each contribution of the day."""
@@ -115,6 +127,8 @@ class Track:
         innovation = shift - float((observation.betas - observation.weights) @ hats)
         self.means.update(observation, query.gain, innovation)
         self.calibration.add(innovation, query.gain.variance, query.noise)
+        if self.evidence is not None:
+            self.evidence.add(innovation, query)
         return innovation / math.sqrt(query.gain.variance)
 
     def estimate(self, number: int, hat: ModelHat, covariance: Covariance) -> HatEstimate:

@@ -25,6 +25,7 @@ from hatcast.stream.tracker.model import (
     prior_means,
 )
 from hatcast.stream.tracker.prior import Prior
+from hatcast.stream.tracker.prior_scale import SCALES, Evidence, next_scale
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.schedule import Schedule
 from hatcast.stream.tracker.timetable import Timetable
@@ -32,7 +33,7 @@ from hatcast.stream.tracker.track import Calibration, HatEstimate, Track
 from hatcast.stream.units import HOUR_MS
 
 _MILLI: Final = 1000
-_VERSION: Final = 3
+_VERSION: Final = 4
 
 
 class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +52,8 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
     calibration   the two running means of `Calibration`
     centre        of the model's first feature; None: there was no slot
     timetable     from which cells of the next date take their scheduled speeds; None: they have none
+    prior_scale   as in `Covariance`, of the next date
+    evidence      as in `Evidence`: float64 [37]; empty if the prior is no guess
     Arrays are little-endian bytes, row by row.
     """
 
@@ -68,6 +71,8 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
     calibration: tuple[float, float]
     centre: float | None
     timetable: Timetable | None
+    prior_scale: int
+    evidence: bytes
     version: int = _VERSION
 
     def encoded(self) -> bytes:
@@ -91,6 +96,7 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
             (state.means, SHARED),
             (state.intercepts, cells),
             (state.seen, cells),
+            (state.evidence, SCALES if state.evidence else 0),
         )
         fits = all(len(array) == 8 * numbers for array, numbers in sizes)
         return state if fits and (state.version, state.policy_id) == (_VERSION, policy_id) else None
@@ -98,6 +104,7 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
     def restore(self, schedule: Schedule, tracks: Sequence[Track]) -> None:
         """Put the state into a new schedule and new tracks."""
         cells, covariance = len(self.cells), schedule.covariance
+        covariance.rescale(self.prior_scale)
         schedule.add_cells(self.cells)
         covariance.shared = floats_of(self.covariance, SHARED, SHARED)
         covariance.slopes = floats_of(self.slopes, cells, SHARED)
@@ -108,6 +115,8 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
             track.means.shared = floats_of(self.means, SHARED)
             track.means.intercepts = floats_of(self.intercepts, cells)
             track.calibration = Calibration(self.calibration)
+            if track.evidence is not None and self.evidence:
+                track.evidence = Evidence(floats_of(self.evidence, SCALES))
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -153,7 +162,8 @@ class Tracker:
         min_users: least number of buses of a query of a whole slot
         """
         self.schedule = Schedule(keys, prior.variances, min_users)
-        self.tracks = [Track(prior_means(prior), Calibration()) for _ in range(tracks)]
+        self._prior, is_guess = prior_means(prior), prior.variances.is_guess
+        self.tracks = [Track(self._prior, Calibration(), Evidence() if is_guess else None) for _ in range(tracks)]
         self.values = np.empty(0)
         self._cells: dict[str, int] = {}
         self._buses: dict[int, int] = {}
@@ -164,6 +174,12 @@ class Tracker:
             self._cells = {cell: number for number, cell in enumerate(state.cells)}
             self._newest_ms = state.newest_ms
             self.timetable = state.timetable
+
+    @property
+    def prior_scale(self) -> int | None:
+        """Scale of a guessed prior on the date at work, as in `Covariance`; None of any other."""
+        covariance = self.schedule.covariance
+        return covariance.prior_scale if covariance.variances.is_guess else None
 
     def state(self, policy_id: str, date: str) -> TrackerState:
         """Return the state after a day that is settled, of the first track."""
@@ -185,6 +201,8 @@ class Tracker:
             calibration=track.calibration.means,
             centre=schedule.day.centre,
             timetable=self.timetable,
+            prior_scale=schedule.covariance.prior_scale,
+            evidence=b"" if track.evidence is None else bytes_of(track.evidence.sums),
         )
 
     def begin_day(self) -> None:
@@ -221,6 +239,16 @@ class Tracker:
     def settle(self) -> Iterator[ResidualQuery]:
         """Make the queries of the day's end."""
         return self.schedule.settle()
+
+    def end_day(self) -> None:
+        """End a date that is settled: choose the scale of a guessed prior for the next one."""
+        covariance = self.schedule.covariance
+        evidence = [track.evidence for track in self.tracks if track.evidence is not None]
+        chosen = next_scale(evidence, covariance.prior_scale)
+        if chosen != covariance.prior_scale:
+            change = covariance.rescale(chosen)
+            for track in self.tracks:
+                track.rescale(change, self._prior)
 
     def add_cells(self, cells: Sequence[str]) -> None:
         """Add those of these cells that are new."""

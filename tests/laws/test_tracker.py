@@ -14,13 +14,14 @@ from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
 from hatcast.stream.tracker import query as queries
 from hatcast.stream.tracker import track as tracks
 from hatcast.stream.tracker.model import Floats, Integers, Means
+from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.query import CLIPS, STEPS, ResidualQuery, charges_of, noiseless_sum
 from hatcast.stream.tracker.schedule import Balances, Schedule
 from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.track import HatEstimate, Track
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import NANO
-from tests.laws.tracker_twins import Change, Day, hat, hold
+from tests.laws.tracker_twins import GUESSED, OF_SPEEDS, Change, Day, hat, hold
 from tests.support import examples
 
 MOST_HATS = 9  # of a day, and so of a bus
@@ -62,7 +63,14 @@ all_timetables = st.lists(st.one_of(st.none(), speeds_of_cells.map(Timetable.of)
 """of one day after the other: the same for neighbours, as no timetable is made from the readings"""
 
 
-@given(all_keys, all_days, changes, st.lists(st.integers(-(10**8), 10**8), min_size=1, max_size=9), all_timetables)
+@given(
+    all_keys,
+    all_days,
+    changes,
+    st.lists(st.integers(-(10**8), 10**8), min_size=1, max_size=9),
+    all_timetables,
+    st.sampled_from([OF_SPEEDS, GUESSED]),
+)
 @settings(deadline=None, max_examples=examples(100))
 def test_neighbours_have_all_in_common_but_sums_that_one_bus_moves_by_at_most_its_charge(
     keys: TrackerKeys,
@@ -70,8 +78,9 @@ def test_neighbours_have_all_in_common_but_sums_that_one_bus_moves_by_at_most_it
     change: Change,
     released: Sequence[int],
     timetables: Sequence[Timetable | None],
+    prior: Prior,
 ) -> None:
-    hold(keys, days, change, cycle(released), timetables)
+    hold(keys, days, change, cycle(released), timetables, prior)
 
 
 # Days that are made for the mutants: buses with unequal balances, in changing HATs.
@@ -99,6 +108,7 @@ def hold_on_the_worst_days() -> None:
     for keys, day, bus, speeds in product(KEYS, (0, 1), (0, 4), (FAST, SLOW)):
         hold(keys, WORST, Change(day, bus, speeds), cycle(RELEASED))
     hold(KEYS[0], WORST, Change(1, 4, FAST), cycle(RELEASED), TIMETABLES)
+    hold(KEYS[0], WORST, Change(0, 4, FAST), cycle(RELEASED), prior=GUESSED)
 
 
 def test_the_law_holds_on_the_worst_days() -> None:

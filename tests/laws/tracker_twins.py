@@ -20,6 +20,9 @@ from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import HOUR_MS, NANO
 
 UPPER_BOUND = 65.0
+OF_SPEEDS = Prior.of(UPPER_BOUND)
+GUESSED = Prior.of(UPPER_BOUND, value="load")
+"""whose scale is learnt at the end of each date"""
 FIRST_HOUR = 7
 NOBODY = -1  # the bus in which days without a change differ
 Day = Sequence[Sequence[HatUsers]]
@@ -72,17 +75,19 @@ class Twin:
     """One neighbour.
 
     users   pseudonym of each contribution of the day, in the order in which they were given
+    scale   of the prior when the day began
     """
 
-    def __init__(self, keys: TrackerKeys) -> None:
-        self.tracker = Tracker(keys, Prior.of(UPPER_BOUND))
+    def __init__(self, keys: TrackerKeys, prior: Prior) -> None:
+        self.tracker = Tracker(keys, prior)
         self.noise = Recorder()
         self.users: list[int] = []
+        self.scale: int | None = None
 
     def begin_day(self, timetable: Timetable | None) -> None:
         self.tracker.timetable = timetable
         self.tracker.begin_day()
-        self.users = []
+        self.users, self.scale = [], self.tracker.prior_scale
 
     def close_slot(self, hours: int, hats: Sequence[HatUsers]) -> Iterator[ResidualQuery]:
         self.users += [user for each in hats for user in each.pseudonyms.tolist()]
@@ -123,10 +128,11 @@ def hold(
     change: Change,
     released: Iterable[int],
     timetables: Sequence[Timetable | None] = (None,),
+    prior: Prior = OF_SPEEDS,
 ) -> list[Step]:
     """Run both neighbours with the same released numbers, and assert the law at each step. timetables: of the days."""
     numbers, tables = iter(released), cycle(timetables)
-    twins = Twin(keys), Twin(keys)
+    twins = Twin(keys, prior), Twin(keys, prior)
     steps: list[Step] = []
     for day, slots in enumerate(zip(days, change.of(days), strict=True)):
         timetable = next(tables)
@@ -142,6 +148,11 @@ def hold(
         made = [twin.tracker.settle() for twin in twins]
         steps += [_step(twins, both, bus, next(numbers), paid) for both in zip_longest(*made)]
         assert all(spent <= keys.daily_limit for spent in paid.values()), "limit: a bus has paid more on a day"
+        for twin in twins:
+            scale = twin.tracker.prior_scale
+            twin.tracker.end_day()
+            assert scale == twin.scale, "decision: the scale of the prior changes within a date"
+        _assert_alike(twins)
     return steps
 
 

@@ -73,7 +73,7 @@ def one_cell() -> tuple[DayCounts, Covariance]:
 
 def members(day: DayCounts, covariance: Covariance, *hats: int) -> Members:
     of_hats = [np.arange(day.hats[number].first, day.hats[number].end) for number in hats]
-    return members_of(np.concatenate(of_hats), day, covariance, VARIANCES)
+    return members_of(np.concatenate(of_hats), day, covariance)
 
 
 PAYMENTS = np.full(3, NANO)
@@ -82,19 +82,19 @@ PAYMENTS = np.full(3, NANO)
 def test_queries_of_one_hat_have_new_noise_but_share_the_sampling_of_their_buses() -> None:
     day, covariance = one_cell()
     asked = members(day, covariance, 1)
-    first = designs_of(asked, np.ones((1, 3)), day, covariance, VARIANCES)
+    first = designs_of(asked, np.ones((1, 3)), day, covariance)
     sampling, noise = first.sampling[0], first.rest[0] - first.sampling[0]
     assert sampling > 1
     for number in (2, 3, 1000):  # queries of the HAT
         covariance.alone[1] = sampling + noise / (number - 1), sampling
-        rest = designs_of(asked, np.ones((1, 3)), day, covariance, VARIANCES).rest[0]
+        rest = designs_of(asked, np.ones((1, 3)), day, covariance).rest[0]
         together = 1 / (1 / covariance.alone[1, 0] + 1 / rest)
         assert together == pytest.approx(sampling + noise / number)
 
 
 def test_queries_of_one_hat_are_counted_together_on_its_day() -> None:
     day, covariance = one_cell()
-    queries = [query_of(members(day, covariance, 1), PAYMENTS, day, covariance, VARIANCES) for _ in range(3)]
+    queries = [query_of(members(day, covariance, 1), PAYMENTS, day, covariance) for _ in range(3)]
     precision = sum(1 / query.observation.variance for query in queries)
     assert covariance.alone[1, 0] == pytest.approx(1 / precision)
     assert covariance.alone[1, 1] < covariance.alone[1, 0] < queries[0].observation.variance
@@ -104,8 +104,8 @@ def test_queries_of_one_hat_are_counted_together_on_its_day() -> None:
 
 def test_a_query_of_a_hat_that_was_not_queried_alone_has_all_of_its_variance() -> None:
     day, covariance = one_cell()
-    query_of(members(day, covariance, 0, 1), PAYMENTS, day, covariance, VARIANCES)
-    query_of(members(day, covariance, 0), PAYMENTS, day, covariance, VARIANCES)
+    query_of(members(day, covariance, 0, 1), PAYMENTS, day, covariance)
+    query_of(members(day, covariance, 0), PAYMENTS, day, covariance)
     assert np.isinf(covariance.alone[1]).all()
     assert np.isfinite(covariance.alone[0]).all()
 
@@ -113,9 +113,9 @@ def test_a_query_of_a_hat_that_was_not_queried_alone_has_all_of_its_variance() -
 def test_a_query_without_a_hats_own_buses_tells_nothing_of_its_own_deviation() -> None:
     day, covariance = one_cell()
     values = np.ones(2)
-    appraisal = Appraisal(values, VARIANCES, day, covariance, Balances(5 * NANO))
+    appraisal = Appraisal(values, day, covariance, Balances(5 * NANO))
     asked = members(day, covariance, 0)
-    designs = designs_of(asked, np.ones((1, 3)), day, covariance, VARIANCES)
+    designs = designs_of(asked, np.ones((1, 3)), day, covariance)
 
     def gain(hats: Sequence[int]) -> float:
         of_hats = appraisal._gain_today(asked, designs.shared, designs.betas, designs.variance, np.array(hats))
@@ -174,7 +174,7 @@ def test_the_spread_of_a_bus_in_a_pulse_counts_each_of_its_cells_by_its_share() 
     covariance.variance[:] = 10.0, 40.0
     day.add([HatCounts(cell, 8, np.arange(1 + cell), np.array([3, 5][: 1 + cell])) for cell in range(2)])
     covariance.add_hats(day.hats)
-    asked = members_of(np.arange(3), day, covariance, VARIANCES)
+    asked = members_of(np.arange(3), day, covariance)
     level = VARIANCES.city + VARIANCES.day + VARIANCES.hat
     assert asked.within.tolist() == [0.5, 0.5, 1.0]
     assert asked.spread**2 == pytest.approx(asked.own + level + [0.25 * 10 + 0.25 * 40, 40])
