@@ -1,6 +1,7 @@
 """`hatcast plan`: choose the keys of a tracker from counts, or those of running sums and means."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import Format, FormatChoice
 from hatcast.stream.tracker.prior import Prior
+from hatcast.stream.tracker.prior_scale import LEAST, MOST
 
 _MIN_USERS: Final = 3
 _TOTALS: Final = "1,2,5,10,20,40"
@@ -116,6 +118,11 @@ def _least(min_users: int | None, config: Path | None, policy: Policy) -> int:
 )
 @timetable_option
 @click.option(
+    "--prior-scale",
+    type=click.IntRange(LEAST, MOST),
+    help="As the newest records of a pilot have it, if the policy has [policy.value]: how much the value differs.",
+)
+@click.option(
     "--write-limit",
     "written",
     type=float,
@@ -137,6 +144,7 @@ def tracker(  # noqa: PLR0913 - options by name
     limits: str,
     objective: str,
     timetable: Path | None,
+    prior_scale: int | None,
     written: float,
     plot_file: Path | None,
     as_json: bool,
@@ -159,6 +167,8 @@ def tracker(  # noqa: PLR0913 - options by name
     text = _target_text(target)
     policy, paths = policy_of_recordings(config, "" if feed_format is None else feed_format.name), (*data, *more)
     scheduled = named_timetable(timetable, policy)
+    if prior_scale is not None and policy.value_name is None:
+        raise click.UsageError("--prior-scale is for values other than speeds, with --config")
     upper_bound, unit, least = policy.upper_bound / 1000, policy.released_value.unit, _least(min_users, config, policy)
     with progress_bars() as add_bar:
         if feed_format is None:
@@ -174,7 +184,7 @@ def tracker(  # noqa: PLR0913 - options by name
         found = found.first_days()
         plans = plans_of.plan(
             found,
-            Prior.of_policy(policy),
+            replace(Prior.of_policy(policy), scale=prior_scale or 0),
             totals,
             Objective(objective),
             add_bar("planning: days of candidates", len(totals) * plans_of.STEPS),
@@ -192,6 +202,7 @@ def tracker(  # noqa: PLR0913 - options by name
         "upper_bound": upper_bound,
         **({} if policy.value_name is None else {"unit": unit}),
         "objective": objective,
+        **({} if prior_scale is None else {"prior_scale": prior_scale}),
         **({} if scheduled is None else {"scheduled_cells": len(scheduled.speeds)}),
     }
     title = f"{source}: {len(found.days)} day{'' if len(found.days) == 1 else 's'}, {found.hats:,} HATs"

@@ -63,12 +63,15 @@ class Prior:
     width          of the value's range: values are in [0, width]
     city           mean of the city
     coefficients   means of the features' coefficients
+    variances      at a scale of 0
+    scale          of a guess, from which a forecast begins; a tracker begins at 0, or where its state is
     """
 
     width: float
     city: float
     coefficients: tuple[float, float]
     variances: Variances
+    scale: int = 0
 
     @classmethod
     def of(

@@ -162,8 +162,16 @@ TIMED: Final = read_policy(
 )
 
 
+LOADS: Final = read_policy(
+    {key: value for key, value in _TRACKER.items() if key != "upper_bound"}
+    | {"name": "surat-loads", "value": {"name": "load", "unit": "%", "lower": 0, "upper": 120}},
+    TRACKER_ESTIMATOR,
+    lambda _: "",
+)
+
+
 def tracked() -> Iterator[tuple[str, TrackerRelease]]:
-    """A HAT that a tracker queries, others, a pulse, a query of the settlement, and a HAT with a scheduled speed."""
+    """A HAT that a tracker queries, others, a pulse, a query of the settlement, a scheduled speed, and a value."""
     tracker, calendar = PolicyTracker(TRACKER, None), Calendar(TRACKER)
     tracker.begin_day(DATE, [])
     (slot,) = (each for each in calendar.slots_of(DATE) if each.name == SLOT)
@@ -181,6 +189,9 @@ def tracked() -> Iterator[tuple[str, TrackerRelease]]:
     timed = PolicyTracker(TIMED, None, Timetable.of({CELL: 231}))
     timed.begin_day(DATE, [])
     yield "tracker_scheduled", timed.close_slot(slot, hats, Scripted([-443_000] * 9))[0]
+    loads = PolicyTracker(LOADS, None)
+    loads.begin_day(DATE, [])
+    yield "tracker_value", loads.close_slot(slot, hats, Scripted([-443_000] * 9))[0]
 
 
 def blended(of: Policy, users: Sequence[tuple[int, int]], reports: Sequence[int], *draws: int) -> Release:

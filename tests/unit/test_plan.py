@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -120,6 +120,15 @@ def test_a_timetable_leaves_less_to_find_out() -> None:
     assert with_it.end < without.end
     other_city = Timetable.of({"cell of another city": 250})
     assert Forecast(KEYS, Prior.of(65.0), given, other_city).days(1, ()) == [without]
+
+
+def test_a_plan_at_the_scale_of_a_pilot_expects_what_a_value_that_differs_so_much_has() -> None:
+    given = counts()
+    guessed, narrow = (Prior.of(65.0, value="load"), replace(Prior.of(65.0, value="load"), scale=-8))
+    assert constant_errors(narrow, given).city == pytest.approx(constant_errors(guessed, given).city / 4)
+    (wide,), (known,) = (Forecast(KEYS, each, given).days(1, ()) for each in (guessed, narrow))
+    assert known.live < wide.live  # the city's level is as unknown
+    assert known.end < wide.end / 2
 
 
 def test_a_larger_total_expects_smaller_errors_and_the_best_keys_are_taken() -> None:
@@ -254,6 +263,7 @@ def test_a_timetable_is_planned_with_and_written(tmp_path: Path) -> None:
         ["--data", "a"],
         ["--counts", "a", "b"],
         ["--counts", "a", "--format", "jsonl"],
+        ["--counts", "a", "--prior-scale", 3],
         ["--counts", "a", "--write", "b", "--write-limit", 3],
     ],
 )
