@@ -24,8 +24,7 @@ from hatcast.stream.policy.continual_keys import SLOTS_MAX
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import Format, FormatChoice
-from hatcast.stream.tracker.prior import Prior
-from hatcast.stream.tracker.prior_scale import LEAST, MOST
+from hatcast.stream.tracker.prior import LEAST_SCALE, MOST_SCALE, Prior
 
 _MIN_USERS: Final = 3
 _TOTALS: Final = "1,2,5,10,20,40"
@@ -119,7 +118,7 @@ def _least(min_users: int | None, config: Path | None, policy: Policy) -> int:
 @timetable_option
 @click.option(
     "--prior-scale",
-    type=click.IntRange(LEAST, MOST),
+    type=click.IntRange(LEAST_SCALE, MOST_SCALE),
     help="As the newest records of a pilot have it, if the policy has [policy.value]: how much the value differs.",
 )
 @click.option(

@@ -1,13 +1,20 @@
 """Prior means and variances of the model, for each kind of value.    [docs/specification/tracker.md, section 1]"""
 
 from dataclasses import dataclass, fields, replace
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
+
+import msgspec
 
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import REFERENCE_BOUND, TIMETABLE_PRIOR
 
 SCALES_OF_A_DOUBLING: Final = 4
 """half a step is within what the coverage of an interval allows"""
+LEAST_SCALE: Final = -32
+MOST_SCALE: Final = 4
+"""Standard deviations from 1/256 to 2 times those of a guessed prior"""
+PriorScale = Annotated[int, msgspec.Meta(ge=LEAST_SCALE, le=MOST_SCALE)]
+"""n of a stored state"""
 _MILLI: Final = 1000
 
 

@@ -13,15 +13,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.tracker.prior import SCALES_OF_A_DOUBLING, factor_of
+from hatcast.stream.tracker.prior import LEAST_SCALE, MOST_SCALE, SCALES_OF_A_DOUBLING, factor_of
 from hatcast.stream.tracker.query import ResidualQuery
 
-LEAST: Final = -32
-MOST: Final = 4
-"""of n: standard deviations from 1/256 to 2 times the prior's"""
-SCALES: Final = MOST - LEAST + 1
+SCALES: Final = MOST_SCALE - LEAST_SCALE + 1
 """number of them"""
-_SCALES: Final = np.arange(LEAST, MOST + 1)
+_SCALES: Final = np.arange(LEAST_SCALE, MOST_SCALE + 1)
 _FACTORS: Final[NDArray[np.float64]] = 2.0 ** (_SCALES / SCALES_OF_A_DOUBLING)
 _WINDOW: Final = 2000.0  # queries; older ones fade exponentially
 _DEVIATIONS: Final = 3.0  # of an innovation, at most: one that is farther out counts as that far

@@ -40,7 +40,7 @@ from hatcast.stream.tracker.observations import (
     hour_of,
     slots_of,
 )
-from hatcast.stream.tracker.prior import Prior
+from hatcast.stream.tracker.prior import Prior, PriorScale
 from hatcast.stream.tracker.timetable import tenths_of
 from hatcast.stream.tracker.track import Normal, Track, hat_estimate
 from hatcast.stream.units import HOUR_MS
@@ -93,7 +93,7 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
     means: bytes
     intercepts: bytes
     calibration: tuple[float, ...]
-    prior_scale: int
+    prior_scale: PriorScale
     centre: float | None
     usual: tuple[float, float, float]
 

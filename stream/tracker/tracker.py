@@ -24,7 +24,7 @@ from hatcast.stream.tracker.model import (
     floats_of,
     prior_means,
 )
-from hatcast.stream.tracker.prior import Prior
+from hatcast.stream.tracker.prior import Prior, PriorScale
 from hatcast.stream.tracker.prior_scale import SCALES, Evidence, next_scale
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.schedule import Schedule
@@ -71,7 +71,7 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
     calibration: tuple[float, float]
     centre: float | None
     timetable: Timetable | None
-    prior_scale: int
+    prior_scale: PriorScale
     evidence: bytes
     version: int = _VERSION
 

@@ -210,6 +210,7 @@ def empty_snapshot(policy_id: str) -> StoredSnapshot:
         start_ms=NOON_MS,
         cells=[],
         calibration=(),
+        prior_scale=0,
         centre=None,
         usual=(0.0, 0.0, 0.0),
         **empty,
