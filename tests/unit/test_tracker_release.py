@@ -1,7 +1,7 @@
 """A tracker policy at work: its records, and going on after a crash with the same numbers."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -77,11 +77,15 @@ class Ledger:
 
     sent        release_id and bytes of everything that has left
     timetable   of the file, as it is now
+    slots_of    slots of a date with their HATs
     """
 
     timetable: Timetable | None = None
 
-    def __init__(self, commits: int = 10**9) -> None:
+    def __init__(
+        self, commits: int = 10**9, slots_of: Callable[[str], Iterator[tuple[Slot, list[HatUsers]]]] = slots
+    ) -> None:
+        self.slots_of = slots_of
         self.records: dict[str, dict[str, bytes]] = {}
         self.state: bytes | None = None
         self.left = commits
@@ -106,7 +110,7 @@ class Ledger:
                 _, self.state = first
                 tracker = PolicyTracker(of, self.state, self.timetable)
             tracker.begin_day(date, self.records.get(date, {}).items())
-            for slot, hats in slots(date):
+            for slot, hats in self.slots_of(date):
                 self.commit(tracker.close_slot(slot, hats, noise))
             self.commit(tracker.settle(noise))
             self.state = tracker.end_day()
