@@ -105,7 +105,6 @@ class Track:
     def rescale(self, change: Rescaled, prior: Floats) -> None:
         """Follow the covariance to another scale of its prior. prior: means of the shared parts, float64 [29]."""
         self.means.rescale(change, prior)
-        self.calibration = type(self.calibration)()  # it was that of the other scale
 
     def draw(self, query: ResidualQuery, values: Floats, noise: LaplaceNoise) -> int:
         """Return Y with its noise. values: float64 [N], the private mean of each contribution of the day."""
