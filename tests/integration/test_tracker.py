@@ -165,6 +165,28 @@ def test_after_a_crash_at_any_step_the_queries_are_those_of_a_run_without_one(
     assert designs(kept) == expected
 
 
+def test_a_draw_that_lost_its_commit_is_not_learnt_from(pipeline: Pipeline, expected: Designs) -> None:
+    async def lose_one_then_go_on() -> dict[bytes, bytes]:
+        commits = iter([True])
+
+        async def lose_the_first(*_: object) -> None:
+            if next(commits, False):
+                raise CrashError
+
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+            async with releasing(pipeline, stores) as releaser:
+                before(releaser.hats, "commit", lose_the_first)
+                with pytest.raises(CrashError):
+                    await releaser.round(asyncio.Event())
+                await releaser.round(asyncio.Event())  # by the same worker
+            return await stored_records(pipeline, stores)
+
+    kept = asyncio.run(lose_one_then_go_on())
+    assert_published_once(pipeline, kept)
+    assert designs(kept) == expected
+
+
 TIMED = merged(TABLE, {"policy": {"tracker": {"timetable": "gtfs.zip"}}})
 CELLS = [h3.latlng_to_cell(*place, 7) for place in PLACES]
 FIRST, SECOND = {CELLS[0]: 18.0, CELLS[2]: 45.0}, dict.fromkeys(CELLS, 30.0)
