@@ -10,6 +10,7 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.horizons import horizon_of
 from hatcast.stream.fold.packing import Row, pack
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import ContinualKeys
@@ -35,7 +36,7 @@ async def fill_states(redis: Redis, settings: Settings, hats: int) -> int:
         raise ValueError(f"{SLOT} is the first slot of its horizon")
     keys, first = DomainKeys(domain), horizon.dates[0]
     key = keys.states(policy.name, first)
-    states = {cell: with_checksum(f"{key}/{cell}", state) for cell in cells_of(hats)}
+    states = {cell: with_checksum(f"{rows.states(policy.name, first)}/{cell}", state) for cell in cells_of(hats)}
     await redis.hset(key, mapping=states)  # type: ignore[arg-type]  # bytes are a value
     await redis.hset(keys.horizons(policy.name), f"cells:{first}", str(hats))
     return len(state)
