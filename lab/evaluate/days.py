@@ -143,6 +143,7 @@ def compare_days(job: DaysJob, noise: Noise, add_bar: AddBar) -> Comparison:
         policy.value_name,
         job.min_users,
         job.timetable,
+        policy.lower / _MILLI,
     )
     tasks = [
         _Task(replay, capped if isinstance(each, Contender) else [], _name_of(each), limit, job.tracker, job.cap)

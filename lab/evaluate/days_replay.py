@@ -263,6 +263,7 @@ class DaysReplay:
     noise         that of a release
     speed, value  as in `Policy.speed` and `Policy.value_name`: what its prior is
     min_users     least number of buses of a tracker's query of a whole slot
+    lower         of the value, in its unit: the days' values are above it
     """
 
     days: Sequence[RecordedDay]
@@ -274,6 +275,7 @@ class DaysReplay:
     value: str | None = None
     min_users: int = 1
     timetable: Timetable | None = None
+    lower: float = 0.0
 
     def tracker(self, keys: TrackerKeys) -> tuple[PublishedRuns, PublishedRuns]:
         """Return a tracker's estimates of each HAT at the close of its slot, and at the end of its day.
@@ -282,7 +284,7 @@ class DaysReplay:
         mean of their evidence.
         """
         upper_bound = self.upper_bound / _MILLI
-        prior = Prior.of(upper_bound, speed=self.speed, value=self.value)
+        prior = Prior.of(upper_bound, speed=self.speed, value=self.value, lower=self.lower)
         tracker = Tracker(keys, prior, self.runs, min_users=self.min_users)
         tracker.timetable = self.timetable
         live: list[PublishedRuns] = []

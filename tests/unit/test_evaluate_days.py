@@ -194,6 +194,13 @@ def test_without_noise_and_with_a_large_budget_a_tracker_finds_the_means() -> No
     assert np.abs(published.means - Truth.of(days).means).max() < 1
 
 
+def test_a_tracker_of_a_value_with_0_in_its_range_begins_at_0_as_that_of_a_worker_does() -> None:
+    days = days_of(hat("a", [20.0] * 3))
+    unasked = replace(TrackerDesign(1.0, Objective.CELLS).keys(1, 65.0), price=1e9)
+    replay = DaysReplay(days, POLICY.upper_bound, Grid(POLICY.grid), 1, Scripted([]), value="delay", lower=-15.0)
+    assert replay.tracker(unasked)[0].means.tolist() == [[15.0]]  # above the lower bound
+
+
 def test_a_cap_leaves_the_first_hats_of_each_bus() -> None:
     with open_days([DAY], FORMATS["capmetro"]) as recordings:
         whole, capped = (recordings.days(replace(POLICY, max_hats_per_day=cap), lambda _: None) for cap in (500, 2))
