@@ -24,17 +24,8 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.records import CountsRecord, NoiseRecord, ReleaseRecord
 from hatcast.stream.tracker.alarms import AREAS, OF_TRACKER, Alarms, Area
-from hatcast.stream.tracker.model import (
-    CITY,
-    DAY,
-    HOURS,
-    Covariance,
-    DayCounts,
-    HatCounts,
-    Integers,
-    prior_means,
-    shared_rows,
-)
+from hatcast.stream.tracker.counts import DayCounts, HatCounts, Integers
+from hatcast.stream.tracker.model import CITY, DAY, HOURS, Covariance, prior_means, shared_rows
 from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey
 from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.query import ResidualQuery

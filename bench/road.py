@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.lab.plan.counts import CountedDays, SlotCounts
-from hatcast.stream.tracker.model import HatCounts, features_of
+from hatcast.stream.tracker.counts import HatCounts, features_of
 from hatcast.stream.tracker.tracker import HatUsers
 
 UPPER_BOUND: Final = 65.0  # km/h

@@ -16,7 +16,7 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.stored_values import Damaged, without_checksum
 from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.ledger.view import with_checksum
-from hatcast.stream.tracker.smoother import VERSION, SmootherState
+from hatcast.stream.tracker.state import SMOOTHER_VERSION, SmootherState
 
 
 class RunningSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class SnapshotStore:
             snapshot = _DECODER.decode(stored)
         except UNREADABLE:
             return None
-        same = snapshot.state.version == VERSION and snapshot.state.policy_id == policy_id
+        same = snapshot.state.version == SMOOTHER_VERSION and snapshot.state.policy_id == policy_id
         return snapshot if same else None
 
     async def read_dates(self, snapshot: StoredSnapshot | None) -> dict[str, bytes]:

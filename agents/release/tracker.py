@@ -171,9 +171,12 @@ class TrackedHats:
         return tracker
 
     async def _end(self, date: str) -> None:
-        """Store the state after a settled date."""
+        """Store the state after a settled date. Raises Behind if another is stored: the next date begins with it."""
         before = self._at_work.timetable
-        await self.store_state(date, self._at_work.end_day())
+        state = self._at_work.end_day()
+        await self.store_state(date, state)
+        if await self._ledger.tracker.read() != state:  # another worker has stored one before: that one holds
+            raise Behind
         self._log_timetable(next_date(date), before)
 
     def _log_timetable(self, date: str, before: Timetable | None) -> None:

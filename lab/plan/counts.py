@@ -12,7 +12,7 @@ import numpy as np
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.policy.policy import MeansKeys, Policy
 from hatcast.stream.readings.formats import Format
-from hatcast.stream.tracker.model import HatCounts
+from hatcast.stream.tracker.counts import HatCounts
 
 if TYPE_CHECKING:  # the processes that search for keys import this module, and no recordings
     from hatcast.lab.days import RecordedDay, RecordedSlot, Recordings

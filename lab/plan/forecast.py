@@ -16,7 +16,8 @@ import numpy as np
 from hatcast.lab.plan.counts import CountedDays, SlotCounts
 from hatcast.lab.processes import step
 from hatcast.stream.policy.tracker_keys import TrackerKeys
-from hatcast.stream.tracker.model import Covariance, DayCounts, Floats, ModelHat, Observation
+from hatcast.stream.tracker.counts import DayCounts, Floats, ModelHat
+from hatcast.stream.tracker.model import Covariance, Observation
 from hatcast.stream.tracker.prior import Prior, Variances
 from hatcast.stream.tracker.schedule import Schedule
 from hatcast.stream.tracker.timetable import Timetable

@@ -22,15 +22,16 @@ from hatcast.stream.release.hats import HatChunks
 from hatcast.stream.release.spending import Spent
 from hatcast.stream.release.tracker_records import (
     MadeQuery,
-    StoredQuery,
+    StoredDraw,
     TrackerRelease,
     hat_release,
     query_release,
 )
 from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.query import ResidualQuery
+from hatcast.stream.tracker.state import TrackerState
 from hatcast.stream.tracker.timetable import Timetable
-from hatcast.stream.tracker.tracker import HatUsers, Tracker, TrackerState
+from hatcast.stream.tracker.tracker import HatUsers, Tracker
 
 
 class DifferentQueryError(Exception):
@@ -68,7 +69,7 @@ class PolicyTracker:
         self._slots: dict[str, Slot] = {}
         self._names: list[tuple[str, str]] = []
         self._known: frozenset[str] = frozenset()
-        self._queries: dict[int, StoredQuery] = {}
+        self._queries: dict[int, StoredDraw] = {}
 
     @property
     def timetable(self) -> Timetable | None:
@@ -93,12 +94,14 @@ class PolicyTracker:
         self._tracker.begin_day()
         self.date, self.closed, self.is_different = date, None, False
         self._number, self._slots, self._names = 0, {}, []
-        known, queries = set(), {}
+        known, queries = set(), dict[int, StoredDraw]()
         for name, record in records:
             known.add(name)
-            stored = StoredQuery.of(record)
-            if stored is not None:
+            stored = StoredDraw.of(record)
+            if stored.query is not None:
                 queries[stored.query.number] = stored
+            if stored.prior_scale not in (None, self._tracker.prior_scale):  # the state that it was drawn with is lost
+                self.closed, self.is_different = Status.DEFERRED, True
         self._known, self._queries = frozenset(known), queries
 
     def close_day(self, status: Status | None) -> None:
@@ -144,12 +147,7 @@ class PolicyTracker:
         releases = closed_releases(self._policy, slot, hats, self.closed or Status.DEFERRED)
         done = {release.cell for release in queried if release.is_hat}
         releases = [*queried, *(release for release in releases if release.cell not in done)]
-        speeds = {} if self.timetable is None else self.timetable.speeds
-        scale = self._tracker.prior_scale
-        return [
-            replace(each, scheduled=speeds.get(each.cell), prior_scale=scale) if each.is_hat else each
-            for each in releases
-        ]
+        return [self._of_date(each) for each in releases]
 
     def settle(self, noise: LaplaceNoise, advance: Callable[[int], None] = lambda _: None) -> list[TrackerRelease]:
         """Return the releases of the date's settlement, in the order in which they are committed.
@@ -158,7 +156,8 @@ class PolicyTracker:
         """
         if self.closed is not None:
             return []
-        return self._made(_counted(self._tracker.settle(), advance), self._query_release, noise)
+        releases = self._made(_counted(self._tracker.settle(), advance), self._query_release, noise)
+        return [self._of_date(each) for each in releases]
 
     def end_day(self) -> bytes:
         """End the date. Return the state after it, to begin with after a crash: with the timetable of the next date."""
@@ -179,6 +178,11 @@ class PolicyTracker:
     def _query_release(self, query: MadeQuery) -> TrackerRelease:
         return query_release(self._policy, self._calendar, self._slots, query)
 
+    def _of_date(self, release: TrackerRelease) -> TrackerRelease:
+        """Return a release with what readers need of the date's model: the prior's scale, a HAT's scheduled speed."""
+        speeds = {} if self.timetable is None or not release.is_hat else self.timetable.speeds
+        return replace(release, scheduled=speeds.get(release.cell), prior_scale=self._tracker.prior_scale)
+
     def _made(
         self, queries: Iterator[ResidualQuery], release: Callable[[MadeQuery], TrackerRelease], noise: LaplaceNoise
     ) -> list[TrackerRelease]:
@@ -198,7 +202,7 @@ class PolicyTracker:
         hats = tuple(self._names[hat] for hat in asked.members.hats.tolist())
         stored = self._queries.get(number)
         predicted = track.expected(asked)
-        released = 0 if stored is None else stored.query.sum
+        released = 0 if stored is None or stored.query is None else stored.query.sum
         made = MadeQuery(number, asked, hats, released, predicted, self._keys.daily_limit)
         name = release(made).release_id
         if stored is None:

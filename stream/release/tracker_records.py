@@ -181,39 +181,34 @@ def query_release(policy: Policy, calendar: Calendar, slots: Mapping[str, Slot],
     return TrackerRelease(policy, about[0], query.cell, start, end, Status.RELEASED, name, None, query)
 
 
-class _StoredDraw(msgspec.Struct):
+class StoredDraw(msgspec.Struct, frozen=True):
+    """What a tracker reads of a stored record, to go on with a date: its query, and the scale of the model's prior."""
+
     release_id: str
     cell: str
     query: ResidualQueryRecord | None = None
-
-
-_STORED: Final = msgspec.json.Decoder(_StoredDraw)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredQuery:
-    """A query in a stored record."""
-
-    release_id: str
-    cell: str
-    query: ResidualQueryRecord
+    prior_scale: int | None = None
 
     @classmethod
-    def of(cls, record: bytes) -> "StoredQuery | None":
-        """Return the query of a stored record; None if it has none."""
-        stored = _STORED.decode(record)
-        return None if stored.query is None else cls(stored.release_id, stored.cell, stored.query)
+    def of(cls, record: bytes) -> "StoredDraw":
+        """Decode a stored record."""
+        return _STORED.decode(record)
 
     def is_of(self, made: MadeQuery, release_id: str, cell: str) -> bool:
-        """Return whether this is the query that the same counts lead to now, whatever was released.
+        """Return whether its query is the one that the same counts lead to now, whatever was released.
 
         Integers have to be equal: they are what each user pays. Floats may differ in their last bits, because the
         record may be of another machine.
         """
+        if self.query is None:
+            return False
         fields = made.fields() | {"sum": self.query.sum}
         ours = msgspec.json.decode(msgspec.json.encode(fields), type=ResidualQueryRecord)
         is_there = (self.release_id, self.cell) == (release_id, cell)
         return is_there and _alike(msgspec.structs.astuple(self.query), msgspec.structs.astuple(ours))
+
+
+_STORED: Final = msgspec.json.Decoder(StoredDraw)
 
 
 def _alike(one: Any, other: Any) -> bool:

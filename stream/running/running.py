@@ -22,7 +22,7 @@ from hatcast.stream.running.inputs import (
     window_at,
     window_start,
 )
-from hatcast.stream.tracker.model import Floats, Integers
+from hatcast.stream.tracker.counts import Floats, Integers
 from hatcast.stream.tracker.observations import DEVIATIONS, ReleasedSlot, end_of, slots_of, start_of
 from hatcast.stream.tracker.smoother import DayParts, Smoother, SmootherSetting
 

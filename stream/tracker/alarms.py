@@ -14,7 +14,7 @@ from typing import Final, Literal, get_args
 
 import h3.api.basic_str as h3
 
-from hatcast.stream.tracker.model import Integers
+from hatcast.stream.tracker.counts import Integers
 
 Area = Literal["hexagon", "neighbours", "city"]
 AREAS: Final[tuple[Area, ...]] = get_args(Area)

@@ -18,20 +18,16 @@ cells only as far as their slopes say: what it tells of each cell beyond that is
 Covariances depend on public counts only (`Covariance`); means also on released numbers (`Means`).
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hatcast.stream.policy.tracker_keys import TIMETABLE_PRIOR
+from hatcast.stream.tracker.counts import Floats, Integers, ModelHat
 from hatcast.stream.tracker.prior import Prior, Variances
 from hatcast.stream.tracker.timetable import deviation
-
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 HOURS: Final = 24
 """of the local clock"""
@@ -47,7 +43,6 @@ SHARED: Final = TIMETABLE + 1
 _HOUR_PARTS: Final = slice(1, 1 + HOURS)
 _HOUR_LAG: Final = 3.0  # hours after which the correlation of two hours of the day has fallen to 1/e
 _HOURS_MAX: Final = 24  # a longer pause does not make the model forget more
-_USERS_CENTRE: Final = 2.0  # of ln(users): near its mean in one city
 
 
 _CITY_ROW, _DAY_ROW = np.eye(SHARED)[[CITY, DAY]]
@@ -56,127 +51,6 @@ _CITY_ROW, _DAY_ROW = np.eye(SHARED)[[CITY, DAY]]
 def hour_part(hour: int) -> int:
     """Return the number of an hour's shared part. hour: of the local clock, 0 to 23."""
     return _HOUR_PARTS.start + hour
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HatCounts:
-    """Public counts of one HAT.
-
-    cell       number of its cell, from 0
-    hour       hour of the local clock in which its slot starts, 0 to 23
-    buses      int64 [L], 1 or more  numbers of its buses on this date, from 0, each once
-    readings   int64 [L]  of each bus, 1 or more
-    """
-
-    cell: int
-    hour: int
-    buses: Integers
-    readings: Integers
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ModelHat:
-    """One HAT of a day, as the model sees it.
-
-    features     float64 [2]  ln(readings / users) and ln(users), centred
-    variance     of the HAT's own deviation, which has the sampling of its buses, before any release
-    road_share   of `variance`, what is not sampling
-    users        number of its buses; its contributions are those from number `first` on
-    """
-
-    cell: int
-    hour: int
-    features: Floats
-    variance: float
-    road_share: float
-    users: int
-    first: int
-
-    @property
-    def end(self) -> int:
-        """Number after its last contribution."""
-        return self.first + self.users
-
-
-def features_of(users: float, readings: float, centre: float) -> Floats:
-    """Return the model's features of a HAT, float64 [2]. centre: as `centre_of` returns it."""
-    return np.log((readings / users, users)) - (centre, _USERS_CENTRE)
-
-
-def centre_of(first: Iterable[tuple[int, int]]) -> float:
-    """Return the centre of ln(readings / users): its mean over the HATs of a first slot. first: users and readings.
-
-    How often a bus sends is a matter of the city's feed: only differences within a city tell of speeds.
-    """
-    return float(np.mean([math.log(readings / users) for users, readings in first]))
-
-
-class DayCounts:
-    """Public counts of one date. HATs are added hour by hour; a contribution is one bus in one HAT.
-
-    Under `replace` the users of a HAT and their numbers of readings are public. All that a tracker decides is a
-    function of these; only `query.noiseless_sum` reads the private means of buses. So no decision looks at a speed.
-
-    centre     of ln(readings / users); None before the first HAT of all dates
-    hats       in the order in which they were added
-    of_cell    numbers of each cell's HATs, ascending
-    hat        int64 [N]  number of each contribution's HAT
-    bus        int64 [N]  number of its bus
-    readings   float64 [N]
-    weight     float64 [N]  the bus's share of the HAT's readings
-    variance   float64 [N]  of the bus's mean around the HAT's
-    """
-
-    def __init__(self, variances: Variances, centre: float | None = None) -> None:
-        """centre: as `centre_of` returned it; None: nothing was added before."""
-        self._variances = variances
-        self.centre = centre
-        self.hats: list[ModelHat] = []
-        self.of_cell: dict[int, list[int]] = {}
-        self.hat = np.empty(0, np.int64)
-        self.bus = np.empty(0, np.int64)
-        self.readings, self.weight, self.variance = np.empty((3, 0))
-
-    def add(self, counts: Sequence[HatCounts]) -> range:
-        """Add the HATs of an hour. Return their numbers."""
-        if self.centre is None and counts:
-            self.centre = centre_of((len(each.buses), int(each.readings.sum())) for each in counts)
-        before, at = len(self.hats), len(self.hat)
-        columns: list[tuple[Integers, Integers, Floats, Floats, Floats]] = []
-        for each in counts:
-            hat, column = self._hat_of(each, at)
-            self.of_cell.setdefault(hat.cell, []).append(len(self.hats))
-            self.hats.append(hat)
-            columns.append(column)
-            at = hat.end
-        if columns:
-            hat_column, bus, readings, weight, variance = (np.concatenate(each) for each in zip(*columns, strict=True))
-            self.hat = np.concatenate((self.hat, hat_column))
-            self.bus = np.concatenate((self.bus, bus))
-            self.readings = np.concatenate((self.readings, readings))
-            self.weight = np.concatenate((self.weight, weight))
-            self.variance = np.concatenate((self.variance, variance))
-        return range(before, len(self.hats))
-
-    def _hat_of(
-        self, counts: HatCounts, first: int
-    ) -> tuple[ModelHat, tuple[Integers, Integers, Floats, Floats, Floats]]:
-        users, variances = len(counts.buses), self._variances
-        readings = counts.readings.astype(np.float64)
-        total = float(readings.sum())
-        weight = readings / total
-        variance = variances.bus + variances.bus_hat + variances.reading / readings
-        own = variances.hat + float(weight @ (weight * variance))
-        hat = ModelHat(
-            counts.cell,
-            counts.hour,
-            features_of(users, total, self.centre or 0.0),
-            own,
-            variances.hat / own,
-            users,
-            first,
-        )
-        return hat, (np.full(users, len(self.hats)), counts.buses, readings, weight, variance)
 
 
 def shared_rows(hats: Sequence[ModelHat]) -> Floats:
@@ -253,7 +127,7 @@ class Rescaled:
     before     float64 [29, 29]  its inverse, before
     told       float64 [C, 29]  slopes of the cells over their variances
     more       float64 [C]  by how much more what is known of a cell tells of the shared parts
-    variance   float64 [C]  of the cells, after; shrunk: over that before
+    variance   float64 [C]  of the cells, after, without their drift; shrunk: over that before
     """
 
     shared: Floats
@@ -272,6 +146,7 @@ class Covariance:
     shared     float64 [29, 29]
     slopes     float64 [C, 29]
     variance   float64 [C]  of each cell, given the shared parts
+    drifted    float64 [C]  of it, what drift has added since the cell's last observation
     hats       float64 [H]  of each HAT's own deviation, for the HATs of the present day
     alone      float64 [H, 2]  of all queries of each HAT alone, together: `Observation.variance`, and the part of it
                that is the sampling of their buses; infinite if there was none
@@ -283,7 +158,7 @@ class Covariance:
         self.prior_scale = 0
         self.shared = _prior(variances)
         self.slopes = np.empty((0, SHARED))
-        self.variance = np.empty(0)
+        self.variance, self.drifted = np.empty((2, 0))
         self.hats = np.empty(0)
         self.alone = np.empty((0, 2))
 
@@ -296,6 +171,7 @@ class Covariance:
         """Add cells that were never seen."""
         self.slopes = np.concatenate((self.slopes, np.zeros((number, SHARED))))
         self.variance = np.concatenate((self.variance, np.full(number, self.variances.cell)))
+        self.drifted = np.concatenate((self.drifted, np.zeros(number)))
 
     def add_scheduled(self, speeds: Mapping[int, int]) -> None:
         """Give cells of which nothing is known yet the prior of their scheduled speeds, 0.1 km/h."""
@@ -318,7 +194,7 @@ class Covariance:
         # differs by something of variance 1 / (P^-1)_dd, and what is left its own variance.
         row = np.linalg.solve(self.shared, _DAY_ROW)
         drift = Drift(self.slopes[:, DAY].copy(), row / row[DAY])
-        self.variance += drift.by_cell**2 / row[DAY]
+        self._drift(drift.by_cell**2 / row[DAY])
         self.slopes -= np.outer(drift.by_cell, drift.row)
         self.shared[DAY] = self.shared[:, DAY] = 0
         self.shared[DAY, DAY] = self.variances.day
@@ -332,29 +208,37 @@ class Covariance:
         # P' = P + q e e'. Slopes on the old city become slopes on the new one: B' = B - q B_0 (P'^-1)_0.
         row = added * np.linalg.solve(self.shared, _CITY_ROW)
         drift = Drift(self.slopes[:, CITY].copy(), row)
-        self.variance += drift.by_cell**2 * added * (1 - row[CITY]) + self.variances.cell_drift * hours
+        self._drift(drift.by_cell**2 * added * (1 - row[CITY]) + self.variances.cell_drift * hours)
         self.slopes -= np.outer(drift.by_cell, row)
         return drift
+
+    def _drift(self, added: Floats) -> None:
+        self.variance += added
+        self.drifted += added
 
     def rescale(self, prior_scale: int) -> "Rescaled":
         """Take another scale of a guessed prior: what was learnt stays. Returns what the means have to follow.
 
-        What is known beyond the prior is the precision, 1 / variance, less that of the prior. Numbers about a cell tell
-        of the shared parts as well, and the more, the less cells differ. Exact for a city that stands still.
+        What is known beyond the prior is the precision, 1 / variance, less that of the prior: without the drift since a
+        cell's last observation, which comes on top again. Numbers about a cell tell of the shared parts as well, and
+        the more, the less cells differ. Exact for a city that stands still while it is observed.
         """
         before, unshared = self.variances.cell, np.asarray(np.linalg.inv(self.shared), np.float64)
         learnt = unshared - np.linalg.inv(_prior(self.variances))
         self.prior_scale, self.variances = prior_scale, self._unscaled.at(prior_scale)
         after, prior = self.variances.cell, _prior(self.variances)
-        known = np.maximum(1 / self.variance - 1 / before, 0)
-        told = self.slopes / self.variance[:, None]
+        still = self.variance - self.drifted
+        known = np.maximum(1 / still - 1 / before, 0)
+        told = self.slopes / still[:, None]
         more = (before - after) / ((1 + known * before) * (1 + known * after))
         learnt += (told * more[:, None]).T @ told
-        old, self.variance = self.variance, 1 / (1 / after + known)
-        self.slopes = told * self.variance[:, None]
+        variance = 1 / (1 / after + known)
+        self.slopes = told * variance[:, None]
+        self.drifted *= after / before
+        self.variance = variance + self.drifted
         shared = np.linalg.inv(_without_drift(learnt, prior) + np.linalg.inv(prior))
         self.shared = (shared + shared.T) / 2
-        return Rescaled(self.shared, unshared, told, more, self.variance, self.variance / old)
+        return Rescaled(self.shared, unshared, told, more, variance, variance / still)
 
     def row_of(self, cell: int, hour: int, features: Floats) -> Floats:
         """Return the weights of the shared parts in a HAT's mean, float64 [29], with those of its cell."""
@@ -388,6 +272,7 @@ class Covariance:
         if observation.is_of_one_cell:
             self.slopes[cells] -= gain.cell * row
             self.variance[cells] *= 1 - gain.cell
+            self.drifted[cells] = 0
         self.hats[hats] = own * (1 - betas * gain.hats)
         return gain
 

@@ -15,18 +15,8 @@ from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import RELEASE, ReleaseRecord, ResidualQueryRecord
 from hatcast.stream.records.fields import Status, is_settlement
-from hatcast.stream.tracker.model import (
-    CITY,
-    DAY,
-    SHARED,
-    Covariance,
-    ModelHat,
-    Observation,
-    centre_of,
-    features_of,
-    hour_part,
-    shared_rows,
-)
+from hatcast.stream.tracker.counts import ModelHat, centre_of, features_of
+from hatcast.stream.tracker.model import CITY, DAY, SHARED, Covariance, Observation, hour_part, shared_rows
 from hatcast.stream.tracker.prior import Variances
 from hatcast.stream.tracker.track import Calibration, ReleaseCalibration
 

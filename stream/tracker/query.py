@@ -18,18 +18,8 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.stream.tracker.model import (
-    CITY,
-    DAY,
-    Covariance,
-    DayCounts,
-    Floats,
-    Gain,
-    Integers,
-    Means,
-    Observation,
-    shared_rows,
-)
+from hatcast.stream.tracker.counts import DayCounts, Floats, Integers
+from hatcast.stream.tracker.model import CITY, DAY, Covariance, Gain, Means, Observation, shared_rows
 from hatcast.stream.units import NANO
 
 CLIPS: Final = np.array((2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 115, 130, 150, 175, 200, 250, 300))

@@ -10,16 +10,8 @@ from typing import Final
 import numpy as np
 
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
-from hatcast.stream.tracker.model import (
-    Covariance,
-    DayCounts,
-    Drift,
-    Floats,
-    HatCounts,
-    Integers,
-    ModelHat,
-    shared_rows,
-)
+from hatcast.stream.tracker.counts import DayCounts, Floats, HatCounts, Integers, ModelHat
+from hatcast.stream.tracker.model import Covariance, Drift, shared_rows
 from hatcast.stream.tracker.prior import Variances, factor_of
 from hatcast.stream.tracker.query import Members, ResidualQuery, designs_of, members_of, query_of
 from hatcast.stream.units import NANO

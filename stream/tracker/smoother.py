@@ -17,17 +17,8 @@ from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.records import EstimateRecord, NormalRecord, ReleaseRecord
 from hatcast.stream.records.fields import release_id
 from hatcast.stream.tracker.alarms import OF_RELEASES, OF_TRACKER, Alarms, Area
-from hatcast.stream.tracker.model import (
-    SHARED,
-    Covariance,
-    Floats,
-    Means,
-    ModelHat,
-    bytes_of,
-    floats_of,
-    prior_means,
-    shared_rows,
-)
+from hatcast.stream.tracker.counts import Floats, ModelHat
+from hatcast.stream.tracker.model import Covariance, prior_means, shared_rows
 from hatcast.stream.tracker.observations import (
     DEVIATIONS,
     HatKey,
@@ -40,7 +31,8 @@ from hatcast.stream.tracker.observations import (
     hour_of,
     slots_of,
 )
-from hatcast.stream.tracker.prior import Prior, PriorScale
+from hatcast.stream.tracker.prior import Prior
+from hatcast.stream.tracker.state import ModelState, SmootherState
 from hatcast.stream.tracker.timetable import tenths_of
 from hatcast.stream.tracker.track import Normal, Track, hat_estimate
 from hatcast.stream.units import HOUR_MS
@@ -51,91 +43,6 @@ _MILLI = 1000
 _DIGITS: Final = 2  # so that bytes do not depend on the last bits of floats
 _USUAL_HATS: Final = 1000  # older ones fade exponentially
 _LEVELS: Final = 1000  # least number of values that the digits tell apart
-VERSION: Final = 6
-"""of the model and of this format: another version's state is not read"""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CityModel:
-    """Parts of a smoother that outlive a date.
-
-    cells      number of each cell, in order
-    """
-
-    covariance: Covariance
-    means: Means
-    cells: dict[str, int]
-
-
-class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
-    """State of a smoother at the beginning of a local date, exact to the last bit; C cells in the order of `cells`.
-
-    It is small, since it has no HATs. Whoever continues from it reads the records of its date and of later ones.
-
-    date         no slot of this date or later was taken; "" if none was
-    start_ms     start of the last slot that was taken, ms UTC
-    shared       [29, 29]; slopes [C, 29]; variance [C]: of `Covariance`
-    means        [29]; intercepts [C]: of `Means`
-    calibration  `means` of the calibration
-    prior_scale  as in `Covariance`
-    centre       of the converter of records
-    usual        means of both features over recent HATs, and the number of these
-    """
-
-    version: int
-    policy_id: str
-    date: str
-    start_ms: int | None
-    cells: Sequence[str]
-    shared: bytes
-    slopes: bytes
-    variance: bytes
-    means: bytes
-    intercepts: bytes
-    calibration: tuple[float, ...]
-    prior_scale: PriorScale
-    centre: float | None
-    usual: tuple[float, float, float]
-
-    @classmethod
-    def of(
-        cls,
-        policy_id: str,
-        date: str,
-        start_ms: int | None,
-        model: CityModel,
-        calibration: tuple[float, ...],
-        features: tuple[float | None, tuple[float, float, float]],
-    ) -> Self:
-        """Return the state of a model. calibration: its `means`; features: centre and usual ones."""
-        covariance = model.covariance
-        return cls(
-            version=VERSION,
-            policy_id=policy_id,
-            date=date,
-            start_ms=start_ms,
-            cells=list(model.cells),
-            shared=bytes_of(covariance.shared),
-            slopes=bytes_of(covariance.slopes),
-            variance=bytes_of(covariance.variance),
-            means=bytes_of(model.means.shared),
-            intercepts=bytes_of(model.means.intercepts),
-            calibration=calibration,
-            prior_scale=covariance.prior_scale,
-            centre=features[0],
-            usual=features[1],
-        )
-
-    def restore(self, model: CityModel) -> None:
-        """Put the state into a new model."""
-        covariance, cells = model.covariance, len(self.cells)
-        covariance.rescale(self.prior_scale)
-        model.cells.update((cell, number) for number, cell in enumerate(self.cells))
-        covariance.shared = floats_of(self.shared, SHARED, SHARED)
-        covariance.slopes = floats_of(self.slopes, cells, SHARED)
-        covariance.variance = floats_of(self.variance, cells)
-        model.means.shared = floats_of(self.means, SHARED)
-        model.means.intercepts = floats_of(self.intercepts, cells)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -271,7 +178,6 @@ class Smoother:
         self._track = Track(self._prior, calibration)
         self._usual = (0.0, 0.0, 0.0) if snapshot is None else snapshot.usual
         self._cells: dict[str, int] = {}
-        self._model = CityModel(self._covariance, self._track.means, self._cells)
         self._day: list[_DayHat] = []
         self._hats: dict[HatKey, int] = {}
         self._alarms = self._new_alarms()
@@ -284,7 +190,8 @@ class Smoother:
         if snapshot is not None:
             self._start_ms = snapshot.start_ms
             self.taken = SlotKey(snapshot.date, is_settlement=False, start_ms=0)
-            snapshot.restore(self._model)
+            self._cells.update((cell, number) for number, cell in enumerate(snapshot.model.cells))
+            snapshot.model.restore(self._covariance, [self._track.means])
         else:
             self._add_cells(setting.cells)
         self.snapshot = self._state("")
@@ -438,8 +345,15 @@ class Smoother:
         return Alarms(OF_TRACKER if self._setting.is_tracker else OF_RELEASES)
 
     def _state(self, date: str) -> SmootherState:
-        calibration, features = self._track.calibration.means, (self._records.centre, self._usual)
-        return SmootherState.of(self._setting.policy_id, date, self._start_ms, self._model, calibration, features)
+        return SmootherState(
+            policy_id=self._setting.policy_id,
+            date=date,
+            model=ModelState.of(self._cells, self._covariance, self._track.means),
+            start_ms=self._start_ms,
+            calibration=self._track.calibration.means,
+            centre=self._records.centre,
+            usual=self._usual,
+        )
 
     def _advance(self, start_ms: int) -> None:
         if self._start_ms is not None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from hatcast.stream.mechanisms import LaplaceNoise
-from hatcast.stream.tracker.model import Covariance, Floats, Means, ModelHat, Rescaled
+from hatcast.stream.tracker.counts import Floats, ModelHat
+from hatcast.stream.tracker.model import Covariance, Means, Rescaled
 from hatcast.stream.tracker.prior_scale import Evidence
 from hatcast.stream.tracker.query import STEPS, ResidualQuery, noiseless_sum
 

@@ -7,119 +7,24 @@ numbers of before lead to the same state.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Self
+from typing import Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.errors import UNREADABLE
 from hatcast.stream.policy.tracker_keys import TrackerKeys
-from hatcast.stream.tracker.model import (
-    HOURS,
-    SHARED,
-    HatCounts,
-    Integers,
-    bytes_of,
-    floats_of,
-    prior_means,
-)
-from hatcast.stream.tracker.prior import Prior, PriorScale
-from hatcast.stream.tracker.prior_scale import SCALES, Evidence, next_scale
+from hatcast.stream.tracker.counts import HatCounts, Integers
+from hatcast.stream.tracker.model import HOURS, bytes_of, prior_means
+from hatcast.stream.tracker.prior import Prior
+from hatcast.stream.tracker.prior_scale import Evidence, next_scale
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.schedule import Schedule
+from hatcast.stream.tracker.state import ModelState, TrackerState
 from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.track import Calibration, HatEstimate, Track
 from hatcast.stream.units import HOUR_MS
 
 _MILLI: Final = 1000
-_VERSION: Final = 4
-
-
-class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
-    """State of a tracker between two days: all later queries and estimates follow from it.
-
-    It has floats as they are, so a tracker that goes on from it does exactly what the one that stored it would have
-    done. It follows from public counts and released numbers.
-
-    policy_id     of its policy
-    date          local date through which days are settled
-    cells         names of cells, in the order of their numbers
-    seen, hours   as in `Outlook`; float64 [C]
-    newest_ms     start of the newest slot, ms UTC; None: there was none
-    covariance, slopes, variance   as in `Covariance`: float64 [29, 29], [C, 29], [C]
-    means, intercepts              as in `Means`: float64 [29], [C]
-    calibration   the two running means of `Calibration`
-    centre        of the model's first feature; None: there was no slot
-    timetable     from which cells of the next date take their scheduled speeds; None: they have none
-    prior_scale   as in `Covariance`, of the next date
-    evidence      as in `Evidence`: float64 [37]; empty if the prior is no guess
-    Arrays are little-endian bytes, row by row.
-    """
-
-    policy_id: str
-    date: str
-    cells: tuple[str, ...]
-    seen: bytes
-    hours: int
-    newest_ms: int | None
-    covariance: bytes
-    slopes: bytes
-    variance: bytes
-    means: bytes
-    intercepts: bytes
-    calibration: tuple[float, float]
-    centre: float | None
-    timetable: Timetable | None
-    prior_scale: PriorScale
-    evidence: bytes
-    version: int = _VERSION
-
-    def encoded(self) -> bytes:
-        """Return the bytes, as `decoded` reads them."""
-        return _ENCODER.encode(self)
-
-    @classmethod
-    def decoded(cls, stored: bytes | None, policy_id: str) -> Self | None:
-        """Return the state; None if they are missing, or of another version or policy."""
-        if stored is None:
-            return None
-        try:
-            state = msgspec.msgpack.decode(stored, type=cls)
-        except UNREADABLE:
-            return None
-        cells = len(state.cells)
-        sizes = (
-            (state.covariance, SHARED**2),
-            (state.slopes, cells * SHARED),
-            (state.variance, cells),
-            (state.means, SHARED),
-            (state.intercepts, cells),
-            (state.seen, cells),
-            (state.evidence, SCALES if state.evidence else 0),
-        )
-        fits = all(len(array) == 8 * numbers for array, numbers in sizes)
-        return state if fits and (state.version, state.policy_id) == (_VERSION, policy_id) else None
-
-    def restore(self, schedule: Schedule, tracks: Sequence[Track]) -> None:
-        """Put the state into a new schedule and new tracks."""
-        cells, covariance = len(self.cells), schedule.covariance
-        covariance.rescale(self.prior_scale)
-        schedule.add_cells(self.cells)
-        covariance.shared = floats_of(self.covariance, SHARED, SHARED)
-        covariance.slopes = floats_of(self.slopes, cells, SHARED)
-        covariance.variance = floats_of(self.variance, cells)
-        schedule.seen, schedule.hours = floats_of(self.seen, cells), self.hours
-        schedule.day.centre = self.centre
-        for track in tracks:
-            track.means.shared = floats_of(self.means, SHARED)
-            track.means.intercepts = floats_of(self.intercepts, cells)
-            track.calibration = Calibration(self.calibration)
-            if track.evidence is not None and self.evidence:
-                track.evidence = Evidence(floats_of(self.evidence, SCALES))
-
-
-_ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +76,7 @@ class Tracker:
         self.timetable: Timetable | None = None
         if state is not None:
             state.restore(self.schedule, self.tracks)
-            self._cells = {cell: number for number, cell in enumerate(state.cells)}
+            self._cells = {cell: number for number, cell in enumerate(state.model.cells)}
             self._newest_ms = state.newest_ms
             self.timetable = state.timetable
 
@@ -189,19 +94,13 @@ class Tracker:
         return TrackerState(
             policy_id=policy_id,
             date=date,
-            cells=tuple(self._cells),
+            model=ModelState.of(self._cells, schedule.covariance, track.means),
             seen=bytes_of(schedule.seen),
             hours=schedule.hours,
             newest_ms=self._newest_ms,
-            covariance=bytes_of(schedule.covariance.shared),
-            slopes=bytes_of(schedule.covariance.slopes),
-            variance=bytes_of(schedule.covariance.variance),
-            means=bytes_of(track.means.shared),
-            intercepts=bytes_of(track.means.intercepts),
             calibration=track.calibration.means,
             centre=schedule.day.centre,
             timetable=self.timetable,
-            prior_scale=schedule.covariance.prior_scale,
             evidence=b"" if track.evidence is None else bytes_of(track.evidence.sums),
         )
 

@@ -78,7 +78,7 @@ def test_a_field_that_is_read_as_another_is_noticed() -> None:
 
 KNOWN = {
     "stream/ledger/adoption.py Published",  # what a ledger takes of a record; it is never decoded
-    "stream/release/tracker_records.py _StoredDraw",  # with a tracker's whole query
+    "stream/release/tracker_records.py StoredDraw",  # with a tracker's whole query
 }
 
 

@@ -33,7 +33,8 @@ from hatcast.stream.release.tracker import hat_users
 from hatcast.stream.release.tracker_records import MadeQuery
 from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.query import STEPS, ResidualQuery
-from hatcast.stream.tracker.tracker import Tracker, TrackerState
+from hatcast.stream.tracker.state import TrackerState
+from hatcast.stream.tracker.tracker import Tracker
 from tests.faults.facts import NANO, Asked, Course
 
 _PSEUDONYMS: Final = Pseudonyms(bytes(KEY_BYTES))  # any: no design depends on who a user is

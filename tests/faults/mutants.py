@@ -33,7 +33,7 @@ from hatcast.stream.ledger.recovery import Attempt, Nonces, RecoveryCheck
 from hatcast.stream.ledger.sealed_days import Sealed
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.spending import fineness_of
-from hatcast.stream.release.tracker_records import StoredQuery
+from hatcast.stream.release.tracker_records import StoredDraw
 from tests.faults.faulty_worker import meet
 from tests.integration.recovering import adopt
 
@@ -173,13 +173,15 @@ def state_not_read() -> None:
 
 def other_number_learned() -> None:
     """A query that has a record is learned with a number that was never released."""
-    product = StoredQuery.of
+    product = StoredDraw.of
 
-    def of(record: bytes) -> StoredQuery | None:
+    def of(record: bytes) -> StoredDraw:
         stored = product(record)
-        return None if stored is None else replace(stored, query=msgspec.structs.replace(stored.query, sum=0))
+        if stored.query is None:
+            return stored
+        return msgspec.structs.replace(stored, query=msgspec.structs.replace(stored.query, sum=0))
 
-    StoredQuery.of = of  # type: ignore[method-assign]
+    StoredDraw.of = of  # type: ignore[method-assign]
 
 
 def product() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import h3.api.basic_str as h3
+import msgspec
 import pytest
 
 import hatcast.agents.release.kind
@@ -22,8 +23,8 @@ from hatcast.agents.release.tracker import TrackedHats
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.records.fields import PULSE, SETTLEMENT, query_kind
+from hatcast.stream.tracker.state import TrackerState
 from hatcast.stream.tracker.timetable import Timetable
-from hatcast.stream.tracker.tracker import TrackerState
 from tests.exposed import figures
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, PLACES, Sample, Stores, open_stores, store_closed, traffic
@@ -163,6 +164,34 @@ def test_after_a_crash_at_any_step_the_queries_are_those_of_a_run_without_one(
     assert after_crash.items() <= kept.items(), "a record that was committed has changed"
     assert_published_once(pipeline, kept)
     assert designs(kept) == expected
+
+
+def test_the_next_date_begins_with_the_state_that_another_worker_has_stored(pipeline: Pipeline) -> None:
+    async def run() -> tuple[float | None, float | None]:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+            async with releasing(pipeline, stores) as releaser:
+                source = releaser._source
+                assert isinstance(source, TrackedHats)
+
+                async def be_second(date: str, state: bytes) -> None:
+                    ours = TrackerState.decoded(state, pipeline.settings.policy.policy_id)
+                    assert ours is not None
+                    assert ours.centre is not None
+                    theirs = msgspec.structs.replace(ours, centre=ours.centre + 1).encoded()
+                    await stores.ledger.tracker.store(date, theirs, releaser._recovery.guard.token)
+
+                before(source, "store_state", be_second)  # type: ignore[arg-type]  # a method of any object
+                with pytest.raises(Behind):
+                    await releaser.round(asyncio.Event())
+                await releaser.round(asyncio.Event())
+                stored = TrackerState.decoded(await stores.ledger.tracker.read(), pipeline.settings.policy.policy_id)
+                assert stored is not None
+                assert source.tracker is not None
+                return source.tracker._tracker.schedule.day.centre, stored.centre
+
+    ours, stored = asyncio.run(run())
+    assert ours == stored
 
 
 def test_a_draw_that_lost_its_commit_is_not_learnt_from(pipeline: Pipeline, expected: Designs) -> None:

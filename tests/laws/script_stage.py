@@ -31,7 +31,7 @@ from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import Period
 from hatcast.stream.records import ReservedRecord
-from hatcast.stream.tracker.smoother import VERSION, SmootherState
+from hatcast.stream.tracker.state import ModelState, SmootherState
 from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, Sample, folds, traffic
 from tests.integration.recovering import OUTPUT, adopt, budget_record, guard_of_all, restore
 from tests.laws.redis_scripts import DAY, NANO, PARTS, proposal
@@ -202,17 +202,16 @@ async def staged(url: str) -> AsyncIterator[Stage]:
 
 def empty_snapshot(policy_id: str) -> StoredSnapshot:
     """A snapshot of the estimates of a policy that has no cell yet."""
-    empty = dict.fromkeys(("shared", "slopes", "variance", "means", "intercepts"), b"")
+    model = ModelState(
+        cells=(), prior_scale=0, shared=b"", slopes=b"", variance=b"", drifted=b"", means=b"", intercepts=b""
+    )
     state = SmootherState(
-        version=VERSION,
         policy_id=policy_id,
         date=DAY,
+        model=model,
         start_ms=NOON_MS,
-        cells=[],
         calibration=(),
-        prior_scale=0,
         centre=None,
         usual=(0.0, 0.0, 0.0),
-        **empty,
     )
     return StoredSnapshot(positions={0: 7}, state=state, running=RunningSnapshot(days=1, dates=[DAY]))

@@ -13,7 +13,8 @@ from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
 from hatcast.stream.tracker import query as queries
 from hatcast.stream.tracker import track as tracks
-from hatcast.stream.tracker.model import Floats, Integers, Means
+from hatcast.stream.tracker.counts import Floats, Integers
+from hatcast.stream.tracker.model import Means
 from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.query import CLIPS, STEPS, ResidualQuery, charges_of, noiseless_sum
 from hatcast.stream.tracker.schedule import Balances, Schedule

@@ -4,9 +4,10 @@ import msgspec
 import pytest
 
 from hatcast.stream.records import ReleaseRecord
-from hatcast.stream.records.fields import Status, query_kind
+from hatcast.stream.records.fields import Status
 from hatcast.stream.release.tracker import PolicyTracker
-from hatcast.stream.tracker.tracker import Tracker, TrackerState
+from hatcast.stream.tracker.state import TrackerState
+from hatcast.stream.tracker.tracker import Tracker
 from tests.unit import test_tracker_release as of_speeds
 from tests.unit.guessed_city import DATES, POLICY, Constant, ledger, slots
 from tests.unit.test_tracker_release import Counting, Crash, Ledger
@@ -22,10 +23,8 @@ def state_of(found: Ledger) -> TrackerState:
 
 
 def scales(found: Ledger, date: str) -> set[int | None]:
-    """Those in the records of a date's HATs."""
-    records = [_RECORD.decode(record) for record in found.records[date].values()]
-    assert all(each.prior_scale is None for each in records if query_kind(each.release_id))
-    return {each.prior_scale for each in records if not query_kind(each.release_id)}
+    """Those in the records of a date, of its HATs and of queries alone."""
+    return {_RECORD.decode(record).prior_scale for record in found.records[date].values()}
 
 
 def test_all_hats_of_a_date_have_the_scale_of_the_state_before_it() -> None:
@@ -34,8 +33,8 @@ def test_all_hats_of_a_date_have_the_scale_of_the_state_before_it() -> None:
         found.run(Constant(), [date], POLICY)
         assert {_RECORD.decode(record).status for record in found.records[date].values()} > {"released", "deferred"}
         assert scales(found, date) == {before}
-        assert state_of(found).prior_scale < before, "the buses differ by less than the model of the date says"
-        before = state_of(found).prior_scale
+        assert state_of(found).model.prior_scale < before, "the buses differ by less than the model of the date says"
+        before = state_of(found).model.prior_scale
 
 
 def test_records_of_speeds_have_no_scale() -> None:
@@ -44,7 +43,7 @@ def test_records_of_speeds_have_no_scale() -> None:
     assert not any(b"prior_scale" in record for day in found.records.values() for record in day.values())
     state = TrackerState.decoded(found.state, of_speeds.POLICY.policy_id)
     assert state is not None
-    assert (state.prior_scale, state.evidence) == (0, b"")
+    assert (state.model.prior_scale, state.evidence) == (0, b"")
 
 
 def test_a_state_is_read_with_its_scale_and_evidence() -> None:
@@ -52,7 +51,7 @@ def test_a_state_is_read_with_its_scale_and_evidence() -> None:
     found.run(Constant(), DATES[:2], POLICY)
     state = state_of(found)
     read = PolicyTracker(POLICY, found.state)._tracker
-    assert read.prior_scale == state.prior_scale < 0
+    assert read.prior_scale == state.model.prior_scale < 0
     evidence = read.tracks[0].evidence
     assert evidence is not None
     assert evidence.sums.astype("<f8").tobytes() == state.evidence != bytes(len(state.evidence))
@@ -90,6 +89,28 @@ def test_a_run_that_goes_on_with_other_noise_learns_the_stored_numbers_and_no_lo
         assert again.state == found.state
 
 
+@pytest.mark.parametrize("commits", [1, 3, 15])
+def test_a_date_that_was_begun_at_another_scale_has_no_more_queries_when_the_state_is_lost(commits: int) -> None:
+    found = ledger()
+    found.run(Constant(), DATES[:1], POLICY)
+    found.left = commits
+    with pytest.raises(Crash):
+        found.run(Constant(), DATES[:2], POLICY)
+    stored, before = dict(found.records[DATES[1]]), state_of(found).model.prior_scale
+    assert before < 0
+    found.left, noise = 10**9, Constant()
+    tracker = PolicyTracker(POLICY, None)
+    tracker.begin_day(DATES[1], stored.items())
+    assert tracker.is_different
+    for slot, hats in slots(DATES[1]):
+        found.commit(tracker.close_slot(slot, hats, noise))
+    found.commit(tracker.settle(noise))
+    assert noise.draws == 0
+    assert stored.items() <= found.records[DATES[1]].items()
+    after = [_RECORD.decode(record) for name, record in found.records[DATES[1]].items() if name not in stored]
+    assert {each.status for each in after} == {"deferred", "suppressed"}
+
+
 def test_a_date_without_queries_leaves_the_scale_as_it_was() -> None:
     found = ledger()
     found.run(Constant(), DATES[:1], POLICY)
@@ -101,11 +122,11 @@ def test_a_date_without_queries_leaves_the_scale_as_it_was() -> None:
         found.commit(tracker.close_slot(slot, hats, Constant()))
     found.commit(tracker.settle(Constant()))
     found.state = tracker.end_day()
-    assert scales(found, DATES[1]) == {before.prior_scale} != {0}
-    assert (state_of(found).prior_scale, state_of(found).evidence) == (before.prior_scale, before.evidence)
+    assert scales(found, DATES[1]) == {before.model.prior_scale} != {0}
+    assert (state_of(found).model.prior_scale, state_of(found).evidence) == (before.model.prior_scale, before.evidence)
     found.run(Constant(), DATES[2:3], POLICY)
-    assert scales(found, DATES[2]) == {before.prior_scale}
-    assert state_of(found).prior_scale < before.prior_scale
+    assert scales(found, DATES[2]) == {before.model.prior_scale}
+    assert state_of(found).model.prior_scale < before.model.prior_scale
 
 
 def test_a_date_that_is_closed_after_some_of_its_queries_leaves_the_scale_as_it_was() -> None:
@@ -121,8 +142,8 @@ def test_a_date_that_is_closed_after_some_of_its_queries_leaves_the_scale_as_it_
         found.commit(tracker.close_slot(slot, hats, noise))
     assert tracker.settle(noise) == []
     found.state = tracker.end_day()
-    assert scales(found, DATES[1]) == {before.prior_scale}
-    assert (state_of(found).prior_scale, state_of(found).evidence) == (before.prior_scale, before.evidence)
+    assert scales(found, DATES[1]) == {before.model.prior_scale}
+    assert (state_of(found).model.prior_scale, state_of(found).evidence) == (before.model.prior_scale, before.evidence)
 
 
 def test_a_tracker_that_learns_the_scale_within_the_date_writes_several(monkeypatch: pytest.MonkeyPatch) -> None:

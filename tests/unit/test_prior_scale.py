@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hatcast.stream.tracker.counts import DayCounts, HatCounts, ModelHat
 from hatcast.stream.tracker.model import (
     CITY,
     DAY,
@@ -14,10 +15,7 @@ from hatcast.stream.tracker.model import (
     HOURS,
     SHARED,
     Covariance,
-    DayCounts,
-    HatCounts,
     Means,
-    ModelHat,
     Observation,
     hour_part,
     prior_means,
@@ -119,6 +117,36 @@ def test_a_covariance_stays_one_whatever_scales_pauses_and_dates_follow_each_oth
         assert np.isfinite(means.intercepts).all()
         covariance.add_hats(ModelHat(0, 0, np.zeros(2), 9.0, 0.2, 3, 0) for _ in range(HATS))
         means.hats = np.zeros(HATS)
+
+
+@pytest.mark.parametrize("days", [30, 100, 365, 700])
+@pytest.mark.parametrize(("first", "second"), [(-8, -4), (-8, 0), (-16, 0)])
+def test_a_cell_that_was_not_seen_for_long_stays_where_its_numbers_were_when_the_scale_rises(
+    first: int, second: int, days: int
+) -> None:
+    covariance, means = made(first)
+    unit = covariance.variances.cell**0.5
+    row = np.zeros(SHARED)
+    row[[CITY, DAY, hour_part(8)]] = 1
+    none = np.empty(0)
+
+    def see(cell: int, value: float) -> None:
+        number = Observation(np.array([cell]), np.ones(1), row, none.astype(np.int64), none, none, 0.3 * unit**2)
+        observe(covariance, means, [(number, MEANS[CITY] + value * unit)])
+
+    for _ in range(8):
+        for cell, value in enumerate((2, -1, 0)):
+            see(cell, value)
+    for _ in range(days):
+        means.follow(covariance.begin_day())
+        means.follow(covariance.advance(24))
+        see(1, -1)
+        see(2, 0)
+    before = means.predict(covariance.row_of(0, 8, np.zeros(2)), 0)
+    means.rescale(covariance.rescale(second), MEANS)
+    of_cell = covariance.row_of(0, 8, np.zeros(2))
+    moved = means.predict(of_cell, 0) - before
+    assert abs(moved) < 0.25 * covariance.variance_of(of_cell, 0) ** 0.5
 
 
 def asked(prior_scale: int, cells: int = 1) -> ResidualQuery:

@@ -14,7 +14,8 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import CountsRecord, EstimateRecord, NoiseRecord, ReleaseRecord
 from hatcast.stream.release.hats import counts_fields
 from hatcast.stream.tracker.observations import noise_variance, read_release, slots_of
-from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, SmootherState, estimates_of
+from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, estimates_of
+from hatcast.stream.tracker.state import SmootherState
 from hatcast.stream.tracker.track import ReleaseCalibration
 from tests.contracts.goldens import PRESENCE, SPEED
 

@@ -9,7 +9,8 @@ import pytest
 from hatcast.stream.records import ReleaseRecord
 from hatcast.stream.release.tracker import PolicyTracker
 from hatcast.stream.tracker.observations import slots_of
-from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, SmootherState, estimates_of
+from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, estimates_of
+from hatcast.stream.tracker.state import SmootherState
 from tests.statistics.five_days import seeded
 from tests.unit.guessed_city import DATES, POLICY, UPPER, ledger, slots
 from tests.unit.test_smoother_tracker import Key, numbers, sizes

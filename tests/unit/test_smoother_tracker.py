@@ -17,7 +17,8 @@ from hatcast.stream.records import EstimateRecord, ReleaseRecord
 from hatcast.stream.records.fields import query_kind
 from hatcast.stream.release.tracker import PolicyTracker
 from hatcast.stream.tracker.observations import slots_of
-from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, SmootherState, estimates_of
+from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, estimates_of
+from hatcast.stream.tracker.state import SmootherState
 from hatcast.stream.tracker.tracker import HatUsers
 from tests.statistics.five_days import seeded
 from tests.unit.test_tracker_release import DATES, POLICY, Counting, Ledger, slots

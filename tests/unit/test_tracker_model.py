@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
+from hatcast.stream.tracker.counts import DayCounts, Floats, HatCounts, ModelHat
 from hatcast.stream.tracker.model import (
     CITY,
     DAY,
@@ -14,11 +15,7 @@ from hatcast.stream.tracker.model import (
     SHARED,
     TIMETABLE,
     Covariance,
-    DayCounts,
-    Floats,
-    HatCounts,
     Means,
-    ModelHat,
     Observation,
     hour_part,
     prior_means,

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hatcast.stream.policy.tracker_keys import TrackerKeys
-from hatcast.stream.tracker.model import Covariance, DayCounts, HatCounts
+from hatcast.stream.tracker.counts import DayCounts, HatCounts
+from hatcast.stream.tracker.model import Covariance
 from hatcast.stream.tracker.prior import Prior, Variances
 from hatcast.stream.tracker.query import Members, ResidualQuery, designs_of, members_of, query_of
 from hatcast.stream.tracker.schedule import Appraisal, Balances

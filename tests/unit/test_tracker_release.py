@@ -17,7 +17,7 @@ from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.records import ReleaseRecord
 from hatcast.stream.records.fields import Status, query_kind
 from hatcast.stream.release.tracker import PolicyTracker
-from hatcast.stream.release.tracker_records import MadeQuery, StoredQuery, TrackerRelease, query_release
+from hatcast.stream.release.tracker_records import MadeQuery, StoredDraw, TrackerRelease, query_release
 from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.timetable import Timetable
@@ -284,7 +284,7 @@ def test_a_tracker_that_does_not_compare_stored_queries_goes_on_after_a_loss(mon
         begin(self, date, [(name, record) for name, record in records if b'"query"' in record])
 
     monkeypatch.setattr(PolicyTracker, "begin_day", of_queries)
-    monkeypatch.setattr(StoredQuery, "is_of", lambda *_: True)
+    monkeypatch.setattr(StoredDraw, "is_of", lambda *_: True)
     with pytest.raises(AssertionError):
         test_after_a_loss_no_query_is_made_of_the_day("state")
 

@@ -17,8 +17,8 @@ from hatcast.stream.tracker.model import CITY, DAY, TIMETABLE, Covariance, Means
 from hatcast.stream.tracker.observations import slots_of
 from hatcast.stream.tracker.prior import Prior, Variances
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, estimates_of
+from hatcast.stream.tracker.state import TrackerState
 from hatcast.stream.tracker.timetable import REFERENCE, Timetable, deviation, tenths_of
-from hatcast.stream.tracker.tracker import TrackerState
 from tests.timetables import write_speeds
 from tests.unit.test_smoother_tracker import Key, numbers, sizes
 from tests.unit.test_tracker_release import CELLS, DATES, Counting, Crash, Ledger, designed, policy, slots, sorted_of

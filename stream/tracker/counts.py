@@ -1,0 +1,137 @@
+"""Public counts of one date, as the model and the schedule see them.    [docs/specification/tracker.md, section 1]"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hatcast.stream.tracker.prior import Variances
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_USERS_CENTRE: Final = 2.0  # of ln(users): near its mean in one city
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HatCounts:
+    """Public counts of one HAT.
+
+    cell       number of its cell, from 0
+    hour       hour of the local clock in which its slot starts, 0 to 23
+    buses      int64 [L], 1 or more  numbers of its buses on this date, from 0, each once
+    readings   int64 [L]  of each bus, 1 or more
+    """
+
+    cell: int
+    hour: int
+    buses: Integers
+    readings: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelHat:
+    """One HAT of a day, as the model sees it.
+
+    features     float64 [2]  ln(readings / users) and ln(users), centred
+    variance     of the HAT's own deviation, which has the sampling of its buses, before any release
+    road_share   of `variance`, what is not sampling
+    users        number of its buses; its contributions are those from number `first` on
+    """
+
+    cell: int
+    hour: int
+    features: Floats
+    variance: float
+    road_share: float
+    users: int
+    first: int
+
+    @property
+    def end(self) -> int:
+        """Number after its last contribution."""
+        return self.first + self.users
+
+
+def features_of(users: float, readings: float, centre: float) -> Floats:
+    """Return the model's features of a HAT, float64 [2]. centre: as `centre_of` returns it."""
+    return np.log((readings / users, users)) - (centre, _USERS_CENTRE)
+
+
+def centre_of(first: Iterable[tuple[int, int]]) -> float:
+    """Return the centre of ln(readings / users): its mean over the HATs of a first slot. first: users and readings.
+
+    How often a bus sends is a matter of the city's feed: only differences within a city tell of speeds.
+    """
+    return float(np.mean([math.log(readings / users) for users, readings in first]))
+
+
+class DayCounts:
+    """Public counts of one date. HATs are added hour by hour; a contribution is one bus in one HAT.
+
+    Under `replace` the users of a HAT and their numbers of readings are public. All that a tracker decides is a
+    function of these; only `query.noiseless_sum` reads the private means of buses. So no decision looks at a speed.
+
+    centre     of ln(readings / users); None before the first HAT of all dates
+    hats       in the order in which they were added
+    of_cell    numbers of each cell's HATs, ascending
+    hat        int64 [N]  number of each contribution's HAT
+    bus        int64 [N]  number of its bus
+    readings   float64 [N]
+    weight     float64 [N]  the bus's share of the HAT's readings
+    variance   float64 [N]  of the bus's mean around the HAT's
+    """
+
+    def __init__(self, variances: Variances, centre: float | None = None) -> None:
+        """centre: as `centre_of` returned it; None: nothing was added before."""
+        self._variances = variances
+        self.centre = centre
+        self.hats: list[ModelHat] = []
+        self.of_cell: dict[int, list[int]] = {}
+        self.hat = np.empty(0, np.int64)
+        self.bus = np.empty(0, np.int64)
+        self.readings, self.weight, self.variance = np.empty((3, 0))
+
+    def add(self, counts: Sequence[HatCounts]) -> range:
+        """Add the HATs of an hour. Return their numbers."""
+        if self.centre is None and counts:
+            self.centre = centre_of((len(each.buses), int(each.readings.sum())) for each in counts)
+        before, at = len(self.hats), len(self.hat)
+        columns: list[tuple[Integers, Integers, Floats, Floats, Floats]] = []
+        for each in counts:
+            hat, column = self._hat_of(each, at)
+            self.of_cell.setdefault(hat.cell, []).append(len(self.hats))
+            self.hats.append(hat)
+            columns.append(column)
+            at = hat.end
+        if columns:
+            hat_column, bus, readings, weight, variance = (np.concatenate(each) for each in zip(*columns, strict=True))
+            self.hat = np.concatenate((self.hat, hat_column))
+            self.bus = np.concatenate((self.bus, bus))
+            self.readings = np.concatenate((self.readings, readings))
+            self.weight = np.concatenate((self.weight, weight))
+            self.variance = np.concatenate((self.variance, variance))
+        return range(before, len(self.hats))
+
+    def _hat_of(
+        self, counts: HatCounts, first: int
+    ) -> tuple[ModelHat, tuple[Integers, Integers, Floats, Floats, Floats]]:
+        users, variances = len(counts.buses), self._variances
+        readings = counts.readings.astype(np.float64)
+        total = float(readings.sum())
+        weight = readings / total
+        variance = variances.bus + variances.bus_hat + variances.reading / readings
+        own = variances.hat + float(weight @ (weight * variance))
+        hat = ModelHat(
+            counts.cell,
+            counts.hour,
+            features_of(users, total, self.centre or 0.0),
+            own,
+            variances.hat / own,
+            users,
+            first,
+        )
+        return hat, (np.full(users, len(self.hats)), counts.buses, readings, weight, variance)
