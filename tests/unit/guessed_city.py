@@ -1,16 +1,13 @@
 """Dates of a policy of loads, whose buses differ by less than its prior expects, so that its scale falls."""
 
-from collections.abc import Iterator
-
-import numpy as np
+from functools import partial
 
 from hatcast.stream.estimators import ESTIMATOR_KEYS
-from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.policy import read_policy
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
-from hatcast.stream.tracker.tracker import HatUsers
-from tests.unit.test_tracker_release import CELLS, Counting, Ledger
+from tests.unit.test_tracker_release import Counting, Ledger
+from tests.unit.test_tracker_release import slots as slots_of
 
 UPPER = 120.0
 DATES = ("2022-01-02", "2022-01-03", "2022-01-04", "2022-01-05")
@@ -35,17 +32,8 @@ class Constant(Counting):
         return Noisy(value + 1_000, distance / epsilon)
 
 
-def hat(cell: str, users: int, seed: int) -> HatUsers:
-    """The buses of a HAT, with a passenger or two more or less than others."""
-    made = np.random.default_rng(seed)
-    counts = made.integers(5, 60, users)
-    return HatUsers(cell, np.arange(100, 100 + users, dtype=np.uint64), counts, counts * made.integers(18_000, 22_000))
-
-
-def slots(date: str) -> Iterator[tuple[Slot, list[HatUsers]]]:
-    for number, slot in enumerate(Calendar(POLICY).slots_of(date)):
-        if slot.outside is None:
-            yield slot, [hat(cell, 2 + 5 * at, 10 * number + at) for at, cell in enumerate(CELLS)]
+slots = partial(slots_of, of=POLICY, means=(18_000, 22_000))
+"""Slots of a date with their HATs: a passenger or two more or less in one than in another"""
 
 
 def ledger(commits: int = 10**9) -> Ledger:

@@ -7,30 +7,17 @@ import numpy as np
 import pytest
 
 from hatcast.stream.records import ReleaseRecord
-from hatcast.stream.release.tracker import PolicyTracker
 from hatcast.stream.tracker.observations import slots_of
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, estimates_of
 from hatcast.stream.tracker.state import SmootherState
 from tests.statistics.five_days import seeded
-from tests.unit.guessed_city import DATES, POLICY, UPPER, ledger, slots
-from tests.unit.test_smoother_tracker import Key, numbers, sizes
+from tests.unit.guessed_city import DATES, POLICY, UPPER, ledger
+from tests.unit.test_smoother_tracker import Key, Tracked, sizes, tracked
 
 
 @cache
-def whole() -> tuple[list[ReleaseRecord], dict[Key, tuple[float, ...]]]:
-    """Records of the dates, and the tracker's own estimates after each slot and after each settlement."""
-    found, noise = ledger(), seeded(4)
-    own: dict[Key, tuple[float, ...]] = {}
-    tracker = PolicyTracker(POLICY, None)
-    for date in DATES:
-        tracker.begin_day(date, [])
-        for slot, hats in slots(date):
-            found.commit(tracker.close_slot(slot, hats, noise))
-            own |= {(date, name, cell, "live"): size for name, cell, size in numbers(tracker) if name == slot.name}
-        found.commit(tracker.settle(noise))
-        own |= {(date, name, cell, "settled"): size for name, cell, size in numbers(tracker)}
-        tracker.end_day()
-    return found.decoded(), own
+def whole() -> Tracked:
+    return tracked(POLICY, DATES, ledger(), seeded(4))
 
 
 def differences(records: list[ReleaseRecord]) -> list[Key]:

@@ -1,6 +1,6 @@
 """Estimates from a tracker's published queries: those of the tracker itself, from the records alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -11,7 +11,8 @@ import pytest
 
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.policy.policy import read_policy
+from hatcast.stream.mechanisms import LaplaceNoise
+from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.records import EstimateRecord, ReleaseRecord
 from hatcast.stream.records.fields import query_kind
@@ -21,7 +22,7 @@ from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, estimates
 from hatcast.stream.tracker.state import SmootherState
 from hatcast.stream.tracker.tracker import HatUsers
 from tests.statistics.five_days import seeded
-from tests.unit.test_tracker_release import DATES, POLICY, Counting, Ledger, slots
+from tests.unit.test_tracker_release import DATES, POLICY, Counting, Ledger
 
 JOURNEY = {
     "name": "journeys",
@@ -45,21 +46,27 @@ def numbers(tracker: PolicyTracker) -> Iterator[tuple[str, str, tuple[float, ...
         yield slot, cell, sizes
 
 
-@cache
-def whole() -> tuple[list[ReleaseRecord], dict[Key, tuple[float, ...]]]:
-    """Records of two days, and the tracker's own estimates after each slot and after each settlement."""
-    ledger, noise = Ledger(), Counting()
+Tracked = tuple[list[ReleaseRecord], dict[Key, tuple[float, ...]]]
+"""Records of some dates, and the tracker's own estimates after each slot and after each settlement"""
+
+
+def tracked(policy: Policy, dates: Sequence[str], ledger: Ledger, noise: LaplaceNoise) -> Tracked:
     own: dict[Key, tuple[float, ...]] = {}
-    tracker = PolicyTracker(POLICY, None)
-    for date in DATES:
+    tracker = PolicyTracker(policy, None)
+    for date in dates:
         tracker.begin_day(date, [])
-        for slot, hats in slots(date):
+        for slot, hats in ledger.slots_of(date):
             ledger.commit(tracker.close_slot(slot, hats, noise))
             own |= {(date, name, cell, "live"): size for name, cell, size in numbers(tracker) if name == slot.name}
         ledger.commit(tracker.settle(noise))
         own |= {(date, name, cell, "settled"): size for name, cell, size in numbers(tracker)}
         tracker.end_day()
     return ledger.decoded(), own
+
+
+@cache
+def whole() -> Tracked:
+    return tracked(POLICY, DATES, Ledger(), Counting())
 
 
 def sizes(estimate: EstimateRecord) -> tuple[float, ...]:

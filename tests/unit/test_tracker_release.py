@@ -56,16 +56,20 @@ def policy(**tracker: Any) -> Policy:
 POLICY = policy()
 
 
-def hat(cell: str, users: int, seed: int) -> HatUsers:
+MEANS = (8_000, 50_000)
+"""of a HAT's buses, milli-units: from, to"""
+
+
+def hat(cell: str, users: int, seed: int, means: tuple[int, int] = MEANS) -> HatUsers:
     made = np.random.default_rng(seed)
     counts = made.integers(5, 60, users)
-    return HatUsers(cell, np.arange(100, 100 + users, dtype=np.uint64), counts, counts * made.integers(8_000, 50_000))
+    return HatUsers(cell, np.arange(100, 100 + users, dtype=np.uint64), counts, counts * made.integers(*means))
 
 
-def slots(date: str) -> Iterator[tuple[Slot, list[HatUsers]]]:
-    for number, slot in enumerate(Calendar(POLICY).slots_of(date)):
+def slots(date: str, of: Policy = POLICY, means: tuple[int, int] = MEANS) -> Iterator[tuple[Slot, list[HatUsers]]]:
+    for number, slot in enumerate(Calendar(of).slots_of(date)):
         if slot.outside is None:
-            yield slot, [hat(cell, 2 + 5 * at, 10 * number + at) for at, cell in enumerate(CELLS)]
+            yield slot, [hat(cell, 2 + 5 * at, 10 * number + at, means) for at, cell in enumerate(CELLS)]
 
 
 class Crash(Exception):
