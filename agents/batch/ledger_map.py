@@ -20,7 +20,7 @@ _ALL_MS: Final = 2**62  # a file is shown as a whole: it does not grow
 
 
 def feed_of_ledger(path: Path, settings: Settings, hub: Hub) -> Feed:
-    """Return the records of a ledger file for the map. Raises HatcastError: it cannot be read, or has no release."""
+    """Return the records of a ledger file for the map. Raises HatcastError if it cannot be read or has none."""
     published, budgets = _read(path, settings)
     return feed_of(published, budgets, settings, hub, round(path.stat().st_mtime * 1000))
 

@@ -1,4 +1,4 @@
-"""`hatcast check`: say what a file has, how it is read, and what is left out of it. It publishes nothing."""
+"""`hatcast check`: describe a file, how its records are read, and which are left out. It publishes nothing."""
 
 import codecs
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ _MARKS: Final = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", c
 @click.argument("file", type=click.Path(path_type=Path))
 @format_options(derives=False, by_name_of="file", of="file")
 def command(*, file: Path, feed_format: FormatChoice | None) -> None:
-    """Print what a file is: its format, encoding, separator and columns; what is left out of it, and why.
+    """Print a file's format, encoding, separator and columns, and which records are left out and why.
 
     Needs no policy. Evidence of unit and time zone is computed from all vehicles: it is raw data, nothing of it is
     private, and no other command decides by it. The options are those that other commands take for this file.

@@ -153,7 +153,7 @@ _MEANINGS: Final = {
 
 
 def heading(policy: Policy, chosen: Sequence[str]) -> str:
-    """Return what the lines are of: the quantity, and which numbers. chosen: keys of their topics."""
+    """Return the heading of the lines: policy, quantity and kinds of numbers. chosen: keys of their topics."""
     named = [name for name in chosen if name != "queries" or policy.queries or chosen == ["queries"]]
     return f"{policy.name}, {policy.quantity}: {'; '.join(_MEANINGS[name] for name in named)}"
 
@@ -166,7 +166,7 @@ def _of_policy(records: Iterator[bytes], policy: str | None) -> Iterator[bytes]:
 
 
 def chosen_topics(given: _TailOptions, policy: Policy) -> list[str]:
-    """Return the keys of the topics to show: those that are named, by default what the policy is read by."""
+    """Return the keys of the topics that the options name; without one, those that readers of the policy use."""
     named = (
         ("means", given["means"] or given["releases"]),
         ("queries", given["queries"] or given["releases"]),

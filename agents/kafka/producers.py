@@ -140,7 +140,7 @@ async def start_producer(transactional_id: str, client: dict[str, Any], **option
 
 
 async def stop_producer(producer: AIOKafkaProducer) -> None:
-    """Close a producer, fenced or not, within some seconds. What it has not sent by then is not sent any more."""
+    """Close a producer, fenced or not, within some seconds. Records that are unsent by then are dropped."""
     try:
         async with asyncio.timeout(_STOP_S):
             await producer.stop()

@@ -164,7 +164,7 @@ class OutputReader:
         return found
 
     def ranges(self, places: Iterable[OutputPartition]) -> dict[OutputPartition, tuple[int, int]]:
-        """Return the first offset and the end of each partition, as they are now."""
+        """Ask for the present first offset and end of each partition."""
         with self._consumer("read_uncommitted") as consumer:
             return {place: _range(consumer, place) for place in places}
 
