@@ -1,7 +1,8 @@
 """Release of a tracker's HAT, or of a query of its settlement: the bytes of a `hats.means` record.
 
-All fields except `query.sum`, `mean`, `raw` and `interval95` follow from public counts and the policy; these four also
-from released numbers, among them `query.sum`, which has the noise.    [docs/specification/tracker.md, section 2]
+All fields except `query.sum`, `mean`, `raw` and `interval95` follow from public counts, the policy, its timetable and
+the scale of a guessed prior; these four also from released numbers, among them `query.sum`, which has the noise.
+[docs/specification/tracker.md, section 2]
 """
 
 import math

@@ -72,8 +72,8 @@ def centre_of(first: Iterable[tuple[int, int]]) -> float:
 class DayCounts:
     """Public counts of one date. HATs are added hour by hour; a contribution is one bus in one HAT.
 
-    Under `replace` the users of a HAT and their numbers of readings are public. All that a tracker decides is a
-    function of these; only `query.noiseless_sum` reads the private means of buses. So no decision looks at a speed.
+    Under `replace` the users of a HAT and their numbers of readings are public. All that a tracker decides on the date
+    is a function of these and of what was fixed before it; only `query.noiseless_sum` reads the private means of buses.
 
     centre     of ln(readings / users); None before the first HAT of all dates
     hats       in the order in which they were added

@@ -139,7 +139,7 @@ class Rescaled:
 
 
 class Covariance:
-    """Covariance of the model's parts. A function of public counts, the policy, timetables and scales of its prior.
+    """Covariance of the model's parts. A function of public counts, the policy, timetables and scales.
 
     variances  of the parts, at the present scale of the prior
     prior_scale   n: a guessed prior's standard deviations are multiplied by 2^(n/4); 0 of any other
@@ -217,7 +217,7 @@ class Covariance:
         self.drifted += added
 
     def rescale(self, prior_scale: int) -> "Rescaled":
-        """Take another scale of a guessed prior: what was learnt stays. Returns what the means have to follow.
+        """Change the scale of a guessed prior, and keep what was learnt. Returns the change that the means follow.
 
         What is known beyond the prior is the precision, 1 / variance, less that of the prior: without the drift since a
         cell's last observation, which comes on top again. Numbers about a cell tell of the shared parts as well, and

@@ -24,7 +24,7 @@ _WINDOW: Final = 2000.0  # queries; older ones fade exponentially
 _DEVIATIONS: Final = 3.0  # of an innovation, at most: one that is farther out counts as that far
 _STEP: Final = 4  # by which n falls in a day: what is clipped too near looks as if it were near
 _QUANTILE: Final = 0.97
-_SHIFT: Final = 1.881  # of a normal distribution's mean from its 0.97 quantile, in standard deviations
+_SHIFT: Final = 1.881  # standard deviations from a normal distribution's mean to its 0.97 quantile
 _PRIOR_SD: Final = 1.2  # of ln(factor), whose 0.97 quantile is 0 before any query
 _PRIOR: Final = -((np.log(_FACTORS) / _PRIOR_SD + _SHIFT) ** 2) / 2
 

@@ -5,11 +5,12 @@
 r_b is the difference of bus b's mean from the prediction, s_b its spread, a_b what the bus pays, z a number of spreads.
 Z_b = floor(T a_b z), so the bus is charged 2 Z_b / D, rounded up: at most a_b.
 
-Proof. Members, spreads, payments, z, D and Z_b are functions of public counts and the policy, and the prediction is one
-of numbers released before. Two neighbours with the same released past have them in common. They differ in one bus. It
-has one term, in which r_b is summed over all of its HATs before the clip, of whichever cells they are: an integer in
-[-Z_b, Z_b]. So Y before the noise differs by at most 2 Z_b, and the probabilities of each output by a factor of at most
-exp(2 Z_b / D). Floating point enters only before the integer clip of a bus's own term.
+Proof. Members, spreads, payments, z, D and Z_b are functions of public counts, the policy, its timetable and the scale
+of the prior, which was fixed before the date. The prediction is one of numbers released before. Two neighbours with the
+same released past have them in common. They differ in one bus. It has one term, in which r_b is summed over all of its
+HATs before the clip, of whichever cells they are: an integer in [-Z_b, Z_b]. So Y before the noise differs by at most
+2 Z_b, and the probabilities of each output by a factor of at most exp(2 Z_b / D). Floating point enters only before the
+integer clip of a bus's own term.
 """
 
 import math
@@ -36,7 +37,7 @@ _NOISE: Final = 8.0  # variance of Laplace noise of scale 2 z, for z = 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Members:
-    """Buses of a query, with the contributions that they bring. A function of public counts and the policy.
+    """Buses of a query, with the contributions that they bring. Public, as `ResidualQuery`.
 
     cells           int64 [C]  numbers of their cells: one, or that of each HAT
     contributions   int64 [K]  numbers in `DayCounts`, ascending

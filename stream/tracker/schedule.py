@@ -1,6 +1,7 @@
 """Queries of a policy in order: at the close of each slot, and at the end of the day.
 
-All decisions are functions of public counts and the policy.    [docs/specification/tracker.md, section 3]
+All decisions are functions of public counts, the policy, its timetable and the scale of a guessed prior.
+[docs/specification/tracker.md, section 3]
 """
 
 from collections import defaultdict
