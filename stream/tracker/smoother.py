@@ -336,7 +336,7 @@ class Smoother:
         self._settled = False
         scale = next((each.prior_scale for each in records if each.prior_scale is not None), None)
         if scale is not None and scale != self._covariance.prior_scale:
-            self._track.rescale(self._covariance.rescale(scale), self._prior)
+            self._track.means.rescale(self._covariance.rescale(scale), self._prior)
         self._track.means.begin_day(self._covariance.begin_day())
         self.date = date
         self.snapshot = self._state(date)

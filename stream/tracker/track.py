@@ -9,7 +9,7 @@ from typing import Final
 
 from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.tracker.counts import Floats, ModelHat
-from hatcast.stream.tracker.model import Covariance, Means, Rescaled
+from hatcast.stream.tracker.model import Covariance, Means
 from hatcast.stream.tracker.prior_scale import Evidence
 from hatcast.stream.tracker.query import STEPS, ResidualQuery, noiseless_sum
 
@@ -102,10 +102,6 @@ class Track:
         self.means = Means(prior)
         self.calibration = calibration
         self.evidence = evidence
-
-    def rescale(self, change: Rescaled, prior: Floats) -> None:
-        """Follow the covariance to another scale of its prior. prior: means of the shared parts, float64 [29]."""
-        self.means.rescale(change, prior)
 
     def draw(self, query: ResidualQuery, values: Floats, noise: LaplaceNoise) -> int:
         """Return Y with its noise. values: float64 [N], the private mean of each contribution of the day."""

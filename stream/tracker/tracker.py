@@ -147,7 +147,7 @@ class Tracker:
         if chosen != covariance.prior_scale:
             change = covariance.rescale(chosen)
             for track in self.tracks:
-                track.rescale(change, self._prior)
+                track.means.rescale(change, self._prior)
 
     def add_cells(self, cells: Sequence[str]) -> None:
         """Add those of these cells that are new."""
