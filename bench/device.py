@@ -23,8 +23,8 @@ from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.device.sources import FleetFilter
 from hatcast.agents.device.store import open_store
 from hatcast.agents.kafka.client import confluent_options
+from hatcast.agents.sources.pacing import Pace
 from hatcast.agents.sources.synthetic import CityOptions, make_city
-from hatcast.agents.sources.target import Pace
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.readings.formats import Recorded

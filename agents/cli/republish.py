@@ -36,7 +36,7 @@ def command(date: datetime, ledger: Path | None, config: Path) -> None:
     # Imported after the configuration is read, so that its errors are reported at once.
     from hatcast.agents.kafka.grants import check_permissions
     from hatcast.agents.kafka.topics import ensure_topics
-    from hatcast.agents.worker.parts import republish
+    from hatcast.agents.worker.republishing import republish
 
     check_permissions(settings, Role.WORKER)
     sent, sealed = asyncio.run(republish(settings, ensure_topics(settings), day))

@@ -38,6 +38,7 @@ from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.redis.clients import SyncRedis
 from hatcast.agents.redis.connection import connect_redis
+from hatcast.agents.sources.pacing import Pace
 from hatcast.agents.sources.replay import (
     FlowControl,
     ProgressListener,
@@ -47,7 +48,6 @@ from hatcast.agents.sources.replay import (
     stored_offsets,
 )
 from hatcast.agents.sources.synthetic import CityOptions, check_speeds_only, city_messages, make_city
-from hatcast.agents.sources.target import Pace
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.formats import policy_format

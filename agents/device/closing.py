@@ -12,7 +12,7 @@ from hatcast.agents.device.clusterings import DeviceClusterings
 from hatcast.agents.device.fold import OwnMeans
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
-from hatcast.agents.sources.target import Pace
+from hatcast.agents.sources.pacing import Pace
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.replay.heartbeats import RecordingPass

@@ -24,8 +24,8 @@ from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.kafka.grants import Role, check_permissions
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.recordings.pinned import Read
+from hatcast.agents.sources.pacing import Pace, ProgressBar, print_summary
 from hatcast.agents.sources.synthetic import CityOptions, default_start_ms, make_city
-from hatcast.agents.sources.target import Pace, ProgressBar, print_summary
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import FormatChoice, Recorded
 from hatcast.stream.readings.reading import Reading

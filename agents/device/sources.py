@@ -14,7 +14,7 @@ from aiomqtt import Client, MqttError
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.device.closing import Arrived
-from hatcast.agents.monitoring.meters import back_off_s
+from hatcast.agents.monitoring.failures import back_off_s
 from hatcast.agents.sources.endpoint import PASSWORD_VARIABLE, Endpoint, read_secret, source_error, tls_context
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import Format, Recorded

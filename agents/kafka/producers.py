@@ -19,7 +19,8 @@ from aiokafka.producer.producer import TransactionContext
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.monitoring.declarations import FENCED, PUBLISH_SECONDS
-from hatcast.agents.monitoring.meters import METERS, back_off_s
+from hatcast.agents.monitoring.failures import back_off_s
+from hatcast.agents.monitoring.meters import METERS
 
 # What aiokafka lacks: silence about errors that were raised elsewhere, and a reconnect backoff.
 #

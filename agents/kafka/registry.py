@@ -17,7 +17,7 @@ from hatcast.agents.config.tables import REGISTRY_SUFFIX
 from hatcast.agents.kafka.client import aiokafka_options, confluent_options
 from hatcast.agents.kafka.partition_reader import SILENCE_S, connection_errors, is_end, next_messages, open_consumer
 from hatcast.agents.kafka.producers import Transaction, start_producer, stop_producer, time_limit
-from hatcast.agents.monitoring.meters import back_off_s
+from hatcast.agents.monitoring.failures import back_off_s
 from hatcast.stream.errors import UNREADABLE, HatcastError
 from hatcast.stream.records.fields import Instant
 

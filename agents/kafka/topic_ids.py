@@ -14,7 +14,7 @@ from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.kafka.registry_checks import check_topic_id
-from hatcast.agents.monitoring.meters import back_off_s
+from hatcast.agents.monitoring.failures import back_off_s
 
 log = structlog.get_logger()
 

@@ -25,7 +25,8 @@ from hatcast.agents.map.events import EventPosition, log_id
 from hatcast.agents.map.feed import Feed, FeedChanges
 from hatcast.agents.map.record import read_budget, read_estimate, read_release, read_running
 from hatcast.agents.monitoring.declarations import DISPLAY_KAFKA_UP, DISPLAY_LAST_RELEASE
-from hatcast.agents.monitoring.meters import METERS, FailureLog
+from hatcast.agents.monitoring.failures import FailureLog
+from hatcast.agents.monitoring.meters import METERS
 from hatcast.stream.errors import UNREADABLE, HatcastError
 
 log = structlog.get_logger()

@@ -7,7 +7,8 @@ from typing import TypeVar
 import structlog
 
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.recovery.outputs import Domain, OutputBatch, OutputReader
+from hatcast.agents.recovery.domain import Domain
+from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import Contents, decode_contents, published_of
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.fold.hats import Calendar

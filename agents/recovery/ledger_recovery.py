@@ -21,8 +21,9 @@ from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.monitoring.declarations import RECOVERIES
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.recovery.adopter import Adopter
+from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.losses import LostReleases, Unsent
-from hatcast.agents.recovery.outputs import Domain, OutputReader
+from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.agents.redis.ledger_store import CommitGuard
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.fold.hats import Calendar

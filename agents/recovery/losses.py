@@ -9,7 +9,8 @@ import structlog
 
 from hatcast.agents.monitoring.declarations import RELEASES_LACKING
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.recovery.outputs import Domain, OutputBatch, OutputReader
+from hatcast.agents.recovery.domain import Domain
+from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import Contents, published_of
 from hatcast.agents.redis.recovery import RecoveryStore, UnsentStore
 from hatcast.stream.errors import UNREADABLE, HatcastError

@@ -1,4 +1,4 @@
-"""The domain of a ledger recovery, and its output topics, read from given positions to given ends in bounded memory.
+"""Read the output topics from given positions to given ends, in bounded memory.
 
 It reads the records of aborted transactions too: a consumer that reads uncommitted records may have seen them.
 """
@@ -6,7 +6,6 @@ It reads the records of aborted transactions too: a consumer that reads uncommit
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka.errors import KafkaConnectionError
@@ -15,96 +14,10 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import ask_leaders
 from hatcast.agents.kafka.cloud_events import is_from_other_domain
 from hatcast.agents.kafka.partition_reader import SILENCE_S, connection_errors, is_end, next_messages, open_consumer
-from hatcast.agents.kafka.registry import Facts, decode_record
 from hatcast.stream.ledger.adoption import OutputPartition, Position
-from hatcast.stream.ledger.sealed_days import DAY_KEY, SEALED_KEY, Sealed, SealedDay
-from hatcast.stream.ledger.transitions import NextPolicy
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
-
-
-@dataclass(frozen=True, slots=True)
-class Domain:
-    """One telemetry topic with all its policies.
-
-    releases     topics with means and answers, except those of ended policies
-    budgets      topics with budget records, except those of ended policies
-    partitions   policy name -> number of its release partitions
-    ended        replaced policies of which every day is sealed
-    sealed       policy name -> its seal
-    days         summaries of sealed days
-    next_policies   policy name -> its next policy
-    """
-
-    releases: frozenset[str]
-    budgets: frozenset[str]
-    partitions: Mapping[str, int] = field(default_factory=dict)
-    ended: frozenset[str] = frozenset()
-    sealed: Mapping[str, Sealed] = field(default_factory=dict)
-    days: tuple[SealedDay, ...] = ()
-    next_policies: Mapping[str, NextPolicy] = field(default_factory=dict)
-
-    @property
-    def outputs(self) -> frozenset[str]:
-        """All output topics."""
-        return self.releases | self.budgets
-
-    @property
-    def publishing(self) -> dict[str, int]:
-        """Policy name -> number of release partitions, of the policies that may still publish."""
-        return {name: number for name, number in self.partitions.items() if name not in self.ended}
-
-    def is_sealed(self, name: str, day: str) -> bool:
-        """Return whether a local date of a policy is sealed."""
-        sealed = self.sealed.get(name)
-        return sealed is not None and day <= sealed.through
-
-    def read_from(self, place: OutputPartition) -> Position | None:
-        """Return the position before which an output partition has only records of sealed days; None if unknown."""
-        known = [found for sealed in self.sealed.values() if (found := sealed.read_from(place)) is not None]
-        return max(known, key=lambda position: position.offset, default=None)
-
-    @classmethod
-    def of(cls, facts: Facts, settings: Settings, partitions: int) -> "Domain":
-        """Return the domain from the registry, with this worker's policy, which may not be registered yet."""
-        registry = settings.topics.registry
-        sealed = {
-            name: decode_record(registry, f"{SEALED_KEY}{name}", value, Sealed)
-            for name, value in facts.of_kind(SEALED_KEY).items()
-        }
-        ended = frozenset(
-            record.replaces
-            for record in facts.policies.values()
-            if record.replaces in sealed and day_before(record.first_date) <= sealed[record.replaces].through
-        )
-        topics = settings.topics
-        used = [record.topics for name, record in facts.policies.items() if name not in ended]
-        return cls(
-            releases=frozenset({topics.means, topics.queries, *(name for t in used for name in (t.means, t.queries))}),
-            budgets=frozenset({topics.budget, *(t.budget for t in used)}),
-            partitions={settings.policy.name: partitions}
-            | {name: record.partitions for name, record in facts.policies.items()},
-            ended=ended,
-            sealed=sealed,
-            days=tuple(
-                decode_record(registry, f"{DAY_KEY}{name}", value, SealedDay)
-                for name, value in facts.of_kind(DAY_KEY).items()
-            ),
-            next_policies={
-                record.replaces: NextPolicy(record.first_date, record.policy)
-                for record in facts.policies.values()
-                if record.replaces is not None and record.first_date is not None
-            },
-        )
-
-
-def day_before(first_date: str | None) -> str:
-    """Return the day before a policy's first day; a text after any date if that day is unknown."""
-    if first_date is None:
-        return "9999-99-99"
-    return (date.fromisoformat(first_date) - timedelta(days=1)).isoformat()
-
 
 BATCH_RECORDS: Final = 1_000  # of one batch, at most
 PARALLEL_PARTITIONS: Final = 8  # read at the same time

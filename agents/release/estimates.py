@@ -24,7 +24,7 @@ from hatcast.agents.config.tables import TopicsTable
 from hatcast.agents.kafka.cloud_events import cloud_event, is_from_other_domain
 from hatcast.agents.kafka.partition_reader import connection_errors, is_end, next_messages, open_consumer
 from hatcast.agents.kafka.producers import OutputMessage
-from hatcast.agents.monitoring.meters import FailureLog
+from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.agents.redis.estimates import RunningSnapshot, SnapshotStore, StoredSnapshot
 from hatcast.agents.release.loop import PublicationProgress

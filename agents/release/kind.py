@@ -20,7 +20,7 @@ from typing import ClassVar, Final, Generic, Literal, TypeVar
 from hatcast.agents.clock import cancel_all, now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.registry import Registry
-from hatcast.agents.monitoring.meters import FailureLog
+from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import LedgerStore

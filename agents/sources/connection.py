@@ -20,7 +20,8 @@ from hatcast.agents.monitoring.declarations import (
     BRIDGE_RECONNECTS,
     BRIDGE_UP,
 )
-from hatcast.agents.monitoring.meters import METERS, back_off_s
+from hatcast.agents.monitoring.failures import back_off_s
+from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import READY
 from hatcast.agents.sources.endpoint import SourceLost, SourceRejection
 from hatcast.agents.sources.filter import Filter

@@ -21,7 +21,8 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import READY, OperatorServer
 from hatcast.agents.sources.connection import SILENCE_LIMIT_S, LiveProducer, LiveSource, SourceConnection
 from hatcast.agents.sources.filter import Filter
-from hatcast.agents.sources.target import live_router, print_summary
+from hatcast.agents.sources.pacing import print_summary
+from hatcast.agents.sources.target import live_router
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.readings.formats import FormatChoice

@@ -15,7 +15,8 @@ from hatcast.agents.kafka.queued_producer import QUEUE_FULL_WAIT_S, QUEUE_KIB, P
 from hatcast.agents.monitoring.declarations import BRIDGE_READINGS
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.keys import PartitionKeys
-from hatcast.agents.sources.target import FeedSummary, Pace, ProgressBar, open_target, reject_if_late
+from hatcast.agents.sources.pacing import FeedSummary, Pace, ProgressBar
+from hatcast.agents.sources.target import open_target, reject_if_late
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy

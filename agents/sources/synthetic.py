@@ -16,8 +16,9 @@ from typing import Final
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import confluent_options
+from hatcast.agents.sources.pacing import FeedSummary, Pace, ProgressBar
 from hatcast.agents.sources.replay import RecordedProducer
-from hatcast.agents.sources.target import FeedSummary, FeedTarget, Pace, ProgressBar, open_target, reject_if_late
+from hatcast.agents.sources.target import FeedTarget, open_target, reject_if_late
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar, closes_at
 from hatcast.stream.policy.policy import Policy

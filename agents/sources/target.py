@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from redis.exceptions import RedisError
 
-from hatcast.agents.config.roles import Role
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import admin_client
-from hatcast.agents.kafka.grants import check_permissions
+from hatcast.agents.kafka.grants import Role, check_permissions
 from hatcast.agents.kafka.topic_rules import TopicState
 from hatcast.agents.kafka.topics import check_replay_target, ensure_telemetry, list_offsets
 from hatcast.agents.redis.connection import connect_redis, redis_error

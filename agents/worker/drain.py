@@ -17,7 +17,7 @@ from hatcast.agents.clock import now_ms, pause
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics, telemetry_partitions, topic_range
-from hatcast.agents.monitoring.meters import FailureLog
+from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.redis.identity import partition_count_error
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.loop import ReleaseLoop

@@ -20,7 +20,8 @@ from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.agents.kafka.batches.consumer import BatchConsumer
 from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.monitoring.declarations import CHECKPOINT_SECONDS, CHECKPOINTS, ID_DAYS, READINGS, REBALANCES
-from hatcast.agents.monitoring.meters import METERS, FailureLog, back_off_s
+from hatcast.agents.monitoring.failures import FailureLog, back_off_s
+from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.identity import partition_count_error
 from hatcast.agents.redis.partition_store import compacted_error
 from hatcast.agents.worker.partition import OwnedPartition, PartitionLoader, count_outcomes

@@ -13,7 +13,8 @@ from hatcast.agents.clock import monotonic_s
 from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.agents.kafka.batches.consumer import BatchConsumer
 from hatcast.agents.monitoring.declarations import Counter
-from hatcast.agents.monitoring.meters import METERS, FailureLog, back_off_s
+from hatcast.agents.monitoring.failures import FailureLog, back_off_s
+from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.identity import OtherUserKey
 from hatcast.agents.redis.partition_store import beyond_end_error
 from hatcast.agents.worker.folds import EarlyRecord

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.clock import now_ms, pause
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.monitoring.meters import FailureLog
+from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.hat_store import HatStore

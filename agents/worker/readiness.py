@@ -15,7 +15,8 @@ from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.kafka.topic_rules import output_topics
 from hatcast.agents.kafka.topics import broken_topics
 from hatcast.agents.monitoring import declarations as declared
-from hatcast.agents.monitoring.meters import METERS, FailureLog, Samples
+from hatcast.agents.monitoring.failures import FailureLog
+from hatcast.agents.monitoring.meters import METERS, Samples
 from hatcast.agents.monitoring.server import READY
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.hat_store import HatStore

@@ -22,7 +22,7 @@ from hatcast.agents.kafka.registry_checks import (
     policies_without_room,
     with_current_key,
 )
-from hatcast.agents.recovery.outputs import Domain
+from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import with_retries
 from hatcast.agents.redis.identity import (

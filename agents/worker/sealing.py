@@ -13,8 +13,8 @@ import structlog
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.recovery.domain import day_before
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
-from hatcast.agents.recovery.outputs import day_before
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import SealStore

@@ -16,7 +16,8 @@ from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.kafka.groups import wait_for_group
 from hatcast.agents.kafka.topic_rules import readable_codecs
 from hatcast.agents.monitoring.declarations import HEARTBEATS, READINGS
-from hatcast.agents.monitoring.meters import METERS, FailureLog
+from hatcast.agents.monitoring.failures import FailureLog
+from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.membership import Membership

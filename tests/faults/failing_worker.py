@@ -13,7 +13,7 @@ from typing import Any, Final
 from aiokafka.errors import KafkaConnectionError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-import hatcast.agents.monitoring.meters
+import hatcast.agents.monitoring.failures
 import hatcast.agents.release.loop
 from tests.integration.crashing_worker import ANSWERING, METHODS, WITHIN, watch
 
@@ -31,7 +31,7 @@ def told(step: str, moment: str, server: str) -> str:
 def fail_at_every_step() -> None:
     """Let the first calls of each step fail, once in each way."""
     hatcast.agents.release.loop.ROUND_S = _ROUND_S  # type: ignore[misc]  # it is final for the product
-    hatcast.agents.monitoring.meters._BACK_OFF_S = (_ROUND_S,)  # type: ignore[misc,assignment]  # as above
+    hatcast.agents.monitoring.failures._BACK_OFF_S = (_ROUND_S,)  # type: ignore[misc,assignment]  # as above
     for step in STEPS:
         _fail_at(step)
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from redis.asyncio import Redis
 
+from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.losses import Unsent
-from hatcast.agents.recovery.outputs import Domain
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore

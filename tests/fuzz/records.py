@@ -14,7 +14,8 @@ from hatcast.agents.map.events import EventPosition, Hub
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import RecordKind
 from hatcast.agents.map.topic_reader import MapTopics, Reader
-from hatcast.agents.recovery.outputs import Domain, Record
+from hatcast.agents.recovery.domain import Domain
+from hatcast.agents.recovery.outputs import Record
 from hatcast.agents.recovery.published_records import decode_contents
 from hatcast.agents.tables.arrow import table_of_rows
 from hatcast.agents.tables.records import CLUSTERINGS, TABLES

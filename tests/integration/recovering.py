@@ -7,8 +7,8 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topic_ids import TopicIds
+from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
-from hatcast.agents.recovery.outputs import Domain
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore

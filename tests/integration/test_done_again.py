@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from hatcast.agents.kafka.batches.consumer import BatchConsumer
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.monitoring.meters import FailureLog
+from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.worker.ingest import Ingest
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline

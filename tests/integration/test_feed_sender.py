@@ -11,8 +11,8 @@ import pytest
 
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.keys import PartitionKeys
+from hatcast.agents.sources.pacing import Pace
 from hatcast.agents.sources.replay import FlowControl, RecordedProducer, stored_offsets
-from hatcast.agents.sources.target import Pace
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.replay.heartbeats import TelemetryMessage
 from tests.exposed import figures

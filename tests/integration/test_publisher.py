@@ -21,7 +21,7 @@ from hatcast.agents.kafka.producers import (
     stop_producer,
 )
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.monitoring.meters import back_off_s
+from hatcast.agents.monitoring.failures import back_off_s
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.services import KafkaServer, RedisServer
 

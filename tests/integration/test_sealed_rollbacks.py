@@ -12,7 +12,7 @@ import pytest
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.adopter import Adopter
-from hatcast.agents.recovery.outputs import Domain
+from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.recovery import SealStore
 from hatcast.stream.ledger.rejections import Behind

@@ -11,8 +11,8 @@ from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import ledger_recovery
+from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
-from hatcast.agents.recovery.outputs import Domain
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.stream.ledger.recovery import Attempt
 from tests.integration.harness import Pipeline, open_pipeline

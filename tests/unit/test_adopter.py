@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hatcast.agents.recovery.adopter import Adopter
-from hatcast.agents.recovery.outputs import Domain
+from hatcast.agents.recovery.domain import Domain
 from hatcast.stream.ledger.adoption import OutputPartition, Position
 from hatcast.stream.ledger.recovery import RecoveryCheck
 from tests.replayed import policy_of

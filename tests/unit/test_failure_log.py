@@ -10,7 +10,7 @@ from redis.exceptions import RedisError, ResponseError
 from structlog.testing import capture_logs
 
 from hatcast.agents.monitoring.declarations import FAILURES
-from hatcast.agents.monitoring.meters import FailureLog
+from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.redis.stored_values import Damaged, Overflow
 from tests.services.data import ROOT
 
@@ -53,7 +53,7 @@ def test_a_failure_is_logged_once_with_operation_service_and_cause() -> None:
 
 def test_a_failure_that_lasts_is_logged_again_every_minute_with_its_duration(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
-    monkeypatch.setattr("hatcast.agents.monitoring.meters.monotonic_s", lambda: now_s)
+    monkeypatch.setattr("hatcast.agents.monitoring.failures.monotonic_s", lambda: now_s)
 
     def story(failures: FailureLog) -> None:
         nonlocal now_s

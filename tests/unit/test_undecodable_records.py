@@ -17,7 +17,8 @@ from hatcast.agents.device.store import ReportTimes, open_store
 from hatcast.agents.device.stored import VehicleHat
 from hatcast.agents.export.run import STATE, open_folder
 from hatcast.agents.kafka.registry import Facts
-from hatcast.agents.recovery.outputs import Domain, Record
+from hatcast.agents.recovery.domain import Domain
+from hatcast.agents.recovery.outputs import Record
 from hatcast.agents.recovery.published_records import decode_contents
 from hatcast.agents.tables.records import TABLES
 from hatcast.agents.tables.terminal import read_shown
