@@ -93,6 +93,7 @@ def grow_topics(settings: Settings, partitions: int) -> dict[str, int]:
         if fewer:
             for growing in admin.create_partitions([NewPartitions(name, partitions) for name in fewer]).values():
                 growing.result()
+            _wait_for(admin, settings, list(fewer), partitions)
     return fewer
 
 
@@ -314,15 +315,19 @@ def _request_creation(
     return None
 
 
-def _wait_for(admin: "AdminClient", settings: Settings, created: Sequence[str]) -> None:
-    """Wait until each partition of the created topics has a leader. Raises HatcastError after `REQUEST_SECONDS`."""
+def _wait_for(admin: "AdminClient", settings: Settings, names: Sequence[str], least: int = 1) -> None:
+    """Wait until these topics have at least so many partitions, each with a leader.
+
+    A broker answers a request for topics or partitions before it tells of them to those who ask next.
+    Raises HatcastError after `REQUEST_SECONDS`.
+    """
     deadline_s = monotonic_s() + REQUEST_SECONDS
     while True:
-        known = _described(admin, settings, created)
-        if len(known) == len(created) and all(part.leader for each in known.values() for part in each.partitions):
+        known = [each.partitions for each in _described(admin, settings, names).values()]
+        if len(known) == len(names) and all(len(each) >= least and all(p.leader for p in each) for each in known):
             return
         if monotonic_s() > deadline_s:
-            raise HatcastError(f"{broker_name(settings)} has no leaders for {', '.join(created)}: see the broker's log")
+            raise HatcastError(f"{broker_name(settings)} has no leaders for {', '.join(names)}: see the broker's log")
         time.sleep(LEADERS_POLL_S)
 
 

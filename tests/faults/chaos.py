@@ -66,16 +66,21 @@ def fill(stage: Stage, least: int = 1) -> None:
         join(stage)
 
 
-def one_of(stage: Stage) -> Worker:
-    """A worker that has partitions; if none gets any in a while, one that runs."""
-    for _ in range(_PATIENCE_S):
+def one_of(stage: Stage, *, lasting: bool = False) -> Worker:
+    """A worker that has partitions; if none gets any in a while, one that runs.
+
+    lasting   one that no fault of its own awaits: another could end by itself at this very moment
+    """
+    for patience in range(_PATIENCE_S, -1, -1):
         fill(stage)
-        at_work = [worker for worker in stage.alive() if worker.at_work]
+        running = [worker for worker in stage.alive() if worker.reached or not (lasting and worker.step)]
+        at_work = [worker for worker in running if worker.at_work or not patience]
         if at_work:
             return stage.random.choice(at_work)
+        if not running:
+            stage.start_worker()
         stage.wait(1.0)
-    fill(stage)
-    return stage.random.choice(stage.alive())
+    return stage.start_worker()
 
 
 def stopped(stage: Stage, worker: Worker) -> None:
@@ -108,7 +113,8 @@ def kill_all(stage: Stage) -> None:
 
 def zombie(stage: Stage) -> None:
     """A worker stands still past its session, the others take over, and it goes on."""
-    stage.freeze(one_of(stage), AWAY_S + stage.random.uniform(0.0, 4.0))
+    while not stage.freeze(one_of(stage, lasting=True), AWAY_S + stage.random.uniform(0.0, 4.0)):
+        pass  # it had just ended by itself
     fill(stage, 2)
 
 

@@ -129,11 +129,13 @@ class Stage:
         worker.process.kill()
         self.tally["worker killed"] += 1
 
-    def freeze(self, worker: Worker, seconds: float) -> None:
-        """SIGSTOP, and SIGCONT after so long: a zombie, if that is longer than its session."""
-        worker.paused = True
+    def freeze(self, worker: Worker, seconds: float) -> bool:
+        """SIGSTOP, and SIGCONT after so long: a zombie, if that is longer than its session. False if it had ended."""
         worker.process.pause()
-        self.later(seconds, lambda: self.thaw(worker))
+        worker.paused = worker.running
+        if worker.paused:
+            self.later(seconds, lambda: self.thaw(worker))
+        return worker.paused
 
     def thaw(self, worker: Worker) -> None:
         """SIGCONT."""

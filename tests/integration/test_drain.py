@@ -11,6 +11,7 @@ from kafka.admin import NewPartitions
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import load_settings
+from hatcast.agents.kafka.topics import check_topics
 from hatcast.stream.readings.vehicles import by_murmur2
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import EXACT, HOUR_MS, Sample, assert_exact_means, traffic
@@ -34,9 +35,11 @@ def send(pipeline: Pipeline, records: Iterable[Record]) -> None:
 
 def grow(pipeline: Pipeline, *topics: str) -> None:
     """As somebody does who does not use `hatcast topics`; telemetry, if no topic is named."""
+    names = topics or (pipeline.settings.topics.telemetry,)
     with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
-        for topic in topics or (pipeline.settings.topics.telemetry,):
+        for topic in names:
             admin.create_partitions({topic: NewPartitions(total_count=GROWN)})
+    pipeline.wait(lambda: {check_topics(pipeline.settings).partitions[name] for name in names} == {GROWN}, "growth")
 
 
 def fold_and_stop(pipeline: Pipeline, samples: Iterable[Sample]) -> None:
