@@ -1,9 +1,9 @@
 """HTTP handlers of the JSON API and the event stream. See docs/consume.md."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
@@ -31,92 +31,22 @@ from hatcast.agents.map.http import (
 from hatcast.agents.map.newest import PolicyRunning
 from hatcast.agents.map.record import RecordKind
 from hatcast.agents.map.rendering import (
+    ALL,
     GZIP_LEVEL,
     JSON,
     VARY,
     WITHOUT_PLACES,
     AwaitedReleases,
     ResponseFormat,
-    answers_view,
-    cell_history,
-    cell_view,
-    clusterings_view,
-    estimates_view,
-    lenient,
+    list_body,
     parse_format,
-    records_body,
-    releases_view,
-    running_view,
-    slot_head,
-    slot_records,
 )
-from hatcast.agents.tables.records import ANSWERS, CLUSTERINGS, ESTIMATES, RELEASES, RUNNING_MEANS
 
-_RUNNING: Final = lenient(RUNNING_MEANS)
-
-
-class RunningApi:
-    """Handlers of `/api/v1/running` and of the running means of a cell."""
-
-    def __init__(self, feed: Feed, bodies: BodyCache, policy: Callable[[web.Request], str]) -> None:
-        """Args: `policy`, returns the policy of a request, and raises RequestError if nothing is stored of it."""
-        self._feed = feed
-        self._bodies = bodies
-        self._policy = policy
-
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        """Register the paths."""
-        router.add_get("/api/v1/running", self._all)
-        router.add_get("/api/v1/cells/{cell}/running", self._cell)
-
-    async def _all(self, request: web.Request) -> web.StreamResponse:
-        """Return the newest running mean of each name and cell."""
-        reject_unknown(request.query, "policy", "name", "format")
-        policy, name = self._policy(request), parse_name(request.query)
-        stored = self._stored(policy)
-        if name is not None and name not in stored.windows:
-            raise RequestError(404, "no running mean has this name; /api/v1/slots lists them under running")
-        wanted = parse_format(request)
-        key = (wanted, "running", policy, name or "")
-        body = self._bodies.body(key, stored.version, lambda: _body(wanted, policy, stored.records(name)))
-        return body.respond(request, VARY)
-
-    async def _cell(self, request: web.Request) -> web.StreamResponse:
-        """Return the newest running mean of each name of one cell."""
-        reject_unknown(request.query, "policy", "format")
-        cell = parse_cell(request.match_info["cell"])
-        policy = self._policy(request)
-        stored = self._stored(policy)
-        records = stored.of_cell(cell)
-        if not records:
-            raise RequestError(404, "no running mean of this cell; /api/v1/slots lists the cells under running")
-        wanted = parse_format(request)
-        key = (wanted, "cell running", policy, cell)
-        body = self._bodies.body(key, stored.version, lambda: _body(wanted, policy, records, cell=cell))
-        return body.respond(request, VARY)
-
-    def _stored(self, policy: str) -> PolicyRunning:
-        return self._feed.running.policies.get(policy) or PolicyRunning()
-
-
-def _body(wanted: ResponseFormat, policy: str, records: list[bytes], **head: str) -> Body:
-    if wanted is not ResponseFormat.JSON:
-        return records_body(wanted, _RUNNING, records, {"policy": policy, **head})
-    return Body(running_view(policy, records, **head), JSON, level=GZIP_LEVEL)
-
-
-_TABLES: Final = {
-    RecordKind.RELEASES: lenient(RELEASES),
-    RecordKind.ESTIMATES: lenient(ESTIMATES),
-    RecordKind.CONTINUAL: lenient(RELEASES),
-}
 _ONE: Final = {
     RecordKind.RELEASES: "release",
     RecordKind.ESTIMATES: "estimate",
     RecordKind.CONTINUAL: "release of a continual policy",
 }
-_ANSWERS: Final = lenient(ANSWERS)
-_CLUSTERINGS: Final = lenient(CLUSTERINGS)
 _PAGE: Final = "text/html; charset=utf-8"
 _STATUS_HEADERS: Final = {405: {"Allow": "GET, HEAD"}, 503: {"Retry-After": "2"}}
 
@@ -128,7 +58,6 @@ class Api:
         self._feed = feed
         self._awaited = awaited
         self._bodies = BodyCache()
-        self._running = RunningApi(feed, self._bodies, self._policy)
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Register the paths of the API."""
@@ -139,12 +68,13 @@ class Api:
         router.add_get("/api/v1/cells/{cell}", partial(self._cell, RecordKind.RELEASES))
         router.add_get("/api/v1/cells/{cell}/estimates", partial(self._cell, RecordKind.ESTIMATES))
         router.add_get("/api/v1/cells/{cell}/continual", partial(self._cell, RecordKind.CONTINUAL))
-        self._running.add_to(router)
+        router.add_get("/api/v1/running", self._running)
+        router.add_get("/api/v1/cells/{cell}/running", self._cell_running)
         router.add_get("/api/v1/queries", self._queries)
         router.add_get("/api/v1/cells/{cell}/queries", self._cell_queries)
         router.add_get("/api/v1/clusterings", self._clusterings)
-        router.add_get("/api/v1/status", self._status)
-        router.add_get("/api/v1/awaited", self._awaited_slot)
+        router.add_get("/api/v1/status", partial(self._now, self._feed.freshness.view))
+        router.add_get("/api/v1/awaited", partial(self._now, self._awaited.view))
         router.add_get("/api/v1/events", self._events, allow_head=False)
         router.add_get(openapi.PATH, self._openapi)
         router.add_get("/api/v1/", self._index)
@@ -157,19 +87,17 @@ class Api:
         budgets = {} if releases is None else releases.budgets
         requested = parse_slot(request.query)
         slot = _slot(policy, requested)
-        wanted = parse_format(request)
-
-        def make() -> Body:
-            if wanted is not ResponseFormat.JSON:
-                return records_body(wanted, _TABLES[kind], slot_records(slot), slot_head(name, slot))
-            view = (
-                estimates_view(name, slot) if kind is RecordKind.ESTIMATES else releases_view(kind, name, slot, budgets)
-            )
-            return Body(view, JSON, level=GZIP_LEVEL)
-
-        key = (wanted, kind, name, requested or "")
-        version = (policy and policy.version, releases and releases.version)  # of the records and of the budgets
-        return self._bodies.body(key, version, make).respond(request, VARY)
+        budget = None if slot is None else budgets.get(slot.slot[:10])
+        return self._list(
+            request,
+            kind,
+            lambda: [] if slot is None else slot.in_order(),
+            (policy and policy.version, releases and releases.version),  # of the records and of the budgets
+            {"policy": name, "slot": None if slot is None else slot.view()},
+            more={}
+            if kind is RecordKind.ESTIMATES
+            else {"budget": None if budget is None else msgspec.Raw(budget.record)},
+        )
 
     async def _slots(self, request: web.Request) -> web.StreamResponse:
         """Return the stored slots of a policy."""
@@ -198,17 +126,28 @@ class Api:
         policy = self._feed.policy(kind, name)
         if policy is None or cell not in policy.seen:
             raise RequestError(404, f"no {_ONE[kind]} of this cell; /api/v1/slots lists the cells of the last hours")
-        wanted = parse_format(request)
+        head = {"policy": name, "cell": cell}
+        return self._list(request, kind, lambda: policy.of_cell(cell, begin, end), policy.version, head)
 
-        def make() -> Body:
-            records = cell_history(policy, cell, begin, end)
-            if wanted is not ResponseFormat.JSON:
-                head = {"policy": name, "cell": cell}
-                return records_body(wanted, _TABLES[kind], (each.record for each in records), head)
-            return Body(cell_view(kind, name, cell, records), JSON, level=GZIP_LEVEL)
+    async def _running(self, request: web.Request) -> web.StreamResponse:
+        """Return the newest running mean of each name and cell."""
+        reject_unknown(request.query, "policy", "name", "format")
+        policy, name = self._policy(request), parse_name(request.query)
+        stored = self._feed.running.policies.get(policy) or PolicyRunning()
+        if name is not None and name not in stored.windows:
+            raise RequestError(404, "no running mean has this name; /api/v1/slots lists them under running")
+        return self._list(request, "running", lambda: stored.records(name), stored.version, {"policy": policy})
 
-        key = (wanted, "cell", kind, name, cell, str(begin), str(end))
-        return self._bodies.body(key, policy.version, make).respond(request, VARY)
+    async def _cell_running(self, request: web.Request) -> web.StreamResponse:
+        """Return the newest running mean of each name of one cell."""
+        reject_unknown(request.query, "policy", "format")
+        cell = parse_cell(request.match_info["cell"])
+        name = self._policy(request)
+        stored = self._feed.running.policies.get(name) or PolicyRunning()
+        records = stored.of_cell(cell)
+        if not records:
+            raise RequestError(404, "no running mean of this cell; /api/v1/slots lists the cells under running")
+        return self._list(request, "running", lambda: records, stored.version, {"policy": name, "cell": cell})
 
     async def _queries(self, request: web.Request) -> web.StreamResponse:
         """Return answers to queries over days: of each query the newest period, or as requested."""
@@ -219,10 +158,7 @@ class Api:
         records = [] if stored is None else stored.find(query, period, slot)
         if not records and (query, period, slot) != (None, None, None):
             raise RequestError(404, "no such answer is stored; /api/v1/slots lists the stored ones under queries")
-        wanted = parse_format(request)
-        key = (wanted, "queries", name, query or "", period or "", slot or "")
-        body = self._bodies.body(key, stored and stored.version, lambda: _answers(wanted, name, records))
-        return body.respond(request, VARY)
+        return self._list(request, "queries", lambda: records, stored and stored.version, {"policy": name})
 
     async def _cell_queries(self, request: web.Request) -> web.StreamResponse:
         """Return the stored answers to queries over days about one cell."""
@@ -233,36 +169,44 @@ class Api:
         records = [] if stored is None else stored.of_cell(cell)
         if not records and not any(policy and cell in policy.seen for policy in self._policies(name)):
             raise RequestError(404, "no answer about this cell; /api/v1/slots lists the stored ones under queries")
-        wanted = parse_format(request)
-        key = (wanted, "cell queries", name, cell)
-        body = self._bodies.body(key, stored and stored.version, lambda: _answers(wanted, name, records, cell=cell))
-        return body.respond(request, VARY)
+        version = stored and stored.version
+        return self._list(request, "queries", lambda: records, version, {"policy": name, "cell": cell})
 
     async def _clusterings(self, request: web.Request) -> web.StreamResponse:
         """Return the results of clusterings, the newest first."""
         reject_unknown(request.query, "policy", "format")
         name = self._policy(request)
-        stored = self._feed.clusterings
-        wanted = parse_format(request, WITHOUT_PLACES)
+        stored, head = self._feed.clusterings, {"policy": name}
+        version = tuple(stored.ids(name))
+        return self._list(request, "clusterings", lambda: stored.records(name), version, head, formats=WITHOUT_PLACES)
 
-        def make() -> Body:
-            if wanted is ResponseFormat.CSV:
-                return records_body(wanted, _CLUSTERINGS, stored.records(name), {})
-            return Body(clusterings_view(name, stored.records(name)), JSON, level=GZIP_LEVEL)
+    def _list(  # noqa: PLR0913 - what a list is made of
+        self,
+        request: web.Request,
+        name: str,
+        records: Callable[[], Iterable[bytes]],
+        version: object,
+        head: Mapping[str, Any],
+        *,
+        formats: tuple[ResponseFormat, ...] = ALL,
+        more: Mapping[str, Any] | None = None,
+    ) -> web.Response:
+        """Return a list of records in the requested format, or the cached one of the same request and version.
 
-        return self._bodies.body((wanted, "clusterings", name), tuple(stored.ids(name)), make).respond(request, VARY)
+        Args as of `list_body`; `head` has the policy.
+        """
+        wanted = parse_format(request, formats)
+        others = sorted((key, value) for key, value in request.query.items() if key not in ("policy", "format"))
+        key = (wanted, request.path, head["policy"], *(f"{key}={value}" for key, value in others))
+        return self._bodies.body(key, version, lambda: list_body(wanted, name, records(), head, more or {})).respond(
+            request, VARY
+        )
 
-    async def _status(self, request: web.Request) -> web.StreamResponse:
-        """Return since when Kafka has not answered, and when the newest record was written."""
+    async def _now(self, view: Callable[[int], bytes], request: web.Request) -> web.StreamResponse:
+        """Return what depends on the time: the freshness of the records, or the slot that closes next by the clock."""
         reject_unknown(request.query)
         headers = {"Cache-Control": "no-store", "Content-Type": JSON}
-        return web.Response(body=self._feed.freshness.view(now_ms()), headers=headers)
-
-    async def _awaited_slot(self, request: web.Request) -> web.StreamResponse:
-        """Return the slot of the configured policy that closes next by the clock."""
-        reject_unknown(request.query)
-        headers = {"Cache-Control": "no-store", "Content-Type": JSON}
-        return web.Response(body=self._awaited.view(now_ms()), headers=headers)
+        return web.Response(body=view(now_ms()), headers=headers)
 
     async def _openapi(self, request: web.Request) -> web.StreamResponse:
         """Return the OpenAPI document."""
@@ -331,12 +275,6 @@ def _slot(policy: PolicyHistory | None, requested: str | None) -> SlotRecords | 
     if slot is None:
         raise RequestError(404, "this slot is not stored; /api/v1/slots lists the stored slots")
     return slot
-
-
-def _answers(wanted: ResponseFormat, name: str, records: list[bytes], **head: str) -> Body:
-    if wanted is not ResponseFormat.JSON:
-        return records_body(wanted, _ANSWERS, records, {"policy": name, **head})
-    return Body(answers_view(name, records, **head), JSON, level=GZIP_LEVEL)
 
 
 def error_response(error: RequestError) -> web.Response:

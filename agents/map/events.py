@@ -44,21 +44,20 @@ class EventPosition:
     running: list[int] = field(default_factory=list)
 
     def __str__(self) -> str:
-        named = (("", self.means), ("", self.budget), ("", self.estimates), ("r", self.running))
+        named = zip(("", "", "", "r"), self.topics, strict=True)
         parts = (letter + ".".join(map(str, offsets)) for letter, offsets in named if offsets)
         return "-".join([self.log, *parts])
 
+    @property
+    def topics(self) -> tuple[list[int], ...]:
+        """Offsets by topic, in the order in which an id has them."""
+        return self.means, self.budget, self.estimates, self.running
+
     def reaches(self, other: "EventPosition") -> bool:
         """Return whether `other` is a position in the same log and not ahead of this one."""
-        pairs = [
-            (self.means, other.means),
-            (self.budget, other.budget),
-            (self.estimates, other.estimates),
-            (self.running, other.running),
-        ]
         return self.log == other.log and all(
             len(mine) == len(its) and all(one >= seen for one, seen in zip(mine, its, strict=True))
-            for mine, its in pairs
+            for mine, its in zip(self.topics, other.topics, strict=True)
         )
 
 

@@ -108,44 +108,40 @@ class FeedChanges:
 
     def __init__(self, feed: "Feed") -> None:
         """Collect events; publish none before the topics are read to their end, when viewers are admitted."""
-        self._stored = feed.stored
-        self._releases = feed.histories[RecordKind.RELEASES]
-        self._answers = feed.answers
-        self._clusterings = feed.clusterings
-        self._position = feed.position
+        self._feed = feed
         self._offsets = offsets_of(feed.position)
-        self._publish = feed.caught_up
         self.policies: set[str] = set()
         self._events: list[tuple[HatRecord | None, tuple[RecordKind | None, bytes]]] = []
 
     def add(self, record: HatRecord) -> None:
         """Apply a record of `hats.means`, `hats.estimates` or `hats.running`."""
         self._offsets[record.kind][record.partition] = record.offset + 1
-        if self._stored[record.kind].add(record) and self._publish:
-            self._events.append((record, _record_event(record, str(self._position))))
+        if self._feed.stored[record.kind].add(record) and self._feed.caught_up:
+            self._events.append((record, _record_event(record, str(self._feed.position))))
             self.policies.add(record.policy)
 
     def budget(self, budget: Budget, partition: int) -> None:
         """Apply a record of `hats.budget`."""
-        self._position.budget[partition] = budget.offset + 1
-        if self._releases.add_budget(budget) and self._publish:
-            self._events.append((None, (None, event("budget", budget.record, str(self._position)))))
+        self._feed.position.budget[partition] = budget.offset + 1
+        if self._feed.histories[RecordKind.RELEASES].add_budget(budget) and self._feed.caught_up:
+            self._events.append((None, (None, event("budget", budget.record, str(self._feed.position)))))
 
     def answer(self, record: bytes) -> None:
         """Apply a record of `hats.queries`. Its event is that of the slots, which lists the stored answers."""
-        policy = self._answers.add(record)
-        if policy is not None and self._publish:
-            self.policies.add(policy)
+        self._listed(self._feed.answers.add(record))
 
     def clustering(self, record: bytes) -> None:
         """Apply a record of `hats.clusters`. The event of a result is that of the slots, as for an answer."""
-        policy = self._clusterings.add(record)
-        if policy is not None and self._publish:
+        self._listed(self._feed.clusterings.add(record))
+
+    def _listed(self, policy: str | None) -> None:
+        if policy is not None and self._feed.caught_up:
             self.policies.add(policy)
 
     def events(self) -> Events:
         """Return the events in order, without records that a later one of the batch has evicted or replaced."""
-        return [made for record, made in self._events if record is None or self._stored[record.kind].contains(record)]
+        stored = self._feed.stored
+        return [made for record, made in self._events if record is None or stored[record.kind].contains(record)]
 
 
 def offsets_of(position: EventPosition) -> Mapping[RecordKind, list[int]]:

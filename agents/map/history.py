@@ -35,6 +35,14 @@ class SlotRecords:
     end_ms: int
     records: dict[str, HatRecord] = field(default_factory=dict)
 
+    def view(self) -> dict[str, str]:
+        """Return the slot with its label."""
+        return slot_view(self.slot, self.start, self.end)
+
+    def in_order(self) -> list[bytes]:
+        """Return the records, ordered by cell."""
+        return [self.records[cell].record for cell in sorted(self.records)]
+
 
 def slot_view(slot: str, start: str, end: str) -> dict[str, str]:
     """Return a slot with its label: its local date and hours in words, for displays."""
@@ -76,6 +84,15 @@ class PolicyHistory:
     def value_range(self) -> tuple[float, float]:
         """Return the colour range of all stored values."""
         return value_range(each for slot in self.slots.values() for each in slot.records.values())
+
+    def of_cell(self, cell: str, from_ms: int | None, to_ms: int | None) -> list[bytes]:
+        """Return the records of a cell for slots that begin in [from, to), ordered by time."""
+        return [
+            slot.records[cell].record
+            for slot in self.in_order()
+            if (from_ms is None or slot.start_ms >= from_ms) and (to_ms is None or slot.start_ms < to_ms)
+            if cell in slot.records
+        ]
 
 
 def value_range(records: Iterable[HatRecord]) -> tuple[float, float]:

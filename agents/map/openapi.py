@@ -20,19 +20,6 @@ _COMPONENTS: Final = "#/components/schemas/{name}"
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Operation:
-    """A path. response: type of its JSON; parameters: names in `_PARAMETERS`; errors: HTTP statuses."""
-
-    path: str
-    name: str
-    summary: str
-    response: type[msgspec.Struct]
-    parameters: Sequence[str] = ()
-    formats: Sequence[ResponseFormat] = _JSON
-    errors: Sequence[int] = (400, 503)
-
-
 _TEXT: Final[Json] = {"type": "string"}
 _INSTANT: Final[Json] = {"type": "string", "format": "date-time"}
 _PARAMETERS: Final[dict[str, tuple[str, Json, str]]] = {
@@ -54,90 +41,62 @@ _ERRORS: Final = {
     503: "The topics are still being read, or the server is full: see Retry-After",
 }
 _MISSING: Final = (400, 404, 503)
-_PLACES: Final = ("policy", "slot", "format")
-_OF_CELL: Final = ("cell", "policy", "from", "to", "format")
+_BY_CLOCK: Final = (400,)
+_OF_SLOT: Final = ("policy", "slot", "format")
+_OF_CELL: Final = ("cell", "policy", "format")
+_OF_SPAN: Final = ("cell", "policy", "from", "to", "format")
+_OF_ANSWERS: Final = ("policy", "query", "period", "time", "format")
+_GEOJSON: Final = (ResponseFormat.GEOJSON,)
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """A path. response: type of its JSON; parameters: names in `_PARAMETERS`; errors: HTTP statuses."""
+
+    path: str
+    name: str
+    summary: str
+    response: type[msgspec.Struct]
+    parameters: Sequence[str] = ()
+    formats: Sequence[ResponseFormat] = ALL
+    errors: Sequence[int] = _MISSING
+
+
 OPERATIONS: Final = (
-    _Operation("/latest", "latest", "Releases of a slot", types.Releases, _PLACES, ALL, _MISSING),
-    _Operation("/estimates", "estimates", "Estimates of a slot", types.Estimates, _PLACES, ALL, _MISSING),
-    _Operation("/cells/{cell}", "cell", "Releases of a cell", types.CellReleases, _OF_CELL, ALL, _MISSING),
+    _Operation("/latest", "latest", "Releases of a slot", types.Releases, _OF_SLOT),
+    _Operation("/estimates", "estimates", "Estimates of a slot", types.Estimates, _OF_SLOT),
+    _Operation("/cells/{cell}", "cell", "Releases of a cell", types.CellReleases, _OF_SPAN),
+    _Operation("/cells/{cell}/estimates", "cellEstimates", "Estimates of a cell", types.CellEstimates, _OF_SPAN),
     _Operation(
-        "/cells/{cell}/estimates", "cellEstimates", "Estimates of a cell", types.CellEstimates, _OF_CELL, ALL, _MISSING
+        "/running", "running", "Newest running mean of each name and cell", types.Running, ("policy", "name", "format")
     ),
-    _Operation(
-        "/running",
-        "running",
-        "Newest running mean of each name and cell",
-        types.Running,
-        ("policy", "name", "format"),
-        ALL,
-        _MISSING,
-    ),
-    _Operation(
-        "/cells/{cell}/running",
-        "cellRunning",
-        "Running means of a cell",
-        types.CellRunning,
-        ("cell", "policy", "format"),
-        ALL,
-        _MISSING,
-    ),
-    _Operation(
-        "/continual", "continual", "Releases of a continual policy of a slot", types.Continual, _PLACES, ALL, _MISSING
-    ),
+    _Operation("/cells/{cell}/running", "cellRunning", "Running means of a cell", types.CellRunning, _OF_CELL),
+    _Operation("/continual", "continual", "Releases of a continual policy of a slot", types.Continual, _OF_SLOT),
     _Operation(
         "/cells/{cell}/continual",
         "cellContinual",
         "Releases of a continual policy of a cell",
-        types.CellContinual,
-        _OF_CELL,
-        ALL,
-        _MISSING,
+        *(types.CellContinual, _OF_SPAN),
     ),
-    _Operation(
-        "/queries",
-        "queries",
-        "Answers to queries over days",
-        types.Answers,
-        ("policy", "query", "period", "time", "format"),
-        ALL,
-        _MISSING,
-    ),
-    _Operation(
-        "/cells/{cell}/queries",
-        "cellQueries",
-        "Answers about a cell",
-        types.CellAnswers,
-        ("cell", "policy", "format"),
-        ALL,
-        _MISSING,
-    ),
-    _Operation("/slots", "slots", "Everything that is stored of a policy", types.Stored, ("policy",), errors=_MISSING),
+    _Operation("/queries", "queries", "Answers to queries over days", types.Answers, _OF_ANSWERS),
+    _Operation("/cells/{cell}/queries", "cellQueries", "Answers about a cell", types.CellAnswers, _OF_CELL),
+    _Operation("/slots", "slots", "Everything that is stored of a policy", types.Stored, ("policy",), _JSON),
     _Operation(
         "/clusterings",
         "clusterings",
         "Results of clusterings",
-        types.Clusterings,
-        ("policy", "format"),
-        WITHOUT_PLACES,
-        _MISSING,
+        *(types.Clusterings, ("policy", "format"), WITHOUT_PLACES),
     ),
-    _Operation("/status", "status", "Freshness of the records", types.Status, errors=(400,)),
-    _Operation("/awaited", "awaited", "Slot that closes next", Awaited, errors=(400,)),
+    _Operation("/status", "status", "Freshness of the records", types.Status, (), _JSON, _BY_CLOCK),
+    _Operation("/awaited", "awaited", "Slot that closes next", Awaited, (), _JSON, _BY_CLOCK),
     _Operation(
-        "/surroundings", "surroundings", "Timetable and base map of the map", types.SurroundingsView, errors=(400,)
+        "/surroundings",
+        "surroundings",
+        "Timetable and base map of the map",
+        *(types.SurroundingsView, (), _JSON, _BY_CLOCK),
     ),
-    _Operation(
-        "/routes",
-        "routes",
-        "Routes of the timetable",
-        types.FeatureCollection,
-        (),
-        (ResponseFormat.GEOJSON,),
-        (400, 404),
-    ),
-    _Operation(
-        "/stops", "stops", "Stops of the timetable", types.FeatureCollection, (), (ResponseFormat.GEOJSON,), (400, 404)
-    ),
+    _Operation("/routes", "routes", "Routes of the timetable", types.FeatureCollection, (), _GEOJSON, (400, 404)),
+    _Operation("/stops", "stops", "Stops of the timetable", types.FeatureCollection, (), _GEOJSON, (400, 404)),
 )
 
 
@@ -216,39 +175,34 @@ def document_text() -> bytes:
     return msgspec.json.format(msgspec.json.encode(document()), indent=2) + b"\n"
 
 
-def _ref(kind: type[msgspec.Struct]) -> Json:
-    return {"$ref": _COMPONENTS.format(name=kind.__name__)}
-
-
 def _operation(made: _Operation) -> Json:
-    return {
-        "operationId": made.name,
-        "summary": made.summary,
-        "parameters": [_parameter(each, made.formats) for each in made.parameters],
-        "responses": {
-            "200": {"description": made.summary, "headers": {"ETag": _TAG}, "content": _content(made)},
-            "304": {"description": "The client has it: If-None-Match has its ETag"},
-            **_errors(made.errors),
-        }
-        if made.name not in _UNCACHED
-        else {"200": {"description": made.summary, "content": _content(made)}, **_errors(made.errors)},
-    }
-
-
-_UNCACHED: Final = ("status", "awaited")
-_TAG: Final[Json] = {"description": "of the published bytes", "schema": _TEXT}
-
-
-def _content(made: _Operation) -> Json:
+    tag = {} if made.name in _UNCACHED else {"headers": {"ETag": _TAG}}
     schemas: dict[ResponseFormat, Json] = {
-        ResponseFormat.JSON: _ref(made.response),
-        ResponseFormat.GEOJSON: _ref(types.FeatureCollection),
+        ResponseFormat.JSON: {"$ref": _COMPONENTS.format(name=made.response.__name__)},
+        ResponseFormat.GEOJSON: {"$ref": _COMPONENTS.format(name=types.FeatureCollection.__name__)},
         ResponseFormat.CSV: {
             "type": "string",
             "description": "a header, then a line for each record, with the record's digits",
         },
     }
-    return {MEDIA_TYPES[each]: {"schema": schemas[each]} for each in made.formats}
+    return {
+        "operationId": made.name,
+        "summary": made.summary,
+        "parameters": [_parameter(each, made.formats) for each in made.parameters],
+        "responses": {
+            "200": {
+                "description": made.summary,
+                **tag,
+                "content": {MEDIA_TYPES[each]: {"schema": schemas[each]} for each in made.formats},
+            },
+            **({"304": {"description": "The client has it: If-None-Match has its ETag"}} if tag else {}),
+            **_errors(made.errors),
+        },
+    }
+
+
+_UNCACHED: Final = ("status", "awaited")
+_TAG: Final[Json] = {"description": "of the published bytes", "schema": _TEXT}
 
 
 def _parameter(name: str, formats: Sequence[ResponseFormat]) -> Json:
@@ -267,7 +221,7 @@ def _parameter(name: str, formats: Sequence[ResponseFormat]) -> Json:
 
 
 def _errors(statuses: Sequence[int]) -> Json:
-    content = {MEDIA_TYPES[ResponseFormat.JSON]: {"schema": _ref(types.Error)}}
+    content = {MEDIA_TYPES[ResponseFormat.JSON]: {"schema": {"$ref": _COMPONENTS.format(name=types.Error.__name__)}}}
     return {str(each): {"description": _ERRORS[each], "content": content} for each in statuses}
 
 

@@ -25,94 +25,56 @@ class SlotHead(msgspec.Struct, frozen=True):
     label: Annotated[str, msgspec.Meta(description="its local date and hours in words, for displays")]
 
 
-class Releases(msgspec.Struct, frozen=True):
-    """Releases of a slot, ordered by cell, and the budget of its day. Without any release `slot` is null."""
-
-    policy: Policy
-    slot: SlotHead | None
-    budget: BudgetRecord | None
-    releases: list[ReleaseRecord]
+def _response(name: str, description: str, *members: tuple[str, Any]) -> type[msgspec.Struct]:
+    """Return the type of a response about a policy, with these members after its name."""
+    members = (("policy", Policy), *members)
+    return msgspec.defstruct(name, members, frozen=True, namespace={"__doc__": description})
 
 
-class Estimates(msgspec.Struct, frozen=True):
-    """Estimates of a slot, ordered by cell. Without any estimate `slot` is null."""
+_SLOT = ("slot", SlotHead | None)
+_BUDGET = ("budget", BudgetRecord | None)
+_CELL = ("cell", Cell)
+_RUNNING = ("running", list[RunningRecord])
+_QUERIES = ("queries", list[QueryRecord])
 
-    policy: Policy
-    slot: SlotHead | None
-    estimates: list[EstimateRecord]
-
-
-class CellReleases(msgspec.Struct, frozen=True):
-    """Releases of a cell, ordered by time."""
-
-    policy: Policy
-    cell: Cell
-    releases: list[ReleaseRecord]
-
-
-class CellEstimates(msgspec.Struct, frozen=True):
-    """Estimates of a cell, ordered by time."""
-
-    policy: Policy
-    cell: Cell
-    estimates: list[EstimateRecord]
-
-
-class Running(msgspec.Struct, frozen=True):
-    """The newest running mean of each name and cell, ordered by name and cell."""
-
-    policy: Policy
-    running: list[RunningRecord]
-
-
-class CellRunning(msgspec.Struct, frozen=True):
-    """The newest running mean of each name of a cell, ordered by name."""
-
-    policy: Policy
-    cell: Cell
-    running: list[RunningRecord]
-
-
-class Continual(msgspec.Struct, frozen=True):
-    """Releases of a continual policy as of a slot, ordered by cell, and the budget of its day.
-
-    Their `mean` is the running mean since the horizon's start, which `running` describes: not that of a HAT.
-    """
-
-    policy: Policy
-    slot: SlotHead | None
-    budget: BudgetRecord | None
-    continual: list[ReleaseRecord]
-
-
-class CellContinual(msgspec.Struct, frozen=True):
-    """Releases of a continual policy about a cell, ordered by time."""
-
-    policy: Policy
-    cell: Cell
-    continual: list[ReleaseRecord]
-
-
-class Answers(msgspec.Struct, frozen=True):
-    """Answers to queries over days, ordered by query, slot and cell."""
-
-    policy: Policy
-    queries: list[QueryRecord]
-
-
-class CellAnswers(msgspec.Struct, frozen=True):
-    """Answers about a cell, ordered by query, the newest period first, and slot."""
-
-    policy: Policy
-    cell: Cell
-    queries: list[QueryRecord]
-
-
-class Clusterings(msgspec.Struct, frozen=True):
-    """Results of clusterings, the newest first."""
-
-    policy: Policy
-    clusterings: list[ClustersRecord]
+Releases = _response(
+    "Releases",
+    "Releases of a slot, ordered by cell, and the budget of its day. Without any release `slot` is null.",
+    *(_SLOT, _BUDGET, ("releases", list[ReleaseRecord])),
+)
+Estimates = _response(
+    "Estimates",
+    "Estimates of a slot, ordered by cell. Without any estimate `slot` is null.",
+    *(_SLOT, ("estimates", list[EstimateRecord])),
+)
+Continual = _response(
+    "Continual",
+    "Releases of a continual policy as of a slot, ordered by cell, and the budget of its day.\n\n"
+    "Their `mean` is the running mean since the horizon's start, which `running` describes: not that of a HAT.",
+    *(_SLOT, _BUDGET, ("continual", list[ReleaseRecord])),
+)
+Running = _response("Running", "The newest running mean of each name and cell, ordered by name and cell.", _RUNNING)
+Answers = _response("Answers", "Answers to queries over days, ordered by query, slot and cell.", _QUERIES)
+Clusterings = _response(
+    "Clusterings", "Results of clusterings, the newest first.", ("clusterings", list[ClustersRecord])
+)
+CellReleases = _response(
+    "CellReleases", "Releases of a cell, ordered by time.", _CELL, ("releases", list[ReleaseRecord])
+)
+CellEstimates = _response(
+    "CellEstimates", "Estimates of a cell, ordered by time.", _CELL, ("estimates", list[EstimateRecord])
+)
+CellContinual = _response(
+    "CellContinual",
+    "Releases of a continual policy about a cell, ordered by time.",
+    *(_CELL, ("continual", list[ReleaseRecord])),
+)
+CellRunning = _response(
+    "CellRunning", "The newest running mean of each name of a cell, ordered by name.", _CELL, _RUNNING
+)
+CellAnswers = _response(
+    "CellAnswers", "Answers about a cell, ordered by query, the newest period first, and slot.", _CELL, _QUERIES
+)
 
 
 class StoredSlots(msgspec.Struct, frozen=True):

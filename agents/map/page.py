@@ -20,7 +20,6 @@ from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.http import Body, RequestError
 from hatcast.agents.map.newest import PolicyAnswers, PolicyRunning
 from hatcast.agents.map.record import RecordKind
-from hatcast.agents.map.rendering import slot_records
 from hatcast.agents.map.surroundings import Surroundings
 
 _TYPES: Final = {
@@ -172,7 +171,7 @@ def _policy(feed: Feed, name: str) -> dict[str, Any]:
         "queries": feed.answers.policies.get(name, PolicyAnswers()).records(),
     }
     for kind, stored in kept.items():
-        records[kind] = [] if stored is None else [each for slot in stored.in_order() for each in slot_records(slot)]
+        records[kind] = [] if stored is None else [each for slot in stored.in_order() for each in slot.in_order()]
     return {
         "events": feed.initial_chunk(name, None).plain.decode(),
         "records": {kind: [each.decode() for each in found] for kind, found in records.items()},

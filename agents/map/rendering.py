@@ -13,11 +13,12 @@ import msgspec
 from aiohttp import web
 
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.map.history import PolicyHistory, SlotRecords, slot_view
+from hatcast.agents.map.history import PolicyHistory
 from hatcast.agents.map.http import Body, RequestError, prefers
-from hatcast.agents.map.record import Budget, HatRecord, RecordKind
-from hatcast.agents.tables.columns import Layout, Table
+from hatcast.agents.map.record import RecordKind
+from hatcast.agents.tables.columns import Layout
 from hatcast.agents.tables.lines import csv_of_records, features_of
+from hatcast.agents.tables.records import ANSWERS, CLUSTERINGS, ESTIMATES, RELEASES, RUNNING_MEANS
 from hatcast.stream.fold.hats import Calendar, Slot, closes_at
 
 _DAYS: Final = 10  # more than the local clock ever skips
@@ -79,9 +80,6 @@ class AwaitedReleases:
         return AwaitedSlot(f"{slot.date}T{slot.name}", start, end, closes)
 
 
-_ENCODE: Final = msgspec.json.Encoder().encode
-
-
 def slots_view(
     policies: Sequence[str],
     name: str,
@@ -93,7 +91,7 @@ def slots_view(
     policies   names of all policies
     more       lists beside them: its running means, the stored periods of its queries over days, and its clusterings
     """
-    return _ENCODE(
+    return msgspec.json.encode(
         {
             "policies": policies,
             "policy": name,
@@ -107,79 +105,10 @@ def slots_view(
 
 def _slots(policy: PolicyHistory | None) -> dict[str, Any]:
     return {
-        "slots": [] if policy is None else [_slot(slot) for slot in policy.in_order()],
+        "slots": [] if policy is None else [slot.view() for slot in policy.in_order()],
         "cells": [] if policy is None else policy.cells(),
         "range": [0.0, 5.0] if policy is None else policy.value_range(),
     }
-
-
-def releases_view(kind: RecordKind, name: str, slot: SlotRecords | None, budgets: Mapping[str, Budget]) -> bytes:
-    """Render the releases of a slot, ordered by cell, and the budget of its day.
-
-    kind      releases, or those of a continual policy
-    budgets   of the policy by date
-    """
-    budget = None if slot is None else budgets.get(slot.slot[:10])
-    return _ENCODE(
-        {
-            **slot_head(name, slot),
-            "budget": None if budget is None else msgspec.Raw(budget.record),
-            kind: _records(slot),
-        }
-    )
-
-
-def estimates_view(name: str, slot: SlotRecords | None) -> bytes:
-    """Render the estimates of a slot, ordered by cell."""
-    return _ENCODE({**slot_head(name, slot), "estimates": _records(slot)})
-
-
-def running_view(name: str, records: Iterable[bytes], **head: str) -> bytes:
-    """Render running means, in the given order; `head`, further fields, such as the cell."""
-    return _ENCODE({"policy": name, **head, "running": [msgspec.Raw(each) for each in records]})
-
-
-def clusterings_view(name: str, records: Iterable[bytes]) -> bytes:
-    """Render the results of a policy's clusterings."""
-    return _ENCODE({"policy": name, "clusterings": [msgspec.Raw(record) for record in records]})
-
-
-def cell_view(kind: RecordKind, name: str, cell: str, records: Iterable[HatRecord]) -> bytes:
-    """Render the records of one cell, in the given order."""
-    return _ENCODE({"policy": name, "cell": cell, kind: [msgspec.Raw(each.record) for each in records]})
-
-
-def answers_view(name: str, records: Iterable[bytes], **head: str) -> bytes:
-    """Render answers to queries over days, in the given order; `head`, further fields, such as the cell."""
-    return _ENCODE({"policy": name, **head, "queries": [msgspec.Raw(each) for each in records]})
-
-
-def cell_history(policy: PolicyHistory, cell: str, from_ms: int | None, to_ms: int | None) -> list[HatRecord]:
-    """Return the stored records of a cell for slots that begin in [from, to), ordered by time."""
-    return [
-        record
-        for slot in policy.in_order()
-        if (from_ms is None or slot.start_ms >= from_ms) and (to_ms is None or slot.start_ms < to_ms)
-        if (record := slot.records.get(cell)) is not None
-    ]
-
-
-def slot_head(name: str, slot: SlotRecords | None) -> dict[str, Any]:
-    """Return the members of a slot's response beside its records."""
-    return {"policy": name, "slot": None if slot is None else _slot(slot)}
-
-
-def slot_records(slot: SlotRecords | None) -> list[bytes]:
-    """Return the records of a slot, ordered by cell."""
-    return [] if slot is None else [slot.records[cell].record for cell in sorted(slot.records)]
-
-
-def _slot(slot: SlotRecords) -> dict[str, Any]:
-    return slot_view(slot.slot, slot.start, slot.end)
-
-
-def _records(slot: SlotRecords | None) -> list[msgspec.Raw]:
-    return [msgspec.Raw(each) for each in slot_records(slot)]
 
 
 GZIP_LEVEL: Final = 6
@@ -221,14 +150,33 @@ def parse_format(request: web.Request, allowed: tuple[ResponseFormat, ...] = ALL
     return ResponseFormat(given)
 
 
-def lenient(table: Table) -> Layout:
-    """Return a table that takes any object: the map checks the fields it uses, and shows later versions too."""
-    return replace(table, check=msgspec.json.decode)
+# The tables of the lists, by their names in JSON. They take any object: the map checks the fields that it uses, and
+# shows records of later versions too.
+_TABLES: Final[Mapping[str, Layout]] = {
+    name: replace(table, check=msgspec.json.decode)
+    for name, table in (
+        ("releases", RELEASES),
+        ("estimates", ESTIMATES),
+        ("continual", RELEASES),
+        ("running", RUNNING_MEANS),
+        ("queries", ANSWERS),
+        ("clusterings", CLUSTERINGS),
+    )
+}
 
 
-def records_body(made: ResponseFormat, table: Layout, records: Iterable[bytes], head: Mapping[str, Any]) -> Body:
-    """Return records as GeoJSON, with further members, or as CSV."""
-    if made is ResponseFormat.CSV:
-        return Body(csv_of_records(table, records), CSV, level=GZIP_LEVEL)
-    collection = {"type": "FeatureCollection", **head, "features": features_of(table, records)}
-    return Body(msgspec.json.encode(collection), GEOJSON, level=GZIP_LEVEL)
+def list_body(
+    wanted: ResponseFormat, name: str, records: Iterable[bytes], head: Mapping[str, Any], more: Mapping[str, Any]
+) -> Body:
+    """Render records as the list `name` of a JSON object, as GeoJSON or as CSV.
+
+    head   members beside the list, in JSON and GeoJSON
+    more   further members, in JSON only
+    """
+    if wanted is ResponseFormat.CSV:
+        return Body(csv_of_records(_TABLES[name], records), CSV, level=GZIP_LEVEL)
+    if wanted is ResponseFormat.GEOJSON:
+        collection = {"type": "FeatureCollection", **head, "features": features_of(_TABLES[name], records)}
+        return Body(msgspec.json.encode(collection), GEOJSON, level=GZIP_LEVEL)
+    listed = {**head, **more, name: [msgspec.Raw(each) for each in records]}
+    return Body(msgspec.json.encode(listed), JSON, level=GZIP_LEVEL)

@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,7 +18,7 @@ from pmtiles.tile import Compression, MagicNumberNotFound, SpecVersionUnsupporte
 from hatcast.agents.config.tables import DisplaySettings
 from hatcast.agents.map.http import Body, RequestError, reject_unknown
 from hatcast.agents.map.rendering import GEOJSON, JSON
-from hatcast.agents.timetable.network import Network, Stop, TimetableRoute, read_network
+from hatcast.agents.timetable.network import Network, TimetableRoute, read_network
 from hatcast.stream.areas import Point
 from hatcast.stream.errors import HatcastError
 
@@ -238,41 +238,37 @@ def render_surroundings(network: Network | None = None, basemap: Basemap | None 
     """Render the responses."""
     overview = {
         "timetable": None if network is None else {"routes": len(network.routes), "stops": len(network.stops)},
-        "basemap": None if basemap is None else _basemap(basemap),
+        "basemap": None
+        if basemap is None
+        else {
+            "url": URL,
+            "bounds": basemap.bounds,
+            "credits": [{"text": text, "link": link} for text, link in basemap.credits],
+        },
     }
     if network is None:
         return Surroundings(_body(overview, JSON), basemap=basemap)
-    routes = _collection([_route(each) for each in network.routes])
-    stops = _collection([_stop(each) for each in network.stops])
-    return Surroundings(_body(overview, JSON), _body(routes, GEOJSON), _body(stops, GEOJSON), basemap)
+    stops = (("Point", _position(each.place), {"name": each.name, "routes": each.routes}) for each in network.stops)
+    return Surroundings(_body(overview, JSON), _features(map(_route, network.routes)), _features(stops), basemap)
 
 
 def _body(content: object, kind: str) -> Body:
     return Body(msgspec.json.encode(content), kind, level=_GZIP_LEVEL)
 
 
-def _basemap(basemap: Basemap) -> dict[str, Any]:
-    credited = [{"text": text, "link": link} for text, link in basemap.credits]
-    return {"url": URL, "bounds": basemap.bounds, "credits": credited}
+def _features(features: Iterable[tuple[str, object, dict[str, Any]]]) -> Body:
+    """Return (type, coordinates, properties) as a collection of features."""
+    listed = [
+        {"type": "Feature", "geometry": {"type": kind, "coordinates": coordinates}, "properties": properties}
+        for kind, coordinates, properties in features
+    ]
+    return _body({"type": "FeatureCollection", "features": listed}, GEOJSON)
 
 
-def _collection(features: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {"type": "FeatureCollection", "features": features}
-
-
-def _route(route: TimetableRoute) -> dict[str, Any]:
+def _route(route: TimetableRoute) -> tuple[str, object, dict[str, Any]]:
     lines = [[_position(place) for place in line] for line in route.lines]
     names = {"route": route.name, "name": route.long_name, "color": route.colour and f"#{route.colour}"}
-    return _feature("MultiLineString", lines, names)
-
-
-def _stop(stop: Stop) -> dict[str, Any]:
-    return _feature("Point", _position(stop.place), {"name": stop.name, "routes": stop.routes})
-
-
-def _feature(kind: str, coordinates: object, properties: dict[str, Any]) -> dict[str, Any]:
-    geometry = {"type": kind, "coordinates": coordinates}
-    return {"type": "Feature", "geometry": geometry, "properties": properties}
+    return "MultiLineString", lines, names
 
 
 def _position(place: Point) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Self
 
 import structlog
@@ -75,11 +75,9 @@ class MapTopics:
         """Return these topics, and with them those of `found` that were missing."""
         if found.cluster != self.cluster:
             return self
-        estimates = self.estimates if self.estimates[1] else found.estimates
-        queries = self.queries if self.queries[1] else found.queries
-        clusters = self.clusters if self.clusters[1] else found.clusters
-        running = self.running if self.running[1] else found.running
-        return replace(self, estimates=estimates, queries=queries, clusters=clusters, running=running)
+        return type(self)(
+            self.cluster, *(mine if mine[1] else its for mine, its in zip(self._all, found._all, strict=True))
+        )
 
     @property
     def _all(self) -> tuple[tuple[str, int], ...]:
@@ -246,9 +244,10 @@ class Reader:
         """Log the 1st, 10th, 100th ... skipped record, never its content: it was not validated."""
         self._skipped += 1
         if str(self._skipped).rstrip("0") == "1":
-            where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
             log.warning(
                 "skipped a record that is not of a kind which the map shows",
                 so_far=self._skipped,
-                **where,
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
             )
