@@ -53,6 +53,8 @@ class Page:
                 self.continual[json.loads(data)["release_id"]] = data
             case "budget":
                 self.budgets[json.loads(data)["date"]] = data
+            case _:
+                pass  # what the page shows of its connection
 
 
 def _of(slots: list[str], records: dict[str, bytes]) -> dict[str, bytes]:

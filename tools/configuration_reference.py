@@ -67,6 +67,8 @@ def meanings_of(table: type[msgspec.Struct]) -> dict[str, str]:
             match statements:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                     found[name] = " ".join(text.split())
+                case _:
+                    pass  # no key, or one without a sentence
     return found
 
 

@@ -18,13 +18,13 @@ from hatcast.stream.fold.hats import Calendar, Slot, closes_at, next_date
 from hatcast.stream.ledger.day import reservations
 from hatcast.stream.ledger.summary import fits
 from hatcast.stream.mechanisms import Noise
-from hatcast.stream.policy.policy import ContinualKeys, Policy, Relation, TrackerKeys
+from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, MeansKeys, Policy, Relation, TrackerKeys
 from hatcast.stream.queries import is_queried
 from hatcast.stream.records.fields import Status, query_kind, release_id
 from hatcast.stream.records.projections import HEAD
 from hatcast.stream.release.continual import RunningSums
 from hatcast.stream.release.hats import releases_of
-from hatcast.stream.release.proposals import AnyRelease, Placed
+from hatcast.stream.release.placed import AnyRelease, Placed
 from hatcast.stream.release.queries import (
     QueryPeriod,
     QueryRelease,
@@ -46,7 +46,7 @@ from hatcast.stream.units import DAY_MS
 #     loaded     the retained chunks of final HATs without a record
 #     drawn      the noisy estimates, not visible outside the process yet
 #     committed  record, charge and users of the HAT, in one durable transaction
-#     printed    the record's bytes from the file; the next run prints the same bytes
+#     printed    the record's bytes from the file; the next run over the same files prints the same bytes
 #     deleted    what no query over days of this run reads is dropped from memory
 
 
@@ -263,7 +263,7 @@ def release_final(path: FilesPath, days: Days | None = None, add_bar: AddBar = n
             yield from path.tracked(hats, add_bar)
         case ContinualKeys():
             yield from _shown(path.sums(hats), add_bar("releasing", len(hats)))
-        case _:
+        case MeansKeys() | HybridKeys():
             yield from _shown(path.hats(hats), add_bar("releasing", len(hats)))
     periods = query_periods(policy, path.calendar, retained.stripped_slots())
     yield from path.answers([each for each in periods if _is_ours(each, until) and is_due(each.closing)], 0)

@@ -20,7 +20,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import Period, Query
 from hatcast.stream.readings.reading import in_milli
-from hatcast.stream.release.proposals import utc_text
+from hatcast.stream.release.placed import utc_text
 
 
 def _date_of(_: click.Context, __: click.Parameter, text: str | None) -> date | None:

@@ -25,7 +25,15 @@ from hatcast.stream.estimators import ESTIMATOR_KEYS, Parameters
 from hatcast.stream.estimators.values import values_form
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, check
 from hatcast.stream.hybrid.reports import ReportKeys, parse_report_keys
-from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, Policy, ValuesKeys, read_policy
+from hatcast.stream.policy.policy import (
+    ContinualKeys,
+    HybridKeys,
+    MeansKeys,
+    Policy,
+    TrackerKeys,
+    ValuesKeys,
+    read_policy,
+)
 from hatcast.stream.policy.toml_tables import Duration, decode_table, duration_ms, such_as
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.readings.formats import FORMATS, format_with, jsonl
@@ -358,4 +366,6 @@ def policy_of_table(table: Mapping[str, Any], telemetry_format: str, read_cells:
             from hatcast.stream.release.continual import setting_of
 
             check_sums(kind, setting_of(policy))
+        case MeansKeys() | TrackerKeys():
+            pass  # `Parameters.of` has checked them; a tracker has no others
     return policy

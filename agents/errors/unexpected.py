@@ -160,7 +160,8 @@ def _safe(value: object) -> object:
             return [_safe(each) for each in value]
         case type():
             return value.__name__
-    return type(value).__name__
+        case _:
+            return type(value).__name__
 
 
 def _text_of(error: BaseException) -> str:

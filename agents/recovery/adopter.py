@@ -9,7 +9,7 @@ import structlog
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
-from hatcast.agents.recovery.published_records import Contents, decode_contents, published_of
+from hatcast.agents.recovery.published_records import Contents, decode_contents
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.adoption import AdoptionBatch, OutputPartition, Position, Published
@@ -17,6 +17,7 @@ from hatcast.stream.ledger.recovery import RecoveryCheck
 from hatcast.stream.ledger.rejections import AlreadyAdopted, RecordsMissing, RecoveryEnded
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import BudgetRecord
+from hatcast.stream.release.published import published_of
 from hatcast.stream.release.spending import fineness_of
 
 log = structlog.get_logger()

@@ -11,13 +11,14 @@ from hatcast.agents.monitoring.declarations import RELEASES_LACKING
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
-from hatcast.agents.recovery.published_records import Contents, published_of
+from hatcast.agents.recovery.published_records import Contents
 from hatcast.agents.redis.recovery import RecoveryStore, UnsentStore
 from hatcast.stream.errors import UNREADABLE, HatcastError
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import OutputPartition, Position, Published
 from hatcast.stream.ledger.recovery import Attempt, Nonces
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.release.published import published_of
 from hatcast.stream.release.spending import Fineness, fineness_of
 
 # Releases that `hats.budget` counts and that neither Redis nor the output topics have.

@@ -60,6 +60,8 @@ def index_of(key: str, state: Mapping[bytes, bytes]) -> Index:
                     index.outcomes[Outcome(outcome.decode()).value] = number_of(key, value)
             case b"journal", _, _:
                 index.journal = number_of(key, value)
+            case _:
+                pass  # watermark, offset and others
     return index
 
 

@@ -13,7 +13,8 @@ from hatcast.agents.monitoring.declarations import CLOSING_SECONDS, FRESHNESS
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.hat_store import OpenDates
-from hatcast.agents.release.kind import MAX_BATCH, Due, DuePart, ReleaseContext, ReleaseKind
+from hatcast.agents.release.batching import MAX_BATCH
+from hatcast.agents.release.kind import Due, DuePart, ReleaseContext, ReleaseKind
 from hatcast.stream.fold.hats import Calendar, min_watermark, next_date
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.sums import StoredStates

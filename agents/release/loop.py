@@ -31,7 +31,7 @@ from hatcast.stream.ledger.day import reservations
 from hatcast.stream.ledger.progress import Mark, Progress
 from hatcast.stream.ledger.rejections import Behind, DaySealed, Replaced, Unclaimed, Unrecovered
 from hatcast.stream.ledger.summary import fits
-from hatcast.stream.policy.policy import ContinualKeys, Relation, TrackerKeys
+from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, MeansKeys, Relation, TrackerKeys
 from hatcast.stream.records.fields import Status, release_id
 from hatcast.stream.release.hats import HatChunks
 from hatcast.stream.release.queries import query_periods_of
@@ -303,5 +303,5 @@ def _source_of_hats(
             return TrackedHats(context, hats)
         case ContinualKeys():
             return ContinualHats(context, hats)
-        case _:
+        case MeansKeys() | HybridKeys():
             return hats

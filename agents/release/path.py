@@ -15,6 +15,9 @@ in one of them the next owner of the partition finishes the rest. docs/reliabili
 | stored | Of a tracker: the state after a settled date | input that is not needed | the next owner deletes it |
 | deleted | Input that no other release reads is gone | nothing | |
 
+Where input is still there, `ReleaseKind.due` lists it for the next owner, and `LedgerStore.find` has the stored record.
+Where it is gone, `Resender` (resending.py) sends the stored record before the date is sealed.
+
 A crash leaves this if Redis lost nothing. If it did, a recovery comes first: what was committed and never sent is
 discarded with its charge, and drawn again. Nobody has seen the first draw.
 
@@ -45,6 +48,7 @@ from redis.exceptions import RedisError
 from hatcast.agents.kafka.producers import OutputMessage, ProducerGone
 from hatcast.agents.monitoring.declarations import COMMIT_SECONDS, RELEASES
 from hatcast.agents.monitoring.meters import METERS
+from hatcast.agents.release.batching import batches_of, groups_of, one_ahead, sends_of
 from hatcast.agents.release.kind import (
     TRACKER_PARTITION,
     Drawn,
@@ -53,10 +57,6 @@ from hatcast.agents.release.kind import (
     ReleaseContext,
     ReleaseKind,
     Session,
-    batches_of,
-    groups_of,
-    one_ahead,
-    sends_of,
 )
 from hatcast.agents.release.messages import budget_messages, release_message
 from hatcast.stream.ledger.commits import AnyProposal

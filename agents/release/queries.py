@@ -21,7 +21,7 @@ from hatcast.agents.release.path import ReleasePath
 from hatcast.stream.fold.hats import Calendar, Slot, closes_at, min_watermark
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.release.proposals import utc_text
+from hatcast.stream.release.placed import utc_text
 from hatcast.stream.release.queries import QueryPeriod, RetainedPeriod, answers_of, query_periods
 from hatcast.stream.release.schedule import listed_cells
 

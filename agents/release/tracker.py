@@ -22,8 +22,9 @@ import structlog
 from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.final_hats import FinalHat
+from hatcast.agents.release.batching import batches_of
 from hatcast.agents.release.hats import DueHat, Hats
-from hatcast.agents.release.kind import DuePart, ReleaseContext, Session, batches_of
+from hatcast.agents.release.kind import DuePart, ReleaseContext, Session
 from hatcast.agents.timetable.speeds import timetable_of
 from hatcast.stream.fold.hats import Calendar, next_date
 from hatcast.stream.ledger.commits import AnyProposal

@@ -28,7 +28,7 @@ from hatcast.agents.worker.folds import report_check
 from hatcast.agents.worker.registration import configured_key, own_record
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid.reports import ReportKeys
-from hatcast.stream.policy.policy import ContinualKeys, Policy, TrackerKeys
+from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, MeansKeys, Policy, TrackerKeys
 from hatcast.stream.units import NANO
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _summary(policy: Policy) -> str:
             return f"running sums by {keys.kind.value}, epsilon {cost:g} per {keys.horizon_days} days"
         case TrackerKeys():
             return f"{policy.estimator}, epsilon {policy.daily_limit:g} a day"
-        case _:
+        case MeansKeys() | HybridKeys():
             return f"{policy.estimator}, epsilon {policy.epsilon:g}"
 
 

@@ -19,9 +19,9 @@ from hatcast.agents.kafka.producers import ProducerGone, TransactionalProducers
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.redis.connection import connect_redis_async, redis_error
 from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.release.resending import Resender
 from hatcast.agents.worker.parts import make_recovery
 from hatcast.agents.worker.registration import Registration
-from hatcast.agents.worker.sealing import Resender
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.ledger.rejections import Unrecovered
 

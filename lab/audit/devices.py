@@ -19,7 +19,7 @@ from hatcast.stream.kmeans.lloyd import cluster
 from hatcast.stream.kmeans.setting import ClusteringSetting, slots_of_day, top_of
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import HybridKeys, Policy, Relation
-from hatcast.stream.release.proposals import JSON
+from hatcast.stream.release.placed import JSON
 
 _ENDS: Final = (Fraction(0), Fraction(1, 2), Fraction(1))
 _CLUSTERS: Final = 2

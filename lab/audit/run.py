@@ -24,7 +24,7 @@ from hatcast.lab.survey.run import select_from
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATORS
 from hatcast.stream.mechanisms import Noise
-from hatcast.stream.policy.policy import ContinualKeys, Policy, TrackerKeys, ValuesKeys
+from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, MeansKeys, Policy, TrackerKeys, ValuesKeys
 
 HEADINGS: Final = ("policy", "part", "claim", "loss of requests", "pairs", "bound", "margin", "verdict")
 FALSE_ALARM: Final = 1e-6
@@ -39,7 +39,7 @@ def families_of(policy: Policy) -> list[Family]:
             found.append(RunningSumFamily(policy))
         case TrackerKeys():
             found.append(TrackerFamily(policy))
-        case _:
+        case MeansKeys() | HybridKeys():
             found.append(MeanFamily(policy))
     if policy.takes_reports:
         found.append(ReportFamily(policy))

@@ -1,7 +1,7 @@
 """The fold of readings: one partition's records, in offset order, to contributions.    [docs/specification/fold.md]
 
-A pure function of the log. Every record passes through `Fold.apply`, so it is written for speed: values that recur in
-records (vehicle, time, speed, minute) are cached in bounded tables.
+A pure function of the log. Every record passes through `PartitionFold.apply`, so it is written for speed: values that
+recur in records (vehicle, time, speed, minute) are cached in bounded tables.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,12 @@
 """Decisions of a ledger: commit releases and answers with their charges, and reserve costs.
 
-Each takes rows of one moment and returns what was decided with the changes that store it. How much a release is charged
-says its proposal (`Placed.charge`); no other module decides whether it may be, and whether there is room says
-`DayLedger.has_room` (day.py). A slot or a date without room as a whole is not even drawn (`fits`, summary.py), but what
-is drawn is decided here. A recovery books what was sent, whatever the limits (adopt.py), and takes back what was not
-(unsent.py).
+Each takes rows of one moment and returns what was decided with the changes that store it. No other module decides
+whether a charge may be made: `DayLedger.charge_if_room` and `reserve_if_room` (day.py) say whether there is room. How
+much it is, the proposal says: `Release.charge` of a HAT, `AnswerProposal.reserved` of an answer; a tracker and running
+sums charge nothing but what `MethodKeys.reserved` says of the date. What one bus pays within a tracker's reservation is
+decided outside of a ledger, by `Balances` (stream/tracker/schedule.py). A slot or a date without room as a whole is not
+even drawn (`fits`, summary.py). A recovery books what was sent, whatever the limits (adopt.py), and takes back what was
+not (unsent.py).
 
 [docs/proofs.md, "One ledger"; docs/specification/release.md, Ledger]
 """
@@ -129,7 +131,9 @@ def commit(
 def reserve(
     view: View, policy: Policy, query: str, date: str, cost: Reserved, calendar: Calendar | None
 ) -> Decision[Reservation]:
-    """Reserve a cost on a date, once for each query name, if day and total have room.
+    """Reserve the cost of a clustering on a date, once for each name, if day and total have room.
+
+    A commit reserves what a policy's queries, tracker or running sums cost by itself.
 
     calendar   of the policy: the date's rules are compared and pinned, and a finished recovery is required; None: of a
                store that only this process writes

@@ -197,7 +197,6 @@ def _smaller_limit(one: int | None, other: int | None) -> int | None:
 def reservations(policy: Policy, date: str) -> dict[str, Reserved]:
     """Return the reservations of a local date by name, in the order in which they are made before its first release.
 
-
     - each query over days whose period contains the date, under its own name
     - `CELL_SELECTION`: the private list of cells, if it was made from readings of this date. It was made before the
       policy, so this epsilon is spent already

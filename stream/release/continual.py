@@ -31,7 +31,7 @@ from hatcast.stream.policy.continual_keys import CONTINUAL, ContinualKeys, part_
 from hatcast.stream.policy.policy import NoiseKind, Policy
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import HatChunks
-from hatcast.stream.release.proposals import Placed
+from hatcast.stream.release.placed import Placed
 
 _MILLI: Final = 1000
 _VERSION: Final = 1

@@ -29,9 +29,18 @@ from hatcast.stream.fold.packing import joined_columns, values_columns
 from hatcast.stream.hybrid.release import BlendedEstimate, blend_fields, blend_of, device_fields
 from hatcast.stream.mechanisms import Noise, Noisy, VectorNoise
 from hatcast.stream.mechanisms.grid import Grid
-from hatcast.stream.policy.policy import HybridKeys, MeansKeys, Policy, Relation, Value, ValuesKeys
+from hatcast.stream.policy.policy import (
+    ContinualKeys,
+    HybridKeys,
+    MeansKeys,
+    Policy,
+    Relation,
+    TrackerKeys,
+    Value,
+    ValuesKeys,
+)
 from hatcast.stream.records.fields import Status
-from hatcast.stream.release.proposals import Placed
+from hatcast.stream.release.placed import Placed
 from hatcast.stream.release.spending import fineness_of
 
 _DIGITS: Final = 6  # so that a record does not depend on the order of a float sum
@@ -274,8 +283,10 @@ def release_of(policy: Policy, calendar: Calendar, slot: str, cell: str, chunks:
             drawn = estimate_values(policy, chunks.readings, noise)
         case HybridKeys():
             drawn = blend_of(policy, users_of(chunks.readings), chunks.reports, noise), None
-        case _:
+        case MeansKeys():
             drawn = _estimate(policy, users_of(chunks.readings), noise)
+        case TrackerKeys() | ContinualKeys():
+            raise TypeError(f"a release of another kind: {policy.estimator}")
     return _drawn_release(policy, calendar, slot, cell, drawn)
 
 
@@ -331,12 +342,11 @@ def least_users(policy: Policy) -> int:
     """
     match policy.method:
         case ValuesKeys():
-            least = values_form(policy).least_users
+            return max(policy.min_users, values_form(policy).least_users)
         case MeansKeys():
-            least = ESTIMATORS[policy.estimator].least_users(Parameters.of(policy))
-        case _:
-            least = 1
-    return max(policy.min_users, least)
+            return max(policy.min_users, ESTIMATORS[policy.estimator].least_users(Parameters.of(policy)))
+        case HybridKeys() | TrackerKeys() | ContinualKeys():
+            return max(policy.min_users, 1)
 
 
 def estimate_fields(estimate: Estimate, grid: Grid, unit: str) -> dict[str, Any]:

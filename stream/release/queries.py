@@ -18,7 +18,7 @@ from hatcast.stream.policy.query import Kind
 from hatcast.stream.queries import KINDS, Answer, Period, Query, RetainedDay, answer_of
 from hatcast.stream.records.fields import Status, release_id
 from hatcast.stream.release.hats import estimate_fields
-from hatcast.stream.release.proposals import cell_fields, exact_json, record_parts, utc_text, value_fields
+from hatcast.stream.release.placed import cell_fields, exact_json, record_parts, utc_text, value_fields
 from hatcast.stream.release.schedule import released_at_ms
 
 

@@ -15,7 +15,7 @@ from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms.grid import Grid, fineness
 from hatcast.stream.policy.policy import MeansKeys, Policy, ValuesKeys
-from hatcast.stream.release.proposals import JSON, exact_json
+from hatcast.stream.release.placed import JSON, exact_json
 from hatcast.stream.units import NANO
 
 _USUAL_FINENESS: Final = 8

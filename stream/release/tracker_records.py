@@ -21,7 +21,7 @@ from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.records import ResidualQueryRecord
 from hatcast.stream.records.fields import PULSE, SETTLEMENT, Status, query_id, release_id
 from hatcast.stream.release.hats import estimate_fields
-from hatcast.stream.release.proposals import Placed, exact_json
+from hatcast.stream.release.placed import Placed, exact_json
 from hatcast.stream.tracker.query import STEPS, ResidualQuery
 from hatcast.stream.tracker.tracker import HatUsers
 

@@ -28,7 +28,7 @@ from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 from hatcast.stream.records.fields import PULSE, SETTLEMENT, date_of, query_id, release_id
-from hatcast.stream.release.proposals import exact_json
+from hatcast.stream.release.placed import exact_json
 from hatcast.stream.release.tracker import hat_users
 from hatcast.stream.release.tracker_records import MadeQuery
 from hatcast.stream.tracker.prior import Prior

@@ -15,10 +15,10 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 import hatcast.agents.monitoring.failures
 import hatcast.agents.release.loop
-from tests.integration.crashing_worker import ANSWERING, METHODS, WITHIN, watch
+from tests.integration.crashing_worker import ANSWERING, STEPS_OF_HATS, WITHIN, watch
 
 ERRORS: Final[dict[str, type[Exception]]] = {"Redis": RedisConnectionError, "Kafka": KafkaConnectionError}
-STEPS: Final = METHODS | ANSWERING
+STEPS: Final = STEPS_OF_HATS | ANSWERING
 FAILURES: Final = list(product(("before", "after"), ERRORS))
 _ROUND_S: Final = 0.05  # there are some fifty rounds to fail
 

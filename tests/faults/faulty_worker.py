@@ -20,12 +20,12 @@ from hatcast.agents.redis.recovery import RecoveryStore, SealStore
 from hatcast.agents.release.estimates import EstimatePublisher
 from hatcast.agents.release.path import ReleasePath
 from hatcast.agents.worker import readiness
-from tests.integration.crashing_worker import ANSWERING, METHODS, TRACKING, WITHIN, Step, watch
+from tests.integration.crashing_worker import ANSWERING, STEPS_OF_HATS, TRACKING, WITHIN, Step, watch
 
 # Of the release, of answers to queries, of a tracker, then of estimates, of ledger recovery and of seals, then of the
 # ingest.
 STEPS: Final[dict[str, Step]] = {
-    **METHODS,
+    **STEPS_OF_HATS,
     **ANSWERING,
     "answers sent": Step(AIOKafkaProducer, "commit_transaction"),  # as `sent`, within the send of answers
     **TRACKING,

@@ -16,7 +16,6 @@ import msgspec
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
-from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.ledger_store import TrackerStore
 from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
@@ -32,6 +31,7 @@ from hatcast.stream.ledger.proposals import Committed, Proposal
 from hatcast.stream.ledger.recovery import Attempt, Nonces, RecoveryCheck
 from hatcast.stream.ledger.sealed_days import Sealed
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.release.published import published_of
 from hatcast.stream.release.spending import fineness_of
 from hatcast.stream.release.tracker_records import StoredDraw
 from tests.faults.faulty_worker import meet

@@ -27,7 +27,7 @@ from tests.faults.generate import OPEN_MS, SLOT_MS, end_of, generate
 from tests.faults.mutants import other_number_learned, spoiled, state_not_read
 from tests.faults.observe import estimated, estimated_again, fold_again, is_settled, look, promise_of
 from tests.faults.run import KINDS
-from tests.integration.crashing_worker import METHODS
+from tests.integration.crashing_worker import STEPS_OF_HATS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.services import KafkaServer, RedisServer
 
@@ -40,7 +40,7 @@ OF_SLOTS: Final = [
     "estimates sending",
     "estimates sent",
     *sorted(OF_TRACKER - {*OF_DAY_END}),
-    *sorted(METHODS.keys() - NOT_OF_TRACKER),
+    *sorted(STEPS_OF_HATS.keys() - NOT_OF_TRACKER),
 ]
 MORE: Final = 0.033  # of the log, for each step of slots: more than a slot of the first day
 MUTANTS: Final = {state_not_read.__name__: "unstopped", other_number_learned.__name__: "predicted"}

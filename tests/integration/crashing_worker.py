@@ -35,7 +35,7 @@ def _of_path(kind: str, steps: Mapping[str, str]) -> dict[str, Step]:
 
 _UNTIL_SENT: Final = {"loaded": "load", "drawn": "draw", "committed": "commit"}
 _AFTER: Final = {"acked": "send", "marked": "mark"}
-METHODS: Final[dict[str, Step]] = {  # in the order in which a release meets them
+STEPS_OF_HATS: Final[dict[str, Step]] = {  # in the order in which a release meets them
     **_of_path("hat", _UNTIL_SENT),
     "sent": Step(AIOKafkaProducer, "commit_transaction"),  # before it: all is sent, nothing is committed
     **_of_path("hat", _AFTER | {"deleted": "delete"}),
@@ -64,12 +64,12 @@ WITHIN: Final[dict[str, Step]] = {"sent": Step(ReleasePath, "send", "hat")}
 
 def die_after_answers(step: str) -> None:
     """Wrap the step of an answer to a query over days."""
-    _wrap(Step(ReleasePath, METHODS[step].name, "query"), step)
+    _wrap(Step(ReleasePath, STEPS_OF_HATS[step].name, "query"), step)
 
 
 def die_after(step: str) -> None:
     """Wrap the step."""
-    _wrap((METHODS | TRACKING)[step], step)
+    _wrap((STEPS_OF_HATS | TRACKING)[step], step)
 
 
 def _wrap(of: Step, step: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 import hatcast.agents.redis.retained
-import hatcast.agents.release.kind
+import hatcast.agents.release.batching
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.clients import Call
@@ -58,7 +58,7 @@ def a_place_a_day() -> list[Sample]:
 def test_a_day_of_which_all_was_answered_is_not_missing_for_the_cells_that_are_answered_later(
     workers: int, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hatcast.agents.release.kind, "MAX_BATCH", 1)
+    monkeypatch.setattr(hatcast.agents.release.batching, "MAX_BATCH", 1)
 
     async def release() -> None:
         async with open_stores(pipeline) as stores:

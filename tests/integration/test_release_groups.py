@@ -10,7 +10,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-import hatcast.agents.release.kind
+import hatcast.agents.release.batching
 from hatcast.agents.clock import cancel_all
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import OutputMessage, ProducerGone, TransactionalProducers
@@ -46,7 +46,7 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
 
 @pytest.fixture
 def one_hat_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hatcast.agents.release.kind, "MAX_BATCH", 1)
+    monkeypatch.setattr(hatcast.agents.release.batching, "MAX_BATCH", 1)
 
 
 def fail_at(owner: object, name: str, call: int, error: Exception, *, done: bool) -> None:

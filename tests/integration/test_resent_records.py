@@ -11,8 +11,8 @@ import pytest
 from hatcast.agents.kafka.producers import OutputMessage
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.release import kind
-from hatcast.agents.worker.sealing import Resender
+from hatcast.agents.release import batching
+from hatcast.agents.release.resending import Resender
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.hidden import CELLS, SLOTS, open_hidden
 from tests.integration.readings import HOUR_MS, NOON_MS, open_stores, store_closed, traffic
@@ -58,7 +58,7 @@ def test_they_are_sent_in_transactions_no_larger_than_those_of_releases(
 ) -> None:
     with open_pipeline(kafka, redis_server, tmp_path, "resent") as pipeline:
         ensure_topics(pipeline.settings)
-        monkeypatch.setattr(kind, "MAX_BATCH", 1)
+        monkeypatch.setattr(batching, "MAX_BATCH", 1)
         assert resend(pipeline) == [1 + 1] * 6  # a record, and the day's budget
         assert {len(values) for values in pipeline.published().values()} == {1}
 

@@ -10,7 +10,7 @@ import h3.api.basic_str as h3
 import msgspec
 import pytest
 
-import hatcast.agents.release.kind
+import hatcast.agents.release.batching
 from hatcast.agents.cli.status import read_tracker
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
@@ -426,7 +426,7 @@ def test_after_a_record_that_replaced_a_draw_nothing_is_committed_that_was_drawn
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches are committed in groups before they are sent: the check is not left to the send."""
-    monkeypatch.setattr(hatcast.agents.release.kind, "MAX_BATCH", 1)
+    monkeypatch.setattr(hatcast.agents.release.batching, "MAX_BATCH", 1)
 
     async def run() -> tuple[int, int]:
         async with open_stores(pipeline) as stores:

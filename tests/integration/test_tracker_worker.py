@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
-from tests.integration.crashing_worker import METHODS, TRACKING, die_after
+from tests.integration.crashing_worker import STEPS_OF_HATS, TRACKING, die_after
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import ticks, traffic
 from tests.integration.test_continual_worker import published
@@ -96,7 +96,7 @@ def assert_as_batch(pipeline: Pipeline) -> tuple[list[WorkerProcess], list[dict[
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("step", [*TRACKING, "loaded", "committed", "sent", "acked", "marked"])
 def test_a_worker_that_is_killed_at_a_step_leaves_one_value_of_each_query(step: str, pipeline: Pipeline) -> None:
-    assert step in METHODS | TRACKING
+    assert step in STEPS_OF_HATS | TRACKING
     dying = pipeline.worker(wrap=partial(die_after, step))
     feed(pipeline)
     assert dying.wait() == -signal.SIGKILL

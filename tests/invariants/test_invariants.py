@@ -21,7 +21,7 @@ from hatcast.stream.mechanisms.system import SystemNoise
 from tests.faults.check import violations
 from tests.faults.facts import Seen
 from tests.faults.observe import fold_again, is_settled, look, promise_of
-from tests.integration.crashing_worker import METHODS, die_after
+from tests.integration.crashing_worker import STEPS_OF_HATS, die_after
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.health import LISTEN, asked, scraped
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, ticks, traffic
@@ -53,7 +53,7 @@ def crashes(
         # Two hours are over, the third is open.
         send(pipeline, *(sample.record() for sample in traffic(hours=3)), *ticks(OVER_MS))
         after: dict[str, Seen] = {}
-        for step in METHODS:
+        for step in STEPS_OF_HATS:
             worker = pipeline.worker(wrap=partial(die_after, step))
             assert worker.wait() == -9, worker.log_tail()
             after[step] = look(pipeline)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from hatcast.agents.batch.ledger_file import open_ledger
-from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.estimators import Estimate
@@ -32,6 +31,7 @@ from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records import BUDGET, BudgetRecord
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import Release
+from hatcast.stream.release.published import published_of
 from hatcast.stream.release.spending import budget_record, fineness_of
 from hatcast.stream.units import DAY_MS, NANO
 from tests.contracts.goldens import tracked

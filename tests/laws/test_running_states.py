@@ -142,7 +142,7 @@ async def live(url: str, seed: int, events: int = 25) -> Sequence[str]:
                         await world.recover()
                     case "copy":
                         await world.copy()
-                    case "go back":
+                    case _:
                         await world.go_back()
                 world.check()
         finally:

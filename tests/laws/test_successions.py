@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
 from hatcast.agents.redis.policy_state import PolicyTransitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
@@ -20,6 +19,7 @@ from hatcast.stream.ledger.rejections import Replaced, Unclaimed
 from hatcast.stream.ledger.transitions import AlreadyBegun, NextPolicy
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import BUDGET
+from hatcast.stream.release.published import published_of
 from hatcast.stream.release.spending import budget_record
 from tests.integration.recovering import OUTPUT, adopt, guard_of_all, restore
 from tests.laws.test_ledgers import Charged

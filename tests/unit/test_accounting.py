@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hatcast.stream.ledger.day import DayLedger, Total, day_cost
 from hatcast.stream.ledger.summary import DaySummary, fits
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.release.proposals import decimal
+from hatcast.stream.release.placed import decimal
 from hatcast.stream.units import NANO
 from tests.replayed import policy_of
 

@@ -38,7 +38,7 @@ def test_every_file_and_module_that_it_names_exists() -> None:
 def test_every_name_that_it_places_in_a_file_is_there() -> None:
     found = _NAME_IN_FILE.findall(FLAT)
     assert {name for name, _, _ in found} == {
-        *("Scripted", "EstimatorTable", "DEFAULT", "FIRST_MILLI", "METERS", "METHODS", "Release"),
+        *("Scripted", "EstimatorTable", "DEFAULT", "FIRST_MILLI", "METERS", "STEPS_OF_HATS", "Release"),
     }
     for name, member, file in found:
         source = (ROOT / file).read_text()

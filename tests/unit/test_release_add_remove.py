@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.agents.recovery.published_records import Contents, published_of
+from hatcast.agents.recovery.published_records import Contents
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.ledger.proposals import numbered
@@ -19,6 +19,7 @@ from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import HatChunks, is_charged, release_of, undrawn_release
+from hatcast.stream.release.published import published_of
 from hatcast.stream.release.spending import fineness_of
 from tests.folding import NOW
 from tests.support import Scripted

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import pytest
 
-from hatcast.agents.release.kind import MAX_BATCH, Due, groups_of, one_ahead, sends_of
+from hatcast.agents.release.batching import MAX_BATCH, groups_of, one_ahead, sends_of
+from hatcast.agents.release.kind import Due
 
 
 @dataclass(frozen=True, slots=True)

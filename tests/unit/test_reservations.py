@@ -16,7 +16,7 @@ from hatcast.stream.ledger.day import DayLedger, Reserved, Total, reservations
 from hatcast.stream.ledger.summary import DaySummary, fits
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.release.proposals import decimal
+from hatcast.stream.release.placed import decimal
 from hatcast.stream.units import NANO
 from tests.replayed import policy_of
 

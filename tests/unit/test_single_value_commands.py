@@ -12,11 +12,11 @@ from hatcast.agents.cli.budget import command as budget
 from hatcast.agents.cli.init import command as init
 from hatcast.agents.cli.query import command as query
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.tables.terminal import read_shown, record_line
 from hatcast.lab.cli.evaluate import command as evaluate
 from hatcast.lab.cli.plan import command as plan
 from hatcast.stream.ledger.proposals import numbered
+from hatcast.stream.release.published import published_of
 from hatcast.stream.release.spending import fineness_of
 from tests.contracts.goldens import CROWD, NOW_MS, released
 from tests.contracts.goldens import DELAY as OF_DELAYS

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.agents.recordings.files import open_recording
-from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.sources.filter import Filter
 from hatcast.agents.tables.terminal import read_shown, record_line, releases_table
 from hatcast.stream.fold.packing import Row, columns, pack, strip, stripped_columns, unpack, values_columns
@@ -27,6 +26,7 @@ from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records import RELEASE
 from hatcast.stream.records.shown import SHOWN
 from hatcast.stream.release.hats import Release
+from hatcast.stream.release.published import published_of
 from hatcast.stream.release.spending import fineness_of
 from hatcast.stream.replay.heartbeats import Router
 from hatcast.stream.tracker.smoother import estimates_of

@@ -1,0 +1,71 @@
+"""Resend ledger records whose HATs are not open: those that Kafka has not committed, or those of a topic that was lost.
+
+A record that Kafka has not committed was adopted from an aborted transaction, or from behind an open one, and its
+contributions are deleted.    [docs/specification/release.md, Adopting; docs/runbook.md, A lost output topic]
+"""
+
+from collections.abc import Mapping, Sequence
+
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
+from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.release.batching import sends_of
+from hatcast.agents.release.kind import release_partition_of
+from hatcast.agents.release.messages import budget_message, release_message
+from hatcast.stream.records.projections import HEAD
+
+
+def _time_and_id(sent: tuple[str, bytes]) -> tuple[str, str]:
+    release_id, record = sent
+    return HEAD.decode(record).released_at, release_id
+
+
+class Resender:
+    """Resends records as the owner of release partitions."""
+
+    def __init__(self, settings: Settings, ledger: LedgerStore, recovery: LedgerRecovery, partitions: int) -> None:
+        self._settings = settings
+        self._policy = settings.policy
+        self._ledger = ledger
+        self._recovery = recovery
+        self._partitions = partitions
+
+    async def resend(self, dates: list[str], owned: frozenset[int]) -> None:
+        """Send unpublished records of these dates and release partitions. Raises ProducerGone and KafkaError."""
+        for date in dates:
+            if not await self._ledger.count_unpublished(date):
+                continue
+            await self._send_all(date, await self._ledger.unpublished_records(date), owned)
+
+    async def republish(self, date: str, owned: frozenset[int]) -> int:
+        """Send the published records of a date again, in order; return their number. Raises as `resend`.
+
+        An unpublished one has its own time: a worker sends it, with the slot that it belongs to.
+        """
+        records, unpublished = await self._ledger.records(date), await self._ledger.unpublished_records(date)
+        published = [(release_id, record) for release_id, record in records.items() if release_id not in unpublished]
+        await self._send_all(date, dict(sorted(published, key=_time_and_id)), owned)
+        return len(published)
+
+    async def _send_all(self, date: str, records: Mapping[str, bytes], owned: frozenset[int]) -> None:
+        by_owner: dict[int, list[tuple[str, bytes]]] = {}
+        for release_id, record in records.items():
+            release_partition = self._release_partition(release_id, record)
+            if release_partition in owned:
+                by_owner.setdefault(release_partition, []).append((release_id, record))
+        for pending in sends_of(by_owner):
+            for release_partition, of_partition in pending.items():
+                await self._send(release_partition, date, of_partition)
+
+    async def _send(self, release_partition: int, date: str, records: Sequence[tuple[str, bytes]]) -> None:
+        summary = await self._ledger.summary(date)
+        messages = [release_message(self._settings, name, record, self._partitions) for name, record in records]
+        public_ms = messages[-1].timestamp_ms
+        messages.append(budget_message(self._settings.topics, self._policy, date, summary, public_ms))
+        await self._recovery.confirm()
+        await self._recovery.publishers.publish(release_partition, messages)
+        await self._ledger.mark_published(date, [release_id for release_id, _ in records])
+
+    def _release_partition(self, release_id: str, record: bytes) -> int:
+        cell = HEAD.decode(record).cell
+        return release_partition_of(self._policy, release_id, cell, self._partitions)
