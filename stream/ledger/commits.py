@@ -4,9 +4,9 @@ Each takes rows of one moment and returns what was decided with the changes that
 whether a charge may be made: `DayLedger.charge_if_room` and `reserve_if_room` (day.py) say whether there is room. How
 much it is, the proposal says: `Release.charge` of a HAT, `AnswerProposal.reserved` of an answer; a tracker and running
 sums charge nothing but what `MethodKeys.reserved` says of the date. What one bus pays within a tracker's reservation is
-decided outside of a ledger, by `Balances` (stream/tracker/schedule.py). A slot or a date without room as a whole is not
-even drawn (`fits`, summary.py). A recovery books what was sent, whatever the limits (adopt.py), and takes back what was
-not (unsent.py).
+decided outside of a ledger, by `Balances` (stream/tracker/schedule.py). Under `add_remove` a slot without room as a
+whole is not even drawn (`fits`, summary.py). A recovery books what was sent, whatever the limits (adopt.py), and takes
+back what was not (unsent.py).
 
 [docs/proofs.md, "One ledger"; docs/specification/release.md, Ledger]
 """

@@ -88,6 +88,11 @@ class ContinualRelease(Placed):
     closes: Status | None = None
 
     @property
+    def charge(self) -> int:
+        """0: the horizon's reservation has all of its releases."""
+        return 0
+
+    @property
     def change(self) -> StateChange:
         """Change of its horizon by the commit."""
         ends = None if self.closes is None else self.closes.value

@@ -35,7 +35,7 @@ class AnyRelease(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Placed(ABC):
-    """A release of one cell and slot. A kind that charges by reservation alone keeps the charge and fineness of 0.
+    """A release of one cell and slot. A kind that charges by reservation alone has the charge and fineness 0.
 
     start, end   of what it is about, in local time
     """
@@ -68,9 +68,9 @@ class Placed(ABC):
         return True
 
     @property
+    @abstractmethod
     def charge(self) -> int:
         """Charge in 1e-9 epsilon; 0 if a reservation has all charges."""
-        return 0
 
     @property
     def fineness(self) -> int:

@@ -24,17 +24,17 @@ def published_of(value: bytes, policy_id: str, fineness: Fineness) -> Published:
     fineness   `hatcast.stream.release.spending.fineness_of` the policy with this id; unknown for other policies
     """
     record = CHARGED.decode(value)
-    is_hat = not isinstance(record.query, str)  # an answer's charge is its reservation
-    horizon = record.running if is_hat else None
-    starts = is_hat and record.relation == Relation.ADD_REMOVE.value
+    is_placed = not isinstance(record.query, str)  # an answer's charge is its reservation
+    horizon = record.running if is_placed else None
+    starts = is_placed and record.relation == Relation.ADD_REMOVE.value
     return Published(
         release_id=record.release_id,
         name=policy_of(record.release_id),
         date=record.date,
-        place=f"{record.cell}/{record.slot}" if is_hat else "",
-        charge=_charge(record) if is_hat else 0,
+        place=f"{record.cell}/{record.slot}" if is_placed else "",
+        charge=_charge(record) if is_placed else 0,
         seq=record.seq or 0,
-        fineness=fineness(_scales(record)) if is_hat and record.policy_id == policy_id else 0,
+        fineness=fineness(_scales(record)) if is_placed and record.policy_id == policy_id else 0,
         record=value,
         answered=_answered(record),
         slot_start_ms=int(datetime.fromisoformat(record.start).timestamp() * 1000) if starts else None,

@@ -127,6 +127,11 @@ class TrackerRelease(Placed):
         return self.name
 
     @property
+    def charge(self) -> int:
+        """0: the date's reservation has all of its queries."""
+        return 0
+
+    @property
     def is_hat(self) -> bool:
         """Whether its record is that of a HAT, and not of a query of the settlement or of a whole slot."""
         return self.hat is not None
