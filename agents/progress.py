@@ -4,7 +4,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 AddBar = Callable[[str, int | None], Callable[[int], None]]
@@ -42,6 +51,25 @@ def progress_bars(*, one: bool = False, hidden: bool = False) -> Iterator[AddBar
             return lambda steps: progress.advance(task, steps)
 
         yield add_bar
+
+
+@contextmanager
+def counters(unit: str = "") -> Iterator[Callable[[str, int], None]]:
+    """Yield a function advance(name, number) that adds to the counter of a name; no output without a terminal.
+
+    unit   what is counted
+    """
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), TextColumn(f"{{task.completed:,.0f}}{unit}"), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def advance(name: str, number: int) -> None:
+            if name not in tasks:
+                tasks[name] = progress.add_task(name, total=None)
+            progress.advance(tasks[name], number)
+
+        yield advance
 
 
 def no_bar(_: str, __: int | None) -> Callable[[int], None]:

@@ -1,17 +1,19 @@
 """`hatcast cells`: make a public list of cells, from a timetable, an area or a box."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, TypedDict, Unpack
+from typing import Any, Final
 
 import click
 import msgspec
 import numpy as np
 
+from hatcast.agents.cli.options import parsed
 from hatcast.agents.timetable.tables import BadTimetable, Tables, Tell, VisitRows, open_timetable
-from hatcast.stream.areas import Point
+from hatcast.stream.areas import BadArea, Point, cells_of_area, cells_of_box, cells_of_lines, widened
 from hatcast.stream.errors import UNREADABLE, HatcastError
+from hatcast.stream.policy.cells_file import CellsFile
 
 
 def trip_lines(path: Path, route_types: Collection[int] = (), tell: Tell = str) -> Iterator[list[Point]]:
@@ -73,32 +75,20 @@ Box = tuple[float, float, float, float]
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
-class _CellsOptions(TypedDict):
-    """Parsed command-line options."""
-
-    gtfs: Path | None
-    geojson: Path | None
-    bbox: Box | None
-    resolution: int
-    route_type: tuple[int, ...]
-    rings: int
-    output: Path | None
-
-
-def _box(_: click.Context, __: click.Parameter, text: str | None) -> Box | None:
-    if text is None:
-        return None
-    try:
-        west, south, east, north = map(float, text.split(","))
-    except ValueError:
-        raise click.BadParameter("write WEST,SOUTH,EAST,NORTH in degrees, such as 72.7,21.1,73.0,21.3") from None
+def _box(text: str) -> Box:
+    west, south, east, north = map(float, text.split(","))
     return west, south, east, north
 
 
 @click.command(epilog="Example:  hatcast cells --gtfs timetable.zip --resolution 7 -o cells.txt")
 @click.option("--gtfs", type=_FILE, help="GTFS timetable (zip): the cells that its trips cross.")
 @click.option("--geojson", type=_FILE, help="GeoJSON file: the cells that its areas, lines and points touch.")
-@click.option("--bbox", callback=_box, metavar="W,S,E,N", help="Box in degrees: the cells that it touches.")
+@click.option(
+    "--bbox",
+    callback=parsed(_box, "write WEST,SOUTH,EAST,NORTH in degrees, such as 72.7,21.1,73.0,21.3"),
+    metavar="W,S,E,N",
+    help="Box in degrees: the cells that it touches.",
+)
 @click.option("--resolution", type=click.IntRange(0, 15), default=7, show_default=True, help="H3 resolution.")
 @click.option(
     "--route-type",
@@ -110,7 +100,7 @@ def _box(_: click.Context, __: click.Parameter, text: str | None) -> Box | None:
     "--rings", type=click.IntRange(0, 10), default=0, show_default=True, help="Add so many rings of neighbours."
 )
 @click.option("-o", "--output", type=_FILE, help="Write to this new file.  [default: standard output]")
-def command(**given: Unpack[_CellsOptions]) -> None:
+def command(**given: Any) -> None:
     """Make a list of cells for `policy.cells` that is public: it is made without telemetry.
 
     Give a timetable, an area or a box. `relation = "add_remove"` needs such a list, and `survey --private` chooses
@@ -127,13 +117,13 @@ def command(**given: Unpack[_CellsOptions]) -> None:
     if not cells:
         raise HatcastError(f"{origin}: there is no line or area; name another file")
     around = f", with {rings} ring{'s' * (rings > 1)} of neighbours" if rings else ""
-    _write(_widened(cells, rings), f"{origin}{around}", given["resolution"], output)
+    if rings:
+        cells = _named("--rings", lambda: widened(cells, rings))
+    _write(cells, f"{origin}{around}", given["resolution"], output)
 
 
-def _cells(given: _CellsOptions) -> tuple[set[int], str]:
+def _cells(given: Mapping[str, Any]) -> tuple[set[int], str]:
     """Return the cells, and a description of where they are from."""
-    from hatcast.stream.areas import cells_of_area, cells_of_box, cells_of_lines
-
     gtfs, geojson, bbox, resolution = given["gtfs"], given["geojson"], given["bbox"], given["resolution"]
     if gtfs is not None:
         types = sorted(set(given["route_type"]))
@@ -147,16 +137,8 @@ def _cells(given: _CellsOptions) -> tuple[set[int], str]:
     return _named("--bbox", lambda: cells_of_box(box, resolution)), f"the box {','.join(f'{each:g}' for each in box)}"
 
 
-def _widened(cells: set[int], rings: int) -> set[int]:
-    from hatcast.stream.areas import widened
-
-    return _named("--rings", lambda: widened(cells, rings)) if rings else cells
-
-
 def _named(where: Path | str, compute: Callable[[], set[int]]) -> set[int]:
     """Return the result; an error about the area is prefixed by where it was given."""
-    from hatcast.stream.areas import BadArea
-
     try:
         return compute()
     except BadArea as error:
@@ -173,8 +155,6 @@ def _read_json(path: Path) -> dict[str, object]:
 
 
 def _write(cells: set[int], origin: str, resolution: int, output: Path | None) -> None:
-    from hatcast.stream.policy.cells_file import CellsFile
-
     text = CellsFile("public", frozenset(cells)).text([f"cells of resolution {resolution}: {origin}"])
     if output is None:
         click.echo(text, nl=False)

@@ -1,6 +1,5 @@
 """`hatcast cluster live`, and the result of any clustering as a table, JSON and a plot."""
 
-from collections.abc import Callable
 from datetime import date as local_date
 from itertools import cycle
 from pathlib import Path
@@ -10,7 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Column, Table
 
-from hatcast.agents.cli.options import FiniteRange, config_option, json_option, plot_option
+from hatcast.agents.cli.options import FiniteRange, combined, config_option, json_option, parsed, plot_option
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.cli.report import Report, open_axes
 from hatcast.agents.config.settings import load_settings
@@ -19,7 +18,7 @@ from hatcast.stream.readings.formats import FormatChoice
 
 UNITS: Final = {"user_day": "each vehicle's day", "user": "each vehicle"}
 _MARKERS: Final = "osD^v<>pPX*"
-_CLUSTERING_OPTIONS: Final = (
+clustering_options: Final = combined(
     click.option("--epsilon", type=FiniteRange(0.01, 10), required=True, help="Total epsilon of a user."),
     click.option("--clusters", type=click.IntRange(1, 100), default=4, show_default=True),
     click.option(
@@ -41,20 +40,6 @@ blend_option: Final = click.option(
 )
 
 
-def clustering_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the public parameters of any clustering."""
-    for option in reversed(_CLUSTERING_OPTIONS):
-        function = option(function)
-    return function
-
-
-def _day(_: click.Context, __: click.Parameter, text: str) -> str:
-    try:
-        return local_date.fromisoformat(text).isoformat()
-    except ValueError:
-        raise click.BadParameter("write YYYY-MM-DD") from None
-
-
 @click.command(
     short_help="In rounds, with devices that answer over Kafka.",
     epilog="Example:  hatcast cluster live --date 2022-01-02 --epsilon 4 --state day.db",
@@ -62,7 +47,13 @@ def _day(_: click.Context, __: click.Parameter, text: str) -> str:
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
 @format_options(of="files")
 @config_option
-@click.option("--date", metavar="DATE", required=True, callback=_day, help="The local date.")
+@click.option(
+    "--date",
+    metavar="DATE",
+    required=True,
+    callback=parsed(lambda text: local_date.fromisoformat(text).isoformat(), "write YYYY-MM-DD"),
+    help="The local date.",
+)
 @clustering_options
 @blend_option
 @click.option(

@@ -2,34 +2,17 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypedDict, Unpack
+from typing import Any, Final
 
 import click
 from rich.console import Console
 
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.demo.defaults import TOPIC_NAMES
-from hatcast.agents.demo.embedded import Services
+from hatcast.agents.demo.embedded import Addresses, Services
 from hatcast.stream.readings.formats import FormatChoice
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
-
-
-class _DemoOptions(TypedDict):
-    """Parsed command-line options."""
-
-    files: tuple[Path, ...]
-    feed_format: FormatChoice | None
-    speedup: float | None
-    seconds: float | None
-    port: int | None
-    config: Path | None
-    hybrid: bool
-    share: float | None
-    keep: bool
-    gtfs: Path | None
-    basemap: Path | None
-    as_json: bool
 
 
 @click.command(epilog="Example:  hatcast demo --feed 2017-03-21.csv.gz --format capmetro")
@@ -74,7 +57,7 @@ class _DemoOptions(TypedDict):
 )
 @click.option("--basemap", type=_FILE, metavar="FILE", help="A PMTiles archive: the map draws it under the hexagons.")
 @click.option("--json", "as_json", is_flag=True, help="Print releases and answers as JSON lines, for programs.")
-def command(**given: Unpack[_DemoOptions]) -> None:
+def command(*, files: tuple[Path, ...], feed_format: FormatChoice | None, as_json: bool, **given: Any) -> None:
     """Run everything on this machine: a feed, Kafka, Redis, a worker and a live map; show the releases.
 
     Without options it follows a synthetic city until Ctrl-C. With --feed it ends when the last slot of the recordings
@@ -84,42 +67,24 @@ def command(**given: Unpack[_DemoOptions]) -> None:
     With --hybrid, or a --config whose policy takes reports of devices, only a share of the vehicles sends readings.
     Each of the others has a device, the code of `hatcast device`, which adds its own noise before it sends.
     """
-    if bool(given["files"]) != (given["feed_format"] is not None):
+    if bool(files) != (feed_format is not None):
         raise click.UsageError("give --feed and --format together: a file and its format")
     if given["share"] is not None and not given["hybrid"] and given["config"] is None:
         raise click.UsageError("--share is for --hybrid: give both")
-    if given["keep"] and not given["files"]:
+    if given["keep"] and not files:
         raise click.UsageError("--keep is for recordings: the synthetic city, and its map, run until Ctrl-C")
     # Ctrl-C ends the command silently until the demo's event loop handles it. The services start during the imports.
     with suppress(KeyboardInterrupt), Services(TOPIC_NAMES) as services:
+        from hatcast.agents.demo.defaults import demo_settings
         from hatcast.agents.demo.rendering import Json, Lines, Screen
         from hatcast.agents.demo.run import DemoOptions, run_demo
 
         console = Console()
         live = console.is_terminal and not console.is_dumb_terminal
-        view = Json() if given["as_json"] else Screen(console) if live else Lines()
-        options = DemoOptions(
-            config=given["config"],
-            files=given["files"],
-            format=given["feed_format"],
-            speedup=given["speedup"],
-            seconds=given["seconds"],
-            port=given["port"],
-            hybrid=given["hybrid"] or given["share"] is not None,
-            share=given["share"],
-            keep=given["keep"],
-            gtfs=given["gtfs"],
-            basemap=given["basemap"],
-        )
-        if given["feed_format"] is not None:
-            _check_format(given["feed_format"], given, hybrid=options.hybrid)
+        view = Json() if as_json else Screen(console) if live else Lines()
+        given["hybrid"] |= given["share"] is not None
+        options = DemoOptions(files=files, format=feed_format, **given)
+        if feed_format is not None:  # show how named columns are read, before the demo begins
+            settings = demo_settings(Addresses("", ""), options.config, feed_format, hybrid=options.hybrid)
+            checked_format(feed_format, settings.policy, files)
         run_demo(services, options, view)
-
-
-def _check_format(choice: FormatChoice, given: _DemoOptions, *, hybrid: bool) -> None:
-    """Show how named columns are read, before the demo begins. Raises HatcastError."""
-    from hatcast.agents.demo.defaults import demo_settings
-    from hatcast.agents.demo.embedded import Addresses
-
-    settings = demo_settings(Addresses("", ""), given["config"], choice, hybrid=hybrid)
-    checked_format(choice, settings.policy, given["files"])

@@ -3,14 +3,13 @@
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from hatcast.agents.cli.options import FiniteRange, config_option, json_option, stop_on_signals, vehicles_of
+from hatcast.agents.cli.options import FiniteRange, config_option, json_option, parsed, stop_on_signals, vehicles_of
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.device.run import DeviceOptions, DeviceSummary, run_city, run_live, run_recording
@@ -38,10 +37,10 @@ Examples:
 """
 
 
-def _own_id(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    vehicle = None if text is None else canonical_vehicle(text)
-    if text is not None and vehicle is None:
-        raise click.BadParameter("not a vehicle id: write 1 to 128 bytes")
+def _own_id(text: str) -> str:
+    vehicle = canonical_vehicle(text)
+    if vehicle is None:
+        raise ValueError
     return vehicle
 
 
@@ -49,7 +48,12 @@ def _own_id(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 @click.argument("files", nargs=-1, metavar="[FILE...]")
 @format_options(default="jsonl", derives=False, of="readings")
 @click.option("--mqtt", metavar="URL", help="Live, mqtt://user@host:1883/topic or mqtts://; HATCAST_FEED_PASSWORD.")
-@click.option("--vehicle", callback=_own_id, metavar="ID", help="Vehicle of this device, if the source has several.")
+@click.option(
+    "--vehicle",
+    callback=parsed(_own_id, "not a vehicle id: write 1 to 128 bytes"),
+    metavar="ID",
+    help="Vehicle of this device, if the source has several.",
+)
 @click.option(
     "--fleet", type=click.IntRange(min=1), metavar="N", help="Trial: a device for each of the first N vehicles."
 )
@@ -106,7 +110,7 @@ def command(*, files: tuple[str, ...], config: Path, as_json: bool, **given: Any
     """
     options = _options(files, given)
     settings = load_settings(config)
-    with stop_on_signals() as stop, _timer(given["seconds"], stop):
+    with stop_on_signals(given["seconds"]) as stop:
         if files == (_STDIN,) or given["mqtt"] is not None:
             summary = _live(settings, given, options, stop)
         elif given["synthetic"]:
@@ -157,17 +161,6 @@ def _default_state() -> Path:
 
 def _speedup(given: dict[str, Any]) -> float:
     return 1.0 if given["speedup"] is None else float(given["speedup"])
-
-
-@contextmanager
-def _timer(seconds: float | None, stop: threading.Event) -> Iterator[None]:
-    timer = None if seconds is None else threading.Timer(seconds, stop.set)
-    if timer is not None:
-        timer.daemon = True
-        timer.start()
-    yield
-    if timer is not None:
-        timer.cancel()
 
 
 def _live(settings: Settings, given: dict[str, Any], options: DeviceOptions, stop: threading.Event) -> DeviceSummary:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import structlog
 
-from hatcast.agents.cli.options import METRICS_LISTEN, config_option, metrics_listen_option
+from hatcast.agents.cli.options import METRICS_LISTEN, config_option, log_level_option, metrics_listen_option
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.config.tables import Address
 from hatcast.agents.kafka.grants import Role
@@ -28,9 +28,7 @@ log = structlog.get_logger()
     help="Show the records of this ledger file of `hatcast batch`, in place of the topics.",
 )
 @metrics_listen_option
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-)
+@log_level_option
 def command(
     config: Path,
     host: str | None,

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hatcast.agents.cli import write_all, write_output
 from hatcast.agents.cli.options import config_option
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.kafka.dump import TopicDump, open_dump
+from hatcast.agents.kafka.dump import open_dump
+from hatcast.agents.progress import progress_bars
 from hatcast.stream.errors import HatcastError
 
+_PUBLIC: Final = ("means", "queries", "budget", "estimates", "running", "clusters", "dead_letters")
+_RAW: Final = ("telemetry", "reports", "cluster_answers")
 GZIP_LEVEL: Final = 3  # on telemetry a third larger than level 6, in a third of the time
 
 
@@ -40,7 +41,8 @@ def command(topic: str, config: Path, output: Path | None) -> None:
     name, public = _resolve(settings, topic)
     if not public:
         click.echo("reads raw data, not private", err=True)
-    with open_dump(settings, name) as dump, _open_sink(output) as write, _progress(dump) as advance:
+    with open_dump(settings, name) as dump, _open_sink(output) as write, progress_bars() as add_bar:
+        advance = add_bar(name, dump.records)
         for lines, records in dump.chunks():
             write(lines)
             advance(records)
@@ -48,27 +50,12 @@ def command(topic: str, config: Path, output: Path | None) -> None:
 
 def _resolve(settings: Settings, topic: str) -> tuple[str, bool]:
     """Return the topic's name, and whether its records are public."""
-    topics = settings.topics
-    roles = {
-        "telemetry": topics.telemetry,
-        "means": topics.means,
-        "queries": topics.queries,
-        "budget": topics.budget,
-        "estimates": topics.estimates,
-        "running": topics.running,
-        "dead_letters": topics.dead_letters,
-        "reports": topics.reports,
-        "clusters": topics.clusters,
-        "cluster_answers": topics.cluster_answers,
-    }
-    name = roles.get(topic, topic)
-    records = topics.means, topics.queries, topics.budget, topics.estimates, topics.running, topics.clusters
-    public = *records, topics.dead_letters
-    return name, name in public
+    name = getattr(settings.topics, topic) if topic in (*_PUBLIC, *_RAW) else topic
+    return name, name in {getattr(settings.topics, each) for each in _PUBLIC}
 
 
 @contextmanager
-def _open_sink(output: Path | None) -> Iterator[Callable[[bytes], None]]:
+def _open_sink(output: Path | None) -> Iterator[Callable[[bytes], object]]:
     """Yield a function that writes all bytes to the output. A file gets its name when it is complete.
 
     Raises HatcastError if a write fails.
@@ -82,7 +69,7 @@ def _open_sink(output: Path | None) -> Iterator[Callable[[bytes], None]]:
                 yield lambda data: write_all(device.fileno(), data)
         else:
             with _complete_or_absent(output) as file:
-                yield lambda data: _write(file, data)
+                yield file.write
     except OSError as error:
         raise HatcastError(
             f"{output} cannot be written ({error.strerror or error}): the dump is not complete"
@@ -106,24 +93,3 @@ def _complete_or_absent(output: Path) -> Iterator[BinaryIO]:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-
-
-def _write(file: BinaryIO, data: bytes) -> None:
-    file.write(data)
-
-
-@contextmanager
-def _progress(dump: TopicDump) -> Iterator[Callable[[int], None]]:
-    """Yield a function that advances a progress bar; no output without a terminal."""
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    ) as progress:
-        task = progress.add_task(dump.head.topic, total=dump.records)
-        yield lambda records: progress.update(task, advance=records)

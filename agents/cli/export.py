@@ -1,19 +1,16 @@
 """`hatcast export`: write published records to Parquet files."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import click
 import msgspec
-from rich.console import Console
-from rich.progress import Progress, TaskID, TextColumn
 
 from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.errors.causes import require
 from hatcast.agents.kafka.client import translate_kafka_errors
+from hatcast.agents.progress import counters
 
 _TABLES: Final = {"releases": "means", "estimates": "estimates", "answers": "queries", "running": "running"}
 
@@ -39,7 +36,7 @@ def command(config: Path, folder: Path, only: tuple[str, ...], as_json: bool) ->
     from hatcast.agents.export.run import export, open_folder
 
     settings = load_settings(config)
-    with open_folder(folder) as target, translate_kafka_errors(settings), _progress() as advance:
+    with open_folder(folder) as target, translate_kafka_errors(settings), counters(" records read") as advance:
         done = [export(settings, target, _TABLES[name], advance) for name in only or _TABLES]
     if as_json:
         click.echo(msgspec.json.encode(done))
@@ -47,19 +44,3 @@ def command(config: Path, folder: Path, only: tuple[str, ...], as_json: bool) ->
     for each in done:
         rejected = f"; {each.rejected:,} are not records of this version, left out" if each.rejected else ""
         click.echo(f"{folder / each.table}: {each.records:,} new records of {each.topic}{rejected}")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int], None]]:
-    """Yield a function that adds to a topic's counter; no output without a terminal."""
-    console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), TextColumn("{task.completed:,.0f} records read")
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def advance(topic: str, count: int) -> None:
-            if topic not in tasks:
-                tasks[topic] = progress.add_task(topic, total=None)
-            progress.advance(tasks[topic], count)
-
-        yield advance

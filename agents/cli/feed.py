@@ -1,7 +1,6 @@
 """`hatcast feed`: send telemetry from live sources, from a recording, or from a synthetic city."""
 
 import sys
-import threading
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ from hatcast.agents.cli.options import (
     except_option,
     json_option,
     metrics_listen_option,
+    parsed,
     stop_on_signals,
 )
 from hatcast.agents.cli.recordings import checked_format, format_options
@@ -82,22 +82,17 @@ def replay(
         sys.exit(_INTERRUPTED)
 
 
-def _place(_: click.Context, __: click.Parameter, text: str | None) -> tuple[float, float] | None:
-    if text is None:
-        return None
-    try:
-        lat, lon = (float(part) for part in text.split(","))
-    except ValueError:
-        lat = lon = 999.0
+def _place(text: str) -> tuple[float, float]:
+    lat, lon = (float(part) for part in text.split(","))
     if not (abs(lat) <= 85 and abs(lon) <= 180):
-        raise click.BadParameter('write degrees as "21.2,72.8": latitude within 85, longitude within 180')
+        raise ValueError
     return lat, lon
 
 
-def _instant(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
-    instant = None if text is None else parse_time(text)
-    if text is not None and (instant is None or not 0 < instant <= now_ms()):
-        raise click.BadParameter('write a past time with its offset, such as "2026-01-31T06:00:00+05:30"')
+def _instant(text: str) -> int:
+    instant = parse_time(text)
+    if instant is None or not 0 < instant <= now_ms():
+        raise ValueError
     return instant
 
 
@@ -114,8 +109,18 @@ def _instant(_: click.Context, __: click.Parameter, text: str | None) -> int | N
     help="60: an hour per minute, from a past time on, in real time once it reaches now. 0: as fast as possible.",
 )
 @click.option("--for", "seconds", type=click.FloatRange(min=0), help="Stop after this many seconds.")
-@click.option("--start", callback=_instant, metavar="TIME", help="Start of the city's time: ISO 8601 with an offset.")
-@click.option("--centre", callback=_place, metavar="LAT,LON", help="Centre of the city.  [default: Surat, India]")
+@click.option(
+    "--start",
+    callback=parsed(_instant, 'write a past time with its offset, such as "2026-01-31T06:00:00+05:30"'),
+    metavar="TIME",
+    help="Start of the city's time: ISO 8601 with an offset.",
+)
+@click.option(
+    "--centre",
+    callback=parsed(_place, 'write degrees as "21.2,72.8": latitude within 85, longitude within 180'),
+    metavar="LAT,LON",
+    help="Centre of the city.  [default: Surat, India]",
+)
 @click.option("--seed", type=int, help="Seed: the same city and traffic each time.")
 @metrics_listen_option
 @config_option
@@ -128,14 +133,8 @@ def synthetic(
     Rush hours follow the policy's time zone. With a speed-up it starts 30 days ago, or half of the topic's retention.
     """
     settings = load_settings(config)
-    with stop_on_signals() as stop, _operator_server(metrics_listen):
-        timer = None if seconds is None else threading.Timer(seconds, stop.set)
-        if timer is not None:
-            timer.daemon = True
-            timer.start()
+    with stop_on_signals(seconds) as stop, _operator_server(metrics_listen):
         summary = run_city(settings, CityOptions(**chosen), stop)
-        if timer is not None:
-            timer.cancel()
     summary.show(as_json=as_json)
 
 

@@ -4,12 +4,19 @@ import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import click
 
-from hatcast.agents.cli.options import config_option, json_option, metrics_listen_option
+from hatcast.agents.cli.options import (
+    Function,
+    combined,
+    config_option,
+    json_option,
+    log_level_option,
+    metrics_listen_option,
+)
 from hatcast.agents.cli.recordings import (
     DERIVE,
     HEADER_TIME,
@@ -27,8 +34,6 @@ from hatcast.stream.readings.formats import IN_SERVICE, Columns, FormatChoice
 if TYPE_CHECKING:
     from hatcast.agents.sources.connection import LiveSource
     from hatcast.agents.sources.endpoint import Endpoint
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 _MQTT_PORTS: Final = (1883, 8883)
 _AMQP_PORTS: Final = (5672, 5671)
@@ -58,16 +63,7 @@ def _filters(_: click.Context, __: click.Parameter, topics: tuple[str, ...]) -> 
     return topics
 
 
-def _combined(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
-    def decorate(function: Function) -> Function:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
-_common = _combined(
+_common = combined(
     config_option,
     click.option("--for", "seconds", type=click.FloatRange(min=0), help="Stop after this many seconds."),
     click.option(
@@ -78,13 +74,11 @@ _common = _combined(
         help="Most readings on the way to Kafka; then the source waits.",
     ),
     metrics_listen_option,
-    click.option(
-        "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-    ),
+    log_level_option,
     json_option,
 )
 _ca_file = click.option("--ca-file", type=_FILE, help="CA file for the source's certificate.  [default: the system's]")
-_broker = _combined(
+_broker = combined(
     click.option("--host", required=True, help="Host of the broker."),
     click.option("--port", type=click.IntRange(1, 65_535), help="Port of the broker.  [default: the standard port]"),
     click.option("--user", help="User name."),
@@ -136,7 +130,7 @@ def mqtt(**given: Any) -> None:
 
 def _polled(every: str) -> Callable[[Function], Function]:
     """Return the options of the polled feeds. `every`: the default interval."""
-    return _combined(
+    return combined(
         click.argument("url"),
         click.option("--every", callback=_duration, default=every, show_default=True, help="Polling interval."),
         click.option("--key-header", metavar="NAME", help="Header of the API key, such as X-API-Key."),

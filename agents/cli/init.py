@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from hatcast.agents.cli import laboratory
-from hatcast.agents.cli.options import config_option
+from hatcast.agents.cli.options import config_option, parsed
 from hatcast.agents.cli.recordings import DERIVE, derive_options
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.template import (
@@ -56,24 +56,14 @@ _MARGIN_DEGREES = 0.02  # about 2 km
 _PLAIN_ESTIMATOR = "array_averaging"  # if one of them is given, and no estimator
 
 
-def _hours(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    try:
-        first, end = (int(part) for part in text.split(","))
-    except ValueError:
-        raise click.BadParameter('write two hours, such as "0,24"') from None
+def _hours(text: str) -> tuple[int, int]:
+    first, end = (int(part) for part in text.split(","))
     return first, end
 
 
-def _value(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, str, float, float] | None:
-    if text is None:
-        return None
-    try:
-        name, unit, lower, upper = (part.strip() for part in text.split(","))
-        return name, unit, float(lower), float(upper)
-    except ValueError:
-        raise click.BadParameter('write name, unit and bounds, such as "delay,s,-600,3600"') from None
+def _value(text: str) -> tuple[str, str, float, float]:
+    name, unit, lower, upper = (part.strip() for part in text.split(","))
+    return name, unit, float(lower), float(upper)
 
 
 @click.command(epilog="Example:  hatcast init --timezone Europe/Helsinki --daily-limit 2 --yes")
@@ -84,7 +74,7 @@ def _value(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 )
 @click.option(
     "--hours",
-    callback=_hours,
+    callback=parsed(_hours, 'write two hours, such as "0,24"'),
     metavar="FIRST,END",
     help="Hours of the day that are released: slots that start at FIRST or later, and before END.  [default: 9,21]",
 )
@@ -103,7 +93,7 @@ def _value(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 @click.option("--upper-bound", type=float, metavar="KM/H", help="U: higher speeds are clipped to it.  [default: 65]")
 @click.option(
     "--value",
-    callback=_value,
+    callback=parsed(_value, 'write name, unit and bounds, such as "delay,s,-600,3600"'),
     metavar="NAME,UNIT,LOWER,UPPER",
     help='A value to release instead of the speed, such as "delay,s,-600,3600": [policy.value].',
 )
@@ -211,15 +201,13 @@ def command(
             f' basemap = "city.pmtiles" below [display] of {config}'
         )
     if check_services:
-        click.get_current_context().invoke(_doctor(), config=config, as_json=False)
+        from hatcast.agents.cli.doctor import command as doctor
+
+        click.get_current_context().invoke(doctor, config=config, as_json=False)
     else:
-        _print_next(config, recordings)
-
-
-def _print_next(config: Path, recordings: tuple[Path, ...]) -> None:
-    files = shlex.join(map(str, recordings)) or "FILE"
-    click.echo(f"Next, for files: hatcast batch {files} --ledger {config.stem}.ledger{_at(config)}")
-    click.echo(f"Next, for Kafka: hatcast doctor{_at(config)}")
+        files = shlex.join(map(str, recordings)) or "FILE"
+        click.echo(f"Next, for files: hatcast batch {files} --ledger {config.stem}.ledger{_at(config)}")
+        click.echo(f"Next, for Kafka: hatcast doctor{_at(config)}")
 
 
 def _print_cautions(answers: Answers, timetable: Timetable | None) -> None:
@@ -316,12 +304,6 @@ def _at(config: Path) -> str:
 
 def _on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def _doctor() -> click.Command:
-    from hatcast.agents.cli.doctor import command as doctor
-
-    return doctor
 
 
 def _from_options(given: dict[str, Any]) -> Answers:

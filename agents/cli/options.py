@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -17,11 +17,44 @@ from hatcast.agents.config.tables import Address, parse_address
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.readings.vehicles import canonical_vehicle
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+def combined(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    """Return a decorator that adds these options, in this order."""
+
+    def decorate(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def parsed(parse: Callable[[str], T], problem: str) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
+    """Return the callback of an option that is read from a text; where `parse` raises ValueError, say the problem."""
+
+    def callback(_: click.Context, __: click.Parameter, text: str | None) -> T | None:
+        try:
+            return None if text is None else parse(text)
+        except ValueError:
+            raise click.BadParameter(problem) from None
+
+    return callback
+
 
 @contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C or SIGTERM sets, for a clean stop; a second signal raises KeyboardInterrupt."""
+def stop_on_signals(seconds: float | None = None) -> Iterator[threading.Event]:
+    """Yield an event for a clean stop: Ctrl-C or SIGTERM sets it, or the end of this time.
+
+    A second signal raises KeyboardInterrupt.
+    """
     stop = threading.Event()
+    timer = None if seconds is None else threading.Timer(seconds, stop.set)
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
 
     def handle(_: int, __: FrameType | None) -> None:
         if stop.is_set():
@@ -32,6 +65,8 @@ def stop_on_signals() -> Iterator[threading.Event]:
     try:
         yield stop
     finally:
+        if timer is not None:
+            timer.cancel()
         for number, handler in previous.items():
             signal.signal(number, handler)
 
@@ -91,6 +126,9 @@ map_option = click.option(
     callback=_check_plot_file,
     help="Also draw a map of the cells: map.svg, map.png or map.pdf. It loads nothing, so it has no streets.",
 )
+log_level_option = click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 accept_gap_option = click.option(
     "--accept-gap",
@@ -148,17 +186,15 @@ except_option = click.option(
 )
 
 
-def days_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[date, date] | None:
-    """Callback of an option `FIRST,LAST`: return two local dates, both inclusive."""
-    if text is None:
-        return None
-    try:
-        first, last = (date.fromisoformat(part) for part in text.split(","))
-    except ValueError:
-        first, last = date.max, date.min
+def _two_days(text: str) -> tuple[date, date]:
+    first, last = (date.fromisoformat(part) for part in text.split(","))
     if not date(2, 1, 1) <= first <= last <= date(9998, 12, 31):
-        raise click.BadParameter('write two dates, such as "2022-01-02,2022-01-31"')
+        raise ValueError
     return first, last
+
+
+days_of: Final = parsed(_two_days, 'write two dates, such as "2022-01-02,2022-01-31"')
+"""Callback of an option `FIRST,LAST`: returns two local dates, both inclusive."""
 
 
 def epsilons_of(option: str, text: str, example: str) -> list[float]:

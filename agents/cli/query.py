@@ -10,7 +10,7 @@ import click
 import msgspec
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
-from hatcast.agents.cli.options import FiniteNumber, FiniteRange, config_option, json_option
+from hatcast.agents.cli.options import FiniteNumber, FiniteRange, config_option, json_option, parsed
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import broker_name, wait_for_broker
@@ -23,13 +23,10 @@ from hatcast.stream.readings.reading import in_milli
 from hatcast.stream.release.placed import utc_text
 
 
-def _date_of(_: click.Context, __: click.Parameter, text: str | None) -> date | None:
-    try:
-        found = None if text is None else date.fromisoformat(text)
-    except ValueError:
-        found = date.min
-    if found is not None and not date(2, 1, 1) <= found <= date(9998, 12, 31):
-        raise click.BadParameter('write a local date, such as "2022-01-02"')
+def _date_of(text: str) -> date:
+    found = date.fromisoformat(text)
+    if not date(2, 1, 1) <= found <= date(9998, 12, 31):
+        raise ValueError
     return found
 
 
@@ -39,7 +36,13 @@ def _date_of(_: click.Context, __: click.Parameter, text: str | None) -> date | 
 @json_option
 @click.option("--speed-limit", type=FiniteRange(min=0), metavar="KM/H", help="Request this limit, for good.")
 @click.option("--threshold", type=FiniteNumber(), metavar="VALUE", help="The limit with [policy.value], in its unit.")
-@click.option("--date", "day", callback=_date_of, metavar="DATE", help="A date of the period.  [default: today]")
+@click.option(
+    "--date",
+    "day",
+    callback=parsed(_date_of, 'write a local date, such as "2022-01-02"'),
+    metavar="DATE",
+    help="A date of the period.  [default: today]",
+)
 def command(
     name: str, config: Path, as_json: bool, speed_limit: float | None, threshold: float | None, day: date | None
 ) -> None:

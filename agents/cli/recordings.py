@@ -8,13 +8,14 @@ from datetime import datetime, tzinfo
 from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hatcast.agents.cli.options import Function, combined
 from hatcast.agents.kafka.dump import DUMP, is_head
 from hatcast.agents.recordings.files import format_by_name, open_records
 from hatcast.agents.tables.terminal import table
@@ -24,8 +25,6 @@ from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.formats import FORMAT_NAMES, Columns, DeriveSpeed, Format, FormatChoice, Recorded
 from hatcast.stream.readings.reading import Reading, ValuesReading, place_doubts, speed_doubts
 from hatcast.stream.time_zones import time_zone
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 _SHOWN: Final = 3  # decoded rows
 _TRIED: Final = 1_000  # first rows, of which some have to be decodable
@@ -76,9 +75,8 @@ def format_options(
             )
             return function(**given)
 
-        decorated: Any = derive_options(with_choice) if derives else with_choice
-        for option in reversed((add_format, *_COLUMN_OPTIONS, header_time_option)):
-            decorated = option(decorated)
+        derived = (derive_options,) if derives else ()
+        decorated: Any = combined(add_format, *_COLUMN_OPTIONS, header_time_option, *derived)(with_choice)
         return decorated  # type: ignore[no-any-return]  # options return the function that they get
 
     return decorate

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from hatcast.agents.cli.options import Function, combined
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.tables.terminal import print_fitted
 from hatcast.stream.errors import HatcastError
@@ -25,18 +26,13 @@ if TYPE_CHECKING:
     from hatcast.agents.tables.records import Place
 
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-class _Decorator(Protocol):
-    def __call__(self, command: _Command, /) -> _Command: ...
-
-
 _WRITTEN: Final = "hatcast.written"
 _ENCODINGS: Final = ("utf-8", "utf-8-sig", "latin-1", "cp1252")
 
 
-def output_option(contents: str, *, has_places: bool = True, of_records: bool = False) -> _Decorator:
+def output_option(
+    contents: str, *, has_places: bool = True, of_records: bool = False
+) -> Callable[[Function], Function]:
     """Return the option `-o`, checked before the computation, and those that say how it is written: see `written`.
 
     contents     what is written, for the help
@@ -93,12 +89,7 @@ def output_option(contents: str, *, has_places: bool = True, of_records: bool = 
             )
         )
 
-    def decorate(command: _Command) -> _Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+    return combined(*options)
 
 
 def written(place: "Place | None" = None) -> "Written":

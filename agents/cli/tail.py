@@ -1,10 +1,9 @@
 """`hatcast tail`: follow the releases."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
-from typing import Final, TypedDict, Unpack
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -61,23 +60,6 @@ def follow(
                 yield value
 
 
-class _TailOptions(TypedDict):
-    """Parsed command-line options."""
-
-    config: Path
-    as_json: bool
-    releases: bool
-    means: bool
-    queries: bool
-    estimates: bool
-    running: bool
-    from_beginning: bool
-    seconds: float | None
-    most: int | None
-    policy: str | None
-    output: Path | None
-
-
 @click.command(epilog="Example:  hatcast tail --from-beginning --json --for 10 > releases.jsonl")
 @config_option
 @json_option
@@ -91,7 +73,7 @@ class _TailOptions(TypedDict):
 @click.option("--for", "seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this many seconds.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Stop after this many releases.")
 @output_option("the records", of_records=True)
-def command(**given: Unpack[_TailOptions]) -> None:
+def command(**given: Any) -> None:
     """Show new estimates, or the releases that they are made of, until Ctrl-C or SIGTERM.
 
     Estimates are what a tracker is read by. Of any other policy the releases are shown: means and answers to queries.
@@ -123,7 +105,7 @@ def command(**given: Unpack[_TailOptions]) -> None:
 
 
 @contextmanager
-def _open_output(settings: Settings, given: _TailOptions, chosen: list[str]) -> Iterator[Callable[[bytes], object]]:
+def _open_output(settings: Settings, given: dict[str, Any], chosen: list[str]) -> Iterator[Callable[[bytes], object]]:
     """Yield the function that writes a record: to the file, or to standard output as JSON or as a line of text."""
     output = given["output"]
     if output is None:
@@ -165,7 +147,7 @@ def _of_policy(records: Iterator[bytes], policy: str | None) -> Iterator[bytes]:
     return (value for value in records if (read := read_shown(value)) is not None and read.policy == policy)
 
 
-def chosen_topics(given: _TailOptions, policy: Policy) -> list[str]:
+def chosen_topics(given: Mapping[str, Any], policy: Policy) -> list[str]:
     """Return the keys of the topics that the options name; without one, those that readers of the policy use."""
     named = (
         ("means", given["means"] or given["releases"]),

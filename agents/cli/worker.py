@@ -2,8 +2,7 @@
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any
 
 import click
 
@@ -11,31 +10,18 @@ from hatcast.agents.cli.options import (
     accept_gap_option,
     accept_volatile_state_option,
     config_option,
+    log_level_option,
     metrics_listen_option,
 )
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.config.tables import Address
 from hatcast.agents.kafka.grants import Role
 from hatcast.agents.monitoring.logs import configure_logs
-
-
-class _WorkerOptions(TypedDict):
-    """Parsed command-line options."""
-
-    config: Path
-    metrics_listen: Address | None
-    log_level: str
-    accept_gap: bool
-    accept_volatile_state: bool
-    drain: bool
 
 
 @click.command(epilog="Example:  hatcast worker --config hatcast.toml")
 @config_option
 @metrics_listen_option
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-)
+@log_level_option
 @accept_gap_option
 @accept_volatile_state_option
 @click.option(
@@ -43,7 +29,7 @@ class _WorkerOptions(TypedDict):
     is_flag=True,
     help="After the feeds have stopped: close what is open, with the partitions of the policy's first start, and end.",
 )
-def command(**given: Unpack[_WorkerOptions]) -> None:
+def command(**given: Any) -> None:
     """Fold telemetry and release private means, until Ctrl-C or SIGTERM.
 
     Run any number of workers: they share the partitions, and each may be killed at any time.

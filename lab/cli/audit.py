@@ -14,9 +14,9 @@ SAMPLES: Final = 20_000
 PAIRS: Final = 2_000
 
 
-@click.command(epilog="Example:  hatcast audit --policy hatcast.toml")
+@click.command(epilog="Example:  hatcast audit --config hatcast.toml")
 @click.option(
-    "--policy",
+    "--config",
     "paths",
     multiple=True,
     type=click.Path(path_type=Path),
@@ -28,7 +28,7 @@ PAIRS: Final = 2_000
     "--clusterings",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="A configuration file under which clusterings are audited: `hatcast cluster`. Several: as --policy.",
+    help="A configuration file under which clusterings are audited: `hatcast cluster`. Several: as --config.",
 )
 @click.option(
     "--samples",

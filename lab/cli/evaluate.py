@@ -1,12 +1,11 @@
 """`hatcast evaluate`: compare estimators by simulation; those of one HAT are here, the others in `evaluate_models`."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final
 
 import click
 
-from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
+from hatcast.agents.cli.options import combined, epsilons_of, json_option, plot_option
 from hatcast.agents.cli.recordings import (
     check_recordings,
     format_options,
@@ -18,9 +17,8 @@ from hatcast.agents.progress import progress_bars
 from hatcast.lab.cli import evaluate_models
 from hatcast.lab.evaluate import comparison, worst
 from hatcast.lab.evaluate.contenders import DEFAULT, Contender, default_estimators, parse_contender
-from hatcast.lab.evaluate.inputs import SampledHat, Scaling, hat_of_counts
+from hatcast.lab.evaluate.inputs import SampledHat, hat_of_counts
 from hatcast.lab.evaluate.simulation import VALUES
-from hatcast.stream.readings.formats import FormatChoice
 
 
 @click.group(epilog="Each has an example:  hatcast evaluate means --help")
@@ -32,28 +30,7 @@ for _model in (evaluate_models.days, evaluate_models.hybrid, evaluate_models.clu
     command.add_command(_model)
 
 
-class _EvaluateOptions(TypedDict):
-    """Parsed command-line options; None: not given."""
-
-    counts: Path | None
-    values: str | None
-    dimensions: int
-    data: tuple[Path, ...]
-    more: tuple[Path, ...]
-    feed_format: FormatChoice | None
-    config: Path | None
-    hat: str | None
-    scaling: Scaling | None
-    eps: str
-    runs: int
-    estimators: str | None
-    seed: int
-    plot_file: Path | None
-    as_json: bool
-    output: Path | None
-
-
-_HAT_OPTIONS: Final = (
+_hat_options: Final = combined(
     click.option(
         "--counts", type=click.Path(path_type=Path), help="JSON file of readings per user; speeds are simulated."
     ),
@@ -91,18 +68,12 @@ _HAT_OPTIONS: Final = (
 )
 
 
-def _hat_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_HAT_OPTIONS):
-        function = option(function)
-    return function
-
-
 @command.command(
     short_help="Means of one HAT: mean absolute errors.",
     epilog="Example:  hatcast evaluate means --counts tests/data/itms_like_counts.json --plot out.svg",
 )
 @_hat_options
-def means(**given: Unpack[_EvaluateOptions]) -> None:
+def means(**given: Any) -> None:
     """Compare the mean absolute errors of estimators on one HAT."""
     hat, contenders, epsilons, title, settings = _prepared(given)
     with progress_bars() as add_bar:
@@ -118,7 +89,7 @@ def means(**given: Unpack[_EvaluateOptions]) -> None:
     epilog="Example:  hatcast evaluate worst-case --counts tests/data/itms_like_counts.json --plot out.svg",
 )
 @_hat_options
-def worst_case(**given: Unpack[_EvaluateOptions]) -> None:
+def worst_case(**given: Any) -> None:
     """Print worst-case errors, array lengths and tau, which no speeds decide.
 
     With --plot also the papers' figures of array lengths and of groupings, which are simulated.
@@ -140,7 +111,7 @@ def worst_case(**given: Unpack[_EvaluateOptions]) -> None:
     report.write(as_json=given["as_json"], output=given["output"], plot_file=given["plot_file"])
 
 
-def _prepared(given: _EvaluateOptions) -> tuple[SampledHat, list[Contender], list[float], str, dict[str, Any]]:
+def _prepared(given: dict[str, Any]) -> tuple[SampledHat, list[Contender], list[float], str, dict[str, Any]]:
     """Return the HAT, estimators, epsilons, title and settings. Raises UsageError, HatcastError."""
     check_one_output(given["output"], as_json=given["as_json"])
     check_recordings(given["data"], given["more"], given["feed_format"])
@@ -173,7 +144,7 @@ def _prepared(given: _EvaluateOptions) -> tuple[SampledHat, list[Contender], lis
     return hat, contenders, epsilons, f"{source}{scaled}: {users:,} users, {readings:,} readings", settings
 
 
-def _hat(given: _EvaluateOptions) -> tuple[SampledHat, str]:
+def _hat(given: dict[str, Any]) -> tuple[SampledHat, str]:
     """Return the HAT to evaluate on and its name; warn on standard error that the output is not private."""
     choice = given["feed_format"]
     if choice is None:

@@ -1,13 +1,13 @@
 """`hatcast plan`: choose the keys of a tracker from counts, or those of running sums and means."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from hatcast.agents.cli.options import FiniteRange, epsilons_of, json_option, plot_option
+from hatcast.agents.cli.options import FiniteRange, combined, epsilons_of, json_option, plot_option
 from hatcast.agents.cli.recordings import (
     check_recordings,
     checked_format,
@@ -38,7 +38,7 @@ def command() -> None:
     """
 
 
-_SOURCE_OPTIONS: Final = (
+_source_options: Final = combined(
     click.option(
         "--data",
         multiple=True,
@@ -66,12 +66,6 @@ _SOURCE_OPTIONS: Final = (
         help="Write the keys of one plan into this hatcast.toml; its comments stay.",
     ),
 )
-
-
-def _source_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_SOURCE_OPTIONS):
-        function = option(function)
-    return function
 
 
 def _check_source(

@@ -2,49 +2,24 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
-from typing import Final, TypedDict, Unpack
+from typing import Any, Final
 
 import click
-from rich.console import Console
-from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from hatcast.agents.cli.options import days_of, json_option, map_option, plot_option
+from hatcast.agents.cli.options import days_of, json_option, map_option, parsed, plot_option
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.cli.report import check_one_output, output_option
 from hatcast.agents.clock import now_ms
+from hatcast.agents.progress import counters
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.cells_file import CellsFile, SelectionCost
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FormatChoice
 
 _EPSILONS: Final = (0.001, 10.0)  # above 10 a selection is hardly private; the same limit as in a policy
-
-
-class _SurveyOptions(TypedDict):
-    """Parsed command-line options."""
-
-    files: tuple[Path, ...]
-    feed_format: FormatChoice
-    config: Path | None
-    timezone: str | None
-    hours: tuple[int, int] | None
-    days: tuple[date, date] | None
-    resolution: int | None
-    users: Fraction
-    cells: Path | None
-    private: float | None
-    candidates: Path | None
-    max_hats: int | None
-    plot_file: Path | None
-    map_file: Path | None
-    as_json: bool
-    output: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +32,11 @@ class _Private:
     target: Path
 
 
-def _users_of(_: click.Context, __: click.Parameter, text: str) -> Fraction:
-    is_number = re.fullmatch(r"[0-9]{1,7}([./][0-9]{1,9})?", text)  # 1e999999999 as a fraction would fill the memory
-    try:
-        users = Fraction(text) if is_number else Fraction(-1)
-    except ZeroDivisionError:
-        users = Fraction(-1)
-    if not 0 <= users <= 10**6:
-        raise click.BadParameter("write a number of users, such as 10")
-    return users
+def _users_of(text: str) -> Fraction:
+    # 1e999999999 as a fraction would fill the memory
+    if not re.fullmatch(r"[0-9]{1,7}(\.[0-9]{1,9}|/0*[1-9][0-9]{0,8})?", text) or Fraction(text) > 10**6:
+        raise ValueError
+    return Fraction(text)
 
 
 def _epsilon_of(_: click.Context, __: click.Parameter, epsilon: float | None) -> float | None:
@@ -75,15 +46,10 @@ def _epsilon_of(_: click.Context, __: click.Parameter, epsilon: float | None) ->
     return epsilon
 
 
-def _hours_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    try:
-        first, end = map(int, text.split(","))
-    except ValueError:
-        first, end = 0, 0
+def _hours_of(text: str) -> tuple[int, int]:
+    first, end = map(int, text.split(","))
     if not 0 <= first < end <= 24:
-        raise click.BadParameter('write two hours, such as "9,21": slots that start in [9, 21)')
+        raise ValueError
     return first, end
 
 
@@ -96,7 +62,12 @@ def _hours_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[
     help="Configuration whose policy defines the HATs; by default upper bound 65, hours 9 to 21 and K = 89.",
 )
 @click.option("--timezone", help="Time zone instead of the policy's, such as Asia/Kolkata.")
-@click.option("--hours", callback=_hours_of, metavar="FIRST,END", help="Hours instead of the policy's, such as 9,21.")
+@click.option(
+    "--hours",
+    callback=parsed(_hours_of, 'write two hours, such as "9,21": slots that start in [9, 21)'),
+    metavar="FIRST,END",
+    help="Hours instead of the policy's, such as 9,21.",
+)
 @click.option(
     "--days", callback=days_of, metavar="FIRST,LAST", help="Local dates to count; default: those with readings."
 )
@@ -104,7 +75,11 @@ def _hours_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[
     "--resolution", type=click.IntRange(0, 15), help="Resolution of the cells to list, instead of the policy's."
 )
 @click.option(
-    "--users", default="10", show_default=True, callback=_users_of, help="A busy cell has more than this a day."
+    "--users",
+    default="10",
+    show_default=True,
+    callback=parsed(_users_of, "write a number of users, such as 10"),
+    help="A busy cell has more than this a day.",
 )
 @click.option(
     "--cells",
@@ -126,7 +101,7 @@ def _hours_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[
 @map_option
 @output_option("the figures of each resolution, as GeoJSON the cells,")
 @json_option
-def command(**given: Unpack[_SurveyOptions]) -> None:
+def command(**given: Any) -> None:
     """Count recordings as HATs of H3 resolutions 5 to 9, to choose a resolution, cells and K.
 
     Reads raw data, and nothing that it prints or writes is private. Readings count as in `hatcast batch`, but ignoring
@@ -150,7 +125,7 @@ def command(**given: Unpack[_SurveyOptions]) -> None:
         _select(given, private)
 
 
-def _private_of(given: _SurveyOptions) -> _Private | None:
+def _private_of(given: dict[str, Any]) -> _Private | None:
     epsilon, candidates, days, target = given["private"], given["candidates"], given["days"], given["cells"]
     if epsilon is None:
         if candidates is not None:
@@ -164,7 +139,7 @@ def _private_of(given: _SurveyOptions) -> _Private | None:
     return _Private(epsilon, candidates, days, target)
 
 
-def _check_targets(given: _SurveyOptions) -> None:
+def _check_targets(given: dict[str, Any]) -> None:
     # Checked before hours of reading, and before a draw whose result could not be stored.
     target = given["cells"]
     if target is not None and target.exists():
@@ -174,13 +149,13 @@ def _check_targets(given: _SurveyOptions) -> None:
             raise HatcastError(f"{option}: folder {path.parent} does not exist; create it, or name another")
 
 
-def _survey(given: _SurveyOptions) -> None:
+def _survey(given: dict[str, Any]) -> None:
     click.echo("reads raw data; nothing that it prints or writes is private", err=True)
     from hatcast.lab.survey import report, run
 
     policy, users, target = _policy(given), given["users"], given["cells"]
     feed = checked_format(given["feed_format"], policy, given["files"])
-    with _progress() as progress:
+    with counters() as progress:
         job = run.SurveyJob(given["files"], feed, policy, given["days"], users, now_ms(), progress)
         counts = run.survey(job)
     if (hint := counts.spans.hint()) is not None:
@@ -206,7 +181,7 @@ def _survey(given: _SurveyOptions) -> None:
     click.echo(f'{target}: {len(counts.busy):,} cells, source = "survey": for relation = "replace" only', err=True)
 
 
-def _select(given: _SurveyOptions, private: _Private) -> None:
+def _select(given: dict[str, Any], private: _Private) -> None:
     click.echo("reads raw data; only the selection of candidates is private, at its cost", err=True)
     from hatcast.lab.survey import report, run
     from hatcast.lab.survey.run import read_public_candidates
@@ -215,7 +190,7 @@ def _select(given: _SurveyOptions, private: _Private) -> None:
     policy, users, target = _policy(given), given["users"], private.target
     candidates = read_public_candidates(private.candidates, policy.h3_resolution)
     feed = checked_format(given["feed_format"], policy, given["files"])
-    with _progress() as progress:
+    with counters() as progress:
         job = run.SurveyJob(given["files"], feed, policy, private.days, users, now_ms(), progress)
         chosen = run.select_privately(job, private.days, candidates, private.epsilon, SystemNoise())
     criterion, charge = (
@@ -242,7 +217,7 @@ def _select(given: _SurveyOptions, private: _Private) -> None:
     )
 
 
-def _policy(given: _SurveyOptions) -> Policy:
+def _policy(given: dict[str, Any]) -> Policy:
     from hatcast.lab.survey.run import survey_policy
 
     overrides = {"timezone": given["timezone"], "hours": given["hours"], "h3_resolution": given["resolution"]}
@@ -256,19 +231,3 @@ def _write(target: Path, text: str) -> None:
             file.write(text)
     except OSError as error:
         raise HatcastError(f"--cells: {target} cannot be written ({error.strerror}); name another file") from None
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int], None]]:
-    """Yield a function advance(step, count) that shows counters on standard error; no output without a terminal."""
-    console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), TextColumn("{task.completed:,.0f}"), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def advance(step: str, count: int) -> None:
-            if step not in tasks:
-                tasks[step] = progress.add_task(step, total=None)
-            progress.advance(tasks[step], count)
-
-        yield advance

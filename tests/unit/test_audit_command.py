@@ -25,7 +25,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_reports_every_part_of_every_policy_with_claim_bound_and_margin() -> None:
-    done = CliRunner().invoke(hatcast, ["audit", "--policy", BASELINE, "--policy", LEVY, *FEW, "--json"])
+    done = CliRunner().invoke(hatcast, ["audit", "--config", BASELINE, "--config", LEVY, *FEW, "--json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert found["settings"] == {"samples": 400, "pairs": 9, "false_alarm": 1e-6}
@@ -42,7 +42,7 @@ def test_it_reports_every_part_of_every_policy_with_claim_bound_and_margin() -> 
 
 
 def test_markdown_is_the_table_of_the_documentation() -> None:
-    done = CliRunner().invoke(hatcast, ["audit", "--policy", BASELINE, *FEW, "--markdown"])
+    done = CliRunner().invoke(hatcast, ["audit", "--config", BASELINE, *FEW, "--markdown"])
     assert done.exit_code == 0, done.output
     rows = done.stdout.splitlines()
     assert rows[0] == "| policy | part | claim | loss of requests | pairs | bound | margin | verdict |"
@@ -60,7 +60,7 @@ def test_a_violated_claim_is_one_line_and_exit_code_1(
         return whole(part, effort, random, FastNoise(width=0.2))
 
     monkeypatch.setattr(run, "audit_family", with_narrow_noise)
-    monkeypatch.setattr("sys.argv", ["hatcast", "audit", "--policy", BASELINE, "--samples", "2000", "--pairs", "9"])
+    monkeypatch.setattr("sys.argv", ["hatcast", "audit", "--config", BASELINE, "--samples", "2000", "--pairs", "9"])
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 1
@@ -73,7 +73,7 @@ def test_a_violated_claim_is_one_line_and_exit_code_1(
 
 
 def test_a_file_that_is_no_policy_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    done = CliRunner().invoke(hatcast, ["audit", "--policy", str(tmp_path / "none.toml")])
+    done = CliRunner().invoke(hatcast, ["audit", "--config", str(tmp_path / "none.toml")])
     assert done.exit_code == 1
     assert "no such file" in str(done.exception)
     assert CliRunner().invoke(hatcast, ["audit", "--json", "--markdown"]).exit_code == 2
