@@ -17,6 +17,7 @@ from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.queries import count_unanswered
 from hatcast.stream.fold.hats import min_watermark
+from hatcast.stream.ledger import rows
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records import BUDGET, ESTIMATE, QUERY, RELEASE, RUNNING, EstimateRecord, QueryRecord, ReleaseRecord
 from hatcast.stream.records.fields import Status
@@ -152,7 +153,9 @@ class StoredState:
         """Return the number of committed releases and answers of all days, sealed days included."""
         total = 0
         for date in await self._ledger.dates():
-            total += int(await self._redis.hget(self._domain.ledger(date), f"commits:{self._policy.name}") or 0)
+            total += int(
+                await self._redis.hget(self._domain.row(rows.ledger(date)), f"commits:{self._policy.name}") or 0
+            )
         return total
 
 

@@ -6,8 +6,6 @@ is on one node, so one script can change it in one step.
 
 from dataclasses import dataclass
 
-from hatcast.stream.ledger import rows
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionKeys:
@@ -80,6 +78,10 @@ class DomainKeys:
         """`{domain}:`"""
         return f"{{{self.domain}}}:"
 
+    def row(self, name: str) -> str:
+        """Hash, string or set of a row of the ledger, by its name in `hatcast.stream.ledger.rows`."""
+        return self.prefix + name
+
     def policy(self, name: str) -> str:
         """Hash: `policy_id`, `canonical`, `partitions`, stored at the policy's first start."""
         return f"{self.prefix}policy:{name}"
@@ -103,107 +105,9 @@ class DomainKeys:
         return f"{{{name}:domain}}:opening:{date}"
 
     @property
-    def next_policies(self) -> str:
-        """See `rows.NEXT_POLICIES`."""
-        return self.prefix + rows.NEXT_POLICIES
-
-    @property
-    def last(self) -> str:
-        """See `rows.LAST`."""
-        return self.prefix + rows.LAST
-
-    @property
     def user_key(self) -> str:
         """Hash: `fingerprint` of the user key, and `key` if hatcast generated it."""
         return self.prefix + "user-key"
-
-    @property
-    def recovery(self) -> str:
-        """See `rows.RECOVERY`."""
-        return self.prefix + rows.RECOVERY
-
-    @property
-    def ends(self) -> str:
-        """See `rows.ENDS`."""
-        return self.prefix + rows.ENDS
-
-    @property
-    def adopted(self) -> str:
-        """See `rows.ADOPTED`."""
-        return self.prefix + rows.ADOPTED
-
-    @property
-    def oldest(self) -> str:
-        """See `rows.OLDEST`."""
-        return self.prefix + rows.OLDEST
-
-    @property
-    def sequences(self) -> str:
-        """See `rows.SEQUENCES`."""
-        return self.prefix + rows.SEQUENCES
-
-    @property
-    def sealed(self) -> str:
-        """See `rows.SEALED`."""
-        return self.prefix + rows.SEALED
-
-    def unsealed(self, name: str) -> str:
-        """See `rows.unsealed`."""
-        return self.prefix + rows.unsealed(name)
-
-    def releases(self, date: str, name: str) -> str:
-        """See `rows.releases`."""
-        return self.prefix + rows.releases(date, name)
-
-    def published(self, date: str, name: str) -> str:
-        """See `rows.published`."""
-        return self.prefix + rows.published(date, name)
-
-    def seen(self, date: str, name: str) -> str:
-        """See `rows.seen`."""
-        return self.prefix + rows.seen(date, name)
-
-    def ledger(self, date: str) -> str:
-        """See `rows.ledger`."""
-        return self.prefix + rows.ledger(date)
-
-    def costs(self, date: str, name: str) -> str:
-        """See `rows.costs`."""
-        return self.prefix + rows.costs(date, name)
-
-    def levels(self, date: str, name: str) -> str:
-        """See `rows.levels`."""
-        return self.prefix + rows.levels(date, name)
-
-    @property
-    def total(self) -> str:
-        """See `rows.TOTAL`."""
-        return self.prefix + rows.TOTAL
-
-    @property
-    def announced(self) -> str:
-        """See `rows.ANNOUNCED`."""
-        return self.prefix + rows.ANNOUNCED
-
-    def progress(self, name: str) -> str:
-        """See `rows.progress`."""
-        return self.prefix + rows.progress(name)
-
-    def tracker(self, name: str) -> str:
-        """See `rows.tracker`."""
-        return self.prefix + rows.tracker(name)
-
-    def states(self, name: str, horizon: str) -> str:
-        """See `rows.states`."""
-        return self.prefix + rows.states(name, horizon)
-
-    def states_before(self, name: str, horizon: str) -> str:
-        """See `rows.states_before`."""
-        return self.prefix + rows.states_before(name, horizon)
-
-    def horizons(self, name: str) -> str:
-        """See `rows.horizons`."""
-        return self.prefix + rows.horizons(name)
 
     def estimates(self, name: str) -> str:
         """String: snapshot of the model behind the estimates of a policy (`hatcast.agents.redis.estimates`)."""
@@ -212,8 +116,3 @@ class DomainKeys:
     def running(self, name: str) -> str:
         """Hash: local date -> inputs of a policy's running means (`hatcast.agents.redis.estimates`)."""
         return f"{self.prefix}running:{name}"
-
-    @property
-    def nonces(self) -> str:
-        """See `rows.NONCES`."""
-        return self.prefix + rows.NONCES

@@ -88,18 +88,20 @@ class HorizonStore:
     async def settle(self, horizon: str, cells: Sequence[str]) -> None:
         """Drop the states before the last releases of these cells, which are published now."""
         if cells:
-            await self._redis.hdel(self._keys.states_before(self._name, horizon), *cells)
+            await self._redis.hdel(self._keys.row(rows.states_before(self._name, horizon)), *cells)
 
     async def known(self) -> list[str]:
         """Return the horizons with a stored state, oldest first."""
-        fields: Any = await self._redis.hkeys(self._keys.horizons(self._name))  # bytes, but the types allow text
-        with parsing(self._keys.horizons(self._name)):
+        fields: Any = await self._redis.hkeys(
+            self._keys.row(rows.horizons(self._name))
+        )  # bytes, but the types allow text
+        with parsing(self._keys.row(rows.horizons(self._name))):
             names = [field.decode().partition(":") for field in fields]
         return sorted({horizon for kind, _, horizon in names if kind in ("cells", "closed")})
 
     async def cells(self, horizon: str) -> int:
         """Return the number of cells with a running sum in a horizon."""
-        key = self._keys.horizons(self._name)
+        key = self._keys.row(rows.horizons(self._name))
         stored: Any = await self._redis.hget(key, f"cells:{horizon}")  # bytes, but the types allow text
         return 0 if stored is None else number_of(key, stored)
 
@@ -118,7 +120,7 @@ class TrackerStore:
         self._redis = redis
         self._rows = RowStore(redis, domain)
         self._name = name
-        self._key = DomainKeys(domain).tracker(name)
+        self._key = DomainKeys(domain).row(rows.tracker(name))
 
     async def read(self) -> bytes | None:
         """Return the state after the last day that was settled; None if there is none. Raises Damaged."""
@@ -175,10 +177,10 @@ class LedgerStore:
         if not release_ids:
             return []
         async with self._redis.pipeline(transaction=False) as pipe:
-            pipe.hmget(self._keys.releases(date, self._name), list(release_ids))
-            pipe.smismember(self._keys.published(date, self._name), list(release_ids))
+            pipe.hmget(self._keys.row(rows.releases(date, self._name)), list(release_ids))
+            pipe.smismember(self._keys.row(rows.published(date, self._name)), list(release_ids))
             records, published = await pipe.execute()
-        key = self._keys.releases(date, self._name)
+        key = self._keys.row(rows.releases(date, self._name))
         return [
             None if record is None else Committed(record_of(key, release_id, record), bool(mark), new=False)
             for release_id, record, mark in zip(release_ids, records, published, strict=True)
@@ -186,11 +188,13 @@ class LedgerStore:
 
     async def records(self, date: str) -> dict[str, bytes]:
         """Return release_id -> record of all stored records of a date."""
-        names: Any = await self._redis.hkeys(self._keys.releases(date, self._name))  # bytes, but the types allow text
+        names: Any = await self._redis.hkeys(
+            self._keys.row(rows.releases(date, self._name))
+        )  # bytes, but the types allow text
         found: dict[str, bytes] = {}
         for start in range(0, len(names), _READ):
             some = names[start : start + _READ]
-            records: Any = await self._redis.hmget(self._keys.releases(date, self._name), some)
+            records: Any = await self._redis.hmget(self._keys.row(rows.releases(date, self._name)), some)
             found |= {name.decode(): record for name, record in zip(some, records, strict=True) if record is not None}
         return found
 
@@ -198,7 +202,7 @@ class LedgerStore:
         """Count those of these releases that lack a record."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for release_id in release_ids:
-                pipe.hexists(self._keys.releases(date, self._name), release_id)
+                pipe.hexists(self._keys.row(rows.releases(date, self._name)), release_id)
             found = await pipe.execute()
         return found.count(False)
 
@@ -206,7 +210,7 @@ class LedgerStore:
         """Return whether each of these releases is published, without reading its record."""
         if not release_ids:
             return []
-        marks: Any = await self._redis.smismember(self._keys.published(date, self._name), list(release_ids))
+        marks: Any = await self._redis.smismember(self._keys.row(rows.published(date, self._name)), list(release_ids))
         return [bool(mark) for mark in marks]
 
     async def commit(self, proposals: Sequence[AnyProposal], guard: CommitGuard) -> list[Committed]:
@@ -260,7 +264,7 @@ class LedgerStore:
 
     async def published(self, date: str) -> list[str]:
         """Return the ids of all releases and answers of a date that Kafka has acknowledged."""
-        key = self._keys.published(date, self._name)
+        key = self._keys.row(rows.published(date, self._name))
         names: Any = await self._redis.smembers(key)  # bytes, but the types allow text
         with parsing(key):
             return [name.decode() for name in names]
@@ -268,17 +272,17 @@ class LedgerStore:
     async def mark_published(self, date: str, release_ids: Sequence[str]) -> None:
         """Store that Kafka has acknowledged these releases."""
         if release_ids:
-            await self._redis.sadd(self._keys.published(date, self._name), *release_ids)
+            await self._redis.sadd(self._keys.row(rows.published(date, self._name)), *release_ids)
 
     async def dates(self) -> list[str]:
         """Return the local dates with a ledger, oldest first."""
-        fields: Any = await self._redis.hkeys(self._keys.nonces)  # bytes, but the types allow text
-        return sorted(date_of(self._keys.nonces, each) for each in fields if each != rows.TOTAL.encode())
+        fields: Any = await self._redis.hkeys(self._keys.row(rows.NONCES))  # bytes, but the types allow text
+        return sorted(date_of(self._keys.row(rows.NONCES), each) for each in fields if each != rows.TOTAL.encode())
 
     async def sealed_through(self) -> str:
         """Return the local date through which the policy's days are sealed; "" for none."""
-        stored = await self._redis.hget(self._keys.sealed, self._name)
-        return date_of(self._keys.sealed, stored) if isinstance(stored, bytes) else ""
+        stored = await self._redis.hget(self._keys.row(rows.SEALED), self._name)
+        return date_of(self._keys.row(rows.SEALED), stored) if isinstance(stored, bytes) else ""
 
     async def pin_rules(self, date: str, calendar: Calendar) -> None:
         """Pin the rules of a local date for all policies of the domain. Raises HatcastError, as `check_rules`."""
@@ -292,8 +296,10 @@ class LedgerStore:
 
     async def unsealed_dates(self) -> list[str]:
         """Return the local dates of the policy whose records are in Redis, oldest first."""
-        dates: Any = await self._redis.smembers(self._keys.unsealed(self._name))  # bytes, but the types allow text
-        return sorted(date_of(self._keys.unsealed(self._name), date) for date in dates)
+        dates: Any = await self._redis.smembers(
+            self._keys.row(rows.unsealed(self._name))
+        )  # bytes, but the types allow text
+        return sorted(date_of(self._keys.row(rows.unsealed(self._name)), date) for date in dates)
 
     async def summary(self, date: str) -> DaySummary:
         """Return a day's ledger, as published on `hats.budget`."""
@@ -309,8 +315,8 @@ class LedgerStore:
 
     async def next_policy(self) -> NextPolicy | None:
         """Return our policy's next policy, or None."""
-        stored = await self._redis.hget(self._keys.next_policies, self._name)
-        with parsing(self._keys.next_policies):
+        stored = await self._redis.hget(self._keys.row(rows.NEXT_POLICIES), self._name)
+        with parsing(self._keys.row(rows.NEXT_POLICIES)):
             return NextPolicy.of(stored) if isinstance(stored, bytes) else None
 
     async def end_date(self) -> str:
@@ -324,18 +330,20 @@ class LedgerStore:
 
     async def unpublished_records(self, date: str) -> dict[str, bytes]:
         """Return release_id -> record of a day's records that Kafka has not acknowledged."""
-        names: Any = await self._redis.hkeys(self._keys.releases(date, self._name))  # bytes, but the types allow text
-        published = await self._redis.smembers(self._keys.published(date, self._name))
+        names: Any = await self._redis.hkeys(
+            self._keys.row(rows.releases(date, self._name))
+        )  # bytes, but the types allow text
+        published = await self._redis.smembers(self._keys.row(rows.published(date, self._name)))
         wanted = sorted(set(names) - set(published))
         if not wanted:
             return {}
-        records: Any = await self._redis.hmget(self._keys.releases(date, self._name), wanted)
-        return records_of(self._keys.releases(date, self._name), wanted, records)
+        records: Any = await self._redis.hmget(self._keys.row(rows.releases(date, self._name)), wanted)
+        return records_of(self._keys.row(rows.releases(date, self._name)), wanted, records)
 
     async def count_unpublished(self, date: str) -> int:
         """Return how many records of a day Kafka has not acknowledged."""
         async with self._redis.pipeline(transaction=False) as pipe:
-            pipe.hlen(self._keys.releases(date, self._name))
-            pipe.scard(self._keys.published(date, self._name))
+            pipe.hlen(self._keys.row(rows.releases(date, self._name)))
+            pipe.scard(self._keys.row(rows.published(date, self._name)))
             records, published = await pipe.execute()
         return int(records) - int(published)

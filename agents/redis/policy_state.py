@@ -46,8 +46,8 @@ class PolicyTransitionStore:
 
     async def next_policy(self, name: str) -> NextPolicy | None:
         """Return a policy's next policy, or None."""
-        stored = await self._redis.hget(self._keys.next_policies, name)
-        with parsing(self._keys.next_policies):
+        stored = await self._redis.hget(self._keys.row(rows.NEXT_POLICIES), name)
+        with parsing(self._keys.row(rows.NEXT_POLICIES)):
             return NextPolicy.of(stored) if isinstance(stored, bytes) else None
 
     async def claim(self, replaced: str, next_policy: NextPolicy) -> NextPolicy | AlreadyBegun:
@@ -67,9 +67,11 @@ class PolicyTransitionStore:
         if canonical is not None:
             with parsing(self._keys.policy(name)):
                 return StoredPolicy(msgspec.json.decode(canonical).get("from"), int(partitions))
-        released = await self._redis.hget(self._keys.last, name)
-        stored: Any = await self._redis.hgetall(self._keys.next_policies)  # bytes, but the types allow for text
-        with parsing(self._keys.next_policies):
+        released = await self._redis.hget(self._keys.row(rows.LAST), name)
+        stored: Any = await self._redis.hgetall(
+            self._keys.row(rows.NEXT_POLICIES)
+        )  # bytes, but the types allow for text
+        with parsing(self._keys.row(rows.NEXT_POLICIES)):
             from_dates = [each.from_date for each in map(NextPolicy.of, stored.values()) if each.name == name]
         if released is None and not from_dates:
             return None
@@ -77,8 +79,8 @@ class PolicyTransitionStore:
 
     async def last_date(self, name: str) -> str | None:
         """Return a policy's last local date with a record, or None."""
-        stored = await self._redis.hget(self._keys.last, name)
-        with parsing(self._keys.last):
+        stored = await self._redis.hget(self._keys.row(rows.LAST), name)
+        with parsing(self._keys.row(rows.LAST)):
             return stored.decode() if isinstance(stored, bytes) else None
 
     async def domain_of(self, name: str) -> str | None:
@@ -143,7 +145,7 @@ class SpentStore:
 
     async def is_announced(self) -> bool:
         """Return whether the cost of every date is on `hats.budget`."""
-        return bool(await self._redis.hexists(self._keys.announced, self._policy.name))
+        return bool(await self._redis.hexists(self._keys.row(rows.ANNOUNCED), self._policy.name))
 
     async def confirm(self) -> bool:
         """Store that every cost is on `hats.budget`; False if Redis had lost some, which are then booked again."""

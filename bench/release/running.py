@@ -35,8 +35,8 @@ async def fill_states(redis: Redis, settings: Settings, hats: int) -> int:
     if state is None:
         raise ValueError(f"{SLOT} is the first slot of its horizon")
     keys, first = DomainKeys(domain), horizon.dates[0]
-    key = keys.states(policy.name, first)
+    key = keys.row(rows.states(policy.name, first))
     states = {cell: with_checksum(f"{rows.states(policy.name, first)}/{cell}", state) for cell in cells_of(hats)}
     await redis.hset(key, mapping=states)  # type: ignore[arg-type]  # bytes are a value
-    await redis.hset(keys.horizons(policy.name), f"cells:{first}", str(hats))
+    await redis.hset(keys.row(rows.horizons(policy.name)), f"cells:{first}", str(hats))
     return len(state)

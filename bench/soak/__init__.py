@@ -17,6 +17,7 @@ from bench.settings import PARTITIONS, write_settings
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
+from hatcast.stream.ledger import rows
 from tests.services import RedisServer, open_kafka, open_redis
 
 GROWTH_PERCENT: Final = 5.0  # from the first to the last third of what follows the warm-up
@@ -116,7 +117,7 @@ class _Redis:
 
     def sample(self, seconds: float, worker_mb: float) -> Sample:
         """Return the current measurements."""
-        dates = [each.decode() for each in self._client.hkeys(self._domain.nonces) if isinstance(each, bytes)]
+        dates = [each.decode() for each in self._client.hkeys(self._domain.row(rows.NONCES)) if isinstance(each, bytes)]
         keys = list(self._client.scan_iter(f"{self._domain.prefix}*", count=1_000))
         ledger = sum(int(self._client.memory_usage(key, samples=20) or 0) for key in keys)
         return Sample(
@@ -125,7 +126,9 @@ class _Redis:
             worker_mb=worker_mb,
             open_mb=(int(self._client.info("memory")["used_memory_dataset"]) - ledger) / 1e6,
             ledger_mb=ledger / 1e6,
-            releases=sum(int(self._client.hget(self._domain.ledger(date), f"commits:{NAME}") or 0) for date in dates),
+            releases=sum(
+                int(self._client.hget(self._domain.row(rows.ledger(date)), f"commits:{NAME}") or 0) for date in dates
+            ),
         )
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
+from hatcast.stream.ledger import rows
 from tests.faults.actors import Worker
 from tests.faults.faulty_worker import NOT_OF_TRACKER, OF_ANSWERS, OF_TRACKER, STEPS
 from tests.faults.generate import PARTITIONS
@@ -191,7 +192,7 @@ def move_slot(stage: Stage) -> None:
     cluster.resume()
     cluster.wait_until_ready()
     states = [PartitionKeys(name, partition).state for partition in range(PARTITIONS)]
-    first = stage.random.choice([*states, DomainKeys(stage.pipeline.name).recovery])
+    first = stage.random.choice([*states, DomainKeys(stage.pipeline.name).row(rows.RECOVERY)])
     move = SlotMove(cluster, first)
     keys = move.unmoved()
     stage.random.shuffle(keys)

@@ -23,6 +23,7 @@ from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
 from hatcast.agents.release.messages import BUDGET_PARTITION, budget_message, release_message
 from hatcast.stream.estimators import Estimate
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import Noisy
@@ -121,7 +122,7 @@ class Entries:
         topics, keys = self.settings.topics, DomainKeys(self.settings.topics.telemetry)
         partitions, budgets = self.settings.kafka.partitions, []
         for day in self.dates:
-            records: Any = await redis.hgetall(keys.releases(day, self.settings.policy.name))
+            records: Any = await redis.hgetall(keys.row(rows.releases(day, self.settings.policy.name)))
             messages = (
                 release_message(self.settings, name.decode(), value, partitions) for name, value in records.items()
             )
@@ -217,7 +218,7 @@ async def _rebuilt(pipeline: Pipeline, entries: Entries, number: int) -> Rebuilt
         assert await books(redis, domain) == before, "the ledger is not what it was"
         assert [await ledger.summary(day) for day in entries.dates] == days
 
-        await redis.hset(DomainKeys(domain).recovery, "run_id", "of another life")
+        await redis.hset(DomainKeys(domain).row(rows.RECOVERY), "run_id", "of another life")
         known = await recovered_after(pipeline, redis)
         assert await books(redis, domain) == before, "the ledger is not what it was"
         return Rebuilt(number, lost, known, read_plainly(pipeline))

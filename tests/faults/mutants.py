@@ -24,7 +24,7 @@ from hatcast.agents.release.hats import DueHat
 from hatcast.agents.release.path import ReleasePath
 from hatcast.agents.release.queries import AnswerReleases, DueAnswer
 from hatcast.stream.fold.checkpoint import FoldChanges
-from hatcast.stream.ledger import commits
+from hatcast.stream.ledger import commits, rows
 from hatcast.stream.ledger.adoption import OutputPartition
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.proposals import Committed, Proposal
@@ -114,7 +114,7 @@ def no_recovery() -> None:
         nonces: Nonces,
     ) -> bool:
         for place, end in (await self.ends()).items():
-            await self._redis.hset(self._keys.adopted, place.field, end.stored)
+            await self._redis.hset(self._keys.row(rows.ADOPTED), place.field, end.stored)
         return await product(self, attempt, sealed, nonces)
 
     OutputReader.read = read  # type: ignore[method-assign]

@@ -27,6 +27,7 @@ from hatcast.agents.redis.stored_values import without_digest
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar, closes_at, min_watermark
 from hatcast.stream.fold.packing import stripped_columns
+from hatcast.stream.ledger import rows
 from hatcast.stream.policy.policy import ContinualKeys, ValuesKeys
 from hatcast.stream.records.fields import release_id
 from hatcast.stream.release.queries import query_periods_of
@@ -190,9 +191,11 @@ async def _look(redis: AnyRedis, settings: Settings) -> Seen:
     sealed: dict[str, int] = {}
     for date in await ledger.dates():
         if date <= through:
-            sealed[date] = int(await redis.hget(keys.ledger(date), f"commits:{name}") or 0)
+            sealed[date] = int(await redis.hget(keys.row(rows.ledger(date)), f"commits:{name}") or 0)
         else:
-            found: Any = await redis.hgetall(keys.releases(date, name))  # Any: bytes, but the types allow for text
+            found: Any = await redis.hgetall(
+                keys.row(rows.releases(date, name))
+            )  # Any: bytes, but the types allow for text
             stored |= {release.decode(): record for release, record in found.items()}
         summary = await ledger.summary(date)
         places = {query: (reserved.places, reserved.epsilon) for query, reserved in summary.queries.items()}

@@ -13,6 +13,7 @@ from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.stream.fold.checkpoint import FoldChanges
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import Published
 from hatcast.stream.ledger.recovery import Attempt, Nonces, RecoveryCheck, RecoveryState
 from hatcast.stream.ledger.sealed_days import Sealed
@@ -68,7 +69,7 @@ def come_back(pipeline: Pipeline, copy: dict[bytes, bytes], life: str | None = N
         for key, value in copy.items():
             at_once.restore(key, 0, value)
         if life is not None:
-            at_once.hset(DomainKeys(pipeline.name).recovery, "run_id", life)
+            at_once.hset(DomainKeys(pipeline.name).row(rows.RECOVERY), "run_id", life)
         at_once.execute()
 
 

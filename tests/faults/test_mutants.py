@@ -12,6 +12,7 @@ import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.stream.ledger import rows
 from tests.faults.check import violations
 from tests.faults.facts import Seen
 from tests.faults.faulty_worker import REACHED
@@ -66,7 +67,7 @@ def killed_before_a_state_is_written(pipeline: Pipeline, mutant: str) -> list[Se
     assert first.wait() == -9, first.log_tail()
     pipeline.bury()
     with closing(pipeline.redis_server.client()) as redis:  # else the next one waits half a minute for its recovery
-        redis.delete(DomainKeys(pipeline.name).recovery)
+        redis.delete(DomainKeys(pipeline.name).row(rows.RECOVERY))
     second = start(pipeline, mutant)
     pipeline.wait(pipeline.is_caught_up, "folded log", second)
     pipeline.kafka.produce(pipeline.name, ticks(END_MS))  # also for a partition whose clock was lost

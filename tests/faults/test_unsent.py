@@ -20,6 +20,7 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
 from hatcast.agents.redis.policy_state import ProgressStore
 from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import Answered, Published
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.progress import Mark
@@ -153,7 +154,7 @@ def test_a_slot_whose_records_are_discarded_is_not_committed_any_more(redis_serv
                 await ledger.commit([record], CommitGuard(guard.token, {0: guard.written[0]}))
                 await progress.advance(Mark.PUBLISHED, [0], 1_000, guard.token)
                 await progress.advance(Mark.COMMITTED, [0, 1], 2_000, guard.token)
-                await redis.hdel(DomainKeys(name).recovery, "token")
+                await redis.hdel(DomainKeys(name).row(rows.RECOVERY), "token")
                 unsent = Published(record.release_id, name, DATE, record.place, record.charge, 1, 3, b'{"seq":1}')
                 await recovery.unsent.discard(await recovery.begin(), unsent)
                 marks = (await progress.read()).marks
@@ -193,7 +194,7 @@ def test_only_what_was_told_stays_reserved(redis_server: RedisServer) -> None:
                 budget = told(name, {"told": places, "less": 0})
                 answered = Answered(name, "told", Period(date.fromisoformat(DATE), 1), places, 10**8)
                 await restore(recovery, RecoveryCheck.finished(guard.token), [budget], [answered])
-                await redis.hdel(DomainKeys(domain).recovery, "token")
+                await redis.hdel(DomainKeys(domain).row(rows.RECOVERY), "token")
                 attempt = await recovery.begin()
                 await recovery.unsent.unreserve(attempt, [(name, DATE)])
                 await recovery.unsent.unreserve(attempt, [(name, DATE)])  # as a second worker does

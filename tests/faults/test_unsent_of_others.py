@@ -13,6 +13,7 @@ from hatcast.agents.recovery.losses import Unsent
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import Position, Published
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.proposals import AnswerProposal, Proposal
@@ -82,7 +83,7 @@ def domain(*policies: Policy, **more: Any) -> Domain:
 async def began(redis: Redis, name: str, policy: Policy) -> tuple[RecoveryStore, Attempt]:
     """A recovery by a worker of a policy."""
     store = RecoveryStore(redis, name, policy.name)
-    await redis.hdel(DomainKeys(name).recovery, "token")
+    await redis.hdel(DomainKeys(name).row(rows.RECOVERY), "token")
     return store, await store.begin()
 
 
@@ -173,7 +174,7 @@ def test_what_an_unsent_answer_reserved_on_a_sealed_day_is_taken_back(redis_serv
         await ledger.mark_published(DATE, [release(name).release_id])
         store = RecoveryStore(redis, name, name)
         await restore(store, RecoveryCheck.finished(guard.token), [told(name, {"q": places})])
-        await redis.hset(DomainKeys(name).sealed, name, BEFORE)
+        await redis.hset(DomainKeys(name).row(rows.SEALED), name, BEFORE)
         await ledger.commit([answer(policy)], guard)  # reserves on the sealed day, and is never sent
         reserved = places * NANO // 10
         room = (10 * NANO - reserved - NANO) // NANO

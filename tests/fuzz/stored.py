@@ -25,6 +25,7 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import restore, take_changes
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import stripped_columns
+from hatcast.stream.ledger import rows
 from hatcast.stream.release.hats import HatChunks, releases_of
 from tests.fuzz.target import Finding, Target, check_message
 from tests.integration.readings import LATER_MS, NOON_MS, Sample, folds
@@ -78,7 +79,7 @@ class State:
         for name in self._names:
             parts = f'{{"release_id":"{name}","seq":'.encode(), b"}"
             await stage.commit([replace(proposal(stage.name, "20:00", name[-1]), release_id=name, record=parts)])
-        await redis.hdel(DomainKeys(stage.name).releases(DAY, stage.name), *await self._of_others(redis))
+        await redis.hdel(DomainKeys(stage.name).row(rows.releases(DAY, stage.name)), *await self._of_others(redis))
         keys: list[bytes] = sorted([key async for key in redis.scan_iter(f"{{{stage.name}*")])
         self._dumps = {key: await redis.dump(key) or b"" for key in keys}
         self._values = {key: await self._value(key) for key in keys}
@@ -93,7 +94,7 @@ class State:
 
     async def _of_others(self, redis: Redis) -> list[bytes]:
         """Return the ids of the stage's own records, which are not JSON."""
-        stored: Any = await redis.hkeys(DomainKeys(self._stage.name).releases(DAY, self._stage.name))
+        stored: Any = await redis.hkeys(DomainKeys(self._stage.name).row(rows.releases(DAY, self._stage.name)))
         return [each for each in stored if each.decode() not in self._names]
 
     async def _value(self, key: bytes) -> Any:

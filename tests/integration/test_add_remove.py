@@ -22,6 +22,7 @@ from hatcast.agents.release.hats import DueHat
 from hatcast.agents.release.kind import release_partition_of
 from hatcast.agents.release.queries import DueAnswer
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger import rows
 from tests.integration.answering import answering
 from tests.integration.crashing_worker import die_after
 from tests.integration.harness import Pipeline
@@ -101,7 +102,7 @@ def hold_recovery(redis: Redis, pipeline: Pipeline) -> None:
         "attempt_run_id": server["run_id"],
         "attempt_replid": replication["master_replid"],
     }
-    redis.hset(DomainKeys(pipeline.name).recovery, mapping=attempt)
+    redis.hset(DomainKeys(pipeline.name).row(rows.RECOVERY), mapping=attempt)
 
 
 @pytest.mark.timeout(240)
@@ -124,7 +125,7 @@ def test_two_workers_one_killed_release_each_listed_cell_and_slot_once_as_batch_
 
         pipeline.wait(is_folded_by_both, "the whole log", dying, other)
         assert pipeline.outcomes() == {"accepted": 5 + 72, "outside_cells": 5}
-        redis.hdel(DomainKeys(pipeline.name).recovery, "attempt")
+        redis.hdel(DomainKeys(pipeline.name).row(rows.RECOVERY), "attempt")
         pipeline.wait(lambda: dying.code == -9, "kill -9 in a release", other)
         pipeline.wait(lambda: is_released(pipeline), "releases of everything", other)
         assert_all_released_once(pipeline, DAY)

@@ -13,6 +13,7 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.stored_values import Damaged
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import OutputPartition, Position
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.rejections import Behind, DaySealed, Unrecovered
@@ -104,7 +105,7 @@ async def sealed(ledger: Ledger) -> None:
 
 async def lives_another_life(ledger: Ledger) -> None:
     """The server was restarted since: its run_id is another one."""
-    await ledger.redis.hset(DomainKeys(ledger.name).recovery, "run_id", "of another life")
+    await ledger.redis.hset(DomainKeys(ledger.name).row(rows.RECOVERY), "run_id", "of another life")
 
 
 async def attempt(server: RedisServer, event: Callable[[Ledger], Awaitable[None]]) -> None:
@@ -171,7 +172,7 @@ def test_a_number_of_commits_that_no_script_can_count_is_damaged_also_once_a_wor
 ) -> None:
     async def check() -> None:
         async with opened(redis_server) as ledger:
-            await ledger.redis.hset(DomainKeys(ledger.name).sequences, "*", "9" * digits)
+            await ledger.redis.hset(DomainKeys(ledger.name).row(rows.SEQUENCES), "*", "9" * digits)
             ledger.guard.commits = (await ledger.recovery.read_state()).commits
             with pytest.raises(Damaged, match="sequences"):
                 await ledger.commit("10:00")

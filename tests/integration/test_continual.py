@@ -12,7 +12,7 @@ from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.policy_state import PolicyTransitionStore
 from hatcast.agents.worker.policy_transition import PolicyTransition
-from hatcast.stream.ledger import adopt, commits, sums, unsent
+from hatcast.stream.ledger import adopt, commits, rows, sums, unsent
 from hatcast.stream.ledger.sealed_days import Sealed
 from hatcast.stream.ledger.transitions import NextPolicy
 from tests.integration.harness import Pipeline, open_pipeline
@@ -64,7 +64,10 @@ def test_after_a_crash_at_any_step_no_value_of_noise_has_left_twice_and_the_hori
             for hour, step in enumerate(steps, noon_of("2022-01-03")):
                 await crash(pipeline, stores, step, noise, hour)
                 await release(pipeline, stores, noise, hour)
-                assert await stores.redis.hlen(keys.states_before(pipeline.settings.policy.name, "2022-01-03")) == 0
+                assert (
+                    await stores.redis.hlen(keys.row(rows.states_before(pipeline.settings.policy.name, "2022-01-03")))
+                    == 0
+                )
 
     asyncio.run(crash_and_go_on())
     cells = of_horizon(pipeline, "2022-01-03")
@@ -87,7 +90,7 @@ def check_restart(pipeline: Pipeline, hour: int, horizon: str) -> None:
         async with open_stores(pipeline) as stores:
             await release(pipeline, stores, noise, hour)
             await crash(pipeline, stores, "committed", noise, hour + 1)
-            await stores.redis.hdel(DomainKeys(pipeline.settings.topics.telemetry).recovery, "token")
+            await stores.redis.hdel(DomainKeys(pipeline.settings.topics.telemetry).row(rows.RECOVERY), "token")
             await release(pipeline, stores, noise, hour + 1)
             await release(pipeline, stores, noise, hour + 2)
 
@@ -229,13 +232,15 @@ def test_a_damaged_state_is_not_drawn_from_its_horizon_ends_and_the_next_one_beg
     async def run() -> None:
         async with open_stores(pipeline) as stores:
             await release(pipeline, stores, noise, hour)
-            states: Any = await stores.redis.hgetall(keys.states(name, first))  # bytes, but the types allow text
+            states: Any = await stores.redis.hgetall(
+                keys.row(rows.states(name, first))
+            )  # bytes, but the types allow text
             cell, state = min(states.items())
             middle = len(state) // 2
             damaged = state[:middle] + bytes([state[middle] ^ 1]) + state[middle + 1 :]
-            await stores.redis.hset(keys.states(name, first), cell, damaged)
+            await stores.redis.hset(keys.row(rows.states(name, first)), cell, damaged)
             await release(pipeline, stores, noise, hour + 1)
-            await stores.redis.hset(keys.states(name, first), cell, state)
+            await stores.redis.hset(keys.row(rows.states(name, first)), cell, state)
             await release(pipeline, stores, noise, hour + 2)
             await release(pipeline, stores, noise, hour + WEEK)
 

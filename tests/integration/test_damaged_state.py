@@ -18,6 +18,7 @@ from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.stored_values import Damaged, Reopened
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import StoredPartition, restore, take_changes
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.recovery import Attempt
 from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.ledger.view import with_checksum
@@ -181,7 +182,7 @@ def test_a_number_or_time_that_cannot_be_is_damaged_instead_of_counted_up_to_or_
     async def check() -> None:
         async with staged(redis_server.url) as stage:
             await _begin(stage)
-            state, progress = PartitionKeys(stage.name, 0).state, DomainKeys(stage.name).progress(stage.name)
+            state, progress = PartitionKeys(stage.name, 0).state, DomainKeys(stage.name).row(rows.progress(stage.name))
             await stage.redis.hset(state, "journal", "9" * 12)
             with pytest.raises(Damaged, match="journal"):
                 await stage.partition.read(0)
@@ -248,7 +249,7 @@ def test_damaged_retained_contributions_are_neither_counted_nor_answered_from(re
 def test_a_damaged_state_of_a_running_sum_is_not_drawn_from(redis_server: RedisServer) -> None:
     async def check() -> None:
         async with staged(redis_server.url) as stage:
-            horizons, key = stage.ledger.horizons, DomainKeys(stage.name).states(stage.name, DAY)
+            horizons, key = stage.ledger.horizons, DomainKeys(stage.name).row(rows.states(stage.name, DAY))
             stored: Any = await stage.redis.hget(key, "a")  # bytes, but the types allow for text
             assert await horizons.read(DAY, ["a", "b"]) == StoredStates(None, [b"first", None])
             for damaged in _damaged(stored):
@@ -257,7 +258,7 @@ def test_a_damaged_state_of_a_running_sum_is_not_drawn_from(redis_server: RedisS
             await stage.redis.hdel(key, "a")
             await stage.redis.hset(key, "b", stored)
             assert (await horizons.read(DAY, ["a", "b"])).damaged, "the state of another cell"
-            await stage.redis.hset(DomainKeys(stage.name).horizons(stage.name), f"closed:{DAY}", "x")
+            await stage.redis.hset(DomainKeys(stage.name).row(rows.horizons(stage.name)), f"closed:{DAY}", "x")
             with pytest.raises(Damaged, match="horizons:"):
                 await horizons.read(DAY, ["a"])
 
@@ -274,8 +275,8 @@ def test_a_state_before_an_unsent_release_that_was_cut_to_nothing_is_not_taken_f
             release = running_sum(stage.name, "7:00", b"first", b"second")
             await stage.commit([release])
             assert await horizons.read(DAY, ["a"]) == StoredStates(None, [b"second"])
-            await stage.redis.hset(keys.states_before(stage.name, DAY), "a", f"{release.release_id}\n")
-            records = keys.releases(DAY, stage.name)
+            await stage.redis.hset(keys.row(rows.states_before(stage.name, DAY)), "a", f"{release.release_id}\n")
+            records = keys.row(rows.releases(DAY, stage.name))
             record: Any = await stage.redis.hget(records, release.release_id)  # bytes, but the types allow for text
             here = replaced(published(stage.name, "7:00", NANO, record), horizon=DAY, is_drawn=True)
             await stage.recovery.unsent.discard(Attempt("a", ours=True, is_fenced=True), here)
@@ -288,7 +289,7 @@ def test_a_state_before_an_unsent_release_that_was_cut_to_nothing_is_not_taken_f
 def test_a_damaged_state_of_a_tracker_is_refused(redis_server: RedisServer) -> None:
     async def check() -> None:
         async with staged(redis_server.url) as stage:
-            tracker, key = stage.ledger.tracker, DomainKeys(stage.name).tracker(stage.name)
+            tracker, key = stage.ledger.tracker, DomainKeys(stage.name).row(rows.tracker(stage.name))
             await tracker.store(DAY, b"state", stage.token)
             assert await tracker.read() == b"state"
             stored: Any = await stage.redis.hget(key, "state")  # bytes, but the types allow for text

@@ -22,6 +22,7 @@ from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.policy_state import ClusteringStore, PolicyTransitionStore, SpentStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.fold.checkpoint import take_changes
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, Position, Published
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.progress import Mark
@@ -89,7 +90,9 @@ async def _refuse_each(url: str) -> None:
         ledger = LedgerStore(redis, "full", policy)
         clusterings = ClusteringStore(redis, "full", policy)
         await store.open(0, 0)
-        await redis.hset(DomainKeys("full").ledger(DATE), "commits:full", "99")  # numbers that were lost unsent
+        await redis.hset(
+            DomainKeys("full").row(rows.ledger(DATE)), "commits:full", "99"
+        )  # numbers that were lost unsent
         token = (await guard_of_all(redis, "full", "full")).token
         begun, finished = list[Attempt](), RecoveryCheck.finished(token)
 
@@ -197,7 +200,7 @@ async def _adopt_at_limits(url: str) -> list[bool]:
                 assert await _everything(redis) == begun
                 whole.append(False)
             else:
-                assert await redis.hlen(DomainKeys("full").releases(DATE, "full")) == RECORDS
+                assert await redis.hlen(DomainKeys("full").row(rows.releases(DATE, "full"))) == RECORDS
                 assert (await recovery.adopted())[OUTPUT] == Position("", RECORDS)
                 await redis.config_set("maxmemory", 0)
                 await redis.flushdb()

@@ -11,6 +11,7 @@ from kafka import KafkaAdminClient, TopicPartition
 
 from hatcast.agents.kafka.topics import ensure_topics, topic_range
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.stream.ledger import rows
 from tests.exposed import figures
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.health import LISTEN, is_ready, scraped
@@ -31,7 +32,7 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
         opened.wait(lambda: len(opened.published()) == RELEASES and opened.is_settled(), "releases", worker)
         assert worker.terminate() == 0
         worker = opened.worker()  # the next owner reads what was published
-        adopted = DomainKeys(opened.name).adopted
+        adopted = DomainKeys(opened.name).row(rows.ADOPTED)
         with closing(redis_server.client()) as redis:
             opened.wait(lambda: bool(redis.hlen(adopted)), "adopted positions", worker)
         assert worker.terminate() == 0
@@ -57,7 +58,7 @@ def make_again(pipeline: Pipeline) -> None:
     with closing(pipeline.redis_server.client()) as redis:
         adopted = adopted_of(redis, keys)
         forget(pipeline)
-        redis.hset(keys.adopted, mapping=adopted)
+        redis.hset(keys.row(rows.ADOPTED), mapping=adopted)
 
 
 def cut_off(pipeline: Pipeline) -> None:
@@ -66,12 +67,15 @@ def cut_off(pipeline: Pipeline) -> None:
     with closing(pipeline.redis_server.client()) as redis:
         adopted = adopted_of(redis, keys)
         delete_records(pipeline)
-        redis.hset(keys.adopted, mapping={field: end.rpartition(b":")[0] + b":99999" for field, end in adopted.items()})
+        redis.hset(
+            keys.row(rows.ADOPTED),
+            mapping={field: end.rpartition(b":")[0] + b":99999" for field, end in adopted.items()},
+        )
 
 
 def adopted_of(redis: redis_py.Redis, keys: DomainKeys) -> dict[Any, bytes]:
     """How far each output partition was read: bytes, since the client decodes nothing."""
-    return cast("dict[Any, bytes]", redis.hgetall(keys.adopted))
+    return cast("dict[Any, bytes]", redis.hgetall(keys.row(rows.ADOPTED)))
 
 
 def forget(pipeline: Pipeline) -> None:
@@ -116,7 +120,7 @@ def test_topics_that_lost_what_redis_has_are_no_reason_to_refuse(pipeline: Pipel
     before = pipeline.published()
     pipeline.kafka.delete_topics([pipeline.settings.topics.means])
     with closing(pipeline.redis_server.client()) as redis:
-        redis.delete(DomainKeys(pipeline.name).recovery)  # as after a restart: the ledger has to be recovered
+        redis.delete(DomainKeys(pipeline.name).row(rows.RECOVERY))  # as after a restart: the ledger has to be recovered
     worker = pipeline.worker()
     pipeline.wait(lambda: is_ready(worker), "a ready worker", worker)
     assert "ledger recovered" in worker.logged()

@@ -21,6 +21,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release.kind import release_partition_of
 from hatcast.stream.hybrid import DeviceReport, encode_report
+from hatcast.stream.ledger import rows
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.vehicles import by_murmur2
 from tests.integration.days import cell
@@ -173,7 +174,7 @@ def run(pipeline: Pipeline, samples: Iterable[Sample], case: Case) -> Seen:
     ensure_topics(settings)
     if hidden:  # as if the worker had been started at noon: the first slot is that of the first start
         with closing(pipeline.redis_server.client()) as redis:
-            key = DomainKeys(settings.topics.telemetry).progress(settings.policy.name)
+            key = DomainKeys(settings.topics.telemetry).row(rows.progress(settings.policy.name))
             redis.hset(key, "first", str(NOON_MS))
         stamp_by(pipeline.kafka, pipeline, "CreateTime")
     pipeline.kafka.produce(

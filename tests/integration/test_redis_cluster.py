@@ -15,6 +15,7 @@ from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.worker.checks import CheckState
 from hatcast.agents.worker.preflight import examine
+from hatcast.stream.ledger import rows
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, assert_exact_means, ticks, traffic
 from tests.integration.redis_user import PASSWORD, acl_line
@@ -70,7 +71,7 @@ def test_after_a_kill_9_and_the_restart_of_a_master_every_hat_has_its_one_true_v
         before = token(pipeline)
         assert before
         one.kill()
-        master = cluster.node_of(DomainKeys(pipeline.name).recovery)
+        master = cluster.node_of(DomainKeys(pipeline.name).row(rows.RECOVERY))
         master.kill()
         kafka.produce(telemetry, [sample.record() for sample in samples if sample not in early])
         kafka.produce(telemetry, ticks(NOON_MS + 5 * HOUR_MS))
@@ -84,4 +85,7 @@ def test_after_a_kill_9_and_the_restart_of_a_master_every_hat_has_its_one_true_v
         operator = pipeline.changed({"redis": {"username": "operator"}})
         assert [check for check in examine(operator) if check.state is not CheckState.OK] == []
         with closing(master.client()) as redis:
-            assert redis.hlen(DomainKeys(pipeline.name).releases("2022-01-02", pipeline.settings.policy.name)) == 12
+            assert (
+                redis.hlen(DomainKeys(pipeline.name).row(rows.releases("2022-01-02", pipeline.settings.policy.name)))
+                == 12
+            )

@@ -18,6 +18,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.loop import ReleaseLoop
+from hatcast.stream.ledger import rows as ledger_rows
 from hatcast.stream.ledger.rejections import Behind, Unrecovered
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import Stores, open_stores, store_closed, traffic
@@ -228,7 +229,7 @@ def test_if_redis_goes_back_within_a_group_nothing_of_it_is_sent_and_the_first_e
 
     async def run() -> tuple[set[str], dict[bytes, bytes]]:
         async with open_stores(pipeline) as stores:
-            sequences = DomainKeys(pipeline.name).sequences
+            sequences = DomainKeys(pipeline.name).row(ledger_rows.SEQUENCES)
 
             async def go_back(_: object) -> None:
                 nonlocal commits

@@ -9,6 +9,7 @@ import pytest
 from redis.asyncio import Redis
 
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.stream.ledger import rows
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.hidden import EPSILON, open_hidden
 from tests.integration.readings import HOUR_MS, NOON_MS, traffic
@@ -29,7 +30,7 @@ def charged(pipeline: Pipeline) -> Any:
 
     async def read() -> Any:
         async with Redis.from_url(pipeline.settings.redis.url) as redis:
-            return await redis.hgetall(DomainKeys(pipeline.settings.topics.telemetry).ledger(DATE))
+            return await redis.hgetall(DomainKeys(pipeline.settings.topics.telemetry).row(rows.ledger(DATE)))
 
     return asyncio.run(read())
 

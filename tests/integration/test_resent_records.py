@@ -13,6 +13,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release import batching
 from hatcast.agents.release.resending import Resender
+from hatcast.stream.ledger import rows
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.hidden import CELLS, SLOTS, open_hidden
 from tests.integration.readings import HOUR_MS, NOON_MS, open_stores, store_closed, traffic
@@ -34,7 +35,9 @@ def resend(pipeline: Pipeline) -> list[int]:
             async with releasing(pipeline, stores) as releaser:
                 await abort_in_a_round(releaser)
             assert pipeline.published() == {}
-            pipeline.redis_server.delete(DomainKeys(pipeline.name).published(DATE, pipeline.settings.policy.name))
+            pipeline.redis_server.delete(
+                DomainKeys(pipeline.name).row(rows.published(DATE, pipeline.settings.policy.name))
+            )
             async with releasing(pipeline, stores) as releaser:
                 publishers, recovery = releaser._publishers, releaser._recovery
                 await publishers.start_missing(ALL)

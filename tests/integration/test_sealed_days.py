@@ -19,6 +19,7 @@ from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import OutputPartition
 from hatcast.stream.ledger.rejections import DaySealed
 from hatcast.stream.ledger.sealed_days import Sealed, SealedDay, TopicStart, registry_records
@@ -166,7 +167,7 @@ def test_nothing_of_a_sealed_day_is_committed_or_adopted_whatever_comes_back(pip
                 with pytest.raises(DaySealed):
                     await releaser.hats.commit([*drawn.values()])
                 # And read from their beginning, the topics give nothing back.
-                await stores.redis.delete(DomainKeys(pipeline.name).adopted)
+                await stores.redis.delete(DomainKeys(pipeline.name).row(rows.ADOPTED))
                 releaser._recovery.require_catch_up()
                 assert await releaser._recovery.ensure(ALL)
             return before, await summaries(stores)

@@ -15,6 +15,7 @@ from hatcast.agents.recovery.adopter import Adopter
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.recovery import SealStore
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
@@ -94,7 +95,7 @@ def test_a_record_that_another_copy_of_redis_never_sent_is_not_sent_once_its_day
             await release(pipeline, stores)  # all is drawn anew, sent and sealed
             go_back(pipeline, committed)
             with closing(pipeline.redis_server.client()) as redis:  # another life of the server
-                redis.hset(DomainKeys(pipeline.name).recovery, "run_id", "another")
+                redis.hset(DomainKeys(pipeline.name).row(rows.RECOVERY), "run_id", "another")
             await release(pipeline, stores)
 
     asyncio.run(run())
@@ -183,7 +184,7 @@ def test_who_follows_whom_outlives_a_redis_that_was_lost_when_all_days_were_seal
     new.wait_for_partitions(again)
     pipeline.wait(new.is_settled, "nothing new", again)
     with closing(pipeline.redis_server.client()) as redis:
-        kept = redis.hgetall(DomainKeys(pipeline.name).next_policies)
+        kept = redis.hgetall(DomainKeys(pipeline.name).row(rows.NEXT_POLICIES))
     assert list(kept) == [pipeline.settings.policy.name.encode()]
 
 

@@ -14,6 +14,7 @@ from hatcast.agents.recovery import ledger_recovery
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.recovery import Attempt
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.recovering import recovery_of
@@ -77,7 +78,7 @@ def test_a_worker_that_only_waits_for_others_recoveries_waits_no_longer_for_the_
         other, ours = (recovery_of(pipeline, redis, each, SlowFence) for each in publishers)
         try:
             for _ in range(3):
-                await redis.delete(DomainKeys(telemetry).recovery)
+                await redis.delete(DomainKeys(telemetry).row(rows.RECOVERY))
                 recovers = asyncio.create_task(other.ensure())
                 while not (await ours._store.read_state()).attempt:
                     await asyncio.sleep(PAUSE_S)

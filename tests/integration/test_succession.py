@@ -25,6 +25,7 @@ from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.units import DAY_MS
@@ -236,7 +237,7 @@ def assert_nothing_kept(pipeline: Pipeline) -> None:
     with closing(pipeline.redis_server.client()) as redis:
         assert list(redis.scan_iter(f"{{{name}*")) == []
         assert not redis.exists(DomainKeys(domain).policy(name))
-        assert not any(name in str(successor) for successor in redis.hvals(DomainKeys(domain).next_policies))
+        assert not any(name in str(successor) for successor in redis.hvals(DomainKeys(domain).row(rows.NEXT_POLICIES)))
 
 
 def test_a_policy_of_another_telemetry_cannot_be_followed_nor_its_name_be_used(

@@ -16,6 +16,7 @@ from hatcast.agents.redis.hat_store import HatStore, OpenDates
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.ledger import rows
 from hatcast.stream.time_zones import TIME_ZONE_DATA
 from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
@@ -225,7 +226,7 @@ def test_a_date_that_is_sealed_may_have_other_rules(pipeline: Pipeline, monkeypa
             with pytest.raises(HatcastError, match="was opened as"):
                 await dates.check()
             domain = DomainKeys(pipeline.settings.topics.telemetry)
-            await stores.redis.hset(domain.sealed, pipeline.settings.policy.name, DATE)
+            await stores.redis.hset(domain.row(rows.SEALED), pipeline.settings.policy.name, DATE)
             await dates.check()
             await dates.pin(NEXT_DATE)
             assert await dates.open({DATE: "no date by tzdata 1999z"}) == {}

@@ -20,6 +20,7 @@ from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.tracker import TrackedHats
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.records.fields import PULSE, SETTLEMENT, query_kind
@@ -439,7 +440,7 @@ def test_after_a_record_that_replaced_a_draw_nothing_is_committed_that_was_drawn
                     commits += 1
                     (ours,) = proposals
                     if commits == 2:  # of the second group, which has two batches
-                        key = DomainKeys(pipeline.name).releases(ours.date, pipeline.settings.policy.name)
+                        key = DomainKeys(pipeline.name).row(rows.releases(ours.date, pipeline.settings.policy.name))
                         await stores.redis.hset(key, ours.release_id, b"99".join(ours.record))
 
                 before(releaser.hats, "commit", replace)

@@ -20,6 +20,7 @@ from hatcast.agents.redis.policy_state import ClusteringStore, PolicyTransitionS
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.stream.fold.checkpoint import FoldChanges, take_changes
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, Position, Published
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.progress import Mark
@@ -95,20 +96,20 @@ class Stage:
         await ledger.progress.restore(NOON_MS + HOUR_MS, NOON_MS + HOUR_MS, [0])
         await claim_user_key(redis, keys, None)
         await PolicyTransitionStore(redis, self.name).claim("older", NextPolicy(DAY, "old"))
-        await redis.hset(keys.ledger(NEXT), f"commits:{self.name}", "9")
-        await redis.hset(keys.ledger(DAY), f"query:{self.name}:untold", f"0x{NANO}")
+        await redis.hset(keys.row(rows.ledger(NEXT)), f"commits:{self.name}", "9")
+        await redis.hset(keys.row(rows.ledger(DAY)), f"query:{self.name}:untold", f"0x{NANO}")
         await recovery.seals.seal("sealed", DAY, self.token)
-        await redis.sadd(keys.unsealed("sealed"), DAY)
-        await redis.hset(keys.oldest, f"t/0 {DAY} sealed", ":1")
-        await redis.hset(keys.releases(DAY, "sealed"), "id", "record")
-        stored: Any = await redis.hgetall(keys.recovery)  # Any: bytes, but the types allow for text
+        await redis.sadd(keys.row(rows.unsealed("sealed")), DAY)
+        await redis.hset(keys.row(rows.OLDEST), f"t/0 {DAY} sealed", ":1")
+        await redis.hset(keys.row(rows.releases(DAY, "sealed")), "id", "record")
+        stored: Any = await redis.hgetall(keys.row(rows.RECOVERY))  # Any: bytes, but the types allow for text
         begun: Mapping[Any, Any] = {
             "attempt": "a",
             "attempt_run_id": stored[b"run_id"],
             "attempt_replid": stored[b"replid"],
         }
-        await redis.hset(keys.recovery, mapping=begun)
-        await redis.hset(keys.ends, OUTPUT.field, ":0")
+        await redis.hset(keys.row(rows.RECOVERY), mapping=begun)
+        await redis.hset(keys.row(rows.ENDS), OUTPUT.field, ":0")
         await self.partition.open(0, 0)
         assert await self.partition.checkpoint(0, 0, 1, self.changes)
         await self.partition.delete(self.hats()[:1], keep=True)

@@ -16,6 +16,7 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.policy_state import ClusteringStore
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.day import DayLedger, Reserved, Total
 from hatcast.stream.ledger.rejections import DaySealed, Exhausted, Unrecovered
 from hatcast.stream.ledger.summary import DaySummary, fits
@@ -72,7 +73,7 @@ async def in_redis(url: str, asked: list[Asked]) -> tuple[list[bool], list[Any]]
             except Exhausted:
                 decided.append(False)
         days = [told(await ledger.summary(date)) for date in DATES]
-        await redis.hset(DomainKeys(domain).sealed, policy.name, DATES[1])
+        await redis.hset(DomainKeys(domain).row(rows.SEALED), policy.name, DATES[1])
         with pytest.raises(DaySealed):
             await store.reserve("late", DATES[1], 1)
         await redis.delete(*[key async for key in redis.scan_iter(f"{{{domain}}}*")])

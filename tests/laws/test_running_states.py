@@ -17,6 +17,7 @@ from redis.asyncio import Redis
 
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import Position, Published
 from hatcast.stream.ledger.proposals import Proposal, StateChange
 from hatcast.stream.ledger.recovery import RecoveryCheck
@@ -70,7 +71,7 @@ class World:
     async def recover(self) -> None:
         """As LedgerRecovery: adopt what is on the topic, then discard what is not."""
         store, end = self.recovery, Position("", len(self.topic))
-        await self.redis.hdel(store._keys.recovery, "token")
+        await self.redis.hdel(store._keys.row(rows.RECOVERY), "token")
         attempt = await store.begin()
         assert await store.store_ends(attempt, {OUTPUT: end})
         known = (await store.adopted()).get(OUTPUT)

@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.stored_values import Damaged, Overflow
+from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.rejections import AlreadyAdopted, RecoveryEnded, Unrecovered
 from tests.laws.redis_scripts import DAY, Contents, Mutant, break_scripts, contents
 from tests.laws.script_stage import staged
@@ -136,7 +137,7 @@ def test_a_script_that_writes_nothing_says_so_in_one_line_with_the_key_and_what_
 ) -> None:
     async def ask() -> None:
         async with staged(redis_server.url) as stage:
-            ledger = DomainKeys(stage.name).ledger(DAY)
+            ledger = DomainKeys(stage.name).row(rows.ledger(DAY))
             await stage.redis.hset(ledger, f"releases:{stage.name}", "x")
             with pytest.raises(Damaged, match=r"ledger:2022-01-02.*nothing was written: restore all of Redis"):
                 await stage.acts()["commit"]()
