@@ -78,7 +78,7 @@ class FinalHats:
         """Return the chunks of each HAT from all partitions; None if a watermark is missing or too small.
 
         A script reads watermark, index and contributions together, so a watermark that went back is noticed.
-        Raises Damaged.
+        Raises Damaged if a chunk is missing or damaged, or has other users than the index says.
         """
         found: dict[tuple[str, str], list[bytes]] = {(hat.slot, hat.cell): [] for hat in hats}
         left = [part for each in _by_slot(hats) for part in self._parts(*each)]
@@ -98,8 +98,12 @@ class FinalHats:
             left = again
         return [found[hat.slot, hat.cell] for hat in hats]
 
-    async def delete(self, hats: Sequence[FinalHat], *, keep: bool) -> None:
-        """Delete contributions. `keep`: retain, without pseudonyms, what queries over days read. Raises Damaged."""
+    async def delete(self, hats: Sequence[FinalHat], *, keep: bool = False) -> None:
+        """Delete the contributions of published HATs.
+
+        keep   retain, without pseudonyms, the parts that queries over days read: see retained.py. Raises Damaged as
+               `load` does, since what is retained gets a checksum of its own, and would pass for sound
+        """
         if keep:
             await self.load(hats)
         for each in _by_slot(hats):

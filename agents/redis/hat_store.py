@@ -69,24 +69,24 @@ class HatStore:
 
     async def load(self, hats: Sequence[FinalHat]) -> list[HatChunks] | None:
         """Return the contributions of each HAT; None if a partition's watermark is missing or too small."""
-        readings = await self.telemetry.load(hats)
+        readings = await self.telemetry.hats.load(hats)
         if readings is None:
             return None
         if self.reports is None:
             return [HatChunks(chunks) for chunks in readings]
-        reports = await self.reports.load(hats)
+        reports = await self.reports.hats.load(hats)
         return None if reports is None else list(map(HatChunks, readings, reports))
 
     async def delete(self, hats: Sequence[FinalHat], *, keep: bool = False) -> None:
         """Delete the contributions of published HATs. `keep`: as in PartitionStore, for readings only."""
-        await self.telemetry.delete(hats, keep=keep)
+        await self.telemetry.hats.delete(hats, keep=keep)
         if self.reports is not None:
-            await self.reports.delete(hats)
+            await self.reports.hats.delete(hats)
 
     async def sweep(self, date: str, users_from: str) -> None:
         """Delete the contributions from a local date on, of both topics. `users_from`: as in PartitionStore."""
         for store in self._stores:
-            await store.sweep(date, users_from)
+            await store.hats.sweep(date, users_from)
 
 
 # Local dates that have opened: workers of a policy fold a date, those of a domain release it under the same rules.

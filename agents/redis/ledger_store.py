@@ -92,10 +92,9 @@ class HorizonStore:
 
     async def known(self) -> list[str]:
         """Return the horizons with a stored state, oldest first."""
-        fields: Any = await self._redis.hkeys(
-            self._keys.row(rows.horizons(self._name))
-        )  # bytes, but the types allow text
-        with parsing(self._keys.row(rows.horizons(self._name))):
+        key = self._keys.row(rows.horizons(self._name))
+        fields: Any = await self._redis.hkeys(key)  # bytes, but the types allow text
+        with parsing(key):
             names = [field.decode().partition(":") for field in fields]
         return sorted({horizon for kind, _, horizon in names if kind in ("cells", "closed")})
 
@@ -172,15 +171,21 @@ class LedgerStore:
         self.horizons = HorizonStore(redis, domain, policy.name)
         self._charging: Collection[str] = ()  # policies that the last summary had charges of: most days have the same
 
+    def _releases(self, date: str) -> str:
+        return self._keys.row(rows.releases(date, self._name))
+
+    def _published(self, date: str) -> str:
+        return self._keys.row(rows.published(date, self._name))
+
     async def find(self, date: str, release_ids: Sequence[str]) -> list[Committed | None]:
         """Return the stored record of each release, in the same order; None if there is none."""
         if not release_ids:
             return []
         async with self._redis.pipeline(transaction=False) as pipe:
-            pipe.hmget(self._keys.row(rows.releases(date, self._name)), list(release_ids))
-            pipe.smismember(self._keys.row(rows.published(date, self._name)), list(release_ids))
+            pipe.hmget(self._releases(date), list(release_ids))
+            pipe.smismember(self._published(date), list(release_ids))
             records, published = await pipe.execute()
-        key = self._keys.row(rows.releases(date, self._name))
+        key = self._releases(date)
         return [
             None if record is None else Committed(record_of(key, release_id, record), bool(mark), new=False)
             for release_id, record, mark in zip(release_ids, records, published, strict=True)
@@ -188,13 +193,11 @@ class LedgerStore:
 
     async def records(self, date: str) -> dict[str, bytes]:
         """Return release_id -> record of all stored records of a date."""
-        names: Any = await self._redis.hkeys(
-            self._keys.row(rows.releases(date, self._name))
-        )  # bytes, but the types allow text
+        names: Any = await self._redis.hkeys(self._releases(date))  # bytes, but the types allow text
         found: dict[str, bytes] = {}
         for start in range(0, len(names), _READ):
             some = names[start : start + _READ]
-            records: Any = await self._redis.hmget(self._keys.row(rows.releases(date, self._name)), some)
+            records: Any = await self._redis.hmget(self._releases(date), some)
             found |= {name.decode(): record for name, record in zip(some, records, strict=True) if record is not None}
         return found
 
@@ -202,7 +205,7 @@ class LedgerStore:
         """Count those of these releases that lack a record."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for release_id in release_ids:
-                pipe.hexists(self._keys.row(rows.releases(date, self._name)), release_id)
+                pipe.hexists(self._releases(date), release_id)
             found = await pipe.execute()
         return found.count(False)
 
@@ -210,7 +213,7 @@ class LedgerStore:
         """Return whether each of these releases is published, without reading its record."""
         if not release_ids:
             return []
-        marks: Any = await self._redis.smismember(self._keys.row(rows.published(date, self._name)), list(release_ids))
+        marks: Any = await self._redis.smismember(self._published(date), list(release_ids))
         return [bool(mark) for mark in marks]
 
     async def commit(self, proposals: Sequence[AnyProposal], guard: CommitGuard) -> list[Committed]:
@@ -264,7 +267,7 @@ class LedgerStore:
 
     async def published(self, date: str) -> list[str]:
         """Return the ids of all releases and answers of a date that Kafka has acknowledged."""
-        key = self._keys.row(rows.published(date, self._name))
+        key = self._published(date)
         names: Any = await self._redis.smembers(key)  # bytes, but the types allow text
         with parsing(key):
             return [name.decode() for name in names]
@@ -272,7 +275,7 @@ class LedgerStore:
     async def mark_published(self, date: str, release_ids: Sequence[str]) -> None:
         """Store that Kafka has acknowledged these releases."""
         if release_ids:
-            await self._redis.sadd(self._keys.row(rows.published(date, self._name)), *release_ids)
+            await self._redis.sadd(self._published(date), *release_ids)
 
     async def dates(self) -> list[str]:
         """Return the local dates with a ledger, oldest first."""
@@ -296,10 +299,9 @@ class LedgerStore:
 
     async def unsealed_dates(self) -> list[str]:
         """Return the local dates of the policy whose records are in Redis, oldest first."""
-        dates: Any = await self._redis.smembers(
-            self._keys.row(rows.unsealed(self._name))
-        )  # bytes, but the types allow text
-        return sorted(date_of(self._keys.row(rows.unsealed(self._name)), date) for date in dates)
+        key = self._keys.row(rows.unsealed(self._name))
+        dates: Any = await self._redis.smembers(key)  # bytes, but the types allow text
+        return sorted(date_of(key, date) for date in dates)
 
     async def summary(self, date: str) -> DaySummary:
         """Return a day's ledger, as published on `hats.budget`."""
@@ -330,20 +332,18 @@ class LedgerStore:
 
     async def unpublished_records(self, date: str) -> dict[str, bytes]:
         """Return release_id -> record of a day's records that Kafka has not acknowledged."""
-        names: Any = await self._redis.hkeys(
-            self._keys.row(rows.releases(date, self._name))
-        )  # bytes, but the types allow text
-        published = await self._redis.smembers(self._keys.row(rows.published(date, self._name)))
+        names: Any = await self._redis.hkeys(self._releases(date))  # bytes, but the types allow text
+        published = await self._redis.smembers(self._published(date))
         wanted = sorted(set(names) - set(published))
         if not wanted:
             return {}
-        records: Any = await self._redis.hmget(self._keys.row(rows.releases(date, self._name)), wanted)
-        return records_of(self._keys.row(rows.releases(date, self._name)), wanted, records)
+        records: Any = await self._redis.hmget(self._releases(date), wanted)
+        return records_of(self._releases(date), wanted, records)
 
     async def count_unpublished(self, date: str) -> int:
         """Return how many records of a day Kafka has not acknowledged."""
         async with self._redis.pipeline(transaction=False) as pipe:
-            pipe.hlen(self._keys.row(rows.releases(date, self._name)))
-            pipe.scard(self._keys.row(rows.published(date, self._name)))
+            pipe.hlen(self._releases(date))
+            pipe.scard(self._published(date))
             records, published = await pipe.execute()
         return int(records) - int(published)

@@ -2,11 +2,11 @@
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from hatcast.agents.redis.clients import AnyRedis, Script, cluster_problem
-from hatcast.agents.redis.final_hats import FinalHat, FinalHats
+from hatcast.agents.redis.final_hats import FinalHats
 from hatcast.agents.redis.identity import StoredKey, user_key_mismatch
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.partition_values import (
@@ -37,7 +37,10 @@ CLAIM_MS: Final = 600_000  # longer than from a claim to its checkpoint: a worke
 
 
 class PartitionStore:
-    """Fold state of all partitions of a policy. Errors of redis-py pass through: the caller backs off and reloads."""
+    """Fold state of all partitions of a policy. Errors of redis-py pass through: the caller backs off and reloads.
+
+    hats   its final HATs, to be read and deleted
+    """
 
     def __init__(self, redis: AnyRedis, name: str, partitions: int, topic: str = "telemetry") -> None:
         """Args: `topic`, for messages."""
@@ -50,7 +53,7 @@ class PartitionStore:
         self._open = Script(redis, "open")
         self._checkpoint = Script(redis, "checkpoint")
         self._skip = Script(redis, "skip")
-        self._hats = FinalHats(redis, self._keys)
+        self.hats = FinalHats(redis, self._keys)
 
     async def open(
         self, partition: int, log_start: int, user_key: StoredKey | None = None, *, accept_gap: bool = False
@@ -229,28 +232,6 @@ class PartitionStore:
         for keys, index in zip(self._keys, indexes, strict=True):
             users.update(numbers_of_hash(keys.hats(slot), cell_of, index))
         return dict(users)
-
-    async def load(self, hats: Sequence[FinalHat]) -> list[list[bytes]] | None:
-        """Return the chunks of each HAT from all partitions; None if a watermark is missing or too small.
-
-        Raises Damaged if a chunk is missing or damaged, or has other users than the index says.
-        """
-        return await self._hats.load(hats)
-
-    async def delete(self, hats: Sequence[FinalHat], *, keep: bool = False) -> None:
-        """Delete the contributions of published HATs.
-
-        keep   retain, without pseudonyms, the parts that queries over days read: see retained.py. Raises Damaged as
-               `load` does, since what is retained gets a checksum of its own, and would pass for sound
-        """
-        await self._hats.delete(hats, keep=keep)
-
-    async def sweep(self, date: str, users_from: str) -> None:
-        """Delete the contributions from a local date on, which are the next policy's.
-
-        users_from   first date, or horizon, whose users are deleted
-        """
-        await self._hats.sweep(date, users_from)
 
 
 def deleted_error(topic: str, partition: int, offset: int, log_start: int) -> HatcastError:

@@ -68,10 +68,9 @@ class PolicyTransitionStore:
             with parsing(self._keys.policy(name)):
                 return StoredPolicy(msgspec.json.decode(canonical).get("from"), int(partitions))
         released = await self._redis.hget(self._keys.row(rows.LAST), name)
-        stored: Any = await self._redis.hgetall(
-            self._keys.row(rows.NEXT_POLICIES)
-        )  # bytes, but the types allow for text
-        with parsing(self._keys.row(rows.NEXT_POLICIES)):
+        key = self._keys.row(rows.NEXT_POLICIES)
+        stored: Any = await self._redis.hgetall(key)  # bytes, but the types allow for text
+        with parsing(key):
             from_dates = [each.from_date for each in map(NextPolicy.of, stored.values()) if each.name == name]
         if released is None and not from_dates:
             return None

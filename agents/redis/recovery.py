@@ -15,7 +15,6 @@ from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.row_store import RowStore
 from hatcast.agents.redis.stored_values import date_of, parsing
 from hatcast.stream.ledger import recovery, rows, sealing
-from hatcast.stream.ledger import rows as ledger_rows
 from hatcast.stream.ledger.adopt import adopt, adopt_rows
 from hatcast.stream.ledger.adoption import AdoptionBatch, OutputPartition, Position, Published
 from hatcast.stream.ledger.recovery import Attempt, Nonces, RecoveryCheck, RecoveryState
@@ -44,17 +43,12 @@ class UnsentStore:
     async def nonces(self) -> Nonces:
         """Return the nonces of all local dates with a ledger, oldest first, and of the total."""
         found = await self._rows.look({rows.NONCES: None}, lambda view: view.whole(rows.NONCES))
-        dates = sorted(
-            date_of(self._keys.row(ledger_rows.NONCES), each.encode()) for each in found.keys() - {rows.TOTAL}
-        )
+        dates = sorted(date_of(self._keys.row(rows.NONCES), each.encode()) for each in found.keys() - {rows.TOTAL})
         return {each: found.get(each) for each in (*dates, rows.TOTAL)}
 
     async def records(self, name: str, date: str) -> Mapping[str, bytes]:
         """Return release_id -> record for the records of a policy and date that are on no output topic."""
-        releases, published = (
-            self._keys.row(ledger_rows.releases(date, name)),
-            self._keys.row(ledger_rows.published(date, name)),
-        )
+        releases, published = (self._keys.row(row(date, name)) for row in (rows.releases, rows.published))
         async with self._redis.pipeline(transaction=False) as pipe:
             pipe.hlen(releases)
             pipe.scard(published)
@@ -63,7 +57,7 @@ class UnsentStore:
             return {}
         names: Any = await self._redis.hkeys(releases)
         ids = set(names) - set(await self._redis.smembers(published))
-        ids -= set(await self._redis.smembers(self._keys.row(ledger_rows.seen(date, name))))
+        ids -= set(await self._redis.smembers(self._keys.row(rows.seen(date, name))))
         wanted = sorted(ids)
         records: Any = await self._redis.hmget(releases, wanted) if wanted else []
         with parsing(releases):
@@ -99,7 +93,7 @@ class SealStore:
 
     async def through(self, name: str) -> str:
         """Return the local date through which a policy's days are sealed; "" for none."""
-        stored = await self._redis.hget(self._keys.row(ledger_rows.SEALED), name)
+        stored = await self._redis.hget(self._keys.row(rows.SEALED), name)
         return stored.decode() if isinstance(stored, bytes) else ""
 
     async def missing(self, sealed: Mapping[str, Sealed]) -> dict[str, Sealed]:
@@ -223,12 +217,10 @@ class RecoveryStore:
 
     async def charged(self, name: str, date: str) -> tuple[int, set[str]]:
         """Return how many charged releases of a policy a day's ledger counts, and the ids of all of its records."""
-        keys = self._keys
-        counted = await self._redis.hget(keys.row(ledger_rows.ledger(date)), f"releases:{name}")
-        ids: Any = await self._redis.hkeys(
-            keys.row(ledger_rows.releases(date, name))
-        )  # bytes, but the types allow for text
-        with parsing(keys.row(ledger_rows.ledger(date))):
+        ledger, releases = self._keys.row(rows.ledger(date)), self._keys.row(rows.releases(date, name))
+        counted = await self._redis.hget(ledger, f"releases:{name}")
+        ids: Any = await self._redis.hkeys(releases)  # bytes, but the types allow for text
+        with parsing(ledger):
             return int(counted or 0), {each.decode() for each in ids}
 
     async def adopt(
@@ -250,7 +242,7 @@ class RecoveryStore:
 
     async def record_of(self, published: Published) -> bytes | None:
         """Return the record that the ledger has for a release, or None."""
-        key = self._keys.row(ledger_rows.releases(published.date, published.name))
+        key = self._keys.row(rows.releases(published.date, published.name))
         found = await self._redis.hget(key, published.release_id)
         return found if isinstance(found, bytes) else None
 

@@ -166,7 +166,7 @@ class State:
 
     async def _released(self) -> object:
         stage, policy = self._stage, self._stage.policy
-        loaded = await stage.partition.load(self._hats)
+        loaded = await stage.partition.hats.load(self._hats)
         if loaded is None:
             return None
         given = [(hat.slot, hat.cell, HatChunks(chunks)) for hat, chunks in zip(self._hats, loaded, strict=True)]
