@@ -124,6 +124,7 @@ def plan(  # noqa: PLR0913 - options by name
         HatcastError: the arguments do not fit, or no HAT has so many users.
     """
     from hatcast.lab.plan import tracker
+    from hatcast.lab.plan.counts import counts_of_rows
 
     if (data is None) == (counts is None):
         raise HatcastError("plan needs either data or counts: give one of them")
@@ -137,7 +138,7 @@ def plan(  # noqa: PLR0913 - options by name
         raise HatcastError("the policy has policy.values, but a tracker is for one value: remove them in a copy")
     least = min_users or (_MIN_USERS if policy is None else settings.policy.min_users)
     found = (
-        _counts_of_table(counts, least)
+        counts_of_rows(rows_of(counts), least)
         if data is None
         else _counts_of(data, ReadingOptions(format, columns, unit, derive_speed), settings, least)
     )
@@ -170,12 +171,6 @@ def _counts_of(data: Data, reading: ReadingOptions, settings: Settings, min_user
         raise HatcastError("plan does not read dumps: give recordings, or counts")
     with progress_bars() as add_bar, given.open() as recording:
         return counts_of_opened(Recordings(recording, given.name), policy, min_users, add_bar("reading", None))
-
-
-def _counts_of_table(counts: str | os.PathLike[str] | ArrowStream | None, min_users: int) -> "CountedDays":
-    from hatcast.lab.plan.counts import counts_of_rows
-
-    return counts_of_rows(rows_of(counts), min_users)
 
 
 def rows_of(counts: str | os.PathLike[str] | ArrowStream | None) -> "list[Row]":

@@ -115,26 +115,21 @@ class LossDistribution:
                 high = middle
             else:
                 low = middle
-        if high == lowest and self._delta_at_zero() <= delta:
-            return 0.0
+        if high == lowest:
+            losses = self.interval * (self.first + np.arange(len(self.probabilities)))
+            above = losses > 0
+            if self.infinite - float(self.probabilities[above] @ np.expm1(-losses[above])) <= delta:
+                return 0.0
         # Between the losses of `high` - 1 and `high`, the delta is upper - exp(x - loss of `high`) lower.
         probabilities = self.probabilities[high:]
         upper = self.infinite + float(probabilities.sum())
         lower = float(probabilities @ np.exp(-self.interval * np.arange(len(probabilities))))
-        return max(0.0, self._loss(high) + math.log((upper - delta) / lower))
-
-    def _loss(self, index: int) -> float:
-        return (self.first + index) * self.interval
+        return max(0.0, (self.first + high) * self.interval + math.log((upper - delta) / lower))
 
     def _delta_at(self, index: int, falling: NDArray[np.float64]) -> float:
         """Return the delta at the loss with this index, as epsilon. falling: exp(-k interval) - 1 for k = 1, 2, ..."""
         above = self.probabilities[index + 1 :]
         return self.infinite - float((above * falling[: len(above)]).sum())  # BLAS's threads are slow beside others
-
-    def _delta_at_zero(self) -> float:
-        losses = self.interval * (self.first + np.arange(len(self.probabilities)))
-        above = losses > 0
-        return self.infinite - float(self.probabilities[above] @ np.expm1(-losses[above]))
 
     def _bounds(self, number: int) -> tuple[int, int]:
         """Return the first and last index of `number` draws' sum, without tails of mass _TRUNCATED [Chernoff]."""

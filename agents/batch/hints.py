@@ -21,7 +21,14 @@ _CAUSES: Final[Mapping[Outcome, Callable[[Policy], str]]] = MappingProxyType(
         ),
         Outcome.BAD_PLACE: lambda _: "their places are not latitudes and longitudes in degrees",
         Outcome.BAD_VALUE: lambda policy: (
-            f"{_bad_value(policy)} above policy.reject_above ({_reject_above(policy)}): check the unit"
+            ("their speeds are negative" if policy.value is None else "their values are not finite")
+            + ", or above policy.reject_above ("
+            + (
+                "none"
+                if policy.reject_above is None
+                else f"{policy.reject_above / 1000:g} {policy.released_value.unit}"
+            )
+            + "): check the unit"
         ),
         Outcome.BAD_TIME: lambda _: (
             "their times are later than their arrivals, or not times: check the time zone, and that times have an"
@@ -121,11 +128,3 @@ def _outside(policy: Policy) -> str:
     if keys.at_end is not AtEnd.STOP:
         return before
     return f"{before}, or after its horizon of {keys.horizon_days} days"
-
-
-def _bad_value(policy: Policy) -> str:
-    return "their speeds are negative, or" if policy.value is None else "their values are not finite, or"
-
-
-def _reject_above(policy: Policy) -> str:
-    return "none" if policy.reject_above is None else f"{policy.reject_above / 1000:g} {policy.released_value.unit}"

@@ -54,7 +54,7 @@ def explanation(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | st
 
 def figures(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -> dict[str, Any]:
     """Return the figures of `explanation` as JSON. `ledger` is null if it could not be read."""
-    loss = day_loss(policy)
+    loss, limit = day_loss(policy), policy.composed_limit
     return {
         "policy": policy.name,
         "policy_id": policy.policy_id,
@@ -76,7 +76,7 @@ def figures(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -
                 for query in policy.queries
             ],
             "limit": loss.limit / NANO,
-            **_limit_as_given(policy),
+            **({} if limit is None else {"limit_epsilon_delta": {"epsilon": limit.epsilon, "delta": limit.delta}}),
             "bound": loss.bound / NANO,
             "epsilon_delta": {"epsilon": loss.epsilon_at_delta(1, policy.delta), "delta": policy.delta},
         }
@@ -108,11 +108,6 @@ def _hat(policy: Policy, loss: DayLoss) -> dict[str, Any]:
     if _has_hats(policy):
         costs["with_queries"] = loss.per_hat / NANO
     return {"hat": costs | _with_delta(delta_per_hat, policy)} if costs else {}
-
-
-def _limit_as_given(policy: Policy) -> dict[str, Any]:
-    limit = policy.composed_limit
-    return {} if limit is None else {"limit_epsilon_delta": {"epsilon": limit.epsilon, "delta": limit.delta}}
 
 
 def _has_hats(policy: Policy) -> bool:
@@ -282,15 +277,12 @@ def _gains(policy: Policy, composed: float, plain: int) -> bool:
     return not policy.is_pure or f"{composed:.4g}" != f"{plain / NANO:.4g}"
 
 
-def _went(policy: Policy) -> str:
-    return "how fast it went" if policy.value_name is None else f"the {policy.value_name} in each of them"
-
-
 def _hidden(policy: Policy) -> str:
     if policy.relation is Relation.ADD_REMOVE:
+        went = "how fast it went" if policy.value_name is None else f"the {policy.value_name} in each of them"
         text = (
             "Hidden is whether a bus was there at all that day, where and when, how many readings it sent and"
-            f" {_went(policy)}. Public are the policy and its list of cells. How one bus can shift the time at which a"
+            f" {went}. Public are the policy and its list of cells. How one bus can shift the time at which a"
             " release is sent is not covered (docs/privacy.md)."
         )
     else:

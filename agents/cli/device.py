@@ -144,19 +144,15 @@ def _options(files: tuple[str, ...], given: dict[str, Any]) -> DeviceOptions:
     ):
         if wrong:
             raise click.UsageError(message)
+    state_home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return DeviceOptions(
-        state=given["state"] or _default_state(),
+        state=given["state"] or Path(state_home).expanduser() / "hatcast" / "device.db",
         choice=None if synthetic else given["feed_format"],
         most_hats=given["max_hats_per_day"],
         with_end=not given["no_end"],
         cluster_epsilon=given["cluster_epsilon"],
         with_signatures=given["sign"],
     )
-
-
-def _default_state() -> Path:
-    folder = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(folder).expanduser() / "hatcast" / "device.db"
 
 
 def _speedup(given: dict[str, Any]) -> float:

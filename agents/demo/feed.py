@@ -51,7 +51,6 @@ from hatcast.agents.sources.synthetic import CityOptions, check_speeds_only, cit
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.formats import policy_format
-from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FormatChoice, Recorded
 from hatcast.stream.readings.recording import Recording
 from hatcast.stream.readings.vehicles import PARTITIONERS
@@ -178,7 +177,9 @@ def _send_files(settings: Settings, job: FeedJob, redis: SyncRedis, stop: thread
         speedup = _speedup(last - first) if job.speedup is None else job.speedup
         groups = _groups(settings, job, lambda: vehicles_in(recording))
         send(Began(records=len(recording), first_ms=first, last_ms=last, speedup=speedup, **groups.counts))
-        plan = _passage(policy)(policy, Calendar(policy), _router(settings), now_ms(), groups.devices)
+        # A tracker settles a date that is closed, and a query is answered after its last.
+        passage = WholeDays if policy.method.settles_days or policy.queries else Replay
+        plan = passage(policy, Calendar(policy), _router(settings), now_ms(), groups.devices)
         pace = replay_pace(policy, speedup, stop)
         if not groups.takes_reports:
             listener = ProgressListener(lambda _records, _at: None, _note)
@@ -246,11 +247,6 @@ def _note(sentence: str) -> None:
 def _folder() -> Path:
     """Return the demo's own folder, which is deleted at its end."""
     return Path(tempfile.gettempdir())
-
-
-def _passage(policy: Policy) -> type[Replay]:
-    """Return the kind of replay: a tracker settles a date that is closed, and a query is answered after its last."""
-    return WholeDays if policy.method.settles_days or policy.queries else Replay
 
 
 def _speedup(span_ms: int) -> float:

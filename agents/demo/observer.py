@@ -135,8 +135,11 @@ class StoredState:
 
         Of queries over days those are answered whose periods are over.
         """
-        is_folded = all([_is_folded(await self._offsets[topic](), until) for topic, until in ends.items()])
-        if not is_folded or await self._store.open_slots():
+        for topic, until in ends.items():
+            offsets = await self._offsets[topic]()
+            if not all(offset is not None and offset >= end for offset, end in zip(offsets, until, strict=True)):
+                return False
+        if await self._store.open_slots():
             return False
         # In this order: what is retained is answered, and then counted.
         if await count_unanswered(self._store, self._retained, self._ledger, self._policy):
@@ -161,10 +164,6 @@ class StoredState:
 
 def _without_heartbeats(outcomes: Mapping[str, int]) -> dict[str, int]:
     return {name: records for name, records in outcomes.items() if records and name != Outcome.HEARTBEAT}
-
-
-def _is_folded(offsets: Sequence[int | None], ends: Sequence[int]) -> bool:
-    return all(offset is not None and offset >= end for offset, end in zip(offsets, ends, strict=True))
 
 
 async def source_ends(settings: Settings) -> Ends:

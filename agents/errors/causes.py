@@ -159,7 +159,8 @@ def cause_of(error: BaseException) -> Cause:
     if "redis" in packages:
         return Cause(REDIS, _redis_text(error))
     if "aiokafka" in packages and "KafkaError" in _kinds(error):
-        return Cause(KAFKA, _kafka_text(error))
+        text, why = _KAFKA_KINDS.get(type(error).__name__, type(error).__name__), network_text(error)
+        return Cause(KAFKA, text if why is None else f"{text} ({why})")
     name = type(error).__name__
     if name in _STATES:
         return Cause(HATCAST, _STATES[name])
@@ -175,7 +176,8 @@ def network_text(error: BaseException) -> str | None:
         if "SSLCertVerificationError" in kinds:
             return "its certificate is not trusted"
         if "SSLError" in kinds:
-            return f"TLS failed{_tls_reason(cause)}"
+            reason = str(getattr(cause, "reason", ""))
+            return f"TLS failed ({reason})" if _TLS_REASON.fullmatch(reason) else "TLS failed"
         if isinstance(cause, TimeoutError):
             return "no answer in time"
         if isinstance(cause, OSError):
@@ -229,17 +231,6 @@ def _redis_code(error: BaseException) -> str | None:
             return known
     found = _CODE.search(str(error)) if "ResponseError" in kinds else None
     return None if found is None else found[1]
-
-
-def _kafka_text(error: BaseException) -> str:
-    text = _KAFKA_KINDS.get(type(error).__name__, type(error).__name__)
-    why = network_text(error)
-    return text if why is None else f"{text} ({why})"
-
-
-def _tls_reason(error: BaseException) -> str:
-    reason = str(getattr(error, "reason", ""))
-    return f" ({reason})" if _TLS_REASON.fullmatch(reason) else ""
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

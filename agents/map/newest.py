@@ -332,7 +332,9 @@ class RunningIndex:
             policy.newest_ms = end_ms
             self._drop(policy, [each for each in policy if each.end_ms <= end_ms - self._keep_ms])
         if policy.count > MAX_RECORDS:  # a tenth at once: it takes a sort
-            self._drop(policy, sorted(policy, key=_end_ms)[: policy.count - MAX_RECORDS + MAX_RECORDS // 10])
+            self._drop(
+                policy, sorted(policy, key=lambda each: each.end_ms)[: policy.count - MAX_RECORDS + MAX_RECORDS // 10]
+            )
 
     def _drop(self, policy: PolicyRunning, records: Sequence[HatRecord]) -> None:
         for record in records:
@@ -345,7 +347,3 @@ class RunningIndex:
 
 def _slot(record: HatRecord) -> str:
     return record.slot
-
-
-def _end_ms(record: HatRecord) -> int:
-    return record.end_ms

@@ -100,7 +100,10 @@ class RetainedStore:
             for cell, of_cell in zip(cells, by_cell, strict=True):
                 for slot, part in zip(slots, of_cell, strict=True):
                     if part is not None:
-                        parts.setdefault((cell, slot), []).append(_checked(keys.retained_hats(slot), cell, part))
+                        chunks = without_digest(keys.retained_hats(slot), cell, part)
+                        with parsing(keys.retained_hats(slot)):
+                            check_stripped(chunks)
+                        parts.setdefault((cell, slot), []).append(chunks)
         return Retained(tuple(gaps), frozenset(data), parts)
 
     async def delete(self, hats: Sequence[tuple[str, str]]) -> None:
@@ -118,11 +121,3 @@ class RetainedStore:
                     for keys in self._keys
                 ]
                 await self._delete.run_each(calls)
-
-
-def _checked(key: str, cell: str, stored: bytes) -> bytes:
-    """Return the stripped chunks of a cell without their digest. Raises Damaged."""
-    chunks = without_digest(key, cell, stored)
-    with parsing(key):
-        check_stripped(chunks)
-    return chunks

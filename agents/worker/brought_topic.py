@@ -93,12 +93,6 @@ _PAGE: Final = "docs/feeds.md#a-topic-that-exists"
 _REKEY: Final = f"workers would drop readings as wrong_partition: write the topic again under its vehicle ids ({_PAGE})"
 
 
-def for_topic(settings: Settings, topic: str, feed: str) -> Settings:
-    """Return the settings with another telemetry topic and format."""
-    topics = msgspec.structs.replace(settings.topics, telemetry=topic, telemetry_format=feed)
-    return replace(settings, topics=topics)
-
-
 def check_brought_topic(settings: Settings, records: int = SAMPLE_RECORDS) -> Iterator[Check]:
     """Check the settings of the telemetry topic, and its newest records, in the format of the settings.
 
@@ -247,7 +241,8 @@ def examine_topic(config: Path, topic: str, feed: str | None, records: int = SAM
     """
     try:
         settings = load_settings(config)
-        brought = for_topic(settings, topic, feed or settings.topics.telemetry_format)
-        yield from check_brought_topic(brought, records)
+        feed = feed or settings.topics.telemetry_format
+        topics = msgspec.structs.replace(settings.topics, telemetry=topic, telemetry_format=feed)
+        yield from check_brought_topic(replace(settings, topics=topics), records)
     except HatcastError as error:
         yield Check(f"topic {topic}", CheckState.PROBLEM, "not usable", str(error))

@@ -73,11 +73,6 @@ def parts_of(policy: Policy) -> list[AuditPart]:
     return found + [_part(family) for family in families]
 
 
-def clustering_parts_of(policy: Policy) -> list[AuditPart]:
-    """Return the parts of `hatcast cluster` under a policy; none if it allows no clusterings."""
-    return [_part(family) for family in clusterings_of(policy)]
-
-
 def _part(family: Family) -> AuditPart:
     def audit(effort: Effort, random: SeededNumbers, noise: Noise) -> AuditFinding:
         return audit_family(family, effort, random, noise)
@@ -101,7 +96,7 @@ class Subject:
         policy = self.policy()
         if not self.clusterings:
             return parts_of(policy)
-        found = clustering_parts_of(policy)
+        found = [_part(family) for family in clusterings_of(policy)]
         if not found:
             raise HatcastError(
                 f"{self.path}: its policy allows no clusterings; name one with relation replace and without horizons"
@@ -139,7 +134,7 @@ def audit(
     parts = [(subject, number) for subject in subjects for number in range(len(subject.parts()))]
     effort = Effort(samples, pairs, FALSE_ALARM / max(1, len(parts)))
     tasks = [_AuditTask(subject, number, effort, seed) for subject, number in parts]
-    done: dict[int, AuditFinding] = {}
+    done = dict[int, AuditFinding]()
     for position, finding in in_processes(_audited, tasks):
         done[position] = finding
         progress(1)

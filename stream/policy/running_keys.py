@@ -88,7 +88,9 @@ def read_running(given: PolicyTable) -> tuple[Running, ...]:
     for at, table in enumerate(given.running):
         where = f"policy.running[{at}]"
         read = decode_table(table, RunningTable, where)
-        found.append(_running(read, where, _hours(read, given.hours, where), is_tracker=_is_tracker(given)))
+        found.append(
+            _running(read, where, _hours(read, given.hours, where), is_tracker=given.estimator.name == TRACKER)
+        )
         if found[-1].name in [each.name for each in found[:-1]]:
             raise SettingError(f"{where}.name", f"{found[-1].name!r} is used twice", "give each its own name")
     return tuple(found)
@@ -137,10 +139,6 @@ def _running(given: RunningTable, where: str, hours: tuple[int, int], *, is_trac
     if not 1 <= days <= DAYS_MAX:
         raise SettingError(f"{where}.days", f"{days} is out of range", f"use 1 to {DAYS_MAX}")
     return Running(given.name, window, of, _REACH.get(window, days), hours)
-
-
-def _is_tracker(given: PolicyTable) -> bool:
-    return given.estimator.name == TRACKER
 
 
 E = TypeVar("E", bound=StrEnum)

@@ -4,14 +4,13 @@ Needs only the noise fields of the published records, so a ledger restored from 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from hatcast.stream.accounting import ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.estimators import ESTIMATORS, Parameters, capped_ratio
 from hatcast.stream.estimators.values import noise_shares
 from hatcast.stream.hybrid import gaussian_epsilon
-from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms.grid import Grid, fineness
 from hatcast.stream.policy.policy import MeansKeys, Policy, ValuesKeys
@@ -117,6 +116,10 @@ def budget_record(policy: Policy, date: str, summary: DaySummary, spent: Spent |
     reserved = sum(query.amount for query in summary.queries.values())
     bound = limit if summary.shared else min(reserved + policy.most_hats * policy.epsilon_nano, limit)
     total, total_limit = summary.total, policy.total_limit_nano
+    queries = [
+        {"query": name, "epsilon": exact_json(each.epsilon), "places": each.places}
+        for name, each in sorted(summary.queries.items())
+    ]
     return JSON.encode(
         {
             "policy": policy.name,
@@ -131,7 +134,7 @@ def budget_record(policy: Policy, date: str, summary: DaySummary, spent: Spent |
             "epsilon_delta": {"epsilon": day_epsilon(policy, summary), "delta": policy.delta},
             "max_hats_per_day": policy.max_hats_per_day,
         }
-        | ({} if not summary.queries else {"queries": _reserved(summary.queries)})
+        | ({} if not queries else {"queries": queries})
         | ({} if spent is None else {"spent": {"largest": exact_json(spent[0]), "mean": exact_json(round(spent[1]))}})
         | ({} if policy.replaces is None else {"replaces": policy.replaces, "from": policy.from_date})
         | (
@@ -143,10 +146,3 @@ def budget_record(policy: Policy, date: str, summary: DaySummary, spent: Spent |
             }
         )
     )
-
-
-def _reserved(queries: Mapping[str, Reserved]) -> list[dict[str, Any]]:
-    return [
-        {"query": name, "epsilon": exact_json(reserved.epsilon), "places": reserved.places}
-        for name, reserved in sorted(queries.items())
-    ]

@@ -325,7 +325,7 @@ def test_doctor_runs_on_it_where_that_is_asked(tmp_path: Path) -> None:
         asked.append(config)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("hatcast.agents.cli.init._doctor", lambda: doctor)
+        patched.setattr("hatcast.agents.cli.doctor.command", doctor)
         result = run(tmp_path / "hatcast.toml", "--timezone", "UTC", "--check-services")
     assert (result.exit_code, asked) == (0, [tmp_path / "hatcast.toml"])
 
