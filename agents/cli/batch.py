@@ -1,7 +1,7 @@
 """`hatcast batch`: fold and release recordings without services."""
 
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
@@ -25,21 +25,13 @@ from hatcast.agents.batch.run import (
     open_released,
     release_problem,
 )
-from hatcast.agents.cli.batch_inferred import (
-    ESTIMATES,
-    KINDS,
-    RUNNING,
-    check_inferred,
-    infer_from_dump,
-    inferred,
-    tables_of,
-)
 from hatcast.agents.cli.options import config_option, days_of, json_option
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.cli.report import check_one_output, output_option, places_of, write_records
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.kafka.dump import DUMP
+from hatcast.agents.kafka.dump import DUMP, Dump
 from hatcast.agents.progress import AddBar, progress_bars
+from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.tables.terminal import (
     answers_tables,
     estimates_table,
@@ -58,6 +50,10 @@ from hatcast.stream.records.shown import SHOWN, Shown
 if TYPE_CHECKING:
     from hatcast.agents.tables.columns import Table as RecordTable
 
+_ESTIMATES: Final = "estimates"
+_RUNNING: Final = "running"
+_KINDS: Final = (_ESTIMATES, _RUNNING)
+"""options of the command, and keys of `[topics]`"""
 _OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read the estimates, without --releases"
 
 
@@ -123,16 +119,16 @@ def command(
     """
     ledger, days = release["ledger"], release["days"]
     settings, reports = load_settings(config), release["reports"]
-    inferring = [kind for kind in KINDS if release[kind]]
+    inferring = [kind for kind in _KINDS if release[kind]]
     output: Path | None = release["output"]
     _check_output(output, as_json=as_json, publishes=ledger is not None or bool(inferring))
     if contributions and ledger is not None:
         raise click.UsageError("--contributions is not private and --ledger is: choose one")
-    check_inferred(inferring, settings.policy)
+    _check_inferred(inferring, settings.policy)
     if inferring and ledger is None:
         if feed_format.name != DUMP.name or contributions:
             raise click.UsageError(f"--{inferring[0]} is for a dump of hats.means (--format kafka), or with --ledger")
-        infer_from_dump(files, inferring, settings, output)
+        _infer_from_dump(files, inferring, settings, output)
         return
     if inferring and not as_json and output is None:
         raise click.UsageError(f"--{inferring[0]} with --ledger prints JSON lines: add --json, or -o FILE")
@@ -266,7 +262,7 @@ def _charged_dates(record: Shown) -> list[str]:
 def _published(released: ReleasedRun, policy: Policy, *, inferring: Sequence[str]) -> Iterator[bytes]:
     """Yield the records of a run, then what follows from all releases in its ledger."""
     yield from released.records
-    yield from inferred(released.ledger.records, inferring, policy)
+    yield from _inferred(released.ledger.records, inferring, policy)
 
 
 def _written_tables(policy: Policy, output: _Output, path: Path) -> "list[RecordTable]":
@@ -278,9 +274,9 @@ def _written_tables(policy: Policy, output: _Output, path: Path) -> "list[Record
     from hatcast.agents.tables.records import ANSWERS, RELEASES
 
     is_apart = path.suffix.lower() in APART and bool(policy.running)
-    kinds = output.inferring or ([RUNNING] if is_apart and not policy.method.has_horizons else [])
-    first = tables_of([ESTIMATES]) if output.is_read_by_estimates(policy) else [RELEASES]
-    return [*first, *([ANSWERS] if policy.queries else []), *tables_of(kinds)]
+    kinds = output.inferring or ([_RUNNING] if is_apart and not policy.method.has_horizons else [])
+    first = _tables_of([_ESTIMATES]) if output.is_read_by_estimates(policy) else [RELEASES]
+    return [*first, *([ANSWERS] if policy.queries else []), *_tables_of(kinds)]
 
 
 def _write(released: ReleasedRun, settings: Settings, output: _Output, path: Path) -> set[str]:
@@ -304,9 +300,9 @@ def _write(released: ReleasedRun, settings: Settings, output: _Output, path: Pat
             last = _last_estimates(released, policy, days)
             yield from (record for shown, record in last if shown.mean is not None)
         if output.inferring:
-            yield from inferred(released.ledger.records, output.inferring, policy)
-        elif tables[-1].name == RUNNING:
-            found = inferred(released.ledger.records, [RUNNING], policy)
+            yield from _inferred(released.ledger.records, output.inferring, policy)
+        elif tables[-1].name == _RUNNING:
+            found = _inferred(released.ledger.records, [_RUNNING], policy)
             yield from {_window_of(SHOWN.decode(record), policy): record for record in found}.values()  # the last ones
 
     write_records(path, tables, records(), places_of(settings, path))
@@ -322,7 +318,7 @@ def _window_of(shown: Shown, policy: Policy) -> str:
 
 def _last_estimates(released: ReleasedRun, policy: Policy, days: Collection[str]) -> list[tuple[Shown, bytes]]:
     """Return the last estimate of each HAT of these local dates, by date, slot and cell."""
-    found = ((SHOWN.decode(record), record) for record in inferred(released.ledger.records, [ESTIMATES], policy))
+    found = ((SHOWN.decode(record), record) for record in _inferred(released.ledger.records, [_ESTIMATES], policy))
     last = {(shown.date, shown.slot, shown.cell): (shown, record) for shown, record in found if shown.date in days}
     return [last[key] for key in sorted(last)]
 
@@ -338,3 +334,51 @@ def _show_outcomes(folded: FoldResult, *, as_json: bool) -> None:
     console = Console()
     console.print(table("Records by outcome", "", ("outcome", "records", "share"), rows))
     console.print(f"{records:,} records, {folded.outcomes.get(Outcome.ACCEPTED.value, 0):,} of them accepted")
+
+
+# Estimates and running means, which follow from the releases.
+
+
+def _inferred(values: Callable[[], Iterable[bytes]], kinds: Sequence[str], policy: Policy) -> Iterator[bytes]:
+    """Yield the records of these kinds that follow from a policy's releases. values: returns them, each time anew."""
+    # Imported here: models take a second to import, and folding does not need them.
+    from hatcast.agents.batch.ledger_days import estimates, running_means
+
+    made = {_ESTIMATES: estimates, _RUNNING: running_means}
+    for kind in kinds:
+        yield from made[kind](values(), policy)
+
+
+def _tables_of(kinds: Sequence[str]) -> "list[RecordTable]":
+    """Return the tables of kinds of records."""
+    from hatcast.agents.tables.records import TABLES
+
+    return [TABLES[kind] for kind in kinds]
+
+
+def _infer_from_dump(files: Sequence[Path], kinds: Sequence[str], settings: Settings, output: Path | None) -> None:
+    """Print the records of these kinds that follow from a dump of `hats.means`, or write them to a file."""
+    from hatcast.agents.batch.ledger_days import dumped_values
+
+    name = ", ".join(map(str, files))
+    with open_recording(files, DUMP) as recording:
+        found = _inferred(lambda: dumped_values(Dump(recording, name), settings, name), kinds, settings.policy)
+        if output is not None:
+            write_records(output, _tables_of(kinds), found, places_of(settings, output))
+            return
+        for line in found:
+            click.echo(line)
+
+
+def _check_inferred(kinds: Sequence[str], policy: Policy) -> None:
+    """Check that running means can be inferred under the policy. Raises UsageError if not."""
+    if _RUNNING in kinds and policy.method.has_horizons:
+        raise click.UsageError(
+            "--running is for other policies: the releases of [policy.continual] are running means already, so read"
+            " them without it"
+        )
+    if _RUNNING in kinds and not policy.running:
+        raise click.UsageError(
+            '--running needs a running mean in the policy: write [[policy.running]] with name = "today" and'
+            ' window = "today"'
+        )

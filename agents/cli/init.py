@@ -18,7 +18,7 @@ from hatcast.agents.config.template import (
     JOURNEY,
     MOVING,
     TEMPLATE_ESTIMATORS,
-    Answers,
+    TemplateAnswers,
     machine_timezone,
     parse_template,
     relative_path,
@@ -32,7 +32,7 @@ from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.readings.formats import FORMATS, DeriveSpeed, FormatChoice
 from hatcast.stream.tracker.timetable import Timetable
 
-_DEFAULTS = Answers(timezone="")
+_DEFAULTS = TemplateAnswers(timezone="")
 _QUESTIONS = {
     "name": "Name of the policy",
     "timezone": "Time zone of the city, such as Asia/Kolkata",
@@ -210,7 +210,7 @@ def command(
         click.echo(f"Next, for Kafka: hatcast doctor{_at(config)}")
 
 
-def _print_cautions(answers: Answers, timetable: Timetable | None) -> None:
+def _print_cautions(answers: TemplateAnswers, timetable: Timetable | None) -> None:
     if timetable is not None:
         click.echo(f"Estimates of {len(timetable.speeds):,} hexagons begin with their scheduled speeds")
     if answers.telemetry_format != _DEFAULTS.telemetry_format:
@@ -259,7 +259,7 @@ def _speed_of(given: dict[str, Any]) -> str:
 
 
 def _planned(
-    answers: Answers, folder: Path, recordings: tuple[Path, ...], derive: DeriveSpeed | None
+    answers: TemplateAnswers, folder: Path, recordings: tuple[Path, ...], derive: DeriveSpeed | None
 ) -> dict[str, str | float]:
     """Return the keys of [policy.tracker] for the policy of the answers, and print the errors to expect."""
     policy = parse_template(render_template(answers), folder).policy
@@ -306,11 +306,11 @@ def _on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _from_options(given: dict[str, Any]) -> Answers:
+def _from_options(given: dict[str, Any]) -> TemplateAnswers:
     answers = {key: value for key, value in given.items() if value is not None}
     if "timezone" not in answers:
         raise click.UsageError("name the city's time zone, such as --timezone Asia/Kolkata")
-    return Answers(**{"estimator": _estimator_of(given), "speed": _speed_of(given)} | _name_of(given) | answers)
+    return TemplateAnswers(**{"estimator": _estimator_of(given), "speed": _speed_of(given)} | _name_of(given) | answers)
 
 
 def _name_of(given: dict[str, Any]) -> dict[str, str]:
@@ -318,7 +318,7 @@ def _name_of(given: dict[str, Any]) -> dict[str, str]:
     return {} if given.get("value") is None else {"name": f"mean-{given['value'][0].replace('_', '-')}"}
 
 
-def _ask(given: dict[str, Any], folder: Path) -> Answers:
+def _ask(given: dict[str, Any], folder: Path) -> TemplateAnswers:
     """Ask each question with a default; repeat it after an invalid answer."""
     context = click.get_current_context()
     options = {option.name: option for option in context.command.params}
@@ -335,13 +335,13 @@ def _ask(given: dict[str, Any], folder: Path) -> Answers:
             value = options[key].process_value(context, text)
             try:
                 answers = {"timezone": "UTC", "estimator": _estimator_of(known)} | known | {key: value}
-                parse_template(render_template(Answers(**answers)), folder)
+                parse_template(render_template(TemplateAnswers(**answers)), folder)
             except SettingError as error:
                 raise click.BadParameter(str(error)) from None
             return value
 
         known[key] = click.prompt(question, default=_default(key, known), value_proc=read)
-    return Answers(**known)
+    return TemplateAnswers(**known)
 
 
 def _default(key: str, known: dict[str, Any]) -> Any:
@@ -355,4 +355,4 @@ def _default(key: str, known: dict[str, Any]) -> Any:
         return _name_of(known).get("name", _DEFAULTS.name)
     if key == "hours":
         return ",".join(map(str, _DEFAULTS.hours))
-    return Answers(**known).limit if key == "daily_limit" else getattr(_DEFAULTS, key)
+    return TemplateAnswers(**known).limit if key == "daily_limit" else getattr(_DEFAULTS, key)

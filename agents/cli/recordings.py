@@ -245,13 +245,30 @@ def _local(time_ms: int, zone: tzinfo) -> str:
         return f"{time_ms} ms"
 
 
-# A shell expands the pattern after --data to several arguments: the option takes the first one.
-more_argument = click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="")
-policy_option = click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="Configuration whose policy defines the HATs; default: the policy of the demo.",
-)
+def data_options(purpose: str, *, required: bool = False, names_say: bool = False) -> Callable[[Function], Function]:
+    """Return a decorator that adds `--data FILE...`, as `data` and `more`, the options of a format, and `--config`.
+
+    purpose     help of `--data`
+    names_say   whether the files' names say the format, if it is not given
+    """
+    return combined(
+        click.option(
+            "--data",
+            multiple=True,
+            required=required,
+            type=click.Path(path_type=Path),
+            metavar="FILE...",
+            help=purpose,
+        ),
+        # A shell expands the pattern after --data to several arguments: the option takes the first one.
+        click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar=""),
+        format_options(required=names_say, by_name_of="data" if names_say else None, of="recordings"),
+        click.option(
+            "--config",
+            type=click.Path(path_type=Path),
+            help="Configuration whose policy defines the HATs; default: the policy of the demo.",
+        ),
+    )
 
 
 def check_recordings(data: Sequence[Path], more: Sequence[Path], feed_format: FormatChoice | None) -> None:

@@ -46,7 +46,7 @@ _LOCALTIME: Final = Path("/etc/localtime")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class TemplateAnswers:
     """Values for the template. Speeds in km/h.
 
     epsilon, max_hats_per_day   not of a tracker, which spends `daily_limit` where it helps most
@@ -92,7 +92,7 @@ class Answers:
         return self.max_hats_per_day * nano_ceil(self.epsilon) / NANO
 
 
-def render_template(answers: Answers) -> str:
+def render_template(answers: TemplateAnswers) -> str:
     """Return the file's text."""
     kafka = _line("bootstrap_servers", answers.kafka, "HATCAST_KAFKA_BOOTSTRAP_SERVERS overrides it")
     redis = _line("url", answers.redis, "HATCAST_REDIS_URL overrides it")
@@ -150,7 +150,7 @@ def _display_lines(gtfs: str | None) -> str:
     )
 
 
-def _speed_lines(answers: Answers) -> str:
+def _speed_lines(answers: TemplateAnswers) -> str:
     """Return the keys that say which speed it is; empty for another value."""
     if answers.value is not None:
         return ""
@@ -163,7 +163,7 @@ def _speed_lines(answers: Answers) -> str:
     )
 
 
-def _value_lines(answers: Answers) -> str:
+def _value_lines(answers: TemplateAnswers) -> str:
     """Return the table [policy.value]; empty for speeds."""
     if answers.value is None:
         return ""
@@ -180,7 +180,7 @@ def _value_lines(answers: Answers) -> str:
     return "\n".join(lines)
 
 
-def _privacy_lines(answers: Answers) -> Iterator[str]:
+def _privacy_lines(answers: TemplateAnswers) -> Iterator[str]:
     """Yield the lines of [policy.privacy] and of the tables of the estimator."""
     if answers.estimator == TRACKER:
         yield "# How to choose it: docs/choosing.md. What it means: hatcast budget explain"

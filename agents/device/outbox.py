@@ -6,7 +6,7 @@ from typing import Any, Final
 import structlog
 from confluent_kafka import KafkaError
 
-from hatcast.agents.device.stored import Marks, StoredMessage
+from hatcast.agents.device.stored import MessageTable, StoredMessage
 from hatcast.agents.kafka.queued_producer import QUEUE_FULL_WAIT_S, PolledProducer, one_line
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.vehicles import by_murmur2
@@ -30,7 +30,7 @@ class Outbox(PolledProducer[StoredMessage]):
         options: Mapping[str, Any],
         topic: str,
         partitions: int,
-        store: Marks,
+        store: MessageTable,
         *,
         live: Callable[[], int] | None,
     ) -> None:

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import ID_BYTES
@@ -36,18 +36,6 @@ class VehicleHat:
     date: str
     slot: str
     cell: str
-
-
-class Marks(Protocol):
-    """Store of the delivered records of an outbox."""
-
-    def mark_sent(self, numbers: Iterable[int]) -> None:
-        """Mark records as acknowledged by the broker."""
-        ...
-
-    def mark_expired(self, numbers: Iterable[int]) -> None:
-        """Mark records as too late to be sent."""
-        ...
 
 
 STORED = "number, id, body, sent_ms, closes_ms"

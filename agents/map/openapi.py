@@ -87,7 +87,7 @@ OPERATIONS: Final = (
         "Results of clusterings",
         *(types.Clusterings, ("policy", "format"), WITHOUT_PLACES),
     ),
-    _Operation("/status", "status", "Freshness of the records", types.Status, (), _JSON, _BY_CLOCK),
+    _Operation("/status", "status", "Freshness of the records", types.StatusView, (), _JSON, _BY_CLOCK),
     _Operation("/awaited", "awaited", "Slot that closes next", Awaited, (), _JSON, _BY_CLOCK),
     _Operation(
         "/surroundings",

@@ -125,7 +125,7 @@ class Stored(msgspec.Struct, frozen=True):
     clusterings: Annotated[list[str], msgspec.Meta(description="of results, the newest first")]
 
 
-class Status(msgspec.Struct, frozen=True):
+class StatusView(msgspec.Struct, frozen=True):
     """Freshness, by the server's clock."""
 
     live: Annotated[bool, msgspec.Meta(description="whether brokers answer for all partitions")]
@@ -209,7 +209,7 @@ TYPES = (
     CellAnswers,
     Clusterings,
     Stored,
-    Status,
+    StatusView,
     Awaited,
     SurroundingsView,
     FeatureCollection,

@@ -33,7 +33,7 @@ from hatcast.stream.policy.running_keys import RunningOf
 from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records import EstimateRecord, ReleaseRecord, RunningRecord
 from hatcast.stream.running.inputs import RunningSetting
-from hatcast.stream.running.running import RunningMeans
+from hatcast.stream.running.running import RunningWindows
 from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey, end_of, read_release
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
 
@@ -119,7 +119,7 @@ class EstimateProgress:
         self._stored = set() if running is None else set(dates)
         self._silent_before = stored.state.date if running is None and stored is not None else ""
         used = None if running is None else stored
-        self._running = running or RunningMeans(self._running_setting)
+        self._running = running or RunningWindows(self._running_setting)
         self.reader = MeansReader(settings, {} if used is None else used.positions)
         self._smoother = Smoother(SmootherSetting.of(settings.policy), None if used is None else used.state)
         self.waiting: dict[SlotKey, list[ReadRelease]] = defaultdict(list)
@@ -176,16 +176,16 @@ class EstimateProgress:
         running = RunningSnapshot(days=setting.days, dates=dates)
         return StoredSnapshot(positions=self._positions, state=self._smoother.snapshot, running=running), new
 
-    def _restored(self, stored: StoredSnapshot | None, dates: Mapping[str, bytes]) -> RunningMeans | None:
+    def _restored(self, stored: StoredSnapshot | None, dates: Mapping[str, bytes]) -> RunningWindows | None:
         """Return the running means at the beginning of the snapshot's date; None if a needed date is not stored."""
         setting = self._running_setting
         if stored is None or not setting.means:
-            return RunningMeans(setting)
+            return RunningWindows(setting)
         running = stored.running
         if running.days < setting.days or running.dates != [*dates]:
             return None
         try:
-            return RunningMeans(setting, [*dates.values()])
+            return RunningWindows(setting, [*dates.values()])
         except ValueError:
             return None
 

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from secrets import randbelow  # jitter of the backoff, never noise
 from typing import Any, Final, Protocol
 
@@ -144,10 +144,9 @@ class LiveProducer(QueuedProducer[PendingMessage]):
             await asyncio.sleep(QUEUE_FULL_WAIT_S)
         pending.unconfirmed += 1
 
-    def send_heartbeats(self, messages: Iterable[TelemetryMessage]) -> None:
-        """Produce heartbeat records; skip those for which the queue is full, since the next ones replace them."""
-        for message in messages:
-            self._produce(message)
+    def send_heartbeat(self, message: TelemetryMessage) -> None:
+        """Produce a heartbeat record; skip it if the queue is full, since the next one replaces it."""
+        self._produce(message)
 
     def _produce(self, message: TelemetryMessage, tag: PendingMessage | None = None) -> bool:
         if not self.in_flight:

@@ -175,7 +175,8 @@ async def _send_heartbeats(producer: LiveProducer, router: Router, stopping: asy
     """
     while await pause((HEARTBEAT_MS - now_ms() % HEARTBEAT_MS) / 1000, stopping):
         if producer.silence_s() < SILENCE_LIMIT_S:
-            producer.send_heartbeats(heartbeats(router.partitions, now_ms()))
+            for message in heartbeats(router.partitions, now_ms()):
+                producer.send_heartbeat(message)
 
 
 def _stopping(seconds: float | None) -> asyncio.Event:

@@ -6,12 +6,7 @@ from typing import Any, Final
 import click
 
 from hatcast.agents.cli.options import combined, epsilons_of, json_option, plot_option
-from hatcast.agents.cli.recordings import (
-    check_recordings,
-    format_options,
-    more_argument,
-    policy_option,
-)
+from hatcast.agents.cli.recordings import check_recordings, data_options
 from hatcast.agents.cli.report import check_one_output, output_option
 from hatcast.agents.progress import progress_bars
 from hatcast.lab.cli import evaluate_models
@@ -42,16 +37,7 @@ _hat_options: Final = combined(
         show_default=True,
         help="Coordinates of simulated vectors.",
     ),
-    click.option(
-        "--data",
-        multiple=True,
-        type=click.Path(path_type=Path),
-        metavar="FILE...",
-        help="Recordings instead of --counts, as one stream. Reads raw data, not private.",
-    ),
-    more_argument,
-    format_options(of="recordings"),
-    policy_option,
+    data_options("Recordings instead of --counts, as one stream. Reads raw data, not private."),
     click.option("--hat", help="cell/date/slot; default: the HAT with the most users."),
     click.option(
         "--scaling",

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hatcast.agents.cli.options import FiniteRange, epsilons_of, json_option, plot_option
-from hatcast.agents.cli.recordings import (
-    check_recordings,
-    checked_format,
-    format_options,
-    more_argument,
-    policy_option,
-)
+from hatcast.agents.cli.recordings import check_recordings, checked_format, data_options
 from hatcast.agents.cli.report import check_one_output, output_option
 from hatcast.agents.progress import progress_bars
 from hatcast.lab.cli.timetable import named_timetable, timetable_option
@@ -59,17 +53,7 @@ def recorded_hat(
     metavar="EPS,...",
     help="Total epsilons of a bus and day, such as 1,2,5,10,20,40.",
 )
-@click.option(
-    "--data",
-    multiple=True,
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE...",
-    help="Recordings, as one stream. Reads raw data, not private.",
-)
-@more_argument
-@format_options(required=True, by_name_of="data", of="recordings")
-@policy_option
+@data_options("Recordings, as one stream. Reads raw data, not private.", required=True, names_say=True)
 @click.option(
     "--share",
     type=click.FloatRange(0, 1),
@@ -167,16 +151,7 @@ def days(  # noqa: PLR0913 - options by name
     short_help="The hybrid model: some devices do not trust the operator.",
     epilog="Example:  hatcast evaluate hybrid --share 0.005 --plot out.svg",
 )
-@click.option(
-    "--data",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE...",
-    help="Recordings instead of --users and --sigma, as one stream. Reads raw data, not private.",
-)
-@more_argument
-@format_options(required=True, by_name_of="data", of="recordings")
-@policy_option
+@data_options("Recordings instead of --users and --sigma, as one stream. Reads raw data, not private.", names_say=True)
 @click.option("--hat", help="cell/date/slot of --data; default: the HAT with the most users.")
 @click.option("--users", type=click.IntRange(2, 10**6), show_default="10000", help="Users of both groups.")
 @click.option(

@@ -8,13 +8,7 @@ from typing import Any, Final
 import click
 
 from hatcast.agents.cli.options import FiniteRange, combined, epsilons_of, json_option, plot_option
-from hatcast.agents.cli.recordings import (
-    check_recordings,
-    checked_format,
-    format_options,
-    more_argument,
-    policy_option,
-)
+from hatcast.agents.cli.recordings import check_recordings, checked_format, data_options
 from hatcast.agents.progress import progress_bars
 from hatcast.agents.timetable.speeds import timetable_of
 from hatcast.lab.cli.timetable import named_timetable, timetable_option
@@ -39,21 +33,12 @@ def command() -> None:
 
 
 _source_options: Final = combined(
-    click.option(
-        "--data",
-        multiple=True,
-        type=click.Path(path_type=Path),
-        metavar="FILE...",
-        help="Recordings, as one stream. Only who was where and how often is used, no speed.",
-    ),
-    more_argument,
-    format_options(of="recordings"),
+    data_options("Recordings, as one stream. Only who was where and how often is used, no speed."),
     click.option(
         "--counts",
         type=click.Path(path_type=Path),
         help="A CSV file instead of --data, such as a timetable: date,hour,cell,vehicle,readings.",
     ),
-    policy_option,
     click.option(
         "--min-users",
         type=click.IntRange(1),

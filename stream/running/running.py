@@ -204,7 +204,7 @@ def _rounded(number: float, digits: int) -> float:
     return round(number, digits) + 0.0  # no -0.0
 
 
-class RunningMeans:
+class RunningWindows:
     """Makes the running means of one policy, slot by slot. Keeps the inputs of `setting.days` local dates.
 
     date       local date of the last slot; "" before the first
@@ -320,7 +320,7 @@ def running_means_of(policy: Policy, records: Iterable[ReleaseRecord]) -> Iterat
     """Yield all running means that follow from these records of a policy, in any order."""
     setting = RunningSetting.of(policy)
     smoother = Smoother(SmootherSetting.of(policy)) if RunningOf.ESTIMATES in setting.kinds else None
-    running = RunningMeans(setting)
+    running = RunningWindows(setting)
     for slot in slots_of(records):
         if smoother is not None:
             smoother.add(slot)

@@ -15,7 +15,7 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.running_keys import Running, RunningOf, Window
 from hatcast.stream.records import RunningRecord
 from hatcast.stream.running.inputs import Inputs, RunningSetting
-from hatcast.stream.running.running import RunningMeans, running_means_of, window_means
+from hatcast.stream.running.running import RunningWindows, running_means_of, window_means
 from hatcast.stream.tracker.observations import ReleasedSlot, slots_of
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
 from tests.contracts.goldens import PRESENCE, SPEED
@@ -70,16 +70,16 @@ def test_the_order_of_records_and_copies_of_them_change_no_byte(policy: Policy) 
 def test_whoever_continues_from_the_state_of_any_date_makes_the_same_bytes(policy: Policy) -> None:
     setting, records = RunningSetting.of(policy), releases(policy, "2022-01-01", 14, seed=3)
     records = [each for each in records if each.date not in ("2022-01-08", "2022-01-09")]  # a weekend without buses
-    smoother, running = Smoother(SmootherSetting.of(policy)), RunningMeans(setting)
+    smoother, running = Smoother(SmootherSetting.of(policy)), RunningWindows(setting)
     for day, slots in groupby(slots_of(records), lambda each: each.key.date):
-        again: RunningMeans | None = None
+        again: RunningWindows | None = None
         for slot in slots:
             smoother.add(slot)
             parts = smoother.day_parts() if policy.running == OF_ESTIMATES else None
             expected = encoded(running.add(slot, parts))
             if again is None:
                 assert running.date == day
-                again = RunningMeans(setting, [running.date_state(each) for each in running.dates])
+                again = RunningWindows(setting, [running.date_state(each) for each in running.dates])
             assert encoded(again.add(slot, parts)) == expected
 
 
@@ -101,7 +101,7 @@ def test_a_cell_that_left_its_window_gets_one_record_without_a_mean() -> None:
 
 def test_a_period_is_left_as_it_is_after_its_end_until_its_date_is_settled() -> None:
     setting, records = RunningSetting.of(INDIA), releases(INDIA, "2022-01-03", 1, seed=8)
-    smoother, running = Smoother(SmootherSetting.of(INDIA)), RunningMeans(setting)
+    smoother, running = Smoother(SmootherSetting.of(INDIA)), RunningWindows(setting)
     made: dict[str, list[RunningRecord]] = {}
     for slot in slots_of(records):
         smoother.add(slot)
@@ -122,7 +122,7 @@ def test_a_period_is_left_as_it_is_after_its_end_until_its_date_is_settled() -> 
 
 def test_memory_is_that_of_the_longest_window_however_long_it_runs() -> None:
     policy = replace(INDIA, running=OF_RELEASES)
-    running, most = RunningMeans(RunningSetting.of(policy)), max(REACH.values())
+    running, most = RunningWindows(RunningSetting.of(policy)), max(REACH.values())
     for slot in slots_of(releases(policy, "2022-01-01", 40, seed=6)):
         running.add(slot, None)
         assert len({each.date for each in running._slots}) <= most
@@ -131,13 +131,13 @@ def test_memory_is_that_of_the_longest_window_however_long_it_runs() -> None:
 
 def test_a_state_of_other_inputs_or_of_another_version_is_refused() -> None:
     records = releases(INDIA, "2022-01-01", 2, seed=7)
-    running = RunningMeans(RunningSetting.of(replace(INDIA, running=OF_RELEASES)))
+    running = RunningWindows(RunningSetting.of(replace(INDIA, running=OF_RELEASES)))
     for slot in slots_of(records):
         running.add(slot, None)
     state = running.date_state("2022-01-01")
     for setting, stored in ((RunningSetting.of(INDIA), state), (RunningSetting.of(BERLIN), state[:-1])):
         with pytest.raises(ValueError, match="date"):
-            RunningMeans(setting, [stored])
+            RunningWindows(setting, [stored])
 
 
 @given(st.lists(st.floats(0.05, 20.0), min_size=1, max_size=5, unique=True))

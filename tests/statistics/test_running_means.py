@@ -24,7 +24,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.running_keys import Running, RunningOf, Window
 from hatcast.stream.records import CountsRecord, ReleaseRecord
 from hatcast.stream.running.inputs import RunningSetting
-from hatcast.stream.running.running import RunningMeans
+from hatcast.stream.running.running import RunningWindows
 from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey
 from hatcast.stream.tracker.smoother import DayParts
 from tests.statistics.five_days import POLICY, days, replayed
@@ -111,8 +111,8 @@ def measured() -> dict[tuple[str, bool], Measured]:
     }
     of_all = RunningSetting.of(replace(POLICY, running=RUNNING))
     of_naive = RunningSetting.of(replace(POLICY, running=tuple(each for each in RUNNING if each.window in NAIVE)))
-    true, made = RunningMeans(of_all), {(run, False): RunningMeans(of_all) for run in range(RUNS)}
-    made[0, True] = RunningMeans(of_naive)
+    true, made = RunningWindows(of_all), {(run, False): RunningWindows(of_all) for run in range(RUNS)}
+    made[0, True] = RunningWindows(of_naive)
     found: dict[tuple[str, bool], list[tuple[float, float, float]]] = defaultdict(list)
     for slot, runs in slots():
         expected = {each.running_id: each.mean for each in true.add(slot, exact(runs[0], truth))}

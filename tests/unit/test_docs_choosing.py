@@ -9,7 +9,7 @@ import pytest
 
 from hatcast.agents.cli.budget_explained import figures
 from hatcast.agents.cli.budget_horizon import certainty, factor
-from hatcast.agents.config.template import Answers, parse_template, render_template
+from hatcast.agents.config.template import TemplateAnswers, parse_template, render_template
 from hatcast.stream.budget import day_loss
 from hatcast.stream.estimators import ESTIMATOR_KEYS, ESTIMATORS, Parameters, Users
 from hatcast.stream.mechanisms.grid import quantile95
@@ -25,7 +25,7 @@ BUSES = (10, 20, 50, 200)
 
 
 def policy_of(epsilon: float, hats: int = 89, estimator: str = "array_averaging") -> Policy:
-    answers = Answers(timezone="UTC", estimator=estimator, epsilon=epsilon, max_hats_per_day=hats)
+    answers = TemplateAnswers(timezone="UTC", estimator=estimator, epsilon=epsilon, max_hats_per_day=hats)
     return parse_template(render_template(answers), Path(), {}).policy
 
 
@@ -84,7 +84,7 @@ def test_the_errors_with_a_timetable_are_those_that_evaluate_has_measured() -> N
 
 
 def test_init_proposes_the_total_that_the_page_says() -> None:
-    assert f"`hatcast init` proposes {Answers(timezone='UTC').limit:g}." in TEXT
+    assert f"`hatcast init` proposes {TemplateAnswers(timezone='UTC').limit:g}." in TEXT
 
 
 def test_there_are_three_tables_with_all_their_rows() -> None:

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from hatcast.agents.cli import feed_live, hatcast
-from hatcast.agents.config.template import Answers, render_template
+from hatcast.agents.config.template import TemplateAnswers, render_template
 from hatcast.stream.readings.formats import FormatChoice
 
 
@@ -44,7 +44,7 @@ def test_vehicles_out_of_service_are_left_out_by_the_formats_name(
     chosen: list[FormatChoice] = []
     monkeypatch.setattr(feed_live, "_run", lambda _, __, choice, *___, **____: chosen.append(choice))
     path = tmp_path / "hatcast.toml"
-    path.write_text(render_template(Answers(timezone="UTC")))
+    path.write_text(render_template(TemplateAnswers(timezone="UTC")))
     arguments = [*command, "https://agency.example/feed", "--config", str(path), "--in-service"]
     result = CliRunner().invoke(hatcast, ["feed", *arguments])
     assert result.exit_code == 0, result.output

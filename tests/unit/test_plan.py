@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.config.template import Answers, render_template
+from hatcast.agents.config.template import TemplateAnswers, render_template
 from hatcast.lab import processes
 from hatcast.lab.cli.plan import command
 from hatcast.lab.days import RecordedDay, RecordedSlot
@@ -219,7 +219,7 @@ TRACKERS = ("epsilon", "max_hats_per_day")
 
 def test_keys_are_written_into_a_configuration_whose_comments_stay(tmp_path: Path) -> None:
     config = tmp_path / "hatcast.toml"
-    config.write_text(render_template(Answers(timezone="America/Chicago")) + 'array_length = "median"\n')
+    config.write_text(render_template(TemplateAnswers(timezone="America/Chicago")) + 'array_length = "median"\n')
     before = config.read_text()
     done = plan("--counts", timetable(tmp_path / "counts.csv"), "--daily-limit", 5, "--write", config)
     assert "wrote the plan for a total of 5" in done.stderr
@@ -240,7 +240,7 @@ def test_a_timetable_is_planned_with_and_written(tmp_path: Path) -> None:
     rows = [f"2016-11-24,{hour},{cell},bus {bus},3" for hour in (7, 8) for bus in range(5)]
     path.write_text("\n".join(["date,hour,cell,vehicle,readings", *rows, ""]))
     config = tmp_path / "hatcast.toml"
-    config.write_text(render_template(Answers(timezone="Asia/Kolkata")))
+    config.write_text(render_template(TemplateAnswers(timezone="Asia/Kolkata")))
     gtfs = write_timetable(tmp_path / "gtfs.zip")
     done = plan("--counts", path, "--daily-limit", 5, "--timetable", gtfs, "--write", config, "--json")
     found = json.loads(done.stdout)

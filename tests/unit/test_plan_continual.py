@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.config.template import Answers, render_template
+from hatcast.agents.config.template import TemplateAnswers, render_template
 from hatcast.lab.cli.plan import command
 from hatcast.lab.plan.continual import Criterion
 from hatcast.lab.plan.continual.kinds import PlannedSums, compare
@@ -228,7 +228,7 @@ def test_table_fits_a_terminal_and_the_plot_names_each_kind(tmp_path: Path) -> N
 
 def test_keys_are_written_into_a_configuration_whose_comments_stay(tmp_path: Path) -> None:
     config = tmp_path / "hatcast.toml"
-    config.write_text(render_template(Answers(timezone="America/Chicago")))
+    config.write_text(render_template(TemplateAnswers(timezone="America/Chicago")))
     with pytest.raises(HatcastError, match="--write: the horizon has 168 slots"):
         plan("--slots", 168, "--max-slots", 3, "--write", config)
     before = config.read_text()
@@ -249,7 +249,7 @@ def test_keys_are_written_into_a_configuration_whose_comments_stay(tmp_path: Pat
 @pytest.mark.parametrize("criterion", Criterion)
 def test_a_written_policy_runs_the_setting_that_was_compared(tmp_path: Path, criterion: Criterion) -> None:
     config = tmp_path / "hatcast.toml"
-    config.write_text(render_template(Answers(timezone="America/Chicago")))
+    config.write_text(render_template(TemplateAnswers(timezone="America/Chicago")))
     options = ("--horizon-days", 5, "--max-slots", 4, "--min-separation", 5, "--max-cells", 3, "--by", criterion)
     found = planned("--config", config, *options, "--write", config)
     setting = setting_of(load_settings(config).policy)

@@ -53,7 +53,7 @@ class _Record(msgspec.Struct, gc=False):
     flat: _Point | None = msgspec.field(name="location.coordinates", default=None)
 
 
-class _AnySpeed(msgspec.Struct, gc=False):
+class _ItmsAnySpeed(msgspec.Struct, gc=False):
     """A record whose speed may be absent, null, or too large for a double."""
 
     license_plate: str
@@ -63,17 +63,17 @@ class _AnySpeed(msgspec.Struct, gc=False):
     flat: _Point | None = msgspec.field(name="location.coordinates", default=None)
 
 
-class _Stamps(msgspec.Struct):
+class _ItmsStamps(msgspec.Struct):
     """Time and plate of a record that may be undecodable. One of them shows that the format is ITMS."""
 
     time: object = msgspec.field(name="observationDateTime", default=None)
     license_plate: msgspec.Raw = ABSENT
 
 
-_NOTHING: Final = _Stamps()
+_NOTHING: Final = _ItmsStamps()
 _read: Final = msgspec.json.Decoder(_Record).decode
-_read_any_speed: Final = msgspec.json.Decoder(_AnySpeed).decode
-_read_stamps: Final = msgspec.json.Decoder(_Stamps).decode
+_read_any_speed: Final = msgspec.json.Decoder(_ItmsAnySpeed).decode
+_read_stamps: Final = msgspec.json.Decoder(_ItmsStamps).decode
 
 
 def decode(value: bytes) -> Reading | None:

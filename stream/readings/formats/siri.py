@@ -72,14 +72,14 @@ class _WrappedRaw(msgspec.Struct, gc=False):
 Scalar = int | float | str | _Wrapped | None
 
 
-class _Location(msgspec.Struct, gc=False):
+class _SiriLocation(msgspec.Struct, gc=False):
     lon: float | str | _WrappedNumber = msgspec.field(name="Longitude")
     lat: float | str | _WrappedNumber = msgspec.field(name="Latitude")
 
 
 class _Journey(msgspec.Struct, gc=False):
     vehicle: int | str | _Wrapped = msgspec.field(name="VehicleRef")
-    location: _Location = msgspec.field(name="VehicleLocation")
+    location: _SiriLocation = msgspec.field(name="VehicleLocation")
     time: Scalar = msgspec.field(name="LocationRecordedAtTime", default=None)
     speed: msgspec.Raw = msgspec.field(name="Velocity", default=ABSENT)
 
