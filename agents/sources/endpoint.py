@@ -46,6 +46,17 @@ class Endpoint:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class _Socket(ssl.SSLSocket):
+    """Closes itself if its handshake fails: paho leaves it to the garbage collector, one for each attempt."""
+
+    def do_handshake(self, block: bool = False) -> None:  # noqa: FBT001, FBT002 - the signature of `ssl`
+        try:
+            super().do_handshake(block)
+        except BaseException:
+            self.close()
+            raise
+
+
 def tls_context(
     ca_file: Path | None = None, cert_file: Path | None = None, key_file: Path | None = None
 ) -> ssl.SSLContext:
@@ -55,6 +66,7 @@ def tls_context(
     """
     try:
         context = ssl.create_default_context(cafile=ca_file)
+        context.sslsocket_class = _Socket
         if cert_file is not None:
             context.load_cert_chain(cert_file, key_file)
     except (OSError, ssl.SSLError) as error:

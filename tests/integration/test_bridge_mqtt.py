@@ -1,6 +1,8 @@
 """`hatcast feed mqtt` against a real mosquitto and a real Kafka."""
 
 import asyncio
+import socket
+import ssl
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -190,6 +192,15 @@ def test_a_broker_that_will_never_let_us_in_ends_the_bridge_in_one_line_without_
     assert says in str(refusal.value)
     assert password not in str(refusal.value)
     assert password not in repr(access)
+
+
+def test_a_connection_whose_certificate_is_not_trusted_is_closed_at_once(mosquitto: Mosquitto) -> None:
+    """A bridge that has been connected tries again, and its client closes no such connection."""
+    with socket.create_connection(("127.0.0.1", mosquitto.tls_port), timeout=SECONDS) as plain:
+        wrapped = tls_context().wrap_socket(plain, server_hostname="127.0.0.1", do_handshake_on_connect=False)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            wrapped.do_handshake()
+        assert wrapped.fileno() == -1
 
 
 def test_a_broker_that_never_answers_fails_the_command_with_its_reason(pipeline: Pipeline) -> None:
