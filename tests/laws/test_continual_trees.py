@@ -109,15 +109,19 @@ def test_changes_in_different_directions_move_the_sums_by_less() -> None:
 
 
 class OfNodes:
-    """A noise that gives each node the number in a table. Fails if a node's noise is drawn twice."""
+    """A noise that gives each node of each stream its number in a table. Fails if a node's noise is drawn twice.
 
-    def __init__(self, mechanism: PrefixNoise, table: dict[int, int]) -> None:
-        self.mechanism, self.table = mechanism, table
+    keys    of the nodes, ascending
+    table   int64 [streams, nodes]
+    """
+
+    def __init__(self, mechanism: PrefixNoise, keys: Integers, table: Integers) -> None:
+        self.mechanism, self.keys, self.table = mechanism, keys, table
         self.next: list[int] = []
         self.drawn: set[int] = set()
 
     def expect(self, before: int, after: int) -> None:
-        """The nodes that the next draw is for."""
+        """The nodes that the next draw is for, of all streams."""
         plan = prefixes.plan(self.mechanism.digits, before, after)
         self.next = self.mechanism.digits.nodes(after).keys[plan.drawn_to].tolist()
 
@@ -125,23 +129,24 @@ class OfNodes:
         assert (distance, epsilon) == (self.mechanism.calibration.distances.l1, self.mechanism.setting.epsilon)
         assert not self.drawn & set(self.next), "a node's noise was drawn twice"
         self.drawn |= set(self.next)
-        noises = np.array([self.table[key] for key in self.next], np.int64)
+        noises = self.table[:, np.searchsorted(self.keys, self.next)].ravel()
         return NoisyVector(values + noises, laplace.smallest_scale(distance, epsilon))
 
     def gaussian_many(self, values: Integers, distances: Distances, epsilon: float, delta: float) -> NoisyVector:
         raise AssertionError
 
 
-def totals(mechanism: PrefixNoise, table: dict[int, int], slots: dict[int, list[int]]) -> list[float]:
-    """The running sums after each slot, through `advance`. slots: index -> values."""
-    noise, state, before, released = OfNodes(mechanism, table), None, 0, []
-    first = min(slots)
-    for index, values in slots.items():
+def totals(noise: OfNodes, slots: dict[int, list[list[int]]]) -> list[list[float]]:
+    """The running sums of each stream after each slot, through `advance`. slots: index -> values of each stream."""
+    states: list[bytes | None] = [None] * len(noise.table)
+    before, released, first = 0, [], min(slots)
+    for index, streams in slots.items():
         noise.expect(before, index - first + 1)
-        entries = Entries(np.arange(len(values), dtype=np.uint64), np.array(values, np.int64))
-        (advanced,) = mechanism.advance([Step(state, index, entries)], noise)
-        state, before = advanced.state, index - first + 1
-        released.append(advanced.total)
+        entries = [Entries(np.arange(len(values), dtype=np.uint64), np.array(values, np.int64)) for values in streams]
+        steps = [Step(state, index, of_slot) for state, of_slot in zip(states, entries, strict=True)]
+        advanced = noise.mechanism.advance(steps, noise)
+        states, before = [each.state for each in advanced], index - first + 1
+        released.append([each.total for each in advanced])
     return released
 
 
@@ -160,33 +165,41 @@ SLOTS: Final = 8
 
 
 def check_that_shifted_noise_hides_a_user() -> None:
-    """For each pattern of a user: noises shifted by a claimed distance give a neighbour the same outputs."""
+    """For each pattern of a user: noises shifted by a claimed distance give a neighbour the same outputs.
+
+    Patterns are streams side by side: what one costs is for most of them the same.
+    """
     for (most, separation), skipped in product([(1, 1), (3, 2), (SLOTS, 1)], [set(), {0, 1, 5}]):
         rng = np.random.default_rng(7)
         for mechanism in mechanisms(SLOTS, most, separation):
             digits = mechanism.digits
             _, keys = signs(digits)
-            noises = rng.integers(-5000, 5000, len(keys))
             others = rng.integers(0, BOUND + 1, SLOTS).tolist()
-            for pattern in patterns(SLOTS, most, separation):
-                if skipped & set(pattern):
-                    continue  # a slot with a user in it is released
-                mine, yours = np.zeros(SLOTS, np.int64), np.zeros(SLOTS, np.int64)
-                mine[list(pattern)] = BOUND
-                yours[list(pattern[1::2])] = BOUND // 3
-                first = min(set(range(SLOTS)) - skipped)  # trees begin there
-                shift = sums(digits, keys)[:, : SLOTS - first] @ (mine - yours)[first:]
-                assert np.abs(shift).sum() <= mechanism.calibration.distances.l1
-                indexes = [index for index in range(SLOTS) if index not in skipped]
-                released = [
-                    totals(
-                        mechanism,
-                        dict(zip(keys.tolist(), table.tolist(), strict=True)),
-                        {i: [others[i], int(values[i])] if i in pattern else [others[i]] for i in indexes},
-                    )
-                    for values, table in ((mine, noises), (yours, noises + shift))
-                ]
-                assert released[0] == released[1]
+            # A slot with a user in it is released.
+            found = [each for each in patterns(SLOTS, most, separation) if not skipped & set(each)]
+            noises = rng.integers(-5000, 5000, (len(found), len(keys)))
+            mine, yours = np.zeros((2, len(found), SLOTS), np.int64)
+            for stream, pattern in enumerate(found):
+                mine[stream, list(pattern)] = BOUND
+                yours[stream, list(pattern[1::2])] = BOUND // 3
+            first = min(set(range(SLOTS)) - skipped)  # trees begin there
+            shift = (mine - yours)[:, first:] @ sums(digits, keys)[:, : SLOTS - first].T
+            assert np.abs(shift).sum(axis=1).max() <= mechanism.calibration.distances.l1
+            indexes = [index for index in range(SLOTS) if index not in skipped]
+            released = [
+                totals(
+                    OfNodes(mechanism, keys, table),
+                    {
+                        i: [
+                            [others[i], int(own[i])] if i in pattern else [others[i]]
+                            for pattern, own in zip(found, values, strict=True)
+                        ]
+                        for i in indexes
+                    },
+                )
+                for values, table in ((mine, noises), (yours, noises + shift))
+            ]
+            assert released[0] == released[1]
 
 
 def test_shifted_noise_hides_a_user() -> None:
