@@ -122,12 +122,20 @@ class Pipeline:
 
     def hatcast(self, *arguments: object, config: Path | None = None, timeout: float = SECONDS) -> Finished:
         """Run a command to its end."""
+        return self.begin(*arguments, config=config)(timeout)
+
+    def begin(self, *arguments: object, config: Path | None = None) -> Callable[[float], Finished]:
+        """Start a command, beside others; call what is returned to wait for its end, for so many seconds."""
         out, err = self._file("out"), self._file("err")
         process = Forked([*map(str, arguments), "--config", str(config or self.config)], out, err)
-        try:
-            return Finished(process.wait(timeout), out.read_text(), err.read_text())
-        finally:
-            process.send_signal(signal.SIGKILL)
+
+        def finished(timeout: float) -> Finished:
+            try:
+                return Finished(process.wait(timeout), out.read_text(), err.read_text())
+            finally:
+                process.send_signal(signal.SIGKILL)
+
+        return finished
 
     def start(
         self,

@@ -9,7 +9,7 @@ from typing import Final
 from aiomqtt import Client
 
 from tests.exposed import figures
-from tests.integration.harness import Pipeline, WorkerProcess
+from tests.integration.harness import SECONDS, Pipeline, WorkerProcess
 from tests.integration.health import is_ready, scraped
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks
 from tests.leaks import outputs
@@ -130,9 +130,9 @@ def shown(run: Run) -> Iterator[None]:
 
 
 def ask(run: Run, *more: Sequence[object]) -> None:
-    """Commands; what they print is in the files."""
+    """Commands; what they print is in the files. Those of the pipeline run at once, `more` one after the other."""
     pipeline = run.pipeline
-    for arguments in (
+    reading: list[Sequence[object]] = [
         ("tail", "--from-beginning", "--for", 1, "--json"),
         ("tail", "--releases", "--from-beginning", "--for", 1, "--json"),
         ("export", "--to", pipeline.folder / "exported"),
@@ -140,9 +140,12 @@ def ask(run: Run, *more: Sequence[object]) -> None:
         ("doctor",),
         ("status",),
         ("status", "--why", "next", "--json"),
-        *more,
-    ):
+    ]
+    begun = [pipeline.begin(*arguments) for arguments in reading]
+    for arguments in more:
         assert pipeline.hatcast(*arguments).code in (0, 1), arguments
+    for arguments, finished in zip(reading, begun, strict=True):
+        assert finished(SECONDS).code in (0, 1), arguments
 
 
 def own_device(run: Run) -> list[Sequence[object]]:
