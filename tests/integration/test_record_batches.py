@@ -242,7 +242,8 @@ def test_a_position_that_the_log_has_deleted_is_lost_and_not_jumped_over(
 
 def test_workers_that_stop_together_leave_their_group_at_once(kafka: KafkaServer, make_topic: MakeTopic) -> None:
     topic, store = make_topic(partitions=4), Store()
-    wanted = settings(kafka, topic, session_timeout=90.0)
+    # A member hears of the others with its next heartbeat, after a fifth of the session: twice in this test.
+    wanted = settings(kafka, topic, session_timeout=45.0)
 
     async def run() -> None:
         async with running(wanted, store) as first, running(wanted, store) as second:
@@ -255,7 +256,7 @@ def test_workers_that_stop_together_leave_their_group_at_once(kafka: KafkaServer
             async with asyncio.timeout(30):
                 await second.app.stop()
         async with running(wanted, store) as third:
-            await until(lambda: third.consumer.assigned() == frozenset(range(4)), 45)
+            await until(lambda: third.consumer.assigned() == frozenset(range(4)), 30)
 
     asyncio.run(run())
 
