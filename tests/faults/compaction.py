@@ -96,9 +96,14 @@ def joined(before: Path, after: Path) -> Path:
     return path.replace(after)
 
 
+def has_met_what_is_left(logs: Iterable[str]) -> bool:
+    """Whether a worker has folded telemetry that lacks records; logs: of all workers."""
+    return any(_MET in log for log in logs)
+
+
 def dates_that_lack_records(settings: Settings, compacted_ms: int, logs: Iterable[str]) -> frozenset[str]:
     """Whose HATs may be incomplete: dates of the compacted records, if a worker has met what was left of them."""
-    if not any(_MET in log for log in logs):
+    if not has_met_what_is_left(logs):
         return frozenset()
     calendar, complete_ms = Calendar(settings.policy), compacted_ms + settings.policy.max_ahead_ms
     return frozenset(date for date in DATES if calendar.day_start(date) < complete_ms)

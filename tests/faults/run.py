@@ -11,7 +11,7 @@ from typing import Any, Final
 from hatcast.agents.kafka.topics import ensure_topics
 from tests.faults.chaos import SESSION_S, Fault, deal, fill, redis_flush, stopped
 from tests.faults.check import violations
-from tests.faults.compaction import ACCEPT_GAP, CLEANABLE, compact, dates_that_lack_records
+from tests.faults.compaction import ACCEPT_GAP, CLEANABLE, compact, dates_that_lack_records, has_met_what_is_left
 from tests.faults.derived import DerivedFeed
 from tests.faults.facts import Violation
 from tests.faults.feed import Feed
@@ -28,6 +28,7 @@ from tests.services import KafkaServer, RedisServer
 LOSSES: Final = ("Redis rolled back", "Redis flushed", "Redis restored in place", "Redis followed an older copy")
 QUIET_S: Final = 180.0  # after which a run that has not settled never will
 _ESTIMATED_S: Final = 60.0
+_MET_S: Final = 60
 _BETWEEN_S: Final = (0.0, 4.0)  # from one fault to the next: many meet a system that is not well again yet
 
 
@@ -50,6 +51,16 @@ class Kind:
     options: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
     derives: bool = False
+
+
+def flush_what_was_compacted(stage: Stage) -> None:
+    """FLUSHALL, and no other fault until a worker folds what is left: none need do so with a copy from before."""
+    redis_flush(stage)
+    for _ in range(_MET_S):
+        if has_met_what_is_left(worker.process.logged() for worker in stage.workers):
+            return
+        fill(stage)
+        stage.wait(1.0)
 
 
 def _kind(
@@ -100,7 +111,7 @@ KINDS: Final = {
         replace(_kind("released", _BARE, _queries(1e6, 1e6, on_request=True)), faults=(request,)),
         _kind("values", _BARE, **_VALUES),
         # Else no worker would go on; a Redis that is emptied then lets one meet what is left.
-        replace(_kind("compacted", _BARE), options=(ACCEPT_GAP,), faults=(compact, redis_flush)),
+        replace(_kind("compacted", _BARE), options=(ACCEPT_GAP,), faults=(compact, flush_what_was_compacted)),
         replace(_kind("derived", _BARE), days=1, derives=True),
         _kind("held", _BARE, lateness="48h"),  # nothing closes: the whole state is there to compare
         _kind("tight", _TIGHT, _queries(0.1, 0.2), exact=False),  # the limits bind

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import h3.api.basic_str as h3
-from kafka import KafkaAdminClient
-from kafka.admin import ConfigResource, ConfigResourceType
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.stream.release.schedule import listed_cells
@@ -60,11 +58,7 @@ def progress_key(pipeline: Pipeline) -> str:
 
 def stamp_by(kafka: KafkaServer, pipeline: Pipeline, clock: str) -> None:
     """Let telemetry keep the producer's times (`CreateTime`), so that a test need not wait for hours to pass."""
-    resource = ConfigResource(
-        ConfigResourceType.TOPIC, pipeline.settings.topics.telemetry, {"message.timestamp.type": clock}
-    )
-    with closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
-        admin.alter_configs([resource])
+    kafka.alter_topic(pipeline.settings.topics.telemetry, {"message.timestamp.type": clock})
 
 
 def release_ids(pipeline: Pipeline, *slots: str) -> list[str]:

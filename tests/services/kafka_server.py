@@ -26,6 +26,7 @@ from tests.services.lifecycle import (
 )
 
 START_SECONDS: Final = 60.0
+TOLD_SECONDS: Final = 60.0
 PARTITIONS: Final = 4  # of a topic, unless a test wants others: what waits costs Kafka and workers by partition
 DOCKER_IMAGE: Final = "apache/kafka:{version}"
 
@@ -87,18 +88,26 @@ class KafkaServer(BreakableServer):
         return name
 
     def alter_topic(self, name: str, config: Mapping[str, str]) -> None:
-        """Change settings of a topic. ``config`` as in Kafka, all strings."""
+        """Change settings of a topic, and wait until the broker has them. ``config`` as in Kafka, all strings."""
         from kafka.admin import ConfigResource, ConfigResourceType
 
         with closing(self._client()) as admin:
             admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, dict(config))])
 
+            def is_told() -> bool:
+                """A broker answers a change before it tells of it, or goes by it."""
+                found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])["topic"][name]
+                return all(found[key]["value"] == value for key, value in config.items())
+
+            wait_until(is_told, None, TOLD_SECONDS, f"change of {name}")
+
     def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete these topics; those that do not exist are not an error."""
+        """Delete these topics, and wait until the broker tells of none; those that do not exist are not an error."""
         with closing(self._client()) as admin:
             here = set(admin.list_topics()) & set(names)
             if here:
                 admin.delete_topics(sorted(here))
+                wait_until(lambda: not here & set(admin.list_topics()), None, TOLD_SECONDS, "end of topics")
 
     def topics(self) -> set[str]:
         """The names of all topics, Kafka's own apart."""
