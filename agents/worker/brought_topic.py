@@ -14,7 +14,7 @@ from hatcast.agents.kafka.client import admin_client, broker_name
 from hatcast.agents.kafka.partition_reader import is_end, next_messages, open_consumer
 from hatcast.agents.kafka.topic_rules import TopicState, findings, telemetry_topic
 from hatcast.agents.kafka.topics import list_offsets, topic_range, topic_state
-from hatcast.agents.worker.checks import Check, CheckState
+from hatcast.agents.worker.checks import Check, CheckState, ok, problem, warning
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.topic_sample import SAME_TIME_SHARE, TopicSample, best_partitioner, share
 from hatcast.stream.readings.formats import format_with
@@ -113,7 +113,7 @@ def check_brought_topic(settings: Settings, records: int = SAMPLE_RECORDS) -> It
     yield _sample_check(sample, len(bounds), process_time() - began_s)
     if open_records := uncommitted_offsets(settings, topic, bounds):
         fix = "end or abort the transaction of its producer: workers read committed records only"
-        yield Check("transactions", CheckState.WARNING, f"{open_records:,} offsets are behind an open transaction", fix)
+        yield warning("transactions", f"{open_records:,} offsets are behind an open transaction", fix)
     if sample.records:
         yield _format_check(sample, feed.name)
     if sample.decoded:
@@ -121,16 +121,14 @@ def check_brought_topic(settings: Settings, records: int = SAMPLE_RECORDS) -> It
         yield from _time_checks(settings, sample, state)
         if (hint := sample.spans.hint()) is not None:
             found, _, fix = hint.partition(": ")
-            yield Check("vehicle ids", CheckState.WARNING, found, fix)
+            yield warning("vehicle ids", found, fix)
 
 
 def _settings_checks(settings: Settings, state: TopicState) -> Iterator[Check]:
     topic = settings.topics.telemetry
     found = findings(telemetry_topic(settings), state, settings)
     if not found:
-        yield Check(
-            "topic settings", CheckState.OK, f"{state.partitions} partitions; retention, cleanup and timestamps fit"
-        )
+        yield ok("topic settings", f"{state.partitions} partitions; retention, cleanup and timestamps fit")
     for each in found:
         fix = f"wanted is {each.expected}: {each.fix}"
         yield Check(
@@ -143,12 +141,7 @@ def _settings_checks(settings: Settings, state: TopicState) -> Iterator[Check]:
 
 def _sample_check(sample: TopicSample, partitions: int, cpu_s: float) -> Check:
     if not sample.records:
-        return Check(
-            "sample",
-            CheckState.WARNING,
-            "no record with a value",
-            "let its producer run, then check again: rest is unknown",
-        )
+        return warning("sample", "no record with a value", "let its producer run, then check again: rest is unknown")
     rate = round(sample.records / max(cpu_s, 1e-6), -2)
     found = (
         f"{sample.records:,} records of {partitions} partitions, largest {sample.largest:,} bytes; {sample.vehicles:,}"
@@ -156,14 +149,14 @@ def _sample_check(sample: TopicSample, partitions: int, cpu_s: float) -> Check:
     )
     if sample.tombstones:
         fix = "they count as heartbeat records, which is harmless; a topic of readings should have none"
-        return Check("sample", CheckState.WARNING, f"{found}; {sample.tombstones:,} tombstones", fix)
-    return Check("sample", CheckState.OK, found)
+        return warning("sample", f"{found}; {sample.tombstones:,} tombstones", fix)
+    return ok("sample", found)
 
 
 def _format_check(sample: TopicSample, name: str) -> Check:
     bad = sample.records - sample.decoded
     if not bad:
-        return Check("format", CheckState.OK, f"all records are {name}")
+        return ok("format", f"all records are {name}")
     found = f"{share(bad, sample.records)} of the records are not {name}"
     reasons = []
     if sample.no_speed:
@@ -183,19 +176,17 @@ def _partition_check(settings: Settings, sample: TopicSample, partitions: int) -
     configured = settings.topics.telemetry_partitioner
     keyed = f"{share(sample.keyed, sample.decoded)} of the keys are vehicle ids"
     if sample.matching[configured] == sample.decoded:
-        return Check("partitions of vehicles", CheckState.OK, f"all follow {configured}; {keyed}")
+        return ok("partitions of vehicles", f"all follow {configured}; {keyed}")
     other = best_partitioner(sample.matching, sample.decoded)
     if other is not None:
         fix = f'set topics.telemetry_partitioner = "{other}" before the first start'
-        return Check(
-            "partitions of vehicles", CheckState.PROBLEM, f"all follow {other}, not {configured}; {keyed}", fix
-        )
+        return problem("partitions of vehicles", f"all follow {other}, not {configured}; {keyed}", fix)
     shares = ", ".join(f"{share(sample.matching[name], sample.decoded)} follow {name}" for name in PARTITIONERS)
     if sample.scattered:
         apart = f"{sample.scattered:,} of {sample.vehicles:,} vehicles are in several partitions"
-        return Check("partitions of vehicles", CheckState.PROBLEM, f"{apart}; {shares}; {keyed}", _REKEY)
+        return problem("partitions of vehicles", f"{apart}; {shares}; {keyed}", _REKEY)
     apart = f"each vehicle is in one of {partitions} partitions, by an unknown rule"
-    return Check("partitions of vehicles", CheckState.PROBLEM, f"{apart}; {shares}; {keyed}", _REKEY)
+    return problem("partitions of vehicles", f"{apart}; {shares}; {keyed}", _REKEY)
 
 
 def _time_checks(settings: Settings, sample: TopicSample, state: TopicState) -> Iterator[Check]:
@@ -204,34 +195,30 @@ def _time_checks(settings: Settings, sample: TopicSample, state: TopicState) -> 
     lag = sample.median_lag_ms
     if lag is None:
         fix = "a time needs an offset from UTC, such as 2026-01-31T06:00:00+05:30, or is in ms since 1970"
-        yield Check("times", CheckState.PROBLEM, "no reading has a readable time", fix)
+        yield problem("times", "no reading has a readable time", fix)
         return
     found = f"{kind}; readings are {lag / 1000:,.1f} s older than their records in the median"
     if sample.ahead:
         fix = "set the producers' clocks by NTP: a partition waits until the time of its record has come"
-        yield Check(
-            "times", CheckState.PROBLEM, f"{found}; {share(sample.ahead, sample.records)} are in the future", fix
-        )
+        yield problem("times", f"{found}; {share(sample.ahead, sample.records)} are in the future", fix)
     elif sample.copied >= SAME_TIME_SHARE * sample.timed and not state.log_append_time:
         fix = (
             "let the producer date records by its own clock, or set LogAppendTime where the policy permits it: a"
             " vehicle whose clock is ahead would close hours for all others"
         )
-        yield Check(
-            "times", CheckState.WARNING, f"{found}; {share(sample.copied, sample.timed)} are dated by the vehicle", fix
-        )
+        yield warning("times", f"{found}; {share(sample.copied, sample.timed)} are dated by the vehicle", fix)
     elif lag > policy.slot_length_ms + policy.lateness_ms:
         fix = f"send readings sooner, or raise policy.lateness: it is {policy.lateness_ms / 1000:g} s"
-        yield Check("times", CheckState.WARNING, found, fix)
+        yield warning("times", found, fix)
     else:
-        yield Check("times", CheckState.OK, found)
+        yield ok("times", found)
     order = f"{share(sample.unordered, sample.records)} of the records are out of order"
     late = f"{share(sample.late, sample.decoded)} of the readings are late for their hour"
     if sample.late * 100 > sample.decoded:
         fix = f"raise policy.lateness, which is {policy.lateness_ms / 1000:g} s, or send sooner: late ones are dropped"
-        yield Check("lateness", CheckState.WARNING, f"{late}; {order}", fix)
+        yield warning("lateness", f"{late}; {order}", fix)
     else:
-        yield Check("lateness", CheckState.OK, f"{late}; {order}")
+        yield ok("lateness", f"{late}; {order}")
 
 
 def examine_topic(config: Path, topic: str, feed: str | None, records: int = SAMPLE_RECORDS) -> Iterator[Check]:
@@ -245,4 +232,4 @@ def examine_topic(config: Path, topic: str, feed: str | None, records: int = SAM
         topics = msgspec.structs.replace(settings.topics, telemetry=topic, telemetry_format=feed)
         yield from check_brought_topic(replace(settings, topics=topics), records)
     except HatcastError as error:
-        yield Check(f"topic {topic}", CheckState.PROBLEM, "not usable", str(error))
+        yield problem(f"topic {topic}", "not usable", str(error))

@@ -46,6 +46,21 @@ class Check(msgspec.Struct, frozen=True):
     fix: str = msgspec.field(default="", name="mend")
 
 
+def ok(name: str, found: str) -> Check:
+    """Return a check that found what is wanted."""
+    return Check(name, CheckState.OK, found)
+
+
+def warning(name: str, found: str, fix: str = "") -> Check:
+    """Return a check whose finding a worker can do with."""
+    return Check(name, CheckState.WARNING, found, fix)
+
+
+def problem(name: str, found: str, fix: str) -> Check:
+    """Return a check whose finding keeps a worker from starting, or breaks a guarantee."""
+    return Check(name, CheckState.PROBLEM, found, fix)
+
+
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """Losses that the operator accepts, as options of `hatcast worker`.
@@ -86,18 +101,16 @@ async def _shown(settings: Settings, redis: AnyRedis) -> AsyncIterator[Check]:
     """Yield the values that the first start stored."""
     keys, name = DomainKeys(settings.topics.telemetry), settings.policy.name
     policy_id, count = (_text(value) for value in await redis.hmget(keys.policy(name), ["policy_id", "partitions"]))
-    yield Check("stored policy", CheckState.OK, policy_id or f"none yet under {name!r}")
+    yield ok("stored policy", policy_id or f"none yet under {name!r}")
     if count is not None:
-        yield Check("stored partitions", CheckState.OK, count)
+        yield ok("stored partitions", count)
     fingerprint = _text(await redis.hget(keys.user_key, "fingerprint"))
     made = "made by hatcast, " if settings.user_key is None else ""
-    yield Check(
-        "user key", CheckState.OK, "none stored yet" if fingerprint is None else f"{made}fingerprint {fingerprint[:8]}"
-    )
+    yield ok("user key", "none stored yet" if fingerprint is None else f"{made}fingerprint {fingerprint[:8]}")
     next_policy = await PolicyTransitionStore(redis, settings.topics.telemetry).next_policy(name)
     if next_policy is not None:
         found = f"{next_policy.name!r} from {next_policy.from_date} on; then the workers of this policy end"
-        yield Check("successor", CheckState.OK, found)
+        yield ok("successor", found)
 
 
 async def _problems(
@@ -115,11 +128,11 @@ async def _problems(
             wrong = await registration.registry_errors()
             errors += wrong
             if not wrong:
-                yield Check("registry", CheckState.OK, "agrees with the configuration")
+                yield ok("registry", "agrees with the configuration")
                 if settings.policy.replaces is not None:
                     yield await _takeover_check(settings, redis, settings.policy.replaces)
     except KafkaError as failed:
-        yield Check("registry", CheckState.PROBLEM, f"not read ({type(failed).__name__})", "check that all brokers run")
+        yield problem("registry", f"not read ({type(failed).__name__})", "check that all brokers run")
         return
     seen: set[str] = set()  # Redis has a copy of the registry's record, so one change may be found twice
     for name, error in errors:
@@ -127,10 +140,10 @@ async def _problems(
             continue
         seen.add(str(error))
         found = f"telemetry has {partitions} partitions now" if name == "stored partitions" else _NO_START
-        yield Check(name, CheckState.PROBLEM, found, str(error))
+        yield problem(name, found, str(error))
     if not errors:
         for name, error in await _offset_errors(settings, redis, topics, accepted):
-            yield Check(f"stored offsets of {name}", CheckState.PROBLEM, _NO_START, str(error))
+            yield problem(f"stored offsets of {name}", _NO_START, str(error))
 
 
 async def _time_zone_check(settings: Settings, redis: AnyRedis, partitions: int) -> Check:
@@ -140,22 +153,20 @@ async def _time_zone_check(settings: Settings, redis: AnyRedis, partitions: int)
     try:
         await OpenDates(HatStore.of(redis, policy, partitions), ledger, Calendar(policy)).check()
     except HatcastError as error:
-        return Check("time zone data", CheckState.PROBLEM, f"{TIME_ZONE_DATA}: {_NO_START}", str(error))
-    return Check("time zone data", CheckState.OK, f"{TIME_ZONE_DATA}, agrees with all open dates")
+        return problem("time zone data", f"{TIME_ZONE_DATA}: {_NO_START}", str(error))
+    return ok("time zone data", f"{TIME_ZONE_DATA}, agrees with all open dates")
 
 
 async def _takeover_check(settings: Settings, redis: AnyRedis, old: str) -> Check:
     """Check the transition from the policy that ours replaces."""
     name, facts = "replaced policy", await Registry(settings).read()
     if old in facts.policies and await PolicyTransitionStore(redis, settings.topics.telemetry).known(old) is None:
-        return Check(
-            name, CheckState.WARNING, f"Redis has lost {old!r}", "the first worker recovers it, and checks then"
-        )
+        return warning(name, f"Redis has lost {old!r}", "the first worker recovers it, and checks then")
     try:
         await check_takeover(settings, redis)
     except HatcastError as error:
-        return Check(name, CheckState.PROBLEM, _NO_START, str(error))
-    return Check(name, CheckState.OK, f"{old!r} until {settings.policy.from_date}")
+        return problem(name, _NO_START, str(error))
+    return ok(name, f"{old!r} until {settings.policy.from_date}")
 
 
 async def _offset_errors(

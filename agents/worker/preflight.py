@@ -23,7 +23,16 @@ from hatcast.agents.redis.clients import primaries
 from hatcast.agents.redis.connection import connect_redis, redis_error, redis_name
 from hatcast.agents.redis.durability import ACCEPT_OPTION, NO_EVICTION, Durability, Persistence, info, read_durability
 from hatcast.agents.timetable.speeds import timetable_of
-from hatcast.agents.worker.checks import NOTHING_ACCEPTED, Accepted, Check, CheckState, check_stored
+from hatcast.agents.worker.checks import (
+    NOTHING_ACCEPTED,
+    Accepted,
+    Check,
+    CheckState,
+    check_stored,
+    ok,
+    problem,
+    warning,
+)
 from hatcast.agents.worker.folds import report_check
 from hatcast.agents.worker.registration import configured_key, own_record
 from hatcast.stream.errors import HatcastError
@@ -70,10 +79,10 @@ def examine(config: Path, accepted: Accepted = NOTHING_ACCEPTED) -> Iterator[Che
     try:
         settings = load_settings(config)
     except HatcastError as error:
-        yield Check("configuration", CheckState.PROBLEM, "not usable", str(error))
+        yield problem("configuration", "not usable", str(error))
         return
     policy = settings.policy
-    yield Check("configuration", CheckState.OK, f"policy {policy.name}: {policy.quantity}, {_summary(policy)}")
+    yield ok("configuration", f"policy {policy.name}: {policy.quantity}, {_summary(policy)}")
     if settings.report_keys is not None:
         yield _report_keys_check(settings, settings.report_keys)
     yield from _timetable_checks(policy)
@@ -82,58 +91,58 @@ def examine(config: Path, accepted: Accepted = NOTHING_ACCEPTED) -> Iterator[Che
         topics = check_topics(settings, PATIENCE_SECONDS)
     except HatcastError as error:
         topics = None
-        yield Check("kafka", CheckState.PROBLEM, "not usable", str(error))
+        yield problem("kafka", "not usable", str(error))
     else:
-        yield Check("kafka", CheckState.OK, broker_name(settings).removeprefix("Kafka at "))
+        yield ok("kafka", broker_name(settings).removeprefix("Kafka at "))
         yield from _topic_checks(topics)
         yield from _registry_checks(settings, topics)
     try:
         with closing(connect_redis(settings, PATIENCE_SECONDS)) as redis:
             nodes = primaries(redis)
             version = _version(next(iter(nodes.values())))
-            yield Check("redis", CheckState.OK, f"{redis_name(settings).removeprefix('Redis at ')}, {version}")
+            yield ok("redis", f"{redis_name(settings).removeprefix('Redis at ')}, {version}")
             for name, node in nodes.items():
                 yield from _redis_checks(node, f" {name}" if name else "", accepted)
             yield _clock_check(next(iter(nodes.values())), settings)
         yield from asyncio.run(check_stored(settings, topics, accepted))
     except HatcastError as error:
-        yield Check("redis", CheckState.PROBLEM, "not usable", str(error))
+        yield problem("redis", "not usable", str(error))
     except RedisError as error:
-        yield Check("redis", CheckState.PROBLEM, "failed", str(redis_error(settings, error)))
+        yield problem("redis", "failed", str(redis_error(settings, error)))
 
 
 def _timetable_checks(policy: Policy) -> Iterator[Check]:
     try:
         timetable = timetable_of(policy)
     except HatcastError as error:
-        yield Check("timetable", CheckState.PROBLEM, "not usable", str(error))
+        yield problem("timetable", "not usable", str(error))
     else:
         if timetable is not None:
-            yield Check("timetable", CheckState.OK, f"hexagons with a scheduled speed {len(timetable.speeds):,}")
+            yield ok("timetable", f"hexagons with a scheduled speed {len(timetable.speeds):,}")
 
 
 def _report_keys_check(settings: Settings, keys: ReportKeys) -> Check:
     try:
         report_check(settings)
     except HatcastError as error:
-        return Check("report keys", CheckState.PROBLEM, "not usable", str(error))
-    return Check("report keys", CheckState.OK, f"authorities {len(keys.authorities)}, revoked {len(keys.revoked)}")
+        return problem("report keys", "not usable", str(error))
+    return ok("report keys", f"authorities {len(keys.authorities)}, revoked {len(keys.revoked)}")
 
 
 def _topic_checks(topics: TopicReport) -> Iterator[Check]:
     wrong = {finding.topic for finding in topics.findings}
     for name, count in topics.partitions.items():
         if name not in wrong:
-            yield Check(f"topic {name}", CheckState.OK, f"{count} partition{'s' if count > 1 else ''}")
+            yield ok(f"topic {name}", f"{count} partition{'s' if count > 1 else ''}")
     for finding in topics.findings:
         state = CheckState.PROBLEM if finding.fatal else CheckState.WARNING
         fix = f"wanted is {finding.expected}: {finding.fix}"
         yield Check(f"topic {finding.topic}", state, f"{finding.setting} is {finding.found}", fix)
     for name in topics.missing:
         if (error := topics.denied.get(name)) is not None:
-            yield Check(f"topic {name}", CheckState.PROBLEM, "missing", str(error))
+            yield problem(f"topic {name}", "missing", str(error))
         else:
-            yield Check(f"topic {name}", CheckState.WARNING, "missing: the first worker makes it")
+            yield warning(f"topic {name}", "missing: the first worker makes it")
 
 
 def _registry_checks(settings: Settings, topics: TopicReport) -> Iterator[Check]:
@@ -144,23 +153,17 @@ def _registry_checks(settings: Settings, topics: TopicReport) -> Iterator[Check]
     try:
         facts = asyncio.run(registry.read())
         for name, record in facts.policies.items():
-            yield Check(f"registered policy {name}", CheckState.OK, _registered(record))
+            yield ok(f"registered policy {name}", _registered(record))
         partitions = topics.partitions.get(settings.topics.telemetry)
         if partitions is None:
             return
         own = own_record(settings, partitions, {}, configured_key(settings))
         if beside := policies_beside_a_tracker(facts, own):
-            yield Check(
-                "shared days", CheckState.WARNING, f"with {', '.join(beside)}, beside a tracker", _END_THE_OTHERS
-            )
+            yield warning("shared days", f"with {', '.join(beside)}, beside a tracker", _END_THE_OTHERS)
         if beside := policies_without_room(facts, own):
-            yield Check(
-                "shared days", CheckState.WARNING, f"with {', '.join(beside)}, beside running sums", _RAISE_THE_LIMIT
-            )
+            yield warning("shared days", f"with {', '.join(beside)}, beside running sums", _RAISE_THE_LIMIT)
         if showing := policies_that_show_zeros(facts, own):
-            yield Check(
-                "standing buses", CheckState.WARNING, f"{', '.join(showing)} has drop_zero = true", _DROP_NO_ZEROS
-            )
+            yield warning("standing buses", f"{', '.join(showing)} has drop_zero = true", _DROP_NO_ZEROS)
     except (HatcastError, KafkaError):
         return  # `check_stored` reads it too, and reports the error
 
@@ -194,19 +197,14 @@ def _redis_checks(redis: "Redis", node: str, accepted: Accepted) -> Iterator[Che
         fix = "" if state is CheckState.OK else "raise `maxmemory`: when it is full, workers stop, and none starts"
         yield Check(f"redis memory{node}", state, f"{used:.0%} of {limit >> 20} MiB", fix)
     if info(redis, "replication").get("role") != "master":
-        yield Check(
-            f"redis role{node}",
-            CheckState.PROBLEM,
-            "a replica",
-            "set redis.url to the master: a replica rejects writes",
-        )
+        yield problem(f"redis role{node}", "a replica", "set redis.url to the master: a replica rejects writes")
 
 
 def _eviction_check(name: str, durability: Durability, accepted: Accepted) -> Check:
     if durability.eviction is None:
-        return Check(name, CheckState.WARNING, "unknown", f"make sure of `maxmemory-policy {NO_EVICTION}`")
+        return warning(name, "unknown", f"make sure of `maxmemory-policy {NO_EVICTION}`")
     if durability.keeps_keys:
-        return Check(name, CheckState.OK, durability.eviction)
+        return ok(name, durability.eviction)
     fix = f"set `maxmemory-policy {NO_EVICTION}`: it may delete contributions and the ledger{_unless(accepted)}"
     return Check(name, _state(accepted), durability.eviction, fix)
 
@@ -214,10 +212,10 @@ def _eviction_check(name: str, durability: Durability, accepted: Accepted) -> Ch
 def _persistence_check(name: str, durability: Durability, kept: dict[str, Any], accepted: Accepted) -> Check:
     found = durability.persistence
     if (failed := _failed_write(found, kept)) is not None:
-        return Check(name, CheckState.PROBLEM, failed, "free space on its disk: until then it rejects writes")
+        return problem(name, failed, "free space on its disk: until then it rejects writes")
     match found:
         case Persistence.APPEND_ONLY:
-            return Check(name, CheckState.OK, found)
+            return ok(name, found)
         case Persistence.SNAPSHOTS:
             fix = "set `appendonly yes`: after a restart, what came after the last snapshot is folded again"
         case Persistence.NONE:
@@ -225,7 +223,7 @@ def _persistence_check(name: str, durability: Durability, kept: dict[str, Any], 
             return Check(name, _state(accepted), found, fix + _unless(accepted))
         case _:
             fix = "set `appendonly yes`, or allow `CONFIG GET`"
-    return Check(name, CheckState.WARNING, found, fix)
+    return warning(name, found, fix)
 
 
 def _failed_write(found: Persistence, kept: dict[str, Any]) -> str | None:
@@ -251,7 +249,7 @@ def _clock_check(redis: "Redis", settings: Settings) -> Check:
     try:
         seconds, microseconds = redis.time()
     except ResponseError:  # denied by an ACL: only an operator's user has it
-        return Check("clock", CheckState.WARNING, "not compared with Redis' clock", "allow `TIME` to this user")
+        return warning("clock", "not compared with Redis' clock", "allow `TIME` to this user")
     after = now_ms()
     redis_ms = seconds * 1000 + microseconds // 1000
     difference = max(redis_ms - after, before - redis_ms, 0)  # beyond the round trip
@@ -259,7 +257,7 @@ def _clock_check(redis: "Redis", settings: Settings) -> Check:
     found = f"{difference / 1000:g} s from Redis' clock"
     if difference > limit:
         fix = f"set both by NTP: they may differ by policy.max_ahead, {limit / 1000:g} s"
-        return Check("clock", CheckState.PROBLEM, found, fix)
+        return problem("clock", found, fix)
     if difference > limit / 2:
-        return Check("clock", CheckState.WARNING, found, f"set both by NTP: above {limit / 1000:g} s workers wait")
-    return Check("clock", CheckState.OK, found)
+        return warning("clock", found, f"set both by NTP: above {limit / 1000:g} s workers wait")
+    return ok("clock", found)
