@@ -151,14 +151,10 @@ def decode_record(topic: str, key: str, value: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(value, type=kind)
     except UNREADABLE:
-        raise _unreadable(topic, key) from None
-
-
-def _unreadable(topic: str, key: str) -> HatcastError:
-    return HatcastError(
-        f"topic {topic}: the record {key!r} cannot be read: a newer hatcast or another program wrote it; start the"
-        " newer version, or stop the other program and send the older value again"
-    )
+        raise HatcastError(
+            f"topic {topic}: the record {key!r} cannot be read: a newer hatcast or another program wrote it; start the"
+            " newer version, or stop the other program and send the older value again"
+        ) from None
 
 
 # One partition, compacted, and the first writer of a fact wins.

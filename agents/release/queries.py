@@ -204,8 +204,14 @@ class AnswerReleases:
         return self._context.proposals(batch, answers)
 
     def _has_lost(self, gaps: Sequence[Gap], slot: Slot) -> bool:
-        starts, closes_ms = self._calendar.day_start(slot.date), closes_at(slot, self._policy)
-        return any(_affects(gap, starts, closes_ms) for gap in gaps)
+        """Return True if a partition may have lost readings of a slot.
+
+        The slot's day begins before the gap ends, and the slot was open when the gap began.
+        """
+        starts_ms, closes_ms = self._calendar.day_start(slot.date), closes_at(slot, self._policy)
+        return any(
+            starts_ms < gap.until_ms and not (gap.from_ms is not None and gap.from_ms >= closes_ms) for gap in gaps
+        )
 
     async def delete(self, released: Sequence[DueAnswer]) -> None:
         """Delete retained contributions that only answered queries read.
@@ -230,14 +236,6 @@ class AnswerReleases:
             return True
         cells = await self._users(period)
         return all(await self._ledger.acknowledged(period.closing.date, [*map(period.release_id, cells)]))
-
-
-def _affects(gap: Gap, starts_ms: int, closes_ms: int) -> bool:
-    """Return True if a partition may have lost readings of a slot.
-
-    The slot's day begins before the gap ends, and the slot was open when the gap began.
-    """
-    return starts_ms < gap.until_ms and not (gap.from_ms is not None and gap.from_ms >= closes_ms)
 
 
 async def retained_periods(

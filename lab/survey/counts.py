@@ -176,13 +176,10 @@ def capped_counts(
                 .head(cap)
                 .collect()
             )
-            totals = _sum_users([totals, _totals_of(entered)])
+            # distinct (user, cell, slot): so many users by cell and slot
+            added = entered.group_by("cell", "slot").agg(pl.len().cast(pl.Int64).alias("users"))
+            totals = _sum_users([totals, added])
     return _matrix(totals, candidates, slots)
-
-
-def _totals_of(entered: pl.DataFrame) -> pl.DataFrame:
-    """Count users by cell and slot. entered: distinct (user, cell, slot)."""
-    return entered.group_by("cell", "slot").agg(pl.len().cast(pl.Int64).alias("users"))
 
 
 def _sum_users(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:

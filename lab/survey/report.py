@@ -269,7 +269,8 @@ def _plot(survey: Survey, policy: Policy, path: Path) -> None:
         for each in survey.resolutions:
             label = f"resolution {each.resolution}"
             users.plot(*_above(each.users), drawstyle="steps-pre", linewidth=1, label=label)
-            values = _caps(max(each.hats_per_user_day))
+            most = max(each.hats_per_user_day)
+            values = [*range(0, most, max(1, most // _CAPS_MAX)), most]
             caps.plot(values, [dropped_share(each.hats_per_user_day, cap) for cap in values], linewidth=1, label=label)
         users.set(xlabel="users of a HAT", ylabel="share of HATs with at least as many", xscale="log", ylim=(0, 1.02))
         caps.axvline(policy.max_hats_per_day, linestyle=":", linewidth=1, color="black")
@@ -286,10 +287,6 @@ def _above(histogram: Histogram) -> tuple[list[int], list[float]]:
         shares.append(left / total)
         left -= histogram[value]
     return values, shares
-
-
-def _caps(most: int) -> list[int]:
-    return [*range(0, most, max(1, most // _CAPS_MAX)), most]
 
 
 def draw_map(survey: Survey, policy: Policy, users: Fraction, path: Path) -> None:

@@ -223,7 +223,7 @@ class HybridParameters:
     def _unit_variance(self, epsilon: float) -> Fraction:
         """Return the variance of noise for sensitivity 1."""
         if self.delta is None:
-            return 2 / _as_decimal(epsilon) ** 2
+            return 2 / Fraction(Decimal(repr(epsilon))) ** 2  # the exact value of its decimal text: 0.1 is 1/10
         # Rounded to nine digits, so that a weight does not depend on the last bits of a library's result.
         return Fraction(f"{deviation_for(epsilon, self.delta):.9g}") ** 2
 
@@ -231,11 +231,6 @@ class HybridParameters:
 def delta_per_hat(policy: Policy) -> float:
     """Return the delta of one HAT: a user is in at most `most_hats` HATs a day, whose deltas sum to at most delta."""
     return part_of_delta(policy.delta, policy.most_hats)
-
-
-def _as_decimal(epsilon: float) -> Fraction:
-    """Return the exact value of the float's decimal text: 0.1 is 1/10."""
-    return Fraction(Decimal(repr(epsilon)))
 
 
 class HybridEstimator(Protocol):

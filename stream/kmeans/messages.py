@@ -153,12 +153,8 @@ def decode_answer(
 def speeds_of(steps: Sequence[int], policy: Policy) -> tuple[Decimal, ...]:
     """Return coordinates in steps as numbers in the policy's unit, exact, without trailing zeros: 40.0, 21.31."""
     grid = Grid(policy.grid, policy.lower)
-    return tuple(Decimal(_shortened(grid.text(each))) for each in steps)
-
-
-def _shortened(text: str) -> str:
-    whole, _, digits = text.partition(".")
-    return f"{whole}.{digits.rstrip('0') or '0'}"
+    texts = (grid.text(each).partition(".") for each in steps)
+    return tuple(Decimal(f"{whole}.{digits.rstrip('0') or '0'}") for whole, _, digits in texts)
 
 
 def steps_of(speeds: Sequence[Decimal], policy: Policy) -> list[int] | None:
