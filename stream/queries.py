@@ -81,18 +81,15 @@ class QueryKind(Protocol):
 
     def unit(self, policy: Policy) -> str:
         """Return the unit of the published value."""
-        ...
 
     def grid(self, policy: Policy) -> Grid:
         """Return the grid of the published value."""
-        ...
 
     def value(self, days: Sequence[RetainedDay], query: Query) -> Fraction:
         """Return the exact value before noise, in milli-units of `unit`. Private.
 
         days   the days that are not missing, at least one
         """
-        ...
 
     def sensitivity(self, user_days: int, days: int, policy: Policy) -> Fraction:
         """Return the sensitivity of `value` to one user's day, in milli-units.
@@ -100,11 +97,9 @@ class QueryKind(Protocol):
         Public if `user_days` is public or not used.
         days   number of days that are not missing
         """
-        ...
 
     def top(self, policy: Policy) -> int | None:
         """Return the largest value in milli-units; None if values are unbounded."""
-        ...
 
 
 _NO_TOP: Final = 2**60

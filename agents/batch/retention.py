@@ -27,7 +27,6 @@ class Retention(Protocol):
 
     def retain(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
         """Save the data that is needed later: closed slots are dropped afterwards."""
-        ...
 
 
 class RetainNothing:

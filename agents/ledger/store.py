@@ -19,11 +19,9 @@ class Store(Protocol):
 
     async def read(self, wanted: Wanted) -> View:
         """Return rows of one moment."""
-        ...
 
     async def apply(self, changes: RowChanges) -> bool:
         """Apply all changes if all of their conditions hold; else change nothing and return False: it is stale."""
-        ...
 
 
 async def decide(

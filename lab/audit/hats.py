@@ -35,11 +35,9 @@ class RandomNumbers(Protocol):
 
     def integers(self, low: int, high: int) -> int:
         """Return an integer in [low, high)."""
-        ...
 
     def random(self) -> float:
         """Return a number in [0, 1)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +89,12 @@ class Family(Protocol):
 
     def worst(self) -> Sequence[Neighbours]:
         """Return the neighbours that the proofs name: ends of the range, the busiest and the least busy user, ..."""
-        ...
 
     def drawn(self, random: RandomNumbers) -> Neighbours:
         """Return random neighbours."""
-        ...
 
     def varied(self, neighbours: Neighbours, random: RandomNumbers) -> Neighbours:
         """Return neighbours that differ a little from the given ones."""
-        ...
 
 
 def chunks_of(users: Sequence[tuple[int, int, int]], others: Sequence[tuple[int, ...]] = ()) -> list[bytes]:

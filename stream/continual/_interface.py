@@ -120,7 +120,6 @@ class Mechanism(Protocol):
     @property
     def setting(self) -> SumSetting:
         """The public parameters."""
-        ...
 
     def advance(self, steps: Sequence[Step], noise: VectorNoise) -> list[Advanced]:
         """Return the next state and running sum of each cell. All noise of all steps is drawn in one or two calls.
@@ -129,7 +128,6 @@ class Mechanism(Protocol):
 
         Raises BadState, and UnsafeNoise if a sum does not fit into 64 bits. A failed call has released nothing.
         """
-        ...
 
     def sd(self, index: int) -> float:
         """Return the standard deviation of the running sum's noise after slot `index`, if all slots have entries.
@@ -137,7 +135,6 @@ class Mechanism(Protocol):
         For a cell that is empty in its first slots it is that after as many slots fewer; empty slots later leave it
         unchanged or reduce it. `withhold_release`: depends on when groups are complete; this is if each is at once.
         """
-        ...
 
 
 class NoiseCalibration:

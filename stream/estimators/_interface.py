@@ -236,12 +236,10 @@ class Estimator(Protocol):
     @property
     def name(self) -> str:
         """Name in `[policy.estimator]`."""
-        ...
 
     @property
     def keys(self) -> EstimatorKeys:
         """Relations it is proved for, and the keys of `[policy.estimator]` that it uses, with their defaults."""
-        ...
 
     @property
     def shares(self) -> Mapping[str, Fraction]:
@@ -249,11 +247,9 @@ class Estimator(Protocol):
 
         `noise` on the value and any private selection before it, or the noisy sums of a ratio.
         """
-        ...
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:
         """Return the exact value before noise, in milli-units. Private. Raises BadUsers, EmptyHat."""
-        ...
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
         """Return the sensitivity, to one user, of the number that gets noise, in milli-units. Public.
@@ -262,18 +258,15 @@ class Estimator(Protocol):
         `add_remove`: the number is the numerator of `value`, and a user is added or removed. Counts are private, so
         only `parameters` decide: the result is the same for all counts, also for none.
         """
-        ...
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction | None:
         """Return the largest difference of `value` from the mean of all readings, over all sums, in milli-units.
 
         None if an interval is drawn first, because `value` then is not a fixed function of the sums. Raises EmptyHat.
         """
-        ...
 
     def least_users(self, parameters: Parameters) -> int:
         """Return the fewest users for whom `estimate` draws noise: 1 or more under `replace`, 0 under `add_remove`."""
-        ...
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
         """Return the noisy estimate, for exactly `parameters.epsilon`; None if suppressed.
@@ -281,7 +274,6 @@ class Estimator(Protocol):
         `replace`: None if there are fewer than `least_users`, which is public; no noise was drawn.
         `add_remove`: all noise is drawn and epsilon is spent for any users, also for none.
         """
-        ...
 
 
 class Linear(Estimator, Protocol):
@@ -293,14 +285,12 @@ class Linear(Estimator, Protocol):
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
         """See Estimator. Never None, because no interval is drawn."""
-        ...
 
     def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
         """Return (places, fills) and a total: user l's mean has weight places_l / (fills_l total); weights sum to 1.
 
         Raises EmptyHat.
         """
-        ...
 
 
 def with_noise(

@@ -32,15 +32,12 @@ class EarlierRuns(Protocol):
 
     def entered(self, date: str) -> Mapping[bytes, int]:
         """Return the number of HATs that each user (pseudonym) has entered on a local date."""
-        ...
 
     def members(self, dates: Sequence[str]) -> Mapping[tuple[str, int], frozenset[bytes]]:
         """Return the users of each released HAT of these local dates, by `date/slot` and H3 cell."""
-        ...
 
     def released(self, slot: str) -> Mapping[int, frozenset[bytes]]:
         """Return the users of each released HAT of a slot (`date/slot`), by H3 cell."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,35 +56,27 @@ class UserLimit(Protocol):
 
     def period_of(self, day: str) -> str:
         """Return the name of the period that contains a local date."""
-        ...
 
     def end_of(self, period: str) -> int:
         """Return the end (ms UTC) of the last slot of a period."""
-        ...
 
     def new_user(self, pseudonym: bytes, day: PeriodUsers) -> UserOfDay:
         """Add a user who has entered nothing yet to a period."""
-        ...
 
     def rejection(self, user: UserOfDay, slot: Slot, cell: int) -> str | None:
         """Return the outcome of a reading that would enter one HAT more; None if the user may enter it."""
-        ...
 
     def enter(self, user: UserOfDay, slot: Slot, cell: int) -> None:
         """Count a HAT that the user may enter."""
-        ...
 
     def add_earlier(self, day: PeriodUsers, runs: EarlierRuns) -> None:
         """Add the users of a period that earlier runs released, to a period without users."""
-        ...
 
     def pack(self, users: Sequence[UserOfDay]) -> bytes:
         """Pack users of one period into a chunk."""
-        ...
 
     def unpack(self, chunk: bytes, day: PeriodUsers) -> None:
         """Add the users of a chunk to a period, in order. Raises ValueError for a chunk of another format."""
-        ...
 
 
 class DailyLimit:

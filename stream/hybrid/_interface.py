@@ -243,26 +243,21 @@ class HybridEstimator(Protocol):
     @property
     def name(self) -> str:
         """Name in `[policy.estimator]`."""
-        ...
 
     @property
     def needs(self) -> Needs:
         """Prior knowledge about users' means that the weight requires."""
-        ...
 
     @property
     def fixed_weight(self) -> Fraction | None:
         """Weight w if it is the same in every setting; None if it depends on the setting."""
-        ...
 
     @property
     def all_local(self) -> bool:
         """Whether each central user's mean gets the noise of a local device too."""
-        ...
 
     def weight(self, setting: Setting) -> Number:
         """Return the weight w in [0, 1] of the central mean; the local mean has 1 - w. Both groups have users."""
-        ...
 
 
 def charge(estimator: HybridEstimator, parameters: HybridParameters) -> float:

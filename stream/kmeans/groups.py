@@ -103,11 +103,9 @@ class Reports(Protocol):
     @property
     def vectors(self) -> Integers:
         """Noisy vectors."""
-        ...
 
     def clusters(self, centres: Integers) -> Integers:
         """Return the answers of an iteration, int64 [L]. To be called once per iteration, tau times in total."""
-        ...
 
 
 def noisy_vector(vector: Sequence[int], setting: ClusteringSetting, noise: LaplaceNoise) -> list[int]:

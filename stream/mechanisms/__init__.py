@@ -72,7 +72,6 @@ class LaplaceNoise(Protocol):
         exp(epsilon). distance 0: the value depends on no user's data, and no noise is drawn.
         Raises UnsafeNoise rather than saturate.
         """
-        ...
 
 
 class VectorNoise(Protocol):
@@ -86,7 +85,6 @@ class VectorNoise(Protocol):
         This holds also if values follow from the outputs before them. distance 0: no noise is drawn.
         Raises UnsafeNoise rather than saturate.
         """
-        ...
 
     def gaussian_many(
         self, values: NDArray[np.int64], distances: Distances, epsilon: float, delta: float
@@ -98,7 +96,6 @@ class VectorNoise(Protocol):
         This holds also if values follow from the outputs before them. l1 distance 0: no noise is drawn.
         Raises UnsafeNoise rather than saturate.
         """
-        ...
 
 
 class Noise(LaplaceNoise, VectorNoise, Protocol):
@@ -111,7 +108,6 @@ class Noise(LaplaceNoise, VectorNoise, Protocol):
         p <= exp(epsilon) q + delta. distance 0: the value depends on no user's data, and no noise is drawn.
         Raises UnsafeNoise rather than saturate.
         """
-        ...
 
     def choose(self, weights: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction) -> int:
         """Draw index i with probability exactly proportional to weights[i] exp(-rate costs[i]): none underflows.
@@ -122,8 +118,6 @@ class Noise(LaplaceNoise, VectorNoise, Protocol):
         Guarantee: with equal weights, if each cost changes by at most s, each probability changes by a factor of at
         most exp(2 s rate). Raises ValueError for other arguments.
         """
-        ...
 
     def uniform(self, number: int) -> int:
         """Draw an integer in [0, number), each with probability exactly 1 / number. Raises ValueError below 1."""
-        ...

@@ -26,11 +26,9 @@ class AnyRelease(Protocol):
     @property
     def release_id(self) -> str:
         """Its name, which never changes."""
-        ...
 
     def proposal(self, at_ms: int, release_partition: int) -> Proposal | AnswerProposal:
         """Return the release as proposed to the ledger by the owner of a release partition."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,6 @@ class Collects(Protocol):
 
     def collect(self, number: int, closes_ms: int, note: Callable[[int], object]) -> None:
         """Read the answers to a round until it is over."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

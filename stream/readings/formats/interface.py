@@ -45,7 +45,6 @@ class Split(Protocol):
         Empty if the message holds no vehicle. Never contains an empty record, which would be a heartbeat record. A
         message that cannot be split is returned as one record, so that it is counted as undecodable.
         """
-        ...
 
 
 Table = Literal["json", "csv"]
