@@ -123,7 +123,7 @@ class LedgerRecovery:
         self.sealed_through = state.sealed_through
         if not state.token or self._went_back(state):
             return await self._recover(state)
-        self._waiting, self._patience_s = ("", 0.0), _FENCE_TIMEOUT_S
+        self._stop_waiting()
         if state.token != guard.token:
             guard.reset(state.token)  # another worker recovered the ledger
         guard.newest = state.generation, state.token
@@ -264,6 +264,10 @@ class LedgerRecovery:
             if self._waiting[0]:
                 self._patience_s = min(2 * self._patience_s, _FENCE_TIMEOUT_MAX_S)
             self._waiting = (attempt, monotonic_s())
+
+    def _stop_waiting(self) -> None:
+        self._waiting = ("", 0.0)
+        self._patience_s = _FENCE_TIMEOUT_S
 
     async def _fence(self, attempt: Attempt, domain: Domain) -> bool:
         """Fence all publishers, then store where the output topics end; False if another recovery has begun."""
