@@ -242,12 +242,13 @@ def fold_again(pipeline: Pipeline, end_ms: int, dumped: Path | None = None) -> L
     if dumped is not None:
         dump = joined(dumped, dump)
     options = ("--format", "kafka", "--contributions", "--json")
-    folded = pipeline.hatcast("batch", dump, *options, timeout=_SECONDS)
-    assert folded.code == 0, folded.err
+    folding = pipeline.begin("batch", dump, *options)
     policy = pipeline.settings.policy
     answers = _answered_again(pipeline, dump) if policy.queries else {}
     releases = _released_with(pipeline, dump) if isinstance(policy.method, ValuesKeys | ContinualKeys) else {}
     tracked = _courses(pipeline, dump, end_ms) if policy.method.settles_days else Courses({}, frozenset())
+    folded = folding(_SECONDS)
+    assert folded.code == 0, folded.err
     dump.unlink()
     calendar = Calendar(policy)
 

@@ -7,6 +7,7 @@ answers, and half of it refused. CI waits for a minute, `scripts/faults --outage
 import resource
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,8 +105,8 @@ def ride_out(kafka: KafkaServer, redis: RedisServer, folder: Path, seconds: floa
         _be_away(both, seconds)
         for away in both:
             away.come_back()
-        for away in both:
-            away.wait_until_made_good()
+        with ThreadPoolExecutor(len(both)) as at_once:
+            list(at_once.map(Away.wait_until_made_good, both))
         return both
 
 

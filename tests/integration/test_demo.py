@@ -181,7 +181,7 @@ def test_a_signal_stops_it_within_seconds_and_nothing_is_left(name: str, tempora
         process.send_signal(signal.Signals[name])
         _, err = process.communicate(timeout=SECONDS)
         assert (process.returncode, err) == (0, b"")
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
     wait_until_gone(temporary)
 
 

@@ -289,7 +289,7 @@ def test_an_agent_that_raises_ends_the_worker(kafka: KafkaServer, make_topic: Ma
                 raise RuntimeError(f"no: {batch.base}")
 
             worker.take = refuse  # type: ignore[method-assign]
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await worker.app.wait_until_stopped()
             return worker.app.crash_reason
 

@@ -40,7 +40,7 @@ def test_stopping_in_front_of_a_broker_that_is_gone_ends_in_order(
             await until(
                 lambda: not worker.consumer.in_group()
             )  # its fetches fail from now on, and wait for their next try
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(30):
                 await worker.app.stop()
             assert not worker.app.crashed
 
@@ -58,7 +58,7 @@ def test_stopping_does_not_wait_for_a_broker_that_hangs(breakable_kafka: KafkaSe
         async with running(settings(breakable_kafka, topic, commit_interval=60.0), store) as worker:
             await until(lambda: len(store.rows) == 100)
             breakable_kafka.pause()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(30):
                 await worker.app.stop()
 
     try:

@@ -178,4 +178,4 @@ def test_a_broker_that_cannot_be_reached_is_named_after_some_tries(pipeline: Pip
             "hatcast: Kafka at 127.0.0.1:1 cannot be reached (connection refused; tried for 12 s)"
         )
         assert done.err.count("\n") == 1
-    assert 10 < time.monotonic() - started < 25
+    assert 10 < time.monotonic() - started < 60
