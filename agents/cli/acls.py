@@ -36,7 +36,7 @@ _OPERATOR: Final = (
     *("get", "hget", "hgetall", "hkeys", "hlen", "hmget", "mget", "scard", "smembers", "smismember"),
     *("config|get", "time"),  # doctor
 )
-_CLUSTERING: Final = (*_SCRIPTS, *_IDLE, "hget", "hgetall", "hlen", "hmget", "hset", "sadd", "scard")
+_CLUSTERING: Final = (*_SCRIPTS, *_IDLE, "hget", "hgetall", "hlen", "hmget", "hset")
 CLUSTER: Final = ("asking", "cluster|slots", "command")
 
 

@@ -69,7 +69,6 @@ def test_every_command_that_redis_allows_a_role_is_sent_by_it(city: City) -> Non
         ("worker", "sismember"),  # a recovery that discards a record
         ("cluster", "script|load"),  # a worker has run the scripts before
         ("worker", "hexists"),  # answers to queries over days: test_queries.py
-        ("operator", "hkeys"),  # `status` of running sums
         ("operator", "script|load"),  # Redis was restarted, and no worker has run the script since
         ("operator", "config|get"),  # `doctor` on a Redis without an append-only file: test_doctor.py
     }

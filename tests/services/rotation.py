@@ -188,7 +188,7 @@ GROUPS: Final = {
     ),
     "operation": Group(
         (
-            *_tests("integration", "access", "connections", "doctor*", "drain", "fresh_kafka", "health", "own_redis"),
+            *_tests("integration", "connections", "doctor*", "drain", "fresh_kafka", "health", "own_redis"),
             *_tests("integration", "slow_services", "topic_watch", "topics", "two_cities", "wheel", "worker_refusals"),
             *_tests("faults", "outage"),
         ),
@@ -200,6 +200,10 @@ GROUPS: Final = {
             *_commands("acls", "doctor", "status"),
             "tests/faults/outage.py",
         ),
+    ),
+    "privileges": Group(  # whatever sends another command to Redis or Kafka may need one more, or one less
+        _tests("integration", "access"),
+        ("agents/cluster", "agents/kafka", "agents/ledger", "agents/recovery", "agents/redis", "stream/ledger"),
     ),
     "command line": Group(
         _tests("unit", "cli_output", "columns_command", "output_files", "single_value_commands"),
