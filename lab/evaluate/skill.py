@@ -9,11 +9,11 @@ import numpy as np
 from hatcast.lab.days import RecordedDay
 from hatcast.lab.evaluate.days_replay import PublishedRuns, Truth, filled, hats_of
 from hatcast.lab.evaluate.simulation import Floats
-from hatcast.stream.policy.tracker_keys import TIMETABLE_PRIOR
 from hatcast.stream.tracker.timetable import Timetable, deviation
 
 PUBLIC: Final = {"half_bound": "U/2", "last": "last value", "timetable": "timetable"}
 """Baselines, and their names in a table"""
+_SLOPE: Final = 0.8  # of speeds on scheduled ones: a reader who trusts the timetable
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _scheduled(
 ) -> Floats:
     """Return for each HAT the level of the city that was published before, and its cell's part of the timetable."""
     parts = (timetable.speeds.get(hat.cell) for hat in hats_of(days))
-    cells = np.array([0.0 if speed is None else TIMETABLE_PRIOR.slope * deviation(speed) for speed in parts])
+    cells = np.array([0.0 if speed is None else _SLOPE * deviation(speed) for speed in parts])
     found, before, number = np.empty_like(live), np.zeros(len(live)), 0
     level = np.full(len(live), upper_bound / 2)
     for day, slots in _parts(days):

@@ -55,11 +55,12 @@ class TimetablePrior:
     variance          of a cell around it, (km/h)^2: as `Variances.cell`, with `REFERENCE_BOUND`
     """
 
+    # A city's own slope is near 1. The prior is wide and nearer to 0, so that a file that says nothing costs less.
     reference: float = 25.0
     lowest: float = -20.0
     highest: float = 25.0
-    slope: float = 0.8
-    slope_sd: float = 0.3
+    slope: float = 0.6
+    slope_sd: float = 0.45
     variance: float = 18.0
 
 

@@ -188,7 +188,7 @@ def tracked() -> Iterator[tuple[str, TrackerRelease]]:
     yield "tracker_pulse", tracker.close_slot(slot, both, Scripted([-453_000] * 9))[0]
     timed = PolicyTracker(TIMED, None, Timetable.of({CELL: 231}))
     timed.begin_day(DATE, [])
-    yield "tracker_scheduled", timed.close_slot(slot, hats, Scripted([-443_000] * 9))[0]
+    yield "tracker_scheduled", timed.close_slot(slot, hats, Scripted([-443_700] * 9))[0]
     loads = PolicyTracker(LOADS, None)
     loads.begin_day(DATE, [])
     yield "tracker_value", loads.close_slot(slot, hats, Scripted([-443_000] * 9))[0]

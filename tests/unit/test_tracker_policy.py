@@ -61,8 +61,8 @@ def test_a_timetable_is_a_part_of_the_policy_by_its_constants_and_not_by_its_fil
         "reference": TIMETABLE_PRIOR.reference,
         "lowest": -20,
         "highest": 25,
-        "slope": 0.8,
-        "slope_sd": 0.3,
+        "slope": 0.6,
+        "slope_sd": 0.45,
         "variance": 18,
     }
 
