@@ -16,13 +16,13 @@ import msgspec
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
-from hatcast.agents.redis.ledger_store import TrackerStore
 from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import Retained
 from hatcast.agents.release.hats import DueHat
 from hatcast.agents.release.path import ReleasePath
 from hatcast.agents.release.queries import AnswerReleases, DueAnswer
+from hatcast.agents.release.tracker import TrackedHats
 from hatcast.stream.fold.checkpoint import FoldChanges
 from hatcast.stream.ledger import commits, rows
 from hatcast.stream.ledger.adoption import OutputPartition
@@ -33,6 +33,7 @@ from hatcast.stream.ledger.sealed_days import Sealed
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.published import published_of
 from hatcast.stream.release.spending import fineness_of
+from hatcast.stream.release.tracker import PolicyTracker
 from hatcast.stream.release.tracker_records import StoredDraw
 from tests.faults.faulty_worker import meet
 from tests.integration.recovering import adopt
@@ -164,11 +165,11 @@ def forgotten_once_read() -> None:
 def state_not_read() -> None:
     """A tracker begins every date without the state that is stored after the one before."""
 
-    async def read(self: TrackerStore) -> bytes | None:
-        del self
-        return None
+    async def begin(self: TrackedHats) -> None:
+        self.tracker = PolicyTracker(self._policy, None, self._timetable)
+        self.closed.clear()
 
-    TrackerStore.read = read  # type: ignore[method-assign]
+    TrackedHats.open = begin  # type: ignore[method-assign]
 
 
 def other_number_learned() -> None:
