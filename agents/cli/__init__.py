@@ -233,7 +233,8 @@ def main() -> None:
 
 def usage_line(error: click.UsageError) -> str:
     """Return a usage error as one line that names the --help to read."""
-    path = "hatcast" if error.ctx is None else error.ctx.command_path
+    named = [each for each in sys.argv[1:2] if each in COMMANDS]  # click's parser knows no command
+    path = " ".join(["hatcast", *named]) if error.ctx is None else error.ctx.command_path
     message = " ".join(error.format_message().split()).rstrip(".").replace(" Did you mean", ", did you mean")
     message = _KINDS.sub(lambda kind: f"is not {'an integer' if kind[1] == 'integer' else 'a number'}", message)
     if "mean" not in message and (similar := _similar(error, message)) is not None:

@@ -333,7 +333,8 @@ def _show_outcomes(folded: FoldResult, *, as_json: bool) -> None:
     rows = ((name, f"{of:,}", f"{of / records:.1%}") for name in names if (of := folded.outcomes.get(name)))
     console = Console()
     console.print(table("Records by outcome", "", ("outcome", "records", "share"), rows))
-    console.print(f"{records:,} records, {folded.outcomes.get(Outcome.ACCEPTED.value, 0):,} of them accepted")
+    accepted = folded.outcomes.get(Outcome.ACCEPTED.value, 0)
+    console.print(f"{records:,} record{'s' if records != 1 else ''}, {accepted:,} of them accepted")
 
 
 # Estimates and running means, which follow from the releases.

@@ -315,7 +315,8 @@ def _in_both_groups(policy: Policy, loss: DayLoss) -> str:
 
 def _spent(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -> str:
     if isinstance(ledger, str):
-        return f"All figures above follow from the policy. The spent budget is not known here: {ledger}."
+        unknown = f"The spent budget is not known here: {ledger}. Of a file: --ledger FILE."
+        return f"All figures above follow from the policy. {unknown}"
     if not ledger:
         return "All figures above follow from the policy. According to the ledger, nothing has been released yet."
     newest = [_record(day) for day in ledger[-days:]]
@@ -326,7 +327,7 @@ def _spent(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) ->
         f" topic. Over its newest {number}, {newest[0].date} to {newest[-1].date}, a bus"
         f" that was there on all of them has lost at most {lost_over(policy, newest):g}; on the"
         f" costliest day, {costliest.date}, {costliest.epsilon_user_day:g}, or"
-        f" {costliest.epsilon_delta.epsilon:.4g} as (epsilon, delta)."
+        f" {costliest.epsilon_delta.epsilon:.4g} as (epsilon, delta) with delta {costliest.epsilon_delta.delta:g}."
     )
     last = newest[-1]
     if last.total is not None and last.total_limit is not None:

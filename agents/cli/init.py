@@ -134,7 +134,7 @@ def _value(text: str) -> tuple[str, str, float, float]:
     help="Without the tracker: K, most hexagons and hours of a bus's day.  [default: 89]",
 )
 @click.option("--kafka", help="Bootstrap servers.  [default: localhost:9092]")
-@click.option("--redis", help="[default: redis://localhost:6379/0]")
+@click.option("--redis", help="URL of the Redis server.  [default: redis://localhost:6379/0]")
 @click.option(
     "--format",
     "telemetry_format",
@@ -182,6 +182,7 @@ def command(
     try:
         if recordings:
             answers = replace(answers, tracker=_planned(answers, config.parent, recordings, derive))
+        recorded = FormatChoice(answers.telemetry_format, derive=derive)
         if derive is not None:  # a worker decodes records one by one: only feeds derive speeds
             answers = replace(answers, telemetry_format=_DEFAULTS.telemetry_format)
         text = render_template(answers)
@@ -205,7 +206,7 @@ def command(
 
         click.get_current_context().invoke(doctor, config=config, as_json=False)
     else:
-        files = shlex.join(map(str, recordings)) or "FILE"
+        files = shlex.join([*map(str, recordings), *recorded.words]) if recordings else "FILE"
         click.echo(f"Next, for files: hatcast batch {files} --ledger {config.stem}.ledger{_at(config)}")
         click.echo(f"Next, for Kafka: hatcast doctor{_at(config)}")
 

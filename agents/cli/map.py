@@ -31,7 +31,9 @@ def command(ledger: Path, config: Path, output: Path) -> None:
     settings = load_settings(config)
     # Imported here: models take a second to import.
     from hatcast.agents.batch.ledger_map import page_of_ledger
+    from hatcast.agents.monitoring.logs import configure_logs
 
+    configure_logs("warning")
     page = page_of_ledger(ledger, settings)
     with new_file(output) as file:
         file.write(page)

@@ -175,7 +175,10 @@ def _choice(
         if named or header_time:
             raise click.UsageError("--columns and the other options of a format need --format")
         return None
-    named |= {key: Columns.parse(named[key]).names for key in ("names", "where") if key in named}
+    if "names" in named:
+        named["names"] = Columns.parse(named["names"]).names
+    if "where" in named:
+        named["where"] = Columns.parse(named["where"], "where").names
     return FormatChoice(name, Columns(**named) if named else None, derive, header_time)
 
 

@@ -10,12 +10,10 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 from itertools import count
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from hatcast.agents.demo.state import DemoState, Origin
 from hatcast.stream.policy.policy import Policy, TrackerKeys
-from hatcast.stream.readings.formats import Columns
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records import BudgetRecord, EstimateRecord, NormalRecord, QueryRecord, ReleaseRecord, RunningRecord
 from hatcast.stream.records.fields import Status
@@ -59,32 +57,16 @@ def _batch(program: str, origin: Origin, config: Path | None, timezone: str) -> 
     """
     name = _free_name()
     files = " ".join(shlex.quote(str(file)) for file in origin.files)
+    chosen = "" if origin.format is None else shlex.join(origin.format.words)
     prepare = ""
     if config is None:
         config = Path(f"{name}.toml")
         prepare = f"{program} init --yes --timezone {timezone} --hours 0,24 --config {config} && "
     given = f"--config {shlex.quote(str(config))}"
     return (
-        f"{prepare}{program} batch {files} {format_words(origin)} {given} --ledger {name}.ledger",
+        f"{prepare}{program} batch {files} {chosen} {given} --ledger {name}.ledger",
         f"{program} map {name}.ledger {given} -o {name}.html",
     )
-
-
-_DERIVE: Final[Mapping[str | None, tuple[str, ...]]] = MappingProxyType(
-    {None: (), "missing": ("--derive-speed",), "always": ("--derive-speed-always",)}
-)
-
-
-def format_words(origin: Origin) -> str:
-    """Return the options of the recordings' format, as they were given."""
-    choice = origin.format
-    if choice is None:
-        return ""
-    words = ["--format", choice.name, *_DERIVE[choice.derive], *(["--header-time"] if choice.header_time else [])]
-    for option in (choice.columns or Columns()).options:
-        name, _, text = option.partition(" ")
-        words += [f"--{name.replace('_', '-')}", text]
-    return shlex.join(words)
 
 
 def _free_name() -> str:

@@ -17,7 +17,7 @@ from hatcast.lab.plan.counts import CountedDays, SlotCounts
 from hatcast.lab.processes import step
 from hatcast.stream.policy.tracker_keys import TrackerKeys
 from hatcast.stream.tracker.counts import DayCounts, Floats, ModelHat
-from hatcast.stream.tracker.model import Covariance, Observation
+from hatcast.stream.tracker.model import TIMETABLE, Covariance, Observation
 from hatcast.stream.tracker.prior import Prior, Variances
 from hatcast.stream.tracker.schedule import Schedule
 from hatcast.stream.tracker.timetable import Timetable
@@ -25,6 +25,7 @@ from hatcast.stream.tracker.timetable import Timetable
 MEAN_DEVIATION: Final = math.sqrt(2 / math.pi)
 """mean absolute deviation of a normal distribution, in standard deviations"""
 _DAY_HOURS: Final = 24
+_READERS_SLOPE_SD: Final = 0.3  # of a reader who takes the slope for .8, as the baseline of lab/evaluate/skill.py does
 
 
 Deviations = tuple[list[Floats], Floats]
@@ -177,6 +178,7 @@ def _prior_variances(variances: Variances, counts: CountedDays, timetable: Timet
     covariance = Covariance(variances)
     covariance.add_cells(counts.cells)
     covariance.add_scheduled(_scheduled(counts, timetable))
+    covariance.shared[TIMETABLE, TIMETABLE] = _READERS_SLOPE_SD**2
     found = []
     for slots in counts.days:
         day = DayCounts(variances)

@@ -26,10 +26,10 @@ WORKERS = 4
 
 
 class SlowFence(LedgerRecovery):
-    """Whose brokers take three times as long to fence as another worker waits at first."""
+    """Whose brokers take six times as long to fence as another worker waits at first."""
 
     async def _fence(self, attempt: Attempt, domain: Domain) -> bool:
-        await asyncio.sleep(3 * WAIT_S)
+        await asyncio.sleep(6 * WAIT_S)
         return await super()._fence(attempt, domain)
 
 

@@ -4,6 +4,8 @@ from typing import get_args
 
 import pytest
 
+from hatcast.stream.ledger.adoption import Answered
+from hatcast.stream.ledger.day import Reserved, own_reservation
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.policy.policy import Method
 from hatcast.stream.records.fields import Status
@@ -25,6 +27,13 @@ def test_a_release_is_charged_again_as_it_was_proposed(case: str) -> None:
     read = published_of(numbered(proposal.record, 4711), policy.policy_id, fineness_of(policy))
     assert (read.release_id, read.date) == (proposal.release_id, proposal.date)
     assert (read.place, read.charge, read.fineness) == (proposal.place, proposal.charge, proposal.fineness)
+    own = own_reservation(policy, proposal.date) if release.status is Status.RELEASED else {}
+    assert own == ({} if read.answered is None else _reserved(read.answered, proposal.date))
+
+
+def _reserved(answered: Answered, date: str) -> dict[str, Reserved]:
+    assert tuple(answered.period.dates) == (date,)
+    return {answered.query: Reserved(answered.places, answered.epsilon)}
 
 
 @pytest.mark.parametrize("case", ANSWERS)

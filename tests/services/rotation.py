@@ -203,7 +203,11 @@ GROUPS: Final = {
     ),
     "privileges": Group(  # whatever sends another command to Redis or Kafka may need one more, or one less
         _tests("integration", "access"),
-        ("agents/cluster", "agents/kafka", "agents/ledger", "agents/recovery", "agents/redis", "stream/ledger"),
+        (
+            *("agents/cluster", "agents/kafka", "agents/ledger", "agents/recovery", "agents/redis", "stream/ledger"),
+            *("agents/config", "tests/integration/guarded.py", "tests/integration/city_roles.py"),
+            *_commands("acls", "cluster_live", "doctor", "status"),
+        ),
     ),
     "command line": Group(
         _tests("unit", "cli_output", "columns_command", "output_files", "single_value_commands"),

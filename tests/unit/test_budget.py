@@ -291,7 +291,7 @@ def test_a_total_limit_is_what_all_days_can_lose() -> None:
 
 
 def test_what_is_of_the_ledger_and_what_of_the_policy_is_said() -> None:
-    assert "is not known here: Redis is away." in words(ASKED)
+    assert "is not known here: Redis is away. Of a file: --ledger FILE." in words(ASKED)
     assert "nothing has been released yet" in words(ASKED, ledger=[])
     days = [record(ASKED, "2022-01-02", 89), record(ASKED, "2022-01-03", 40), record(ASKED, TODAY, 3)]
     text = words(ASKED, 2, days)

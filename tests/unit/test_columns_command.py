@@ -144,6 +144,7 @@ NO_TIME = (
         ((*COLUMNS, "--time-format", "secs"), "time_format: 'secs' is not a time format; "),
         ((*COLUMNS, "--times-in", "Chicago"), "times_in: 'Chicago' is not a known time zone; "),
         (("--columns", "plate"), "columns: 'plate' is not FIELD=COLUMN; "),
+        (("--where", "kind"), "where: 'kind' is not COLUMN=VALUE; write a column and its value, such as kind=bus"),
     ],
 )
 def test_wrong_columns_end_with_one_line_that_names_no_data(folder: Path, options: tuple[str, ...], line: str) -> None:
@@ -170,6 +171,8 @@ def test_options_of_columns_need_a_format_that_has_columns(folder: Path) -> None
     config = ("--config", folder / "hatcast.toml")
     found = refusal("batch", folder / "day.csv", "--format", "capmetro", *COLUMNS, *config)
     assert found == "columns: capmetro records have fixed columns; remove it, or use csv, parquet, jsonl"
+    found = refusal("batch", folder / "day.csv", "--format", "capmetro", "--unit", "km/h", *config)
+    assert found == "unit: capmetro records have fixed columns; remove it, or use csv, parquet, jsonl"
     assert "columns: kafka records have" in refusal("batch", folder / "day.csv", "--format", "kafka", *COLUMNS, *config)
     done = run("evaluate", "means", "--counts", folder / "no.json", "--unit", "m/s")
     assert done.exit_code == 2

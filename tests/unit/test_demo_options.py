@@ -1,14 +1,11 @@
-"""The command that the demo prints has the options of the format that it was given."""
+"""A command that is printed, by the demo or `init`, has the options of the format that was given."""
 
-import shlex
 from dataclasses import fields
 
 import click
 from click.testing import CliRunner
 
 from hatcast.agents.cli.recordings import format_options
-from hatcast.agents.demo.state import Origin
-from hatcast.agents.demo.texts import format_words
 from hatcast.stream.readings.formats import Columns, FormatChoice
 
 COLUMNS = Columns(
@@ -16,7 +13,7 @@ COLUMNS = Columns(
 )
 
 
-def parsed(words: str) -> FormatChoice | None:
+def parsed(words: list[str]) -> FormatChoice | None:
     found: list[FormatChoice | None] = []
 
     @click.command()
@@ -24,7 +21,7 @@ def parsed(words: str) -> FormatChoice | None:
     def command(feed_format: FormatChoice | None) -> None:
         found.append(feed_format)
 
-    done = CliRunner().invoke(command, shlex.split(words))
+    done = CliRunner().invoke(command, words)
     assert done.exit_code == 0, done.output
     return found[0]
 
@@ -32,4 +29,4 @@ def parsed(words: str) -> FormatChoice | None:
 def test_a_format_is_printed_as_the_options_that_give_it() -> None:
     assert all(getattr(COLUMNS, each.name) != getattr(Columns(), each.name) for each in fields(Columns))
     for choice in (FormatChoice("jsonl", COLUMNS, "always", header_time=True), FormatChoice("csv", None, "missing")):
-        assert parsed(format_words(Origin((), choice))) == choice
+        assert parsed(choice.words) == choice

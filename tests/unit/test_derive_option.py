@@ -197,3 +197,4 @@ def test_a_first_file_for_positions_expects_what_feeds_send(tmp_path: Path, monk
     done = CliRunner().invoke(hatcast, ["init", "--yes", "--timezone", "UTC", "--config", str(target), *given])
     assert done.exit_code == 0, done.output
     assert tomllib.loads(target.read_text())["topics"].get("telemetry_format", "jsonl") == "jsonl"
+    assert f"hatcast batch {day} --format capmetro --derive-speed --ledger hatcast.ledger" in done.output

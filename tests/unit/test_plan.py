@@ -20,7 +20,8 @@ from hatcast.lab.plan.counts import CountedDays, counts_of_days, counts_of_file,
 from hatcast.lab.plan.forecast import MEAN_DEVIATION, Forecast, constant_errors
 from hatcast.lab.plan.write import with_table_keys, without_other_keys
 from hatcast.stream.errors import HatcastError, RecordingError
-from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
+from hatcast.stream.policy.tracker_keys import TIMETABLE_PRIOR, Objective, TrackerKeys
+from hatcast.stream.tracker import model
 from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
@@ -120,6 +121,14 @@ def test_a_timetable_leaves_less_to_find_out() -> None:
     assert with_it.end < without.end
     other_city = Timetable.of({"cell of another city": 250})
     assert Forecast(KEYS, Prior.of(65.0), given, other_city).days(1, ()) == [without]
+
+
+def test_the_timetables_own_error_does_not_follow_the_prior_of_the_tracker(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = counts()
+    scheduled = Timetable.of({name: 100 + 60 * number for number, name in enumerate(given.names)})
+    found = constant_errors(Prior.of(65.0), given, scheduled)
+    monkeypatch.setattr(model, "TIMETABLE_PRIOR", replace(TIMETABLE_PRIOR, slope_sd=0.9))
+    assert constant_errors(Prior.of(65.0), given, scheduled) == found
 
 
 def test_a_plan_at_the_scale_of_a_pilot_expects_what_a_value_that_differs_so_much_has() -> None:

@@ -267,13 +267,14 @@ def tarred() -> bytes:
     ("content", "problem"),
     [
         (zipped(b"x", "other.csv"), "is a zip file of 2 files; unpack it, and name them"),
+        (zipped(b"x", "stop_times.txt"), "is a GTFS timetable; give it as --gtfs or --timetable, or name a recording"),
         (zipped(b"x", "[Content_Types].xml"), "is a workbook of Excel or LibreOffice; export it as CSV"),
         (tarred(), "is a tar archive; unpack it"),
         (b"SQLite format 3\0" + bytes(100), "is a SQLite database; export it as CSV"),
         (b"Obj\x01avro", "is Avro; convert it to Parquet"),
         (b"7z\xbc\xaf\x27\x1c", "is a 7z archive; unpack it"),
     ],
-    ids=["zip", "xlsx", "tar", "sqlite", "avro", "7z"],
+    ids=["zip", "gtfs", "xlsx", "tar", "sqlite", "avro", "7z"],
 )
 def test_f11_what_cannot_be_unpacked_is_named_in_every_format(tmp_path: Path, content: bytes, problem: str) -> None:
     (tmp_path / "file").write_bytes(content)

@@ -81,7 +81,8 @@ def mapped_format(name: str, columns: Columns, wanted: WantedValues, *, live: bo
     of speeds only `without_speed` can be read.
     """
     if name not in MAPPED:
-        raise SettingError("columns", f"{name} records have fixed columns", f"remove it, or use {', '.join(MAPPED)}")
+        given, _, _ = next(iter(columns.options), "columns").partition(" ")
+        raise SettingError(given, f"{name} records have fixed columns", f"remove it, or use {', '.join(MAPPED)}")
     columns = columns.for_values(wanted.value, wanted.units.others)
     for option, only in (("records", JSONL), ("skip", CSV)):
         if getattr(columns, option) and name != only:
@@ -175,6 +176,16 @@ class FormatChoice:
         if self.name not in FORMATS or self.columns is None:
             return self.name not in FORMATS
         return self.name in MAPPED or self.columns != Columns(times_in=self.columns.times_in or "")
+
+    @property
+    def words(self) -> list[str]:
+        """The options of a command that choose it."""
+        derived = {None: [], "missing": ["--derive-speed"], "always": ["--derive-speed-always"]}[self.derive]
+        words = ["--format", self.name, *derived, *(["--header-time"] if self.header_time else [])]
+        for option in (self.columns or Columns()).options:
+            name, _, text = option.partition(" ")
+            words += [f"--{name.replace('_', '-')}", text]
+        return words
 
     def format(self, units: ValueUnits, zone: tzinfo, *, live: bool = False) -> Format:
         """Return the format whose readings carry the values of a policy.

@@ -5,7 +5,8 @@ import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Literal
 
 from hatcast.stream.errors import RecordingError, SettingError, name_fix
 from hatcast.stream.readings.formats._times import check_time_format
@@ -20,6 +21,12 @@ ARRIVAL_AT: Final = -1
 SPEED: Final = "speed"  # another name of `value`
 _LISTED_MAX: Final = 30  # names of columns in an error message
 _SKIPPED_MAX: Final = 10_000
+_WRITTEN: Final = MappingProxyType(
+    {
+        "columns": ("FIELD=COLUMN", "fields and columns, such as vehicle=plate,time=ts"),
+        "where": ("COLUMN=VALUE", "a column and its value, such as kind=bus"),
+    }
+)
 
 # Names that plainly are a field, without case, spaces and signs.
 _NAMES: Final[Mapping[str, str]] = {
@@ -92,23 +99,21 @@ class Columns:
             raise SettingError("skip", f"{self.skip} lines cannot be left out", f"use 0 to {_SKIPPED_MAX}")
 
     @classmethod
-    def parse(cls, text: str | Iterable[str]) -> "Columns":
+    def parse(cls, text: str | Iterable[str], option: Literal["columns", "where"] = "columns") -> "Columns":
         """Parse `vehicle=plate,time=ts,..`, or several such texts. A column with a comma is written in double quotes.
 
-        Raises SettingError.
+        option   which one has the text
+        Raises SettingError, which names it.
         """
         names: dict[str, str] = {}
         for part in (text,) if isinstance(text, str) else text:
             for entry in _entries(part):
                 name, equals, column = (each.strip() for each in entry.partition("="))
                 if not (name and equals and column):
-                    raise SettingError(
-                        "columns",
-                        f"{entry!r} is not FIELD=COLUMN",
-                        "write fields and columns, such as vehicle=plate,time=ts",
-                    )
+                    wanted, fix = _WRITTEN[option]
+                    raise SettingError(option, f"{entry!r} is not {wanted}", f"write {fix}")
                 if name in names:
-                    raise SettingError("columns", f"names {name} twice", "name one column for each field")
+                    raise SettingError(option, f"names {name} twice", "name it once")
                 names[name] = column
         return cls(names)
 
