@@ -20,6 +20,7 @@ KMH: Final = {"km/h": Fraction(1), "m/s": Fraction(5, 18), "mph": Fraction(15625
 MILLI: Final = {"milli km/h": Fraction(1000)}
 DEGREES: Final = {"degrees": Fraction(1), "e6": Fraction(10**6), "e7": Fraction(10**7)}
 STRONG_DIGITS: Final = 7
+STRONG_DIGITS_OF_SPEEDS: Final = 9  # an estimate of some thousands has 8, so one may be a speed in m/s
 MOST_DIGITS: Final = 15
 _LEAST_DIGITS: Final = 4
 _HALF: Final = {n: Context(n, ROUND_HALF_EVEN) for n in range(_LEAST_DIGITS, MOST_DIGITS + 1)}
@@ -27,9 +28,12 @@ _DOWN: Final = {n: Context(n, ROUND_DOWN) for n in range(_LEAST_DIGITS, MOST_DIG
 _EXACT: Final = Context(20)
 
 
-def rounded(values: Iterable[Fraction], least: int = _LEAST_DIGITS) -> Iterator[tuple[Decimal, bool]]:
+def rounded(
+    values: Iterable[Fraction], least: int = _LEAST_DIGITS, strong: int = STRONG_DIGITS
+) -> Iterator[tuple[Decimal, bool]]:
     """Yield what texts of these numbers may be read as, rounded or cut to `least` digits or more, and if it is strong.
 
+    strong   of so many digits or more
     A form that ends with a zero is left out: it is one of fewer digits.
     """
     for value in values:
@@ -38,7 +42,7 @@ def rounded(values: Iterable[Fraction], least: int = _LEAST_DIGITS) -> Iterator[
             for context in (_HALF[n], _DOWN[n]):
                 form = context.plus(exact).normalize()
                 if len(form.as_tuple().digits) == n:
-                    yield form, n >= STRONG_DIGITS
+                    yield form, n >= strong
         yield _HALF[MOST_DIGITS].plus(exact).normalize(), True
 
 

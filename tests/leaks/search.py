@@ -130,7 +130,9 @@ class Search:
 
     def add_number(self, mark: Mark, values: Iterable[Fraction], least: int = 4) -> None:
         """Add a number in several units."""
-        for form, is_strong in forms.rounded(values, least):
+        is_speed = mark.kind in (Kind.SPEED, Kind.SUM, Kind.MEAN)
+        strong = forms.STRONG_DIGITS_OF_SPEEDS if is_speed else forms.STRONG_DIGITS
+        for form, is_strong in forms.rounded(values, least, strong):
             (self.strong if is_strong else self.weak).setdefault(form, mark)
 
     def find(self, output: Output, ignored: Iterable[Kind] = ()) -> list[Found]:
