@@ -81,8 +81,9 @@ def mapped_format(name: str, columns: Columns, wanted: WantedValues, *, live: bo
     of speeds only `without_speed` can be read.
     """
     if name not in MAPPED:
-        given, _, _ = next(iter(columns.options), "columns").partition(" ")
-        raise SettingError(given, f"{name} records have fixed columns", f"remove it, or use {', '.join(MAPPED)}")
+        raise SettingError(
+            columns.given(), f"{name} records have fixed columns", f"remove it, or use {', '.join(MAPPED)}"
+        )
     columns = columns.for_values(wanted.value, wanted.units.others)
     for option, only in (("records", JSONL), ("skip", CSV)):
         if getattr(columns, option) and name != only:
