@@ -327,7 +327,10 @@ def _wait_for(admin: "AdminClient", settings: Settings, names: Sequence[str], le
         if len(known) == len(names) and all(len(each) >= least and all(p.leader for p in each) for each in known):
             return
         if monotonic_s() > deadline_s:
-            raise HatcastError(f"{broker_name(settings)} has no leaders for {', '.join(names)}: see the broker's log")
+            raise HatcastError(
+                f"{broker_name(settings)} has made {', '.join(names)}, but not every partition has a leader yet:"
+                " see the broker's log"
+            )
         time.sleep(LEADERS_POLL_S)
 
 
