@@ -52,6 +52,8 @@ class _Socket(ssl.SSLSocket):
     def do_handshake(self, block: bool = False) -> None:  # noqa: FBT001, FBT002 - the signature of `ssl`
         try:
             super().do_handshake(block)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):  # it goes on later
+            raise
         except BaseException:
             self.close()
             raise
