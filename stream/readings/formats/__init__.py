@@ -82,7 +82,7 @@ def mapped_format(name: str, columns: Columns, wanted: WantedValues, *, live: bo
     """
     if name not in MAPPED:
         raise SettingError(
-            columns.given(), f"{name} records have fixed columns", f"remove it, or use {', '.join(MAPPED)}"
+            columns.first_option(), f"{name} records have fixed columns", f"remove it, or use {', '.join(MAPPED)}"
         )
     columns = columns.for_values(wanted.value, wanted.units.others)
     for option, only in (("records", JSONL), ("skip", CSV)):

@@ -122,7 +122,7 @@ class Columns:
         """The keys from a JSON document to its records; None: it is a record."""
         return None if self.records is None else [key for key in self.records.split(".") if key]
 
-    def given(self) -> str:
+    def first_option(self) -> str:
         """Return the name of the first option that is given; "columns" without one."""
         return next(iter(self.options), "columns").partition(" ")[0]
 
