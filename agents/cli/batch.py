@@ -241,8 +241,9 @@ def _release(run: BatchRun, path: Path, days: tuple[date, date] | None, output: 
 
 
 def _tables(decoded: Sequence[Shown], released: ReleasedRun, policy: Policy, *, queries: bool) -> list[Table]:
-    """Return the table of a run's releases, or of what a tracker's say of each HAT, and those of its answers.
+    """Return a table of HATs, and tables of the answers to queries over days.
 
+    HATs have their releases, or under a tracker their estimates.
     queries   a tracker's single queries, in place of estimates
     """
     releases = [release for release in decoded if not release.query_name]
@@ -280,9 +281,9 @@ def _written_tables(policy: Policy, output: _Output, path: Path) -> "list[Record
 
 
 def _write(released: ReleasedRun, settings: Settings, output: _Output, path: Path) -> set[str]:
-    """Write what a run publishes to files; return the local dates whose budget it is charged to.
+    """Write the published records to files; return the local dates that are charged for them.
 
-    Of a tracker that are answers, and the last estimate of each HAT with a release, as the table shows them.
+    Under a tracker these are answers, and the last estimate of each HAT with a release, as the table shows them.
     """
     policy, dates, days = settings.policy, set[str](), set[str]()
     tables = _written_tables(policy, output, path)

@@ -1,4 +1,4 @@
-"""How due work is cut: into batches that are loaded and committed together, and transactions that are sent together."""
+"""Cut due work into batches, which are committed together, and records into transactions, which are sent together."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence

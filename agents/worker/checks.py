@@ -47,12 +47,12 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def ok(name: str, found: str) -> Check:
-    """Return a check that found what is wanted."""
+    """Return a check that found no fault."""
     return Check(name, CheckState.OK, found)
 
 
 def warning(name: str, found: str, fix: str = "") -> Check:
-    """Return a check whose finding a worker can do with."""
+    """Return a check whose finding does not stop a worker."""
     return Check(name, CheckState.WARNING, found, fix)
 
 

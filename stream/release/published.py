@@ -1,4 +1,4 @@
-"""What a ledger is charged for a published record: of its release's proposal, charge, place and reservation again.
+"""Read charge, place and reservation of a release back from its published record.
 
 A recovery reads it. That it agrees with `proposal` is a law over every golden record (tests/laws/test_published.py).
 """

@@ -188,7 +188,7 @@ def query_release(policy: Policy, calendar: Calendar, slots: Mapping[str, Slot],
 
 
 class StoredDraw(msgspec.Struct, frozen=True):
-    """What a tracker reads of a stored record, to go on with a date: its query, and the scale of the model's prior."""
+    """Fields of a stored record with which a tracker resumes a date: the query, and the scale of the prior."""
 
     release_id: str
     cell: str

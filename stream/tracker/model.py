@@ -217,7 +217,7 @@ class Covariance:
         self.drifted += added
 
     def rescale(self, prior_scale: int) -> "Rescaled":
-        """Change the scale of a guessed prior, and keep what was learnt. Returns the change that the means follow.
+        """Change the scale of a guessed prior, and keep what was learnt; return how the means change.
 
         What is known beyond the prior is the precision, 1 / variance, less that of the prior: without the drift since a
         cell's last observation, which comes on top again. Numbers about a cell tell of the shared parts as well, and
