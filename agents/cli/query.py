@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 import msgspec
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from hatcast.agents.cli.options import FiniteNumber, FiniteRange, config_option, json_option, parsed
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.kafka.aio import KafkaError, UnknownTopicOrPartitionError
 from hatcast.agents.kafka.client import broker_name, wait_for_broker
 from hatcast.agents.kafka.registry import Facts, LimitRequest, Registry, read_request, request_key
 from hatcast.stream.errors import HatcastError

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 import msgspec
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from rich.console import Console
 
 from hatcast.agents.cli.options import address_of, config_option, json_option
@@ -17,6 +16,7 @@ from hatcast.agents.cli.status_why import NEXT, explain, lines, read_hour, slot_
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.config.tables import Address
+from hatcast.agents.kafka.aio import KafkaError, UnknownTopicOrPartitionError
 from hatcast.agents.kafka.client import broker_name
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import topic_range

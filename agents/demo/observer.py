@@ -1,14 +1,14 @@
 """Inputs of the demo's display: the public records from Kafka, and the worker's state from Redis."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, Self
-
-from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.demo.embedded import PARTITIONS
 from hatcast.agents.demo.state import DemoState
-from hatcast.agents.kafka.client import aiokafka_options
+from hatcast.agents.kafka.client import REQUEST_SECONDS, translate_kafka_errors
+from hatcast.agents.kafka.partition_reader import is_end, open_consumer
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.hat_store import HatStore
@@ -22,7 +22,8 @@ from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records import BUDGET, ESTIMATE, QUERY, RELEASE, RUNNING, EstimateRecord, QueryRecord, ReleaseRecord
 from hatcast.stream.records.fields import Status
 
-_WAIT_MS: Final = 200
+_POLL_S: Final = 0.1
+_POLL_RECORDS: Final = 1_000
 
 Ends = Mapping[str, Sequence[int]]
 """Topic -> end offset of each of its partitions."""
@@ -44,35 +45,28 @@ class RecordListener(Protocol):
         """Receive a local date that a tracker has settled, once."""
 
 
-class OutputConsumer:
-    """Consumer of releases, answers, budgets, estimates and running means, from the first record on."""
+class OutputReader:
+    """Reader of releases, answers, budgets, estimates and running means, from the first record on."""
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._topics = settings.topics
-        # The mock cluster's transaction markers have no checksum: aiokafka would stop at the first one.
-        self._consumer = AIOKafkaConsumer(
-            **aiokafka_options(settings),
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-            check_crcs=False,
-        )
-
-    async def __aenter__(self) -> Self:
-        await self._consumer.start()
-        named = self._topics
-        topics = (named.means, named.queries, named.budget, named.estimates, named.running)
-        self._consumer.assign([TopicPartition(topic, partition) for topic in topics for partition in range(PARTITIONS)])
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._consumer.stop()
 
     async def follow(self, state: DemoState, listener: RecordListener) -> None:
         """Add all published records to `state`, until cancelled. `listener` gets the new ones."""
-        while True:
-            for partition, records in (await self._consumer.getmany(timeout_ms=_WAIT_MS)).items():
-                for record in records:
-                    self._apply(partition.topic, record.value, state, listener)
+        from confluent_kafka import TopicPartition
+
+        named = self._topics
+        topics = (named.means, named.queries, named.budget, named.estimates, named.running)
+        with open_consumer(self._settings, "demo", {"enable.partition.eof": False}) as consumer:
+            consumer.assign([TopicPartition(topic, each, 0) for topic in topics for each in range(PARTITIONS)])
+            while True:
+                messages = consumer.consume(_POLL_RECORDS, 0)  # librdkafka's own threads fetch: this does not block
+                for message in messages:
+                    topic, value = message.topic(), message.value()
+                    if not is_end(message) and topic is not None and value is not None:
+                        self._apply(topic, value, state, listener)
+                await asyncio.sleep(0 if messages else _POLL_S)
 
     def _apply(self, topic: str, value: bytes, state: DemoState, listener: RecordListener) -> None:
         if topic == self._topics.budget:
@@ -166,13 +160,16 @@ def _without_heartbeats(outcomes: Mapping[str, int]) -> dict[str, int]:
     return {name: records for name, records in outcomes.items() if records and name != Outcome.HEARTBEAT}
 
 
-async def source_ends(settings: Settings) -> Ends:
-    """Return the end offset of each partition of the topics that workers fold."""
-    consumer = AIOKafkaConsumer(**aiokafka_options(settings))
-    await consumer.start()
-    try:
-        tps = {topic: [TopicPartition(topic, p) for p in range(PARTITIONS)] for topic in settings.sources}
-        ends = await consumer.end_offsets([tp for of_topic in tps.values() for tp in of_topic])
-        return {topic: [ends[tp] for tp in of_topic] for topic, of_topic in tps.items()}
-    finally:
-        await consumer.stop()
+def source_ends(settings: Settings) -> Ends:
+    """Return the end offset of each partition of the topics that workers fold. Blocks. Raises HatcastError."""
+    from confluent_kafka import TopicPartition
+
+    # A consumer asks for them, since the mock cluster does not answer an admin client.
+    with translate_kafka_errors(settings), open_consumer(settings, "demo", {}) as consumer:
+        return {
+            topic: [
+                consumer.get_watermark_offsets(TopicPartition(topic, each), REQUEST_SECONDS)[1]
+                for each in range(PARTITIONS)
+            ]
+            for topic in settings.sources
+        }

@@ -23,7 +23,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.config.tables import Address, DisplayTable
 from hatcast.agents.demo.defaults import MAP, MAP_HOST, MAP_PORT, SHARE, demo_settings
 from hatcast.agents.demo.embedded import PARTITIONS, Addresses, Services, end_child, start_child
-from hatcast.agents.demo.observer import Ends, OutputConsumer, StoredState, source_ends
+from hatcast.agents.demo.observer import Ends, OutputReader, StoredState, source_ends
 from hatcast.agents.demo.rendering import DemoView
 from hatcast.agents.demo.state import Began, DemoState, Ended, Failed, FeedJob, FeedMessage, Note, Origin
 from hatcast.agents.errors.unexpected import brief
@@ -243,7 +243,7 @@ class _Demo:
         while line := await reader.readline():
             self._handle(msgspec.json.decode(line, type=FeedMessage), state)
             if state.feed_ended:
-                self._ends = await source_ends(self._settings)
+                self._ends = await asyncio.to_thread(source_ends, self._settings)
         if not state.feed_ended:
             raise HatcastError("the feed's process ended unexpectedly: start again")
         await asyncio.Event().wait()
@@ -263,8 +263,7 @@ class _Demo:
                 self._view.note(message.text)
 
     async def _follow(self, state: DemoState) -> None:
-        async with OutputConsumer(self._settings) as outputs:
-            await outputs.follow(state, self._view)
+        await OutputReader(self._settings).follow(state, self._view)
 
     async def _watch(self, stored: StoredState, state: DemoState) -> None:
         """Poll the worker's state and refresh the view; return when a whole recording is released."""

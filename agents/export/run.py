@@ -20,9 +20,9 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from aiokafka.errors import KafkaError
 
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.aio import KafkaError
 from hatcast.agents.kafka.client import broker_name
 from hatcast.agents.kafka.partition_reader import (
     connection_errors,

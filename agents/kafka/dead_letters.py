@@ -10,10 +10,9 @@ from enum import StrEnum
 from typing import Annotated, Final
 
 import msgspec
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
 
 from hatcast.agents.clock import monotonic_s, now_ms
+from hatcast.agents.kafka.aio import AIOKafkaProducer, KafkaError
 from hatcast.agents.kafka.cloud_events import cloud_event
 from hatcast.agents.monitoring.declarations import DEAD_LETTERS
 from hatcast.agents.monitoring.meters import METERS

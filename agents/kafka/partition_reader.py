@@ -82,6 +82,6 @@ def connection_errors() -> Iterator[None]:
     try:
         yield
     except KafkaException as raised:
-        from aiokafka.errors import KafkaConnectionError
+        from hatcast.agents.kafka.aio import KafkaConnectionError
 
         raise KafkaConnectionError(raised.args[0].str()) from None

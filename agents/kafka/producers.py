@@ -12,72 +12,18 @@ from types import TracebackType
 from typing import Any, Final
 
 import structlog
-from aiokafka import AIOKafkaProducer
-from aiokafka.client import AIOKafkaClient, ConnectionGroup
-from aiokafka.errors import IllegalOperation, KafkaConnectionError, KafkaError, KafkaTimeoutError, ProducerFenced
+from aiokafka.errors import IllegalOperation, KafkaTimeoutError, ProducerFenced
 from aiokafka.producer.producer import TransactionContext
 
-from hatcast.agents.clock import monotonic_s
+from hatcast.agents.kafka.aio import (
+    AIOKafkaProducer,
+    KafkaConnectionError,
+    KafkaError,
+    back_off_reconnects,
+    ignore_unread_kafka_errors,
+)
 from hatcast.agents.monitoring.declarations import FENCED, PUBLISH_SECONDS
-from hatcast.agents.monitoring.failures import back_off_s
 from hatcast.agents.monitoring.meters import METERS
-
-# What aiokafka lacks: silence about errors that were raised elsewhere, and a reconnect backoff.
-#
-# aiokafka stores each error in more futures than it reads. asyncio reports such a future when it is garbage collected,
-# at any later time, although the failed call has already raised the error.
-
-
-def ignore_unread_kafka_errors() -> None:
-    """Set the running loop's exception handler to one that ignores KafkaError, unless it has a handler."""
-    loop = asyncio.get_running_loop()
-    if loop.get_exception_handler() is None:
-        loop.set_exception_handler(_handle)
-
-
-def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    if not isinstance(context.get("exception"), KafkaError):
-        loop.default_exception_handler(context)
-
-
-# Every loop of an aiokafka client dials an unreachable broker ten times a second; aiokafka has no setting like Kafka's
-# `reconnect.backoff.max.ms`. As with that setting, an attempt during the backoff fails at once, so that the caller can
-# try another broker.
-
-
-def back_off_reconnects(client: AIOKafkaClient) -> None:
-    """Give an aiokafka client a growing backoff before it reconnects to a broker."""
-    _ReconnectBackoff(client)
-
-
-class _ReconnectBackoff:
-    """Backoff for each broker of one client. Replaces the client's `_get_conn`."""
-
-    def __init__(self, client: AIOKafkaClient) -> None:
-        self._client = client
-        self._connect = client._get_conn  # noqa: SLF001 - there is no public API; test_faust_pins.py pins it
-        self._failures: dict[Any, int] = {}  # broker -> failures since the last success
-        self._next_s: dict[Any, float] = {}  # broker -> time of the next attempt
-        client._get_conn = self._connection  # noqa: SLF001 - as above
-
-    async def _connection(
-        self, broker: Any, *, group: ConnectionGroup = ConnectionGroup.DEFAULT, no_hint: bool = False
-    ) -> Any:
-        """Return the open connection or a new one; None if it fails, or during the backoff."""
-        existing = self._client._conns.get((broker, group))  # noqa: SLF001 - as above
-        if existing is not None and existing.connected():
-            return existing
-        if monotonic_s() < self._next_s.get(broker, 0.0):
-            return None
-        connection = await self._connect(broker, group=group, no_hint=no_hint)
-        if connection is None:
-            failures = self._failures[broker] = self._failures.get(broker, 0) + 1
-            self._next_s[broker] = monotonic_s() + back_off_s(failures - 1)
-        else:
-            self._failures.pop(broker, None)
-            self._next_s.pop(broker, None)
-        return connection
-
 
 # A start fences the older producers with the same `transactional.id`.
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Final, Self, TypeVar
 
 import msgspec
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.config.tables import REGISTRY_SUFFIX
+from hatcast.agents.kafka.aio import KafkaError, UnknownTopicOrPartitionError
 from hatcast.agents.kafka.client import aiokafka_options, confluent_options
 from hatcast.agents.kafka.partition_reader import SILENCE_S, connection_errors, is_end, next_messages, open_consumer
 from hatcast.agents.kafka.producers import Transaction, start_producer, stop_producer, time_limit

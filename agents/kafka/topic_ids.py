@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import structlog
-from aiokafka.errors import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.aio import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.kafka.registry_checks import check_topic_id
 from hatcast.agents.monitoring.failures import back_off_s

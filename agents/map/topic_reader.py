@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 import structlog
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
-from aiokafka.structs import ConsumerRecord
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.aio import AIOKafkaConsumer, ConsumerRecord, KafkaError, TopicPartition
 from hatcast.agents.kafka.client import (
     REQUEST_SECONDS,
     aiokafka_options,

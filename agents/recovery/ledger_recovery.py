@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 import structlog
-from aiokafka.errors import UnknownTopicOrPartitionError
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.aio import UnknownTopicOrPartitionError
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.monitoring.declarations import RECOVERIES
 from hatcast.agents.monitoring.meters import METERS

@@ -8,9 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from aiokafka.errors import KafkaConnectionError
-
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.aio import KafkaConnectionError
 from hatcast.agents.kafka.client import ask_leaders
 from hatcast.agents.kafka.cloud_events import is_from_other_domain
 from hatcast.agents.kafka.partition_reader import SILENCE_S, connection_errors, is_end, next_messages, open_consumer

@@ -14,13 +14,12 @@ from typing import Any, Final
 
 import msgspec
 import structlog
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import pause
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.config.tables import TopicsTable
+from hatcast.agents.kafka.aio import AIOKafkaProducer, KafkaError
 from hatcast.agents.kafka.cloud_events import cloud_event, is_from_other_domain
 from hatcast.agents.kafka.partition_reader import connection_errors, is_end, next_messages, open_consumer
 from hatcast.agents.kafka.producers import OutputMessage

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
-from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import now_ms, pause
+from hatcast.agents.kafka.aio import KafkaError
 from hatcast.agents.kafka.producers import ProducerGone
 from hatcast.agents.redis.final_hats import FinalHat
 from hatcast.agents.redis.retained import RetainedStore

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from aiokafka import AIOKafkaProducer
-
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.config.tables import TopicsTable
+from hatcast.agents.kafka.aio import AIOKafkaProducer
 from hatcast.agents.kafka.cloud_events import cloud_event, release_event
 from hatcast.agents.kafka.producers import OutputMessage
 from hatcast.agents.redis.ledger_store import LedgerStore

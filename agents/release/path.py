@@ -42,9 +42,9 @@ from contextlib import aclosing, suppress
 from itertools import chain, groupby
 from typing import Final, Generic, TypeVar
 
-from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
+from hatcast.agents.kafka.aio import KafkaError
 from hatcast.agents.kafka.producers import OutputMessage, ProducerGone
 from hatcast.agents.monitoring.declarations import COMMIT_SECONDS, RELEASES
 from hatcast.agents.monitoring.meters import METERS

@@ -9,11 +9,11 @@ from functools import partial
 from typing import Final
 
 import msgspec
-from aiokafka.errors import UnknownTopicOrPartitionError
 
 from hatcast.agents.clock import cancel_all, monotonic_s, now_ms, pause
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.config.tables import Address
+from hatcast.agents.kafka.aio import UnknownTopicOrPartitionError
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.kafka.registry import read_registry
 from hatcast.agents.monitoring.declarations import BRIDGE_BUFFER, Process

@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
-from aiokafka.errors import KafkaError
 
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.aio import KafkaError
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.kafka.topics import TopicReport, topic_range

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Final
 
 import structlog
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import now_ms, pause
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.aio import KafkaError, UnknownTopicOrPartitionError
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics, telemetry_partitions, topic_range
 from hatcast.agents.monitoring.failures import FailureLog

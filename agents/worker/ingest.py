@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from typing import Final
 
 import structlog
-from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
+from hatcast.agents.kafka.aio import KafkaError
 from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.agents.kafka.batches.consumer import BatchConsumer
 from hatcast.agents.kafka.dead_letters import DeadLetters

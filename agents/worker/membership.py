@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import structlog
-from aiokafka.errors import KafkaError
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
+from hatcast.agents.kafka.aio import KafkaError
 from hatcast.agents.kafka.groups import remove_members
 from hatcast.stream.units import DAY_MS
 

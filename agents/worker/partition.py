@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
-from aiokafka.errors import ConsumerStoppedError, KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s
+from hatcast.agents.kafka.aio import ConsumerStoppedError, KafkaError
 from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.agents.kafka.batches.consumer import BatchConsumer
 from hatcast.agents.monitoring.declarations import Counter

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from typing import Final
 
 import structlog
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import now_ms, pause
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.aio import AIOKafkaProducer, KafkaError
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.clients import AnyRedis

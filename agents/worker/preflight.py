@@ -6,11 +6,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError, ResponseError
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.kafka.aio import KafkaError
 from hatcast.agents.kafka.client import broker_name
 from hatcast.agents.kafka.registry import PolicyRecord, Registry
 from hatcast.agents.kafka.registry_checks import (

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.aio import KafkaError, UnknownTopicOrPartitionError
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.kafka.topic_rules import output_topics
 from hatcast.agents.kafka.topics import broken_topics

@@ -8,11 +8,11 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
-from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.causes import cause_of
+from hatcast.agents.kafka.aio import KafkaError
 from hatcast.agents.kafka.client import aiokafka_options, broker_name
 from hatcast.agents.kafka.groups import count_members
 from hatcast.agents.kafka.producers import ProducerGone, TransactionalProducers

@@ -4,9 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka import AIOKafkaProducer
-
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.aio import AIOKafkaProducer
 from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.monitoring.declarations import REPORTS, Counter

@@ -5,11 +5,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 
 import faust
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, UnsupportedCodecError
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
+from hatcast.agents.kafka.aio import AIOKafkaProducer, KafkaError, UnsupportedCodecError
 from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
 from hatcast.agents.kafka.batches.consumer import batch_app
 from hatcast.agents.kafka.dead_letters import DeadLetters

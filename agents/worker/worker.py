@@ -9,16 +9,15 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import cancel_all
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.causes import cause_of
 from hatcast.agents.errors.unexpected import brief
+from hatcast.agents.kafka.aio import AIOKafkaProducer, KafkaError, idempotent_producer
 from hatcast.agents.kafka.client import aiokafka_options, broker_name
-from hatcast.agents.kafka.producers import TransactionalProducers, back_off_reconnects
+from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.monitoring.declarations import Process
 from hatcast.agents.monitoring.meters import METERS
@@ -107,8 +106,7 @@ class Worker:
         return parts
 
     async def _start_producer(self, client: dict[str, Any]) -> AIOKafkaProducer:
-        producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **client)
-        back_off_reconnects(producer.client)
+        producer = idempotent_producer(client)
         await producer.start()
         self._resources.push_async_callback(producer.stop)
         return producer

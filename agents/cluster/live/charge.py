@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.cluster.live.state import ClusteringPlan
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.aio import AIOKafkaProducer, KafkaError, idempotent_producer
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.registry_checks import check_limits
@@ -77,7 +76,7 @@ def charge_in_redis(settings: Settings, plan: ClusteringPlan) -> None:
 async def _charge(settings: Settings, plan: ClusteringPlan) -> None:
     redis = await connect_redis_async(settings)
     check_limits(await Registry(settings).read(), settings.policy.name, settings.policy.canonical)
-    producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **aiokafka_options(settings))
+    producer = idempotent_producer(aiokafka_options(settings))
     try:
         await producer.start()
         await _reserve(settings, plan, redis, producer)

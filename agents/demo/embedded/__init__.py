@@ -4,7 +4,7 @@ Kafka is librdkafka's mock cluster; Redis is a real server, Valkey of `hatcast[d
 child process, which ends with this process, however that ends, and deletes its folder.
 
 The mock cluster does not support: admin calls, compaction, isolation of aborted transactions, checksums of
-transaction markers (Python consumers set `check_crcs` to False), and more than 5 MiB per partition
+transaction markers (aiokafka consumers set `check_crcs` to False), and more than 5 MiB per partition
 (agents/sources/replay.py slows a feed down). Every topic has 4 partitions and is created at its first use.
 """
 

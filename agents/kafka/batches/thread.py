@@ -15,9 +15,9 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from hatcast.agents.clock import monotonic_s
+from hatcast.agents.kafka.aio import back_off_reconnects
 from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
 from hatcast.agents.kafka.batches.fetched import Fetched, FetchedChunk, NoChunk
-from hatcast.agents.kafka.producers import back_off_reconnects
 
 if TYPE_CHECKING:
     from hatcast.agents.kafka.batches.consumer import BatchConsumer
