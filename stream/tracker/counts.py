@@ -78,6 +78,8 @@ class DayCounts:
     centre     of ln(readings / users); None before the first HAT of all dates
     hats       in the order in which they were added
     of_cell    numbers of each cell's HATs, ascending
+    cells      int64 [H]  number of each HAT's cell
+    own        float64 [H]  `ModelHat.variance`
     hat        int64 [N]  number of each contribution's HAT
     bus        int64 [N]  number of its bus
     readings   float64 [N]
@@ -91,6 +93,8 @@ class DayCounts:
         self.centre = centre
         self.hats: list[ModelHat] = []
         self.of_cell: dict[int, list[int]] = {}
+        self.cells = np.empty(0, np.int64)
+        self.own = np.empty(0)
         self.hat = np.empty(0, np.int64)
         self.bus = np.empty(0, np.int64)
         self.readings, self.weight, self.variance = np.empty((3, 0))
@@ -108,6 +112,9 @@ class DayCounts:
             columns.append(column)
             at = hat.end
         if columns:
+            added = self.hats[before:]
+            self.cells = np.concatenate((self.cells, [hat.cell for hat in added]))
+            self.own = np.concatenate((self.own, [hat.variance for hat in added]))
             hat_column, bus, readings, weight, variance = (np.concatenate(each) for each in zip(*columns, strict=True))
             self.hat = np.concatenate((self.hat, hat_column))
             self.bus = np.concatenate((self.bus, bus))

@@ -148,6 +148,7 @@ class Covariance:
     variance   float64 [C]  of each cell, given the shared parts
     drifted    float64 [C]  of it, what drift has added since the cell's last observation
     hats       float64 [H]  of each HAT's own deviation, for the HATs of the present day
+    rows       float64 [H, 29]  weights of the shared parts in their means, without those of their cells
     alone      float64 [H, 2]  of all queries of each HAT alone, together: `Observation.variance`, and the part of it
                that is the sampling of their buses; infinite if there was none
     """
@@ -159,8 +160,7 @@ class Covariance:
         self.shared = _prior(variances)
         self.slopes = np.empty((0, SHARED))
         self.variance, self.drifted = np.empty((2, 0))
-        self.hats = np.empty(0)
-        self.alone = np.empty((0, 2))
+        self.hats, self.rows, self.alone = _of_no_hats()
 
     @property
     def cells(self) -> int:
@@ -182,14 +182,15 @@ class Covariance:
 
     def add_hats(self, hats: Iterable[ModelHat]) -> None:
         """Add HATs of the day that are new."""
-        added = np.array([hat.variance for hat in hats])
+        new = list(hats)
+        added = np.array([hat.variance for hat in new])
         self.hats = np.concatenate((self.hats, added))
+        self.rows = np.concatenate((self.rows, shared_rows(new)))
         self.alone = np.concatenate((self.alone, np.full((len(added), 2), np.inf)))
 
     def begin_day(self) -> Drift:
         """Forget the HATs and the shift of the day before. Returns the change that the means have to follow."""
-        self.hats = np.empty(0)
-        self.alone = np.empty((0, 2))
+        self.hats, self.rows, self.alone = _of_no_hats()
         # What a cell has in common with the old shift becomes slopes on the other shared parts, from which the shift
         # differs by something of variance 1 / (P^-1)_dd, and what is left its own variance.
         row = np.linalg.solve(self.shared, _DAY_ROW)
@@ -243,7 +244,8 @@ class Covariance:
     def row_of(self, cell: int, hour: int, features: Floats) -> Floats:
         """Return the weights of the shared parts in a HAT's mean, float64 [29], with those of its cell."""
         row = self.city_row(cell)
-        row[[hour_part(hour), DAY]] += 1
+        row[hour_part(hour)] += 1
+        row[DAY] += 1
         row[FEATURES] += features
         return row
 
@@ -337,6 +339,10 @@ class Means:
             self.intercepts[observation.cells] += gain.cell * (innovation + float(gain.row @ self.shared))
         self.shared += gain.shared * innovation
         self.hats[observation.hats] += gain.hats * innovation
+
+
+def _of_no_hats() -> tuple[Floats, Floats, Floats]:
+    return np.empty(0), np.empty((0, SHARED)), np.empty((0, 2))
 
 
 def _prior(variances: Variances) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
 from hatcast.stream.tracker.counts import DayCounts, Floats, HatCounts, Integers, ModelHat
-from hatcast.stream.tracker.model import Covariance, Drift, shared_rows
+from hatcast.stream.tracker.model import Covariance, Drift
 from hatcast.stream.tracker.prior import Variances, factor_of
 from hatcast.stream.tracker.query import Members, ResidualQuery, designs_of, members_of, query_of
 from hatcast.stream.units import NANO
@@ -175,16 +175,16 @@ class Appraisal:
 
         hats   ascending; some of them, and some of the members' HATs, may not be among the others
         """
-        of_day = [self._day.hats[hat] for hat in hats]
-        cells = np.array([hat.cell for hat in of_day])
-        rows = self._covariance.slopes[cells] + shared_rows(of_day)
+        cells = self._day.cells[hats]
+        rows = self._covariance.slopes[cells] + self._covariance.rows[hats]
         own, of_cells = self._covariance.hats[hats], self._covariance.variance[cells]
         before = np.einsum("hi,hi->h", rows @ self._covariance.shared, rows) + of_cells + own
         common = shared @ rows.T  # [P, H]
         if members.is_of_one_cell:
             common += of_cells
-        _, theirs, mine = np.intersect1d(hats, members.hats, assume_unique=True, return_indices=True)
-        common[:, theirs] += betas[:, mine] * own[theirs]
+        theirs = np.minimum(np.searchsorted(hats, members.hats), len(hats) - 1)
+        mine = np.flatnonzero(hats[theirs] == members.hats)
+        common[:, theirs[mine]] += betas[:, mine] * own[theirs[mine]]
         after = np.maximum(before - common**2 / variance[:, None], _FLOOR * before)
         return np.asarray(((np.sqrt(before) - np.sqrt(after)) * self._values[hats]).sum(axis=1))
 
