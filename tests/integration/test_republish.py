@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.stream.ledger import rows
 from tests.integration.harness import Pipeline, open_pipeline
-from tests.integration.hidden import EPSILON, open_hidden
+from tests.integration.hidden import EPSILON, open_hidden, stamp_by
 from tests.integration.readings import HOUR_MS, NOON_MS, traffic
 from tests.integration.readings import ticks as heartbeats
 from tests.integration.test_release import DATE
@@ -76,10 +76,11 @@ def test_slots_and_answers_under_add_remove_are_sent_again_with_their_bytes_and_
     query = {"name": "over", "kind": "over_speed_limit", "days": 1, "epsilon": EPSILON / 10, "speed_limit": 5.0}
     with open_hidden(kafka, redis_server, tmp_path, "again-hidden", {"policy": {"query": [query]}}) as pipeline:
         topics = pipeline.settings.topics
-        worker = pipeline.worker()
-        pipeline.wait_for_partitions(worker)
+        stamp_by(kafka, pipeline, "CreateTime")  # else each slot from 2022 until now is released
         pipeline.kafka.produce(topics.telemetry, [each.record() for each in traffic(hours=2)])
-        pipeline.kafka.produce(topics.telemetry, heartbeats(NOON_MS + 30 * HOUR_MS))
+        pipeline.kafka.produce(topics.telemetry, heartbeats(NOON_MS + 4 * HOUR_MS))
+        stamp_by(kafka, pipeline, "LogAppendTime")
+        worker = pipeline.worker()
         pipeline.wait(lambda: len(pipeline.answers()) > 0 and pipeline.is_settled(), "answers", worker)
         assert worker.terminate() == 0
         before = logs(pipeline)
