@@ -1,7 +1,7 @@
 """Columns of a fetch response are those of the records that aiokafka itself would return."""
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import pytest
@@ -14,7 +14,7 @@ from aiokafka.record.util import calc_crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.agents.kafka.batches.fetched import FetchedChunk, Unpacker
+from hatcast.agents.kafka.batches.fetched import Unpacker
 
 Row = tuple[int, int, bytes | None]  # offset, timestamp, value
 
@@ -73,27 +73,21 @@ def as_aiokafka(fetched: PartitionRecords) -> tuple[list[Row], int]:
 
 def unpacked(fetched: PartitionRecords, most: int) -> tuple[list[Row], int]:
     rows: list[Row] = []
-    for chunk in chunks(fetched, most):
+    base = fetched.next_fetch_offset
+    for chunk in Unpacker(fetched, most):
         rows += zip(chunk.offsets, chunk.timestamps, chunk.values, strict=True)
         assert len(chunk.values) <= most
         assert all(offset < chunk.next for offset, _, _ in rows)
+        assert chunk.base == base
         assert chunk.next == fetched.next_fetch_offset
-    return rows, chunk.next
-
-
-def chunks(fetched: PartitionRecords, most: int) -> Iterator[FetchedChunk]:
-    unpacker = Unpacker(fetched)
-    more = True
-    while more:
-        chunk = unpacker.take(most)
-        yield chunk
-        more = chunk.more
+        base = chunk.next
+    return rows, fetched.next_fetch_offset
 
 
 def holes(fetched: PartitionRecords, most: int) -> list[tuple[int, int]]:
     """The offsets that chunks call lost: from where each begins to its first record, or to its end."""
     found, begin = [], fetched.next_fetch_offset
-    for chunk in chunks(fetched, most):
+    for chunk in Unpacker(fetched, most):
         if chunk.lost:
             found.append((begin, chunk.offsets[0] if chunk.offsets else chunk.next))
         begin = chunk.next
@@ -211,5 +205,5 @@ def test_a_batch_with_a_wrong_checksum_is_an_error_and_none_of_its_records_are_r
     log[-1] ^= 1
     fetched = PartitionRecords(TP, MemoryRecords(bytes(log)), [], 0, None, None, CHECK_CRCS, READ_COMMITTED)
     with pytest.raises(CorruptRecordException):
-        Unpacker(fetched).take(10)
+        next(Unpacker(fetched, 10))
     assert fetched.next_fetch_offset == 0

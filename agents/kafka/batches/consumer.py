@@ -14,7 +14,6 @@ from faust.types.transports import ConsumerCallback, ConsumerT
 from mode import Service
 from mode.supervisors import CrashingSupervisor
 from mode.types import ServiceT
-from mode.utils.futures import notify
 from yarl import URL
 
 from hatcast.agents.kafka.batches.batch import BatchHandler, BatchSettings, RecordBatch
@@ -34,8 +33,10 @@ class BatchConsumer(driver.Consumer):
         self.settings = transport.settings
         self._assigned: frozenset[int] = frozenset()
         self._epochs: dict[int, int] = {}
+        self._acknowledged: dict[int, int] = {}  # not committed to Kafka yet
+        self._committing = asyncio.Lock()
         self._last_epoch = 0
-        self._joined = False
+        self.joined = asyncio.Event()
         super().__init__(transport, *args, **kwargs)
         self.handler = transport.make_handler(self)
 
@@ -51,13 +52,9 @@ class BatchConsumer(driver.Consumer):
         if partition not in self._assigned:
             return None
         self._last_epoch += 1
-        epoch = self._epochs[partition] = (
-            self._last_epoch
-        )  # before the call: the first batch may arrive before it returns
-        tp = self._tp(partition)
-        self._acked[tp].clear()
-        self._acked_index[tp].clear()
-        self._committed_offset[tp] = offset  # may be below Kafka's committed offset: Redis was rolled back
+        # Before the call: the first batch may arrive before it returns.
+        epoch = self._epochs[partition] = self._last_epoch
+        self._acknowledged.pop(partition, None)
         started = await self._thread.call(self._thread.start_chain, partition, offset, epoch)
         if self._epochs.get(partition) != epoch:  # a rebalance, or a later start
             return None
@@ -85,7 +82,7 @@ class BatchConsumer(driver.Consumer):
         Ignored if the epoch is over. Unlike ``event.ack()``, this keeps no batch in memory until the checkpoint.
         """
         if self._epochs.get(partition) == epoch:
-            self._acked[self._tp(partition)] = [position - 1]
+            self._acknowledged[partition] = position
 
     def position_at_end(self, partition: int, position: int) -> bool:
         """Return whether ``position``, the ``next`` of the last folded batch, is the last known end of the log.
@@ -105,7 +102,7 @@ class BatchConsumer(driver.Consumer):
 
     def in_group(self) -> bool:
         """Return whether this worker is a group member: the coordinator is known and no rebalance is in progress."""
-        return self._joined and self._thread.in_group()
+        return self.joined.is_set() and self._thread.in_group()
 
     def member_id(self) -> str | None:
         """Return this worker's id in the group, also while it joins; None before and after."""
@@ -146,22 +143,25 @@ class BatchConsumer(driver.Consumer):
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, self.settings, loop=self.loop, beacon=self.beacon)
 
-    async def perform_seek(self) -> None:
-        """Leave all partitions parked at the end of a rebalance, where Faust would seek; the handler starts them."""
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """End a rebalance with all partitions parked, where Faust would seek; the handler starts them."""
+        await super().on_partitions_assigned(assigned, generation_id)
+        app = cast("faust.App", self.app)
+        app.on_rebalance_end()
+        if self.should_stop or app.should_stop:
+            return
+        app.flow_control.resume()
+        self.resume_flow()
+        await app._fetcher.maybe_start()  # noqa: SLF001 - only the end of a rebalance starts it
         limit = self.settings.partitions
         self._assigned = frozenset(
             tp.partition
-            for tp in self.assignment()
+            for tp in assigned
             if tp.topic == self.settings.topic and (limit is None or tp.partition < limit)
         )
-        self._joined = True
-        self.handler.on_assigned(self._assigned)
-
-    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Be a member also without partitions: Faust seeks, and so calls `perform_seek`, only where there are some."""
-        await super().on_partitions_assigned(assigned, generation_id)
-        if not assigned:
-            self._joined = True
+        self.joined.set()
+        if assigned:
+            self.handler.on_assigned(self._assigned)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Give up all partitions before a rebalance, also those that will be assigned again."""
@@ -175,7 +175,7 @@ class BatchConsumer(driver.Consumer):
 
     async def _give_up_partitions(self) -> None:
         partitions, self._assigned = self._assigned, frozenset()  # so that no partition is started from here on
-        self._joined = False
+        self.joined.clear()
         self.stop_flow()
         self.app.flow_control.suspend()
         self.app.flow_control.clear()
@@ -189,6 +189,18 @@ class BatchConsumer(driver.Consumer):
                 await self.crash(error)
             await self.commit()
         self._epochs.clear()
+        self._acknowledged.clear()
+
+    async def commit(self, topics: object = None, start_new_transaction: bool = True) -> bool:  # noqa: FBT001, FBT002 - Faust's interface
+        """Commit what was acknowledged since the last call. Faust calls it every `commit_interval` and at a stop."""
+        async with self._committing:
+            positions, self._acknowledged = self._acknowledged, {}
+            if not positions:
+                return False
+            try:
+                return await self._thread.call(self._thread.commit_positions, positions)
+            except ConsumerStoppedError:
+                return False
 
     async def _drain_messages(self, fetcher: ServiceT) -> None:
         """Run Faust's loop without its two tasks per message and its gap tracking, which the batch chains replace."""
@@ -223,34 +235,6 @@ class BatchConsumer(driver.Consumer):
 
     def _tp(self, partition: int) -> TP:
         return TP(self.settings.topic, partition)
-
-    def ack(self, message: Message) -> bool:
-        """Acknowledge an event (``event.ack()``); ignored if its epoch is over, as in `acknowledge`."""
-        batch = cast("RecordBatch", message.value)
-        message.acked = True
-        self._unacked_messages.discard(message)
-        self.acknowledge(batch.partition, batch.epoch, batch.next)
-        notify(self._waiting_for_ack)
-        return True
-
-    def _new_offset(self, tp: TP) -> int | None:
-        """Return the offset to commit, the newest acknowledged one. Faust would wait for an ack of every offset."""
-        acked = self._acked[tp]
-        if not acked:
-            return None
-        newest = max(acked)
-        acked.clear()
-        self._acked_index[tp].clear()
-        return newest + 1
-
-    async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
-        """Do nothing: offset holes are inside batches."""
-
-    def on_buffer_full(self, tp: TP) -> None:
-        """Do nothing: `_capacity` checks the queue before the fetch."""
-
-    def on_buffer_drop(self, tp: TP) -> None:
-        """Do nothing, as above."""
 
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Do nothing: Faust would warn about parked partitions, and suggest settings that are not used here."""
@@ -296,12 +280,18 @@ class ConsumerOnly(BootStrategy):
 
 
 class NoTables(TableManager):
-    """Manager of Faust's tables, of which the app has none: it does not wait a second until they are declared."""
+    """Manager of Faust's tables, of which the app has none: a rebalance ends without the loop that reads changelogs."""
 
     async def on_start(self) -> None:
-        """Start what rebalances go through."""
+        """Let the agents' topics be subscribed; Faust would wait a second before, until tables are declared."""
         await self._update_channels()
-        await self.recovery.start()
+
+    async def on_rebalance(self, *_: object) -> None:
+        """Do nothing: `BatchConsumer.on_partitions_assigned` ends the rebalance."""
+
+    async def wait_until_recovery_completed(self) -> bool:
+        """Wait until the first rebalance has ended, or the app stops; return whether it stops."""
+        return await self.wait_for_stopped(cast("Any", cast("BatchApp", self.app).batch_consumer.joined))
 
 
 class BatchApp(faust.App):

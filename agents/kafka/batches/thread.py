@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import aiokafka
 from aiokafka import TopicPartition
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import ConsumerStoppedError, KafkaError
+from aiokafka.errors import ConsumerStoppedError, KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import OffsetAndMetadata
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
+from mode.threads import WorkerThread
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.kafka.aio import back_off_reconnects
 from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
-from hatcast.agents.kafka.batches.fetched import Fetched, FetchedChunk, NoChunk
+from hatcast.agents.kafka.batches.fetched import FetchedChunk, return_chunks
 
 if TYPE_CHECKING:
     from hatcast.agents.kafka.batches.consumer import BatchConsumer
@@ -28,6 +29,7 @@ WAIT_SECONDS: Final = 0.5  # for records; new records end the wait at once
 FIRST_WAIT_SECONDS: Final = 0.1  # the same until brokers have answered for all partitions, for which /readyz waits
 QUEUE_FULL_SECONDS: Final = 0.02  # between checks of a full queue: less than the agent needs to drain it
 FETCH_WAIT_MS: Final = 100  # a fetch of partitions at their end delays the broker's other partitions by this much
+NO_PARTITION: Final = TopicPartition("", 0)  # a poll of it returns nothing
 COMMIT_SECONDS: Final = 5.0
 LEAVE_SECONDS: Final = 5.0
 HEARTBEATS_PER_SESSION: Final = 5  # per session timeout
@@ -35,6 +37,15 @@ HEARTBEATS_PER_SESSION: Final = 5  # per session timeout
 # them. aiokafka's default refreshes metadata every five minutes.
 METADATA_SECONDS: Final = 10.0
 JOIN_SECONDS: Final = 10.0  # added to the rebalance timeout, for which the broker delays the join response
+
+
+class _QuietThread(WorkerThread):
+    """Thread that prints no traceback: mode has passed the error to the app by then."""
+
+    def run(self) -> None:
+        """Run the service's loop."""
+        with suppress(Exception):
+            super().run()
 
 
 @dataclass(slots=True)
@@ -52,6 +63,8 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
     paused in aiokafka, and none of its records are passed on.
     """
 
+    Worker = _QuietThread
+
     def __init__(self, consumer: "BatchConsumer", settings: BatchSettings, **service: Any) -> None:
         self.settings = settings
         # By started partition, from the last fetch response: the log's end, the response's time (ms UTC), and of those
@@ -60,6 +73,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         self.answered: dict[int, int] = {}
         self.blocked: dict[int, tuple[int, float]] = {}
         self._chains: dict[int, Chain] = {}
+        self._arrived = asyncio.Event()
         self._batch_consumer = consumer
         super().__init__(consumer, **service)
 
@@ -85,8 +99,11 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         self.ends.pop(partition, None)
         self.answered.pop(partition, None)
         self.blocked.pop(partition, None)
-        if not self._fetched().seek(self._tp(partition), offset):
+        consumer, tp = self._ensure_consumer(), self._tp(partition)
+        if tp not in consumer.assignment():
             return False
+        consumer.seek(tp, offset)
+        consumer.resume(tp)
         self._chains[partition] = Chain(epoch, offset)
         return True
 
@@ -94,7 +111,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         """Stop fetching a partition."""
         self._chains.pop(partition, None)
         self.blocked.pop(partition, None)
-        self._fetched().pause([self._tp(partition)])
+        self._pause([self._tp(partition)])
 
     async def take(self, capacity: int) -> list[RecordBatch]:
         """Return up to ``capacity`` batches; wait briefly for the first.
@@ -102,16 +119,29 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         Returns an empty list if there is no capacity or nothing was fetched. The caller calls again, and these polls
         keep the worker in its group while the agent is blocked.
         """
-        fetched = self._fetched()
-        with fetched.polling():
-            if capacity <= 0:
-                await asyncio.sleep(QUEUE_FULL_SECONDS)
-                return []
-            batches = self._drain(fetched, capacity)
-            if not batches:
-                await fetched.wait(WAIT_SECONDS if self._all_answered() else FIRST_WAIT_SECONDS)
-                batches = self._drain(fetched, capacity)
-            return batches
+        if capacity <= 0:
+            await self._ensure_consumer().getmany(NO_PARTITION)
+            await asyncio.sleep(QUEUE_FULL_SECONDS)
+            return []
+        self._arrived.clear()
+        batches = await self._drain(capacity)
+        if not batches:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WAIT_SECONDS if self._all_answered() else FIRST_WAIT_SECONDS):
+                    await self._arrived.wait()
+            batches = await self._drain(capacity)
+        return batches
+
+    async def commit_positions(self, positions: Mapping[int, int]) -> bool:
+        """Commit offsets; log a failure as a warning, where Faust would crash: only operators read these offsets."""
+        commits = {self._tp(partition): OffsetAndMetadata(position, "") for partition, position in positions.items()}
+        try:
+            async with asyncio.timeout(COMMIT_SECONDS):
+                await self._ensure_consumer().commit(commits)
+        except (KafkaError, TimeoutError) as error:
+            self.log.warning("Offsets were not committed to Kafka: %r", error)
+            return False
+        return True
 
     async def log_range(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Return each partition's first offset and its end before the first open transaction. Raises KafkaError."""
@@ -127,34 +157,57 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         return None if known is None else len(known)
 
     def in_group(self) -> bool:
-        """Return `Fetched.in_group`. Any thread may call it: it only reads."""
-        return self._consumer is not None and Fetched(self._consumer).in_group()
+        """Return whether the coordinator is known and no rejoin is needed. Any thread may call it: it only reads."""
+        consumer = self._consumer
+        if consumer is None or consumer._coordinator is None or consumer._subscription.subscription is None:  # noqa: SLF001 - there is no public way
+            return False
+        coordinator, subscription = consumer._coordinator, consumer._subscription.subscription  # noqa: SLF001 - as above
+        return coordinator.coordinator_id is not None and not coordinator.need_rejoin(subscription)
 
     def member_id(self) -> str | None:
-        """Return `Fetched.member_id`. Any thread may call it: it only reads."""
-        return None if self._consumer is None else Fetched(self._consumer).member_id()
+        """Return this worker's id in the group, also while it joins. Any thread may call it: it only reads."""
+        coordinator = None if self._consumer is None else self._consumer._coordinator  # noqa: SLF001 - as above
+        return None if coordinator is None else coordinator.member_id or None
 
     def _all_answered(self) -> bool:
         return bool(self._chains) and self._chains.keys() <= self.answered.keys()
 
-    def _drain(self, fetched: Fetched, capacity: int) -> list[RecordBatch]:
+    async def _drain(self, capacity: int) -> list[RecordBatch]:
+        """Return up to `capacity` batches of what was fetched, without waiting, unless the group rebalances."""
+        # aiokafka drains one partition completely before the next, and fetches the drained ones again while the others
+        # are processed. Round robin would drain all at the same time, and then wait for the broker.
+        consumer = self._ensure_consumer()
+        started = [self._tp(partition) for partition in self._chains]
         batches: list[RecordBatch] = []
-        for tp in fetched.partitions():
-            chain = self._chains.get(tp.partition) if tp.topic == self.settings.topic else None
-            if chain is None:
-                continue
-            batches += self._drain_partition(fetched, tp, chain, capacity - len(batches))
-            if len(batches) == capacity:
-                break
+        try:
+            fetched = await consumer.getmany(*(started or [NO_PARTITION]), max_records=capacity)
+        except OffsetOutOfRangeError as error:
+            for tp in error.args[0]:
+                self._lose(tp)
+            return batches
+        for tp, chunks in fetched.items():
+            for chunk in chunks:
+                chain = self._chains.get(tp.partition)
+                if chain is None:  # a rebalance ended the chain meanwhile
+                    break
+                if chunk.base != chain.next:  # aiokafka has reset the position
+                    self._lose(tp)
+                    break
+                batches.append(_record_batch(tp.partition, chain, chunk))
+                chain.next = chunk.next
+        self._note_positions(consumer)
+        return batches
+
+    def _note_positions(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
+        """Note what the last fetch responses say of the started partitions."""
+        assigned = consumer.assignment()
         for partition, chain in self._chains.items():
-            end = fetched.highwater(self._tp(partition))
+            tp = self._tp(partition)
+            end = consumer.highwater(tp) if tp in assigned else None
             if end is not None:
                 self.ends[partition] = end
-                self._note_blocked(partition, chain.next, fetched.stable(self._tp(partition)), end)
-            answered = fetched.answered_ms(self._tp(partition))
-            if answered is not None:
-                self.answered[partition] = answered
-        return batches
+                self.answered[partition] = consumer.last_poll_timestamp(tp)
+                self._note_blocked(partition, chain.next, consumer.last_stable_offset(tp), end)
 
     def _note_blocked(self, partition: int, position: int, stable: int | None, end: int) -> None:
         """Note whether all that is committed was taken, and more is in the log, behind an open transaction."""
@@ -163,35 +216,28 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         elif partition not in self.blocked or self.blocked[partition][0] != stable:
             self.blocked[partition] = stable, monotonic_s()
 
-    def _drain_partition(self, fetched: Fetched, tp: TopicPartition, chain: Chain, capacity: int) -> list[RecordBatch]:
-        # Drain one partition completely before the next: aiokafka fetches the drained ones again while the others are
-        # processed. Round robin would drain all at the same time, and then wait for the broker.
-        batches: list[RecordBatch] = []
-        while len(batches) < capacity:
-            chunk = fetched.take(tp, chain.next, self.settings.batch_records)
-            if chunk is NoChunk.OFFSET_GONE:
-                self._lose(fetched, tp, chain)
-            if not isinstance(chunk, FetchedChunk):
-                break
-            if chunk.next > chain.next:
-                batches.append(_record_batch(tp.partition, chain, chunk))
-                chain.next = chunk.next
-        return batches
+    def _lose(self, tp: TopicPartition) -> None:
+        chain = self._chains.pop(tp.partition, None)
+        if chain is not None:
+            self._pause([tp])
+            self.parent_loop.call_soon_threadsafe(
+                self._batch_consumer.lose_partition, tp.partition, chain.epoch, chain.next
+            )
 
-    def _lose(self, fetched: Fetched, tp: TopicPartition, chain: Chain) -> None:
-        del self._chains[tp.partition]
-        fetched.pause([tp])
-        self.parent_loop.call_soon_threadsafe(
-            self._batch_consumer.lose_partition, tp.partition, chain.epoch, chain.next
-        )
-
-    def _fetched(self) -> Fetched:
-        return Fetched(self._ensure_consumer())
+    def _pause(self, tps: Iterable[TopicPartition]) -> None:
+        """Pause those of the partitions that are assigned."""
+        consumer = self._ensure_consumer()
+        consumer.pause(*(set(tps) & consumer.assignment()))
 
     def _tp(self, partition: int) -> TopicPartition:
         return TopicPartition(self.settings.topic, partition)
 
     # Overrides of Faust's methods.
+
+    async def on_start(self) -> None:
+        """Start the consumer."""
+        await super().on_start()
+        self._arrived = return_chunks(self._ensure_consumer(), self.settings.batch_records)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Discard anything fetched after revocation."""
@@ -204,7 +250,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         self.ends.clear()
         self.answered.clear()
         self.blocked.clear()
-        self._fetched().pause(map(driver.ensure_aiokafka_TP, assigned))
+        self._pause(map(driver.ensure_aiokafka_TP, assigned))
         await super().on_partitions_assigned(assigned, generation_id)
 
     def _create_consumer(self, loop: asyncio.AbstractEventLoop) -> aiokafka.AIOKafkaConsumer:
@@ -232,24 +278,13 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         back_off_reconnects(consumer._client)  # noqa: SLF001 - a producer has a public `client`, a consumer does not
         return consumer
 
-    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
-        """Commit offsets; log a failure as a warning, where Faust would crash: only operators read these offsets."""
-        commits = {driver.ensure_aiokafka_TP(tp): OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
-        try:
-            async with asyncio.timeout(COMMIT_SECONDS):
-                await self._ensure_consumer().commit(commits)
-        except (KafkaError, TimeoutError) as error:
-            self.log.warning("Offsets were not committed to Kafka: %r", error)
-            return False
-        return True
-
     async def on_thread_stop(self) -> None:
         """Leave the group, but do not wait for aiokafka's request timeout if the broker does not answer."""
         try:
             async with asyncio.timeout(LEAVE_SECONDS):
                 await super().on_thread_stop()
         except TimeoutError:
-            await self._fetched().disconnect()
+            await self._disconnect()
             self.log.warning("Kafka did not answer: the group reassigns the partitions after the session timeout")
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -257,17 +292,17 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
                 raise
             # This task was not cancelled: aiokafka cancels a fetch that waits for its next attempt, and the error gets
             # here before its client is closed. By then it has left the group.
-            await self._fetched().disconnect()
+            await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        """Close the connections at once, also with requests in flight."""
+        await self._ensure_consumer()._client.close()  # noqa: SLF001 - there is no public way
 
     def close(self) -> None:
         """Do nothing: Faust calls it if a rebalance coincides with a stop, and would close aiokafka in the wrong loop.
 
         ``on_thread_stop`` always follows and closes it properly.
         """
-
-    def _start_thread(self) -> None:
-        with suppress(Exception):  # `crash` has passed it to the app; threading would print it again
-            super()._start_thread()
 
     def on_crash(self, msg: str, *fmt: Any, **kwargs: Any) -> None:
         """Do nothing: ``crash`` logs the error, so Faust need not print it."""
