@@ -6,6 +6,7 @@ from hypothesis import Phase, settings
 
 pytest_plugins = [
     "tests.services.absent",
+    "tests.services.coroutines",
     "tests.services.fixtures",
     "tests.services.logs",
     "tests.services.rotation",

@@ -47,39 +47,33 @@ async def in_a_transaction(redis: Redis) -> Any:
 
 
 @pytest.mark.parametrize("ask", [single, pipelined, in_a_transaction])
-def test_a_command_that_is_cancelled_ends_so_and_its_answer_is_nobody_elses(
+async def test_a_command_that_is_cancelled_ends_so_and_its_answer_is_nobody_elses(
     ask: Callable[[Redis], Awaitable[Any]], breakable_redis: RedisServer
 ) -> None:
-    async def cancel_one() -> None:
-        async with Redis.from_url(breakable_redis.url, max_connections=1) as redis:
-            await redis.set("t-cancelled:a", "of the other")
-            breakable_redis.pause()
-            task = asyncio.ensure_future(ask(redis))
-            await asyncio.wait([task], timeout=0.5)  # it is sent, and nobody answers
-            assert not task.done()
-            task.cancel()
-            breakable_redis.resume()
-            with pytest.raises(asyncio.CancelledError):
-                await asyncio.wait_for(task, PATIENCE_S)
-            assert await redis.echo("ours") == b"ours"
-            await redis.delete("t-cancelled:a")
-
-    asyncio.run(cancel_one())
+    async with Redis.from_url(breakable_redis.url, max_connections=1) as redis:
+        await redis.set("t-cancelled:a", "of the other")
+        breakable_redis.pause()
+        task = asyncio.ensure_future(ask(redis))
+        await asyncio.wait([task], timeout=0.5)  # it is sent, and nobody answers
+        assert not task.done()
+        task.cancel()
+        breakable_redis.resume()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(task, PATIENCE_S)
+        assert await redis.echo("ours") == b"ours"
+        await redis.delete("t-cancelled:a")
 
 
-def test_what_swallows_a_cancellation_is_cancelled_again() -> None:
-    async def cancel_one() -> None:
-        async def swallows() -> None:
-            with suppress(asyncio.CancelledError):  # as asyncio.wait_for, if an answer comes at the same moment
-                await asyncio.Event().wait()
+async def test_what_swallows_a_cancellation_is_cancelled_again() -> None:
+    async def swallows() -> None:
+        with suppress(asyncio.CancelledError):  # as asyncio.wait_for, if an answer comes at the same moment
             await asyncio.Event().wait()
+        await asyncio.Event().wait()
 
-        task = asyncio.create_task(swallows())
-        await asyncio.sleep(0)
-        await cancel_all([task])
-        assert task.cancelled()
-
-    asyncio.run(cancel_one())
+    task = asyncio.create_task(swallows())
+    await asyncio.sleep(0)
+    await cancel_all([task])
+    assert task.cancelled()
 
 
 def test_a_checkpoint_that_is_cancelled_drops_its_memory_and_the_state_is_exact_all_the_same(

@@ -99,48 +99,42 @@ async def commit_and_die(pipeline: Pipeline, stores: Stores) -> None:
             await releaser.round(asyncio.Event())
 
 
-def test_a_draw_that_comes_back_with_an_older_copy_gives_way_to_the_one_that_was_sent(pipeline: Pipeline) -> None:
-    async def draw_lose_draw_return() -> tuple[dict[bytes, bytes], ...]:
-        async with open_stores(pipeline) as stores:
-            await close_hours(pipeline, stores)
-            await commit_and_die(pipeline, stores)
-            abandoned, copy = await stored_records(pipeline, stores), copied(pipeline)
-            forget(pipeline)
-            await close_hours(pipeline, stores)
-            await finish(pipeline, stores)
-            sent = await stored_records(pipeline, stores)
-            roll_back(pipeline, copy)
-            await finish(pipeline, stores)
-            assert (await stores.ledger.summary(DATE)).sequence == newest_number(pipeline)
-            return abandoned, sent, await stored_records(pipeline, stores)
-
-    abandoned, sent, kept = asyncio.run(draw_lose_draw_return())
+async def test_a_draw_that_comes_back_with_an_older_copy_gives_way_to_the_one_that_was_sent(pipeline: Pipeline) -> None:
+    async with open_stores(pipeline) as stores:
+        await close_hours(pipeline, stores)
+        await commit_and_die(pipeline, stores)
+        abandoned, copy = await stored_records(pipeline, stores), copied(pipeline)
+        forget(pipeline)
+        await close_hours(pipeline, stores)
+        await finish(pipeline, stores)
+        sent = await stored_records(pipeline, stores)
+        roll_back(pipeline, copy)
+        await finish(pipeline, stores)
+        assert (await stores.ledger.summary(DATE)).sequence == newest_number(pipeline)
+        kept = await stored_records(pipeline, stores)
     assert abandoned.keys() == sent.keys()
     assert not set(abandoned.values()) & set(sent.values())
     assert kept == sent
     assert_one_value_and_one_charge(pipeline, kept, 6)
 
 
-def test_a_redis_that_was_left_and_lives_on_draws_nothing_again_that_was_sent_by_way_of_another(
+async def test_a_redis_that_was_left_and_lives_on_draws_nothing_again_that_was_sent_by_way_of_another(
     pipeline: Pipeline,
 ) -> None:
     first, second = slice(HOUR_MS), slice(HOUR_MS, None)
 
-    async def release_leave_release_return() -> tuple[dict[bytes, bytes], ...]:
-        async with open_stores(pipeline) as stores:
-            await close_hours(pipeline, stores, first)
-            await finish(pipeline, stores)
-            left = copied(pipeline)
-            forget(pipeline)
-            await close_hours(pipeline, stores)
-            await finish(pipeline, stores)
-            elsewhere = await stored_records(pipeline, stores)
-            come_back(pipeline, left)
-            await close_hours(pipeline, stores, second)
-            await finish(pipeline, stores)
-            return elsewhere, await stored_records(pipeline, stores)
-
-    elsewhere, kept = asyncio.run(release_leave_release_return())
+    async with open_stores(pipeline) as stores:
+        await close_hours(pipeline, stores, first)
+        await finish(pipeline, stores)
+        left = copied(pipeline)
+        forget(pipeline)
+        await close_hours(pipeline, stores)
+        await finish(pipeline, stores)
+        elsewhere = await stored_records(pipeline, stores)
+        come_back(pipeline, left)
+        await close_hours(pipeline, stores, second)
+        await finish(pipeline, stores)
+        kept = await stored_records(pipeline, stores)
     assert kept == elsewhere
     assert_one_value_and_one_charge(pipeline, kept, 6)
 
@@ -162,29 +156,26 @@ class Emptied(LedgerRecovery):
         return await super()._recover(state)
 
 
-def test_a_redis_that_is_emptied_while_it_is_recovered_is_not_recovered(pipeline: Pipeline) -> None:
-    async def release_forget_recover_forget() -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
-        async with open_stores(pipeline) as stores:
+async def test_a_redis_that_is_emptied_while_it_is_recovered_is_not_recovered(pipeline: Pipeline) -> None:
+    async with open_stores(pipeline) as stores:
+        await close_hours(pipeline, stores)
+        await finish(pipeline, stores)
+        before = await stored_records(pipeline, stores)
+        forget(pipeline)
+        Emptied.empty = lambda: forget(pipeline)
+        async with releasing(pipeline, stores, kind_of_recovery=Emptied) as releaser:
+            await releaser.round(asyncio.Event())
+            assert not releaser._recovery.is_recovered
+            assert await stored_records(pipeline, stores) == {}
             await close_hours(pipeline, stores)
-            await finish(pipeline, stores)
-            before = await stored_records(pipeline, stores)
-            forget(pipeline)
-            Emptied.empty = lambda: forget(pipeline)
-            async with releasing(pipeline, stores, kind_of_recovery=Emptied) as releaser:
-                await releaser.round(asyncio.Event())
-                assert not releaser._recovery.is_recovered
-                assert await stored_records(pipeline, stores) == {}
-                await close_hours(pipeline, stores)
-                await releaser.round(asyncio.Event())
-            return before, await stored_records(pipeline, stores)
-
-    before, after = asyncio.run(release_forget_recover_forget())
+            await releaser.round(asyncio.Event())
+        after = await stored_records(pipeline, stores)
     assert before == after
     assert_one_value_and_one_charge(pipeline, after, 6)
 
 
 @pytest.mark.parametrize(("here", "sent"), [(10**9, 0), (0, 10**9), (10**9, 10**9)])
-def test_a_record_that_gives_way_takes_its_charge_with_it(here: int, sent: int, pipeline: Pipeline) -> None:
+async def test_a_record_that_gives_way_takes_its_charge_with_it(here: int, sent: int, pipeline: Pipeline) -> None:
     """The ledger is then the one of the record that was sent, beside another release of the same cell and slot."""
 
     def found(record: bytes, charge: int, policy: str = "") -> Published:
@@ -205,36 +196,33 @@ def test_a_record_that_gives_way_takes_its_charge_with_it(here: int, sent: int, 
             forget(pipeline)
             return summary
 
-    superseded = asyncio.run(book([found(b"here", here), found(b"sent", sent)]))
-    alone = asyncio.run(book([found(b"sent", sent)]))
+    superseded = await book([found(b"here", here), found(b"sent", sent)])
+    alone = await book([found(b"sent", sent)])
     assert superseded.sequence == alone.sequence, "the ledger that was told of is not a new one"
     for part in ("releases", "epsilon_sum", "epsilon_user_day", "levels"):
         assert getattr(superseded, part) == getattr(alone, part), part
     assert {n: times for n, times in superseded.fineness.items() if times} == alone.fineness
 
 
-def test_only_the_last_who_opened_a_partition_may_write_it_and_nobody_whom_redis_has_forgotten(
+async def test_only_the_last_who_opened_a_partition_may_write_it_and_nobody_whom_redis_has_forgotten(
     pipeline: Pipeline,
 ) -> None:
     name = pipeline.settings.policy.name
 
-    async def take_turns() -> list[bool]:
-        async with open_stores(pipeline) as stores:
-            one, other = stores.partitions, PartitionStore(stores.redis, name, PARTITIONS)
-            empty = FoldChanges(None, {})
-            written = []
-            await one.open(0, 0)
-            written.append(await one.checkpoint(0, 0, 5, empty))
-            await other.open(0, 0)  # at 5
-            written.append(await one.checkpoint(0, 5, 9, empty))
-            written.append(await other.checkpoint(0, 5, 9, empty))
-            forget(pipeline)
-            await one.open(0, 0)
-            assert await one.checkpoint(0, 0, 9, empty)  # folded again, up to where the other stands
-            written.append(await other.checkpoint(0, 9, 12, empty))
-            return written
-
-    assert asyncio.run(take_turns()) == [True, False, True, False]
+    async with open_stores(pipeline) as stores:
+        one, other = stores.partitions, PartitionStore(stores.redis, name, PARTITIONS)
+        empty = FoldChanges(None, {})
+        written = []
+        await one.open(0, 0)
+        written.append(await one.checkpoint(0, 0, 5, empty))
+        await other.open(0, 0)  # at 5
+        written.append(await one.checkpoint(0, 5, 9, empty))
+        written.append(await other.checkpoint(0, 5, 9, empty))
+        forget(pipeline)
+        await one.open(0, 0)
+        assert await one.checkpoint(0, 0, 9, empty)  # folded again, up to where the other stands
+        written.append(await other.checkpoint(0, 9, 12, empty))
+        assert written == [True, False, True, False]
 
 
 def test_a_worker_writes_nothing_into_an_older_copy_with_another_user_key_that_stands_where_it_stands(

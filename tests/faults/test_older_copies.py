@@ -63,13 +63,15 @@ async def two_histories_in_a_round(pipeline: Pipeline, go_back: GoBack) -> None:
 
 @limited
 @in_place_or_restarted
-def test_what_a_round_finds_in_an_older_copy_is_not_sent_beyond_the_limit(go_back: GoBack, pipeline: Pipeline) -> None:
-    asyncio.run(two_histories_in_a_round(pipeline, go_back))
+async def test_what_a_round_finds_in_an_older_copy_is_not_sent_beyond_the_limit(
+    go_back: GoBack, pipeline: Pipeline
+) -> None:
+    await two_histories_in_a_round(pipeline, go_back)
     assert_within_the_limit(pipeline)
 
 
 @limited
-def test_without_the_look_before_a_send_the_limit_is_passed(
+async def test_without_the_look_before_a_send_the_limit_is_passed(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mutant of the test before."""
@@ -78,32 +80,29 @@ def test_without_the_look_before_a_send_the_limit_is_passed(
         del self, sending
 
     monkeypatch.setattr(LedgerRecovery, "confirm", trust)
-    asyncio.run(two_histories_in_a_round(pipeline, come_back))
+    await two_histories_in_a_round(pipeline, come_back)
     with pytest.raises(AssertionError):
         assert_within_the_limit(pipeline)
 
 
 @in_place_or_restarted
-def test_what_a_round_finds_in_an_older_copy_is_no_second_value(go_back: GoBack, pipeline: Pipeline) -> None:
-    async def run() -> None:
-        async with open_stores(pipeline) as stores:
-            await close_hours(pipeline, stores)
-            await commit_and_die(pipeline, stores)
-            copy = copied(pipeline)
-            forget(pipeline)
-            await close_hours(pipeline, stores)
-            with pytest.raises(CrashError):  # Kafka has some of the other values
-                async with releasing(pipeline, stores) as releaser:
-                    crash_after(releaser.hats, "acked")
-                    await releaser.round(asyncio.Event())
+async def test_what_a_round_finds_in_an_older_copy_is_no_second_value(go_back: GoBack, pipeline: Pipeline) -> None:
+    async with open_stores(pipeline) as stores:
+        await close_hours(pipeline, stores)
+        await commit_and_die(pipeline, stores)
+        copy = copied(pipeline)
+        forget(pipeline)
+        await close_hours(pipeline, stores)
+        with pytest.raises(CrashError):  # Kafka has some of the other values
             async with releasing(pipeline, stores) as releaser:
-                after_its_look(releaser, lambda: go_back(pipeline, copy))
-                with suppress(Behind):
-                    await releaser.round(asyncio.Event())
-            await close_hours(pipeline, stores)
-            await finish(pipeline, stores)
-
-    asyncio.run(run())
+                crash_after(releaser.hats, "acked")
+                await releaser.round(asyncio.Event())
+        async with releasing(pipeline, stores) as releaser:
+            after_its_look(releaser, lambda: go_back(pipeline, copy))
+            with suppress(Behind):
+                await releaser.round(asyncio.Event())
+        await close_hours(pipeline, stores)
+        await finish(pipeline, stores)
     published = pipeline.published(committed=False)
     assert {release_id: len(set(values)) for release_id, values in published.items()} == dict.fromkeys(published, 1)
     assert len(published) == 6

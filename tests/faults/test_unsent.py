@@ -72,25 +72,21 @@ def two_histories(pipeline: Pipeline) -> None:
     asyncio.run(run())
 
 
-def test_what_redis_lost_after_its_commit_is_not_sent(pipeline: Pipeline) -> None:
+async def test_what_redis_lost_after_its_commit_is_not_sent(pipeline: Pipeline) -> None:
     """All keys are set back in place between a worker's commit and its send: another may have used the budget since."""
-
-    async def run() -> None:
-        async with open_stores(pipeline) as stores:
-            await close_hours(pipeline, stores, FIRST)
-            async with releasing(pipeline, stores) as releaser:
-                await releaser._publishers.start_missing(ALL)
-                assert await releaser._recovery.ensure(ALL)
-                copy = copied(pipeline)
-                records = await releaser.hats.records(await due_hats(releaser))
-                come_back(pipeline, copy)
-                with pytest.raises(Behind):
-                    await releaser.hats.publish(records or {})
-            assert len(records or {}) == 3
-            assert pipeline.published(committed=False) == {}
-            await finish(pipeline, stores)
-
-    asyncio.run(run())
+    async with open_stores(pipeline) as stores:
+        await close_hours(pipeline, stores, FIRST)
+        async with releasing(pipeline, stores) as releaser:
+            await releaser._publishers.start_missing(ALL)
+            assert await releaser._recovery.ensure(ALL)
+            copy = copied(pipeline)
+            records = await releaser.hats.records(await due_hats(releaser))
+            come_back(pipeline, copy)
+            with pytest.raises(Behind):
+                await releaser.hats.publish(records or {})
+        assert len(records or {}) == 3
+        assert pipeline.published(committed=False) == {}
+        await finish(pipeline, stores)
     assert len(pipeline.published(committed=False)) == 3
 
 
@@ -121,90 +117,79 @@ def test_a_recovery_that_keeps_what_was_never_sent_spends_more_than_the_limit(
         assert_within_the_limit(pipeline)
 
 
-def test_a_record_that_an_aborted_transaction_showed_is_kept_and_sent(pipeline: Pipeline) -> None:
-    async def show_abort_recover() -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
-        async with open_stores(pipeline) as stores:
-            await close_hours(pipeline, stores)
-            async with releasing(pipeline, stores) as releaser:
-                await abort_in_a_round(releaser)
-            shown = await stored_records(pipeline, stores)
-            await stores.redis.delete(*await stores.redis.keys(f"{{{pipeline.name}}}:published:*"), "-")
-            roll_back(pipeline, copied(pipeline))
-            await close_hours(pipeline, stores)
-            await finish(pipeline, stores)
-            return shown, await stored_records(pipeline, stores)
-
-    shown, kept = asyncio.run(show_abort_recover())
+async def test_a_record_that_an_aborted_transaction_showed_is_kept_and_sent(pipeline: Pipeline) -> None:
+    async with open_stores(pipeline) as stores:
+        await close_hours(pipeline, stores)
+        async with releasing(pipeline, stores) as releaser:
+            await abort_in_a_round(releaser)
+        shown = await stored_records(pipeline, stores)
+        await stores.redis.delete(*await stores.redis.keys(f"{{{pipeline.name}}}:published:*"), "-")
+        roll_back(pipeline, copied(pipeline))
+        await close_hours(pipeline, stores)
+        await finish(pipeline, stores)
+        kept = await stored_records(pipeline, stores)
     assert shown == kept
     assert {name.encode(): set(values) for name, values in pipeline.published(committed=False).items()} == {
         name: {value} for name, value in kept.items()
     }
 
 
-def test_a_slot_whose_records_are_discarded_is_not_committed_any_more(redis_server: RedisServer) -> None:
+async def test_a_slot_whose_records_are_discarded_is_not_committed_any_more(redis_server: RedisServer) -> None:
     """Under `add_remove` nothing of a slot is sent before all workers have committed it."""
-
-    async def run() -> None:
-        name = "t-unsent-progress"
-        async with Redis.from_url(redis_server.url) as redis:
-            try:
-                guard, progress = await guard_of_all(redis, name, name), ProgressStore(redis, name, name)
-                ledger, recovery = LedgerStore(redis, name, policy_of(name=name)), RecoveryStore(redis, name, name)
-                record = proposal(name)
-                await ledger.commit([record], CommitGuard(guard.token, {0: guard.written[0]}))
-                await progress.advance(Mark.PUBLISHED, [0], 1_000, guard.token)
-                await progress.advance(Mark.COMMITTED, [0, 1], 2_000, guard.token)
-                await redis.hdel(DomainKeys(name).row(rows.RECOVERY), "token")
-                unsent = Published(record.release_id, name, DATE, record.place, record.charge, 1, 3, b'{"seq":1}')
-                await recovery.unsent.discard(await recovery.begin(), unsent)
-                marks = (await progress.read()).marks
-                assert marks == {
-                    (Mark.PUBLISHED, 0): 1_000,
-                    (Mark.COMMITTED, 0): 1_000,
-                    (Mark.COMMITTED, 1): 0,
-                }
-                assert (await ledger.summary(DATE)).epsilon_user_day == 0
-            finally:
-                await redis.delete(*await redis.keys(f"{{{name}*"))
-
-    asyncio.run(run())
+    name = "t-unsent-progress"
+    async with Redis.from_url(redis_server.url) as redis:
+        try:
+            guard, progress = await guard_of_all(redis, name, name), ProgressStore(redis, name, name)
+            ledger, recovery = LedgerStore(redis, name, policy_of(name=name)), RecoveryStore(redis, name, name)
+            record = proposal(name)
+            await ledger.commit([record], CommitGuard(guard.token, {0: guard.written[0]}))
+            await progress.advance(Mark.PUBLISHED, [0], 1_000, guard.token)
+            await progress.advance(Mark.COMMITTED, [0, 1], 2_000, guard.token)
+            await redis.hdel(DomainKeys(name).row(rows.RECOVERY), "token")
+            unsent = Published(record.release_id, name, DATE, record.place, record.charge, 1, 3, b'{"seq":1}')
+            await recovery.unsent.discard(await recovery.begin(), unsent)
+            marks = (await progress.read()).marks
+            assert marks == {
+                (Mark.PUBLISHED, 0): 1_000,
+                (Mark.COMMITTED, 0): 1_000,
+                (Mark.COMMITTED, 1): 0,
+            }
+            assert (await ledger.summary(DATE)).epsilon_user_day == 0
+        finally:
+            await redis.delete(*await redis.keys(f"{{{name}*"))
 
 
-def test_only_what_was_told_stays_reserved(redis_server: RedisServer) -> None:
+async def test_only_what_was_told_stays_reserved(redis_server: RedisServer) -> None:
     """Of three queries one was settled and never told, and of another less was told than is reserved here."""
-
-    async def run() -> None:
-        domain = name = "t-unsent-reserved"
-        policy = policy_of(
-            name=name,
-            query=[
-                {"name": each, "kind": "over_speed_limit", "days": 1, "epsilon": 0.1, "speed_limit": 50.0}
-                for each in ("untold", "told", "less")
-            ],
-        )
-        async with Redis.from_url(redis_server.url) as redis:
-            try:
-                guard = await guard_of_all(redis, domain, name)
-                ledger, recovery = LedgerStore(redis, domain, policy), RecoveryStore(redis, domain, name)
-                await ledger.commit([proposal(name)], CommitGuard(guard.token, {0: guard.written[0]}))
-                places = policy.most_hats
-                assert {q: r.places for q, r in (await ledger.summary(DATE)).queries.items()} == dict.fromkeys(
-                    ("untold", "told", "less"), places
-                )
-                budget = told(name, {"told": places, "less": 0})
-                answered = Answered(name, "told", Period(date.fromisoformat(DATE), 1), places, 10**8)
-                await restore(recovery, RecoveryCheck.finished(guard.token), [budget], [answered])
-                await redis.hdel(DomainKeys(domain).row(rows.RECOVERY), "token")
-                attempt = await recovery.begin()
-                await recovery.unsent.unreserve(attempt, [(name, DATE)])
-                await recovery.unsent.unreserve(attempt, [(name, DATE)])  # as a second worker does
-                summary = await ledger.summary(DATE)
-                assert summary.queries == {"told": Reserved(places, 10**8), "less": Reserved(0, 10**8)}
-                assert summary.epsilon_user_day == summary.total.spent == 10**9 + places * 10**8
-            finally:
-                await redis.delete(*await redis.keys(f"{{{name}*"))
-
-    asyncio.run(run())
+    domain = name = "t-unsent-reserved"
+    policy = policy_of(
+        name=name,
+        query=[
+            {"name": each, "kind": "over_speed_limit", "days": 1, "epsilon": 0.1, "speed_limit": 50.0}
+            for each in ("untold", "told", "less")
+        ],
+    )
+    async with Redis.from_url(redis_server.url) as redis:
+        try:
+            guard = await guard_of_all(redis, domain, name)
+            ledger, recovery = LedgerStore(redis, domain, policy), RecoveryStore(redis, domain, name)
+            await ledger.commit([proposal(name)], CommitGuard(guard.token, {0: guard.written[0]}))
+            places = policy.most_hats
+            assert {q: r.places for q, r in (await ledger.summary(DATE)).queries.items()} == dict.fromkeys(
+                ("untold", "told", "less"), places
+            )
+            budget = told(name, {"told": places, "less": 0})
+            answered = Answered(name, "told", Period(date.fromisoformat(DATE), 1), places, 10**8)
+            await restore(recovery, RecoveryCheck.finished(guard.token), [budget], [answered])
+            await redis.hdel(DomainKeys(domain).row(rows.RECOVERY), "token")
+            attempt = await recovery.begin()
+            await recovery.unsent.unreserve(attempt, [(name, DATE)])
+            await recovery.unsent.unreserve(attempt, [(name, DATE)])  # as a second worker does
+            summary = await ledger.summary(DATE)
+            assert summary.queries == {"told": Reserved(places, 10**8), "less": Reserved(0, 10**8)}
+            assert summary.epsilon_user_day == summary.total.spent == 10**9 + places * 10**8
+        finally:
+            await redis.delete(*await redis.keys(f"{{{name}*"))
 
 
 def proposal(name: str) -> Proposal:

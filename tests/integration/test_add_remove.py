@@ -197,7 +197,7 @@ def test_a_first_start_begins_with_the_running_slot_by_the_brokers_clock_and_no_
 # Steps, in this process
 
 
-def test_after_a_crash_at_each_step_and_two_days_of_silence_every_slot_between_is_released_once(
+async def test_after_a_crash_at_each_step_and_two_days_of_silence_every_slot_between_is_released_once(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     async def crash_and_go_on(pipeline: Pipeline) -> None:
@@ -216,12 +216,12 @@ def test_after_a_crash_at_each_step_and_two_days_of_silence_every_slot_between_i
             assert await stores.partitions.open_slots() == {}
 
     with open_hidden(kafka, redis_server, tmp_path, "silence", {"policy": {"hours": [12, 14]}}) as pipeline:
-        asyncio.run(crash_and_go_on(pipeline))
+        await crash_and_go_on(pipeline)
         assert_all_released_once(pipeline, [f"2022-01-0{2 + n}T{slot}" for n in range(3) for slot in SLOTS[:2]])
         assert_means_are_true(pipeline)
 
 
-def test_a_slot_is_sent_by_no_worker_before_all_of_it_has_records_and_the_budget_is_told_by_whole_slots(
+async def test_a_slot_is_sent_by_no_worker_before_all_of_it_has_records_and_the_budget_is_told_by_whole_slots(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     async def one_after_the_other(pipeline: Pipeline) -> None:
@@ -242,14 +242,14 @@ def test_a_slot_is_sent_by_no_worker_before_all_of_it_has_records_and_the_budget
                     await asyncio.gather(one.round(asyncio.Event()), other.round(asyncio.Event()))
 
     with open_hidden(kafka, redis_server, tmp_path, "together") as pipeline:
-        asyncio.run(one_after_the_other(pipeline))
+        await one_after_the_other(pipeline)
         assert_all_released_once(pipeline, DAY)
         told = [json.loads(each.value or b"") for each in pipeline.kafka.read(pipeline.settings.topics.budget)]
         assert {each["releases"] for each in told} == {len(CELLS) * n for n in (1, 2, 3)}
         assert len({json.dumps(each) for each in told}) == 3
 
 
-def test_days_with_deleted_records_are_incomplete_and_a_slot_beyond_the_budget_is_exhausted_as_a_whole(
+async def test_days_with_deleted_records_are_incomplete_and_a_slot_beyond_the_budget_is_exhausted_as_a_whole(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     # All days may cost 20 HATs: the three complete slots have 18, and two of the next one would fit.
@@ -269,7 +269,7 @@ def test_days_with_deleted_records_are_incomplete_and_a_slot_beyond_the_budget_i
 
     changes = {"policy": {"hours": [12, 14], "privacy": privacy}}
     with open_hidden(kafka, redis_server, tmp_path, "spent", changes) as pipeline:
-        asyncio.run(release_by_two(pipeline))
+        await release_by_two(pipeline)
         found: dict[str, set[str]] = {}
         for each in records(pipeline):
             found.setdefault(f"{each['date']}T{each['slot']}", set()).add(each["status"])

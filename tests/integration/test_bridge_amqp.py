@@ -74,53 +74,47 @@ def is_up() -> bool:
     return figures(METERS.render()[0].decode(), BRIDGE_UP.name).get(()) == 1.0
 
 
-def test_over_tls_every_reading_arrives_garbage_leaves_the_queue_and_a_cut_connection_is_made_again(
+async def test_over_tls_every_reading_arrives_garbage_leaves_the_queue_and_a_cut_connection_is_made_again(
     pipeline: Pipeline, rabbitmq: RabbitMQ
 ) -> None:
-    async def run() -> None:
-        proxy = Proxy("127.0.0.1", rabbitmq.tls_port)
-        try:
-            async with queue_of(rabbitmq, pipeline) as channel:
-                await publish(channel, pipeline.name, [body(0), b"{garbage", b"", body(1)])
-                async with bridge(pipeline, "itms", lambda: source(rabbitmq, pipeline, proxy.port)) as task:
-                    await arrived(pipeline, task, lambda found: len(found) == 2)
-                    await asyncio.to_thread(proxy.cut)
-                    await publish(channel, pipeline.name, map(body, range(2, 40)))
-                    found = await arrived(pipeline, task, lambda found: len(found) == 40)
-                    summary = await stopped(task)
-                assert found.keys() == {sent(number) for number in range(40)}
-                assert (summary.undecodable, summary.unconfirmed) == (1, 0)
-                assert summary.losses >= 1
-                assert await waiting(rabbitmq, pipeline.name) == 0
-        finally:
-            await asyncio.to_thread(proxy.close)
-
-    asyncio.run(run())
+    proxy = Proxy("127.0.0.1", rabbitmq.tls_port)
+    try:
+        async with queue_of(rabbitmq, pipeline) as channel:
+            await publish(channel, pipeline.name, [body(0), b"{garbage", b"", body(1)])
+            async with bridge(pipeline, "itms", lambda: source(rabbitmq, pipeline, proxy.port)) as task:
+                await arrived(pipeline, task, lambda found: len(found) == 2)
+                await asyncio.to_thread(proxy.cut)
+                await publish(channel, pipeline.name, map(body, range(2, 40)))
+                found = await arrived(pipeline, task, lambda found: len(found) == 40)
+                summary = await stopped(task)
+            assert found.keys() == {sent(number) for number in range(40)}
+            assert (summary.undecodable, summary.unconfirmed) == (1, 0)
+            assert summary.losses >= 1
+            assert await waiting(rabbitmq, pipeline.name) == 0
+    finally:
+        await asyncio.to_thread(proxy.close)
 
 
-def test_what_kafka_has_not_got_stays_in_the_queue(
+async def test_what_kafka_has_not_got_stays_in_the_queue(
     pipeline: Pipeline, rabbitmq: RabbitMQ, breakable_kafka: KafkaServer
 ) -> None:
-    async def run() -> None:
-        async with queue_of(rabbitmq, pipeline) as channel:
-            async with bridge(pipeline, "itms", lambda: source(rabbitmq, pipeline)) as task:
-                await publish(channel, pipeline.name, [body(0)])
-                await arrived(pipeline, task, lambda found: len(found) == 1)
-                breakable_kafka.pause()
-                await publish(channel, pipeline.name, map(body, range(1, 31)))
-                await until_taken(channel, pipeline)
-            # Broken off: what it had taken comes back.
-            async with asyncio.timeout(SECONDS):
-                while await waiting(rabbitmq, pipeline.name) != 30:
-                    await asyncio.sleep(0.05)
-            breakable_kafka.resume()
-            async with bridge(pipeline, "itms", lambda: source(rabbitmq, pipeline)) as task:
-                found = await arrived(pipeline, task, lambda found: len(found) == 31)
-                await stopped(task)
-            assert found.keys() == {sent(number) for number in range(31)}
-            assert await waiting(rabbitmq, pipeline.name) == 0
-
-    asyncio.run(run())
+    async with queue_of(rabbitmq, pipeline) as channel:
+        async with bridge(pipeline, "itms", lambda: source(rabbitmq, pipeline)) as task:
+            await publish(channel, pipeline.name, [body(0)])
+            await arrived(pipeline, task, lambda found: len(found) == 1)
+            breakable_kafka.pause()
+            await publish(channel, pipeline.name, map(body, range(1, 31)))
+            await until_taken(channel, pipeline)
+        # Broken off: what it had taken comes back.
+        async with asyncio.timeout(SECONDS):
+            while await waiting(rabbitmq, pipeline.name) != 30:
+                await asyncio.sleep(0.05)
+        breakable_kafka.resume()
+        async with bridge(pipeline, "itms", lambda: source(rabbitmq, pipeline)) as task:
+            found = await arrived(pipeline, task, lambda found: len(found) == 31)
+            await stopped(task)
+        assert found.keys() == {sent(number) for number in range(31)}
+        assert await waiting(rabbitmq, pipeline.name) == 0
 
 
 async def until_taken(channel: AbstractChannel, pipeline: Pipeline) -> None:
@@ -130,26 +124,20 @@ async def until_taken(channel: AbstractChannel, pipeline: Pipeline) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_a_queue_that_is_deleted_is_a_source_that_is_lost(pipeline: Pipeline, rabbitmq: RabbitMQ) -> None:
-    async def run() -> None:
-        async with (
-            queue_of(rabbitmq, pipeline) as channel,
-            bridge(pipeline, "itms", lambda: source(rabbitmq, pipeline)) as task,
-        ):
-            await until(is_up, task)
-            await channel.queue_delete(pipeline.name)
-            await until(lambda: not is_up(), task)
-            await channel.declare_queue(pipeline.name, durable=True)
-            await until(is_up, task)
-            assert (await stopped(task)).losses >= 1
-
-    asyncio.run(run())
+async def test_a_queue_that_is_deleted_is_a_source_that_is_lost(pipeline: Pipeline, rabbitmq: RabbitMQ) -> None:
+    async with (
+        queue_of(rabbitmq, pipeline) as channel,
+        bridge(pipeline, "itms", lambda: source(rabbitmq, pipeline)) as task,
+    ):
+        await until(is_up, task)
+        await channel.queue_delete(pipeline.name)
+        await until(lambda: not is_up(), task)
+        await channel.declare_queue(pipeline.name, durable=True)
+        await until(is_up, task)
+        assert (await stopped(task)).losses >= 1
 
 
-def test_a_queue_that_never_was_ends_the_bridge_in_one_line(pipeline: Pipeline, rabbitmq: RabbitMQ) -> None:
-    async def run() -> None:
+async def test_a_queue_that_never_was_ends_the_bridge_in_one_line(pipeline: Pipeline, rabbitmq: RabbitMQ) -> None:
+    with pytest.raises(HatcastError, match="--queue"):
         async with bridge(pipeline, "itms", lambda: source(rabbitmq, pipeline)) as task:
             await asyncio.wait_for(task, SECONDS)
-
-    with pytest.raises(HatcastError, match="--queue"):
-        asyncio.run(run())

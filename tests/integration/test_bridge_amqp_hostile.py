@@ -1,6 +1,5 @@
 """Messages of AMQP that mean harm, through a real RabbitMQ: none holds up the queue, and no valid one is lost."""
 
-import asyncio
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -73,47 +72,41 @@ async def publish_raw(
     )
 
 
-def test_garbage_beside_a_body_and_bodies_that_are_too_large_do_not_hold_up_the_queue(
+async def test_garbage_beside_a_body_and_bodies_that_are_too_large_do_not_hold_up_the_queue(
     pipeline: Pipeline, rabbitmq: RabbitMQ
 ) -> None:
-    async def run() -> None:
-        async with queue_of(rabbitmq, pipeline) as channel:
-            queue = await channel.get_queue(pipeline.name)
-            await queue.bind(EXCHANGE, "#")
-            for number, fields in enumerate(PROPERTIES):
-                await publish_raw(channel, pipeline, number, fields)
-            await publish_raw(channel, pipeline, 4, MappingProxyType({}), key=Raw(b"\x02\xff\xfe"))  # type: ignore[arg-type]
-            large = b"x" * (MESSAGE_BYTES_MAX + 1)
-            await publish(channel, pipeline.name, [large, body(5), b"\x00" * 1_000, large, body(6), body(6)])
-            async with bridge(pipeline, "itms", lambda: source(rabbitmq, pipeline)) as task:
-                found = await arrived(pipeline, task, lambda found: len(found) == 7)
-                summary = await stopped(task)
-            assert found.keys() == {sent(number) for number in range(7)}
-            assert found[sent(6)] == 2, "what comes twice is sent twice: the fold counts it once"
-            assert (summary.losses, summary.undecodable, summary.unconfirmed) == (0, 3, 0)
-            assert await waiting(rabbitmq, pipeline.name) == 0
-
-    asyncio.run(run())
+    async with queue_of(rabbitmq, pipeline) as channel:
+        queue = await channel.get_queue(pipeline.name)
+        await queue.bind(EXCHANGE, "#")
+        for number, fields in enumerate(PROPERTIES):
+            await publish_raw(channel, pipeline, number, fields)
+        await publish_raw(channel, pipeline, 4, MappingProxyType({}), key=Raw(b"\x02\xff\xfe"))  # type: ignore[arg-type]
+        large = b"x" * (MESSAGE_BYTES_MAX + 1)
+        await publish(channel, pipeline.name, [large, body(5), b"\x00" * 1_000, large, body(6), body(6)])
+        async with bridge(pipeline, "itms", lambda: source(rabbitmq, pipeline)) as task:
+            found = await arrived(pipeline, task, lambda found: len(found) == 7)
+            summary = await stopped(task)
+        assert found.keys() == {sent(number) for number in range(7)}
+        assert found[sent(6)] == 2, "what comes twice is sent twice: the fold counts it once"
+        assert (summary.losses, summary.undecodable, summary.unconfirmed) == (0, 3, 0)
+        assert await waiting(rabbitmq, pipeline.name) == 0
 
 
-def test_more_bytes_than_the_bridge_takes_at_once_come_over_several_connections(
+async def test_more_bytes_than_the_bridge_takes_at_once_come_over_several_connections(
     pipeline: Pipeline, rabbitmq: RabbitMQ, breakable_kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(amqp, "_QUEUED_BYTES_MAX", 3_000)
 
-    async def run() -> None:
-        async with queue_of(rabbitmq, pipeline) as channel:
-            await publish(channel, pipeline.name, [body(0)])
-            async with bridge(pipeline, "itms", lambda: source(rabbitmq, pipeline), buffer=5) as task:
-                await arrived(pipeline, task, lambda found: len(found) == 1)
-                breakable_kafka.pause()
-                await publish(channel, pipeline.name, map(body, range(1, 60)))
-                await until_taken(channel, pipeline)
-                breakable_kafka.resume()
-                found = await arrived(pipeline, task, lambda found: len(found) == 60)
-                summary = await stopped(task)
-            assert found.keys() == {sent(number) for number in range(60)}
-            assert summary.losses >= 1
-            assert await waiting(rabbitmq, pipeline.name) == 0
-
-    asyncio.run(run())
+    async with queue_of(rabbitmq, pipeline) as channel:
+        await publish(channel, pipeline.name, [body(0)])
+        async with bridge(pipeline, "itms", lambda: source(rabbitmq, pipeline), buffer=5) as task:
+            await arrived(pipeline, task, lambda found: len(found) == 1)
+            breakable_kafka.pause()
+            await publish(channel, pipeline.name, map(body, range(1, 60)))
+            await until_taken(channel, pipeline)
+            breakable_kafka.resume()
+            found = await arrived(pipeline, task, lambda found: len(found) == 60)
+            summary = await stopped(task)
+        assert found.keys() == {sent(number) for number in range(60)}
+        assert summary.losses >= 1
+        assert await waiting(rabbitmq, pipeline.name) == 0

@@ -87,7 +87,7 @@ def asking(agency: Agency, every_s: float = 0.05, key: tuple[str, str] | None = 
     return PollSource(Poll("gtfs-rt", agency.url, every_s, key))
 
 
-def test_recorded_polls_arrive_once_each_whatever_is_repeated(pipeline: Pipeline) -> None:
+async def test_recorded_polls_arrive_once_each_whatever_is_repeated(pipeline: Pipeline) -> None:
     paths = [data.recording(f"gtfs_rt/GTFS_VP2020-09-01_08_0{minute}.pb.gz") for minute in (0, 1)]
     with open_records(paths, FORMATS["gtfs-rt"]) as read:
         expected: Counter[Sent] = Counter(
@@ -96,25 +96,22 @@ def test_recorded_polls_arrive_once_each_whatever_is_repeated(pipeline: Pipeline
         undecodable = sum(each.reading is None for each in read())
     first, second = (gzip.decompress(path.read_bytes()) for path in paths)
 
-    async def run() -> None:
-        answers = [said(first, '"1"'), said(first, '"1"'), said(second, '"2"'), said(second, '"2"')]
-        async with (
-            Agency(*answers).open() as agency,
-            bridge(pipeline, "gtfs-rt", lambda: asking(agency), polled=True) as task,
-        ):
-            found = await arrived(pipeline, task, lambda found: found.keys() >= expected.keys())
-            summary = await stopped(task)
-        assert found == expected
-        assert summary.records == expected.total()
-        assert summary.repeated > 0  # the second poll holds vehicles of the first whose time has not moved
-        assert summary.undecodable == undecodable
-        assert [request.headers.get("If-None-Match") for request in agency.asked[:4]] == [None, '"1"', '"1"', '"2"']
-        assert agency.asked[1].headers["If-Modified-Since"] == "Tue, 01 Sep 2020 08:00:00 GMT"
-
-    asyncio.run(run())
+    answers = [said(first, '"1"'), said(first, '"1"'), said(second, '"2"'), said(second, '"2"')]
+    async with (
+        Agency(*answers).open() as agency,
+        bridge(pipeline, "gtfs-rt", lambda: asking(agency), polled=True) as task,
+    ):
+        found = await arrived(pipeline, task, lambda found: found.keys() >= expected.keys())
+        summary = await stopped(task)
+    assert found == expected
+    assert summary.records == expected.total()
+    assert summary.repeated > 0  # the second poll holds vehicles of the first whose time has not moved
+    assert summary.undecodable == undecodable
+    assert [request.headers.get("If-None-Match") for request in agency.asked[:4]] == [None, '"1"', '"1"', '"2"']
+    assert agency.asked[1].headers["If-Modified-Since"] == "Tue, 01 Sep 2020 08:00:00 GMT"
 
 
-def test_a_server_in_trouble_is_asked_again_and_what_is_no_poll_is_not_taken(
+async def test_a_server_in_trouble_is_asked_again_and_what_is_no_poll_is_not_taken(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(polling, "BODY_BYTES_MAX", 10_000)
@@ -129,46 +126,39 @@ def test_a_server_in_trouble_is_asked_again_and_what_is_no_poll_is_not_taken(
         said(poll(a=1, b=2), '"2"'),
     ]
 
-    async def run() -> None:
-        async with (
-            Agency(*answers).open() as agency,
-            bridge(pipeline, "gtfs-rt", lambda: asking(agency), polled=True) as task,
-        ):
-            found = await arrived(pipeline, task, lambda found: len(found) == 2)
-            summary = await stopped(task)
-        assert found == Counter({("a", 1_000): 1, ("b", 2_000): 1})
-        assert (summary.losses, summary.undecodable, summary.repeated) == (5, 0, 1)
-        # Nothing that was not taken whole is said to be known.
-        assert [request.headers.get("If-None-Match") for request in agency.asked[:5]] == [None] * 5
-
-    asyncio.run(run())
+    async with (
+        Agency(*answers).open() as agency,
+        bridge(pipeline, "gtfs-rt", lambda: asking(agency), polled=True) as task,
+    ):
+        found = await arrived(pipeline, task, lambda found: len(found) == 2)
+        summary = await stopped(task)
+    assert found == Counter({("a", 1_000): 1, ("b", 2_000): 1})
+    assert (summary.losses, summary.undecodable, summary.repeated) == (5, 0, 1)
+    # Nothing that was not taken whole is said to be known.
+    assert [request.headers.get("If-None-Match") for request in agency.asked[:5]] == [None] * 5
 
 
-def test_a_key_goes_where_it_was_asked_for_and_is_not_taken_along_to_another_address(pipeline: Pipeline) -> None:
-    async def run() -> None:
-        async with (
-            Agency(said(poll(a=1), '"1"')).open() as elsewhere,
-            Agency(said(poll(a=1), '"1"'), status(302, Location=elsewhere.url)).open() as agency,
-            bridge(pipeline, "gtfs-rt", lambda: asking(agency, key=("X-Key", "s3cret")), polled=True) as task,
-        ):
-            await until(lambda: len(agency.asked) >= 3, task)
-            await stopped(task)
-        assert {request.headers["X-Key"] for request in agency.asked} == {"s3cret"}
-        assert elsewhere.asked == []
-
-    asyncio.run(run())
+async def test_a_key_goes_where_it_was_asked_for_and_is_not_taken_along_to_another_address(pipeline: Pipeline) -> None:
+    async with (
+        Agency(said(poll(a=1), '"1"')).open() as elsewhere,
+        Agency(said(poll(a=1), '"1"'), status(302, Location=elsewhere.url)).open() as agency,
+        bridge(pipeline, "gtfs-rt", lambda: asking(agency, key=("X-Key", "s3cret")), polled=True) as task,
+    ):
+        await until(lambda: len(agency.asked) >= 3, task)
+        await stopped(task)
+    assert {request.headers["X-Key"] for request in agency.asked} == {"s3cret"}
+    assert elsewhere.asked == []
 
 
 @pytest.mark.parametrize(("code", "says"), [(401, "--key-header"), (403, "the key"), (404, "address")])
-def test_a_server_that_will_never_answer_ends_the_bridge_in_one_line(code: int, says: str, pipeline: Pipeline) -> None:
-    async def run() -> None:
+async def test_a_server_that_will_never_answer_ends_the_bridge_in_one_line(
+    code: int, says: str, pipeline: Pipeline
+) -> None:
+    with pytest.raises(HatcastError) as refusal:
         async with (
             Agency(status(code)).open() as agency,
             bridge(pipeline, "gtfs-rt", lambda: PollSource(Poll("gtfs-rt", agency.url + "?key=s3cret", 0.05))) as task,
         ):
             await asyncio.wait_for(task, SECONDS)
-
-    with pytest.raises(HatcastError) as refusal:
-        asyncio.run(run())
     assert says in str(refusal.value)
     assert "s3cret" not in str(refusal.value)

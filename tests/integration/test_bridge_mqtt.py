@@ -47,48 +47,42 @@ async def publish(mosquitto: Mosquitto, topic: str, bodies: Iterable[bytes], qos
 
 
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
-def test_a_reading_arrives_dated_by_the_bridge_and_garbage_is_only_counted(
+async def test_a_reading_arrives_dated_by_the_bridge_and_garbage_is_only_counted(
     protocol: str, pipeline: Pipeline, mosquitto: Mosquitto
 ) -> None:
-    async def run() -> None:
-        began = now_ms()
-        made = source(mosquitto, pipeline, protocol)
-        before = figures(METERS.render()[0].decode(), BRIDGE_UNDECODABLE.name).get((), 0.0)
-        async with bridge(pipeline, "jsonl", lambda: made) as task:
-            # Published again and again until it is there: a session begins with the first connection.
-            await arrived_after_subscription(pipeline, mosquitto, task)
-            await publish(mosquitto, f"{pipeline.name}/a", [b"{garbage", body(1), b"\xff", b"", body(2)])
-            found = await arrived(pipeline, task, lambda found: {sent(1), sent(2)} <= found.keys())
-            summary = await stopped(task)
-        assert found.keys() == {sent(0), sent(1), sent(2)}
-        assert summary.undecodable == 2  # an empty message is no record at all
-        assert summary.records == sum(found.values())
-        assert (summary.unconfirmed, summary.dropped) == (0, 0)
-        assert figures(METERS.render()[0].decode(), BRIDGE_UNDECODABLE.name)[()] == before + 2
-        for record in pipeline.kafka.read(pipeline.name):
-            assert began <= record.timestamp_ms <= now_ms()
-
-    asyncio.run(run())
+    began = now_ms()
+    made = source(mosquitto, pipeline, protocol)
+    before = figures(METERS.render()[0].decode(), BRIDGE_UNDECODABLE.name).get((), 0.0)
+    async with bridge(pipeline, "jsonl", lambda: made) as task:
+        # Published again and again until it is there: a session begins with the first connection.
+        await arrived_after_subscription(pipeline, mosquitto, task)
+        await publish(mosquitto, f"{pipeline.name}/a", [b"{garbage", body(1), b"\xff", b"", body(2)])
+        found = await arrived(pipeline, task, lambda found: {sent(1), sent(2)} <= found.keys())
+        summary = await stopped(task)
+    assert found.keys() == {sent(0), sent(1), sent(2)}
+    assert summary.undecodable == 2  # an empty message is no record at all
+    assert summary.records == sum(found.values())
+    assert (summary.unconfirmed, summary.dropped) == (0, 0)
+    assert figures(METERS.render()[0].decode(), BRIDGE_UNDECODABLE.name)[()] == before + 2
+    for record in pipeline.kafka.read(pipeline.name):
+        assert began <= record.timestamp_ms <= now_ms()
 
 
-def test_messages_of_other_names_units_and_times_arrive_as_canonical_records(
+async def test_messages_of_other_names_units_and_times_arrive_as_canonical_records(
     pipeline: Pipeline, mosquitto: Mosquitto
 ) -> None:
     columns = Columns({"vehicle": "bus.no", "time": "ts", "lat": "at.1", "lon": "at.0", "speed": "v"}, "m/s", "s")
     expected = ("7", 1641101383000)
 
-    async def run() -> None:
-        message = b'{"bus": {"no": 7}, "ts": 1641101383, "at": [72.8, 21.2], "v": "10"}'
-        async with bridge(pipeline, "jsonl", lambda: source(mosquitto, pipeline), columns=columns) as task:
-            publishing = asyncio.create_task(again_and_again(mosquitto, f"{pipeline.name}/a", message))
-            found = await arrived(pipeline, task, lambda found: expected in found)
-            await cancel_all([publishing])
-            await stopped(task)
-        assert set(found) == {expected}
-        values = {record.value for record in pipeline.kafka.read(pipeline.name) if record.key is not None}
-        assert values == {b'{"vehicle":"7","time":1641101383000,"lat":21.2,"lon":72.8,"speed":10.0,"unit":"m/s"}'}
-
-    asyncio.run(run())
+    message = b'{"bus": {"no": 7}, "ts": 1641101383, "at": [72.8, 21.2], "v": "10"}'
+    async with bridge(pipeline, "jsonl", lambda: source(mosquitto, pipeline), columns=columns) as task:
+        publishing = asyncio.create_task(again_and_again(mosquitto, f"{pipeline.name}/a", message))
+        found = await arrived(pipeline, task, lambda found: expected in found)
+        await cancel_all([publishing])
+        await stopped(task)
+    assert set(found) == {expected}
+    values = {record.value for record in pipeline.kafka.read(pipeline.name) if record.key is not None}
+    assert values == {b'{"vehicle":"7","time":1641101383000,"lat":21.2,"lon":72.8,"speed":10.0,"unit":"m/s"}'}
 
 
 async def arrived_after_subscription(pipeline: Pipeline, mosquitto: Mosquitto, task: "asyncio.Task[object]") -> None:
@@ -106,29 +100,26 @@ async def again_and_again(mosquitto: Mosquitto, topic: str, message: bytes | Non
         await asyncio.sleep(0.2)
 
 
-def test_a_bridge_that_is_killed_while_kafka_is_away_has_told_its_broker_of_nothing(
+async def test_a_bridge_that_is_killed_while_kafka_is_away_has_told_its_broker_of_nothing(
     pipeline: Pipeline, mosquitto: Mosquitto, breakable_kafka: KafkaServer
 ) -> None:
-    async def run() -> None:
-        made = source(mosquitto, pipeline)
-        async with bridge(pipeline, "jsonl", lambda: made, buffer=20) as task:
-            await arrived_after_subscription(pipeline, mosquitto, task)
-            breakable_kafka.pause()
-            await publish(mosquitto, f"{pipeline.name}/a", map(body, range(1, 51)))
-            await until(lambda: full(METERS.render()[0].decode()), task)
-        await publish(mosquitto, f"{pipeline.name}/a", map(body, range(51, 61)))  # nobody is there
-        breakable_kafka.resume()
-        async with bridge(pipeline, "jsonl", lambda: source(mosquitto, pipeline)) as task:
-            found = await arrived(pipeline, task, lambda found: len(found) >= 61)
-            await stopped(task)
-        assert found.keys() == {sent(number) for number in range(61)}
-        async with bridge(pipeline, "jsonl", lambda: source(mosquitto, pipeline)) as task:
-            await publish(mosquitto, f"{pipeline.name}/a", [body(61)])
-            await arrived(pipeline, task, lambda found: sent(61) in found)
-            # What the broker was told of it does not send again: this bridge has had one message.
-            assert (await stopped(task)).records == 1
-
-    asyncio.run(run())
+    made = source(mosquitto, pipeline)
+    async with bridge(pipeline, "jsonl", lambda: made, buffer=20) as task:
+        await arrived_after_subscription(pipeline, mosquitto, task)
+        breakable_kafka.pause()
+        await publish(mosquitto, f"{pipeline.name}/a", map(body, range(1, 51)))
+        await until(lambda: full(METERS.render()[0].decode()), task)
+    await publish(mosquitto, f"{pipeline.name}/a", map(body, range(51, 61)))  # nobody is there
+    breakable_kafka.resume()
+    async with bridge(pipeline, "jsonl", lambda: source(mosquitto, pipeline)) as task:
+        found = await arrived(pipeline, task, lambda found: len(found) >= 61)
+        await stopped(task)
+    assert found.keys() == {sent(number) for number in range(61)}
+    async with bridge(pipeline, "jsonl", lambda: source(mosquitto, pipeline)) as task:
+        await publish(mosquitto, f"{pipeline.name}/a", [body(61)])
+        await arrived(pipeline, task, lambda found: sent(61) in found)
+        # What the broker was told of it does not send again: this bridge has had one message.
+        assert (await stopped(task)).records == 1
 
 
 def full(page: str) -> bool:
@@ -136,29 +127,24 @@ def full(page: str) -> bool:
     return figures(page, BRIDGE_BUFFER.name).get((), 0.0) >= 1.0
 
 
-def test_a_broker_with_tls_and_users_is_found_again_after_it_was_restarted(
+async def test_a_broker_with_tls_and_users_is_found_again_after_it_was_restarted(
     pipeline: Pipeline, mosquitto: Mosquitto
 ) -> None:
     access = Endpoint("127.0.0.1", mosquitto.tls_port, USER, PASSWORD, tls_context(mosquitto.certificate.ca_file))
 
-    async def run() -> None:
-        async with bridge(
-            pipeline, "hfp", lambda: MqttSource(access, Subscription(["/hfp/v2/#"]), pipeline.name)
-        ) as task:
-            await until(lambda: is_up(METERS.render()[0].decode()), task)
-            await publish_securely(access, *HFP)
-            await arrived(pipeline, task, lambda found: len(found) == 1)
-            mosquitto.stop()
-            await until(lambda: not is_up(METERS.render()[0].decode()), task)
-            mosquitto.start()
-            await until(lambda: is_up(METERS.render()[0].decode()), task)
-            topic, payload = HFP
-            await publish_securely(access, topic, payload.replace(b"11:24:51", b"11:24:52"))
-            found = await arrived(pipeline, task, lambda found: len(found) == 2)
-            assert (await stopped(task)).losses >= 1
-        assert found.keys() == {("0040/00436", f"2025-03-12T11:24:5{second}.251Z") for second in (1, 2)}
-
-    asyncio.run(run())
+    async with bridge(pipeline, "hfp", lambda: MqttSource(access, Subscription(["/hfp/v2/#"]), pipeline.name)) as task:
+        await until(lambda: is_up(METERS.render()[0].decode()), task)
+        await publish_securely(access, *HFP)
+        await arrived(pipeline, task, lambda found: len(found) == 1)
+        mosquitto.stop()
+        await until(lambda: not is_up(METERS.render()[0].decode()), task)
+        mosquitto.start()
+        await until(lambda: is_up(METERS.render()[0].decode()), task)
+        topic, payload = HFP
+        await publish_securely(access, topic, payload.replace(b"11:24:51", b"11:24:52"))
+        found = await arrived(pipeline, task, lambda found: len(found) == 2)
+        assert (await stopped(task)).losses >= 1
+    assert found.keys() == {("0040/00436", f"2025-03-12T11:24:5{second}.251Z") for second in (1, 2)}
 
 
 def is_up(page: str) -> bool:
@@ -176,19 +162,16 @@ async def publish_securely(access: Endpoint, topic: str, payload: bytes) -> None
     ("password", "trusted", "says"),
     [("wrong secret", True, "HATCAST_FEED_PASSWORD"), (PASSWORD, False, "certificate is not trusted")],
 )
-def test_a_broker_that_will_never_let_us_in_ends_the_bridge_in_one_line_without_the_secret(
+async def test_a_broker_that_will_never_let_us_in_ends_the_bridge_in_one_line_without_the_secret(
     password: str, *, trusted: bool, says: str, pipeline: Pipeline, mosquitto: Mosquitto
 ) -> None:
     tls = tls_context(mosquitto.certificate.ca_file if trusted else None)
     access = Endpoint("127.0.0.1", mosquitto.tls_port, USER, password, tls)
 
-    async def run() -> None:
+    with pytest.raises(HatcastError) as refusal:
         made = MqttSource(access, Subscription([f"{pipeline.name}/#"]), pipeline.name)
         async with bridge(pipeline, "jsonl", lambda: made) as task:
             await asyncio.wait_for(task, SECONDS)
-
-    with pytest.raises(HatcastError) as refusal:
-        asyncio.run(run())
     assert says in str(refusal.value)
     assert password not in str(refusal.value)
     assert password not in repr(access)

@@ -23,7 +23,7 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
         yield opened
 
 
-def test_deliveries_arrive_once_each_whatever_is_repeated_and_errors_are_counted(pipeline: Pipeline) -> None:
+async def test_deliveries_arrive_once_each_whatever_is_repeated_and_errors_are_counted(pipeline: Pipeline) -> None:
     first, second, third = TIMES
     rejection = delivery("<ErrorCondition><OtherError/></ErrorCondition>").encode()
     laughs = b'<!DOCTYPE Siri [<!ENTITY a "b">]>' + delivery(activity()).encode()
@@ -43,31 +43,25 @@ def test_deliveries_arrive_once_each_whatever_is_repeated_and_errors_are_counted
         said(b"\xef\xbb\xbf" + in_json(VehicleRef={"value": "d"}, RecordedAtTime=third), '"5"'),
     ]
 
-    async def run() -> None:
-        async with (
-            Agency(*answers).open() as agency,
-            bridge(pipeline, "siri", lambda: PollSource(Poll("siri", agency.url, 0.05)), polled=True) as task,
-        ):
-            found = await arrived(pipeline, task, lambda found: len(found) == 4)
-            summary = await stopped(task)
-        assert found == Counter({("a", first): 1, ("b", first): 1, ("b", second): 1, ("d", third): 1})
-        assert (summary.losses, summary.undecodable, summary.repeated) == (1, 3, 1)
-
-    asyncio.run(run())
+    async with (
+        Agency(*answers).open() as agency,
+        bridge(pipeline, "siri", lambda: PollSource(Poll("siri", agency.url, 0.05)), polled=True) as task,
+    ):
+        found = await arrived(pipeline, task, lambda found: len(found) == 4)
+        summary = await stopped(task)
+    assert found == Counter({("a", first): 1, ("b", first): 1, ("b", second): 1, ("d", third): 1})
+    assert (summary.losses, summary.undecodable, summary.repeated) == (1, 3, 1)
 
 
-def test_the_command_sends_a_delivery_of_a_file_server(pipeline: Pipeline) -> None:
-    async def run() -> None:
-        body = delivery(activity(VehicleRef="a", RecordedAtTime=TIMES[0])).encode()
-        async with Agency(said(body, '"1"')).open() as agency:
-            process = await asyncio.to_thread(pipeline.start, "feed", "siri", agency.url, "--every", "1s")
-            await until(lambda: bool(agency.asked))
-            async with asyncio.timeout(SECONDS):
-                while pipeline.name not in await asyncio.to_thread(pipeline.kafka.topics) or not any(
-                    record.key == b"a" for record in await asyncio.to_thread(pipeline.kafka.read, pipeline.name)
-                ):
-                    await asyncio.sleep(0.1)
-            assert await asyncio.to_thread(process.terminate) == 0
-        assert agency.asked[0].headers["Accept"].startswith("application/xml")
-
-    asyncio.run(run())
+async def test_the_command_sends_a_delivery_of_a_file_server(pipeline: Pipeline) -> None:
+    body = delivery(activity(VehicleRef="a", RecordedAtTime=TIMES[0])).encode()
+    async with Agency(said(body, '"1"')).open() as agency:
+        process = await asyncio.to_thread(pipeline.start, "feed", "siri", agency.url, "--every", "1s")
+        await until(lambda: bool(agency.asked))
+        async with asyncio.timeout(SECONDS):
+            while pipeline.name not in await asyncio.to_thread(pipeline.kafka.topics) or not any(
+                record.key == b"a" for record in await asyncio.to_thread(pipeline.kafka.read, pipeline.name)
+            ):
+                await asyncio.sleep(0.1)
+        assert await asyncio.to_thread(process.terminate) == 0
+    assert agency.asked[0].headers["Accept"].startswith("application/xml")

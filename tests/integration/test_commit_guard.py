@@ -1,6 +1,5 @@
 """What a commit compares before it writes: each comparison, and the script without it."""
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -125,39 +124,34 @@ CASES = [
 
 
 @pytest.mark.parametrize(("event", "why"), CASES)
-def test_a_commit_writes_nothing_where_the_ledger_is_not_what_its_owner_knows(
+async def test_a_commit_writes_nothing_where_the_ledger_is_not_what_its_owner_knows(
     event: Callable[[Ledger], Awaitable[None]], why: type[Exception], redis_server: RedisServer
 ) -> None:
     with pytest.raises(why):
-        asyncio.run(attempt(redis_server, event))
+        await attempt(redis_server, event)
 
 
-def test_a_commit_writes_nothing_once_a_recovery_has_begun(redis_server: RedisServer) -> None:
+async def test_a_commit_writes_nothing_once_a_recovery_has_begun(redis_server: RedisServer) -> None:
     """Two comparisons hold that: of the token, and of the server's life."""
     with pytest.raises(Unrecovered):
-        asyncio.run(attempt(redis_server, recovery_began))
+        await attempt(redis_server, recovery_began)
 
 
-def test_a_commit_writes_nothing_once_our_own_commits_are_lost(redis_server: RedisServer) -> None:
+async def test_a_commit_writes_nothing_once_our_own_commits_are_lost(redis_server: RedisServer) -> None:
     """Two comparisons hold that: of the sequence, and of the domain's commits."""
     with pytest.raises(Behind):
-        asyncio.run(attempt(redis_server, went_back))
+        await attempt(redis_server, went_back)
 
 
-def test_a_release_that_is_drawn_again_keeps_its_first_bytes_and_costs_once(redis_server: RedisServer) -> None:
-    async def twice() -> None:
-        async with opened(redis_server) as ledger:
-            store = LedgerStore(ledger.redis, ledger.name, policy_of(name=ledger.name))
-            before = (await store.summary(DATE)).epsilon_user_day
-            first, again = [
-                (await store.commit([drawn_as(ledger, mean)], ledger.guard))[0] for mean in (b"20.1", b"31.7")
-            ]
-            assert (first.new, again.new) == (True, False)
-            assert first.record == again.record
-            assert b"20.1" in first.record
-            assert (await store.summary(DATE)).epsilon_user_day == before + 10**9
-
-    asyncio.run(twice())
+async def test_a_release_that_is_drawn_again_keeps_its_first_bytes_and_costs_once(redis_server: RedisServer) -> None:
+    async with opened(redis_server) as ledger:
+        store = LedgerStore(ledger.redis, ledger.name, policy_of(name=ledger.name))
+        before = (await store.summary(DATE)).epsilon_user_day
+        first, again = [(await store.commit([drawn_as(ledger, mean)], ledger.guard))[0] for mean in (b"20.1", b"31.7")]
+        assert (first.new, again.new) == (True, False)
+        assert first.record == again.record
+        assert b"20.1" in first.record
+        assert (await store.summary(DATE)).epsilon_user_day == before + 10**9
 
 
 def drawn_as(ledger: Ledger, mean: bytes) -> Proposal:
@@ -167,14 +161,11 @@ def drawn_as(ledger: Ledger, mean: bytes) -> Proposal:
 
 
 @pytest.mark.parametrize("digits", [16, 20, 25])
-def test_a_number_of_commits_that_no_script_can_count_is_damaged_also_once_a_worker_has_read_it(
+async def test_a_number_of_commits_that_no_script_can_count_is_damaged_also_once_a_worker_has_read_it(
     redis_server: RedisServer, digits: int
 ) -> None:
-    async def check() -> None:
-        async with opened(redis_server) as ledger:
-            await ledger.redis.hset(DomainKeys(ledger.name).row(rows.SEQUENCES), "*", "9" * digits)
-            ledger.guard.commits = (await ledger.recovery.read_state()).commits
-            with pytest.raises(Damaged, match="sequences"):
-                await ledger.commit("10:00")
-
-    asyncio.run(check())
+    async with opened(redis_server) as ledger:
+        await ledger.redis.hset(DomainKeys(ledger.name).row(rows.SEQUENCES), "*", "9" * digits)
+        ledger.guard.commits = (await ledger.recovery.read_state()).commits
+        with pytest.raises(Damaged, match="sequences"):
+            await ledger.commit("10:00")

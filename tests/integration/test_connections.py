@@ -80,18 +80,15 @@ def make_certificate(keytool: Path, folder: Path) -> Path:
     return ca
 
 
-def test_every_client_logs_in_over_tls(guarded: Settings) -> None:
+async def test_every_client_logs_in_over_tls(guarded: Settings) -> None:
     ensure_topics(guarded)
     topic = guarded.topics.telemetry
     producer = Producer(confluent_options(guarded))
     producer.produce(topic, b"by confluent-kafka", partition=0)
     assert producer.flush(30) == 0
 
-    async def by_aiokafka() -> None:
-        async with AIOKafkaProducer(**aiokafka_options(guarded)) as other:
-            await other.send_and_wait(topic, b"by aiokafka", partition=0)
-
-    asyncio.run(by_aiokafka())
+    async with AIOKafkaProducer(**aiokafka_options(guarded)) as other:
+        await other.send_and_wait(topic, b"by aiokafka", partition=0)
     assert topic_range(guarded, guarded.topics.telemetry)[0] == (0, 2)
     with open_dump(guarded, topic) as dump:
         assert sum(records for _, records in dump.chunks()) == 2

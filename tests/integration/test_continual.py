@@ -53,23 +53,19 @@ def pipeline(
         yield opened
 
 
-def test_after_a_crash_at_any_step_no_value_of_noise_has_left_twice_and_the_horizon_is_charged_once(
+async def test_after_a_crash_at_any_step_no_value_of_noise_has_left_twice_and_the_horizon_is_charged_once(
     pipeline: Pipeline,
 ) -> None:
     noise, steps = Drawn(), [*STEPS, "aborted"]
 
-    async def crash_and_go_on() -> None:
-        keys = DomainKeys(pipeline.settings.topics.telemetry)
-        async with open_stores(pipeline) as stores:
-            for hour, step in enumerate(steps, noon_of("2022-01-03")):
-                await crash(pipeline, stores, step, noise, hour)
-                await release(pipeline, stores, noise, hour)
-                assert (
-                    await stores.redis.hlen(keys.row(rows.states_before(pipeline.settings.policy.name, "2022-01-03")))
-                    == 0
-                )
-
-    asyncio.run(crash_and_go_on())
+    keys = DomainKeys(pipeline.settings.topics.telemetry)
+    async with open_stores(pipeline) as stores:
+        for hour, step in enumerate(steps, noon_of("2022-01-03")):
+            await crash(pipeline, stores, step, noise, hour)
+            await release(pipeline, stores, noise, hour)
+            assert (
+                await stores.redis.hlen(keys.row(rows.states_before(pipeline.settings.policy.name, "2022-01-03"))) == 0
+            )
     cells = of_horizon(pipeline, "2022-01-03")
     assert statuses(cells) == {("released",) * len(steps)}
     assert_no_noise_left_twice(noise, cells)
@@ -209,18 +205,17 @@ def test_the_check_sees_a_recovery_that_forgets_the_sealed_days_of_a_horizon(
         check_copy_from_before_a_seal(pipeline, noon_of("2022-03-07"), "2022-03-07")
 
 
-def test_a_horizon_that_lacks_records_is_incomplete_from_there_on_and_not_the_next_one(pipeline: Pipeline) -> None:
+async def test_a_horizon_that_lacks_records_is_incomplete_from_there_on_and_not_the_next_one(
+    pipeline: Pipeline,
+) -> None:
     noise, hour = Drawn(), noon_of("2022-03-14")
     state = PartitionKeys(pipeline.settings.policy.name, 0).state
 
-    async def run() -> None:
-        async with open_stores(pipeline) as stores:
-            await release(pipeline, stores, noise, hour)
-            await stores.redis.hset(state, "complete_from", str(NOON_MS + hour * HOUR_MS))
-            await release(pipeline, stores, noise, hour + DAY)
-            await release(pipeline, stores, noise, hour + WEEK)
-
-    asyncio.run(run())
+    async with open_stores(pipeline) as stores:
+        await release(pipeline, stores, noise, hour)
+        await stores.redis.hset(state, "complete_from", str(NOON_MS + hour * HOUR_MS))
+        await release(pipeline, stores, noise, hour + DAY)
+        await release(pipeline, stores, noise, hour + WEEK)
     assert statuses(of_horizon(pipeline, "2022-03-14")) == {("released", "incomplete")}
     assert statuses(of_horizon(pipeline, "2022-03-21")) == {("released",)}
 
@@ -253,24 +248,21 @@ def test_a_damaged_state_is_not_drawn_from_its_horizon_ends_and_the_next_one_beg
         assert_no_noise_left_twice(noise, cells)
 
 
-def test_a_policy_that_was_replaced_leaves_no_state(pipeline: Pipeline) -> None:
+async def test_a_policy_that_was_replaced_leaves_no_state(pipeline: Pipeline) -> None:
     """The last test: nothing of the policy is released from the date on."""
     settings, noise = pipeline.settings, Drawn()
 
-    async def run() -> None:
-        async with open_stores(pipeline) as stores:
-            await release(pipeline, stores, noise, noon_of("2022-04-11"))
-            assert "2022-04-11" in await stores.ledger.horizons.known()
-            transitions = PolicyTransitionStore(stores.redis, settings.topics.telemetry)
-            await transitions.claim(settings.policy.name, NextPolicy("2022-04-13", "next"))
-            producer: Any = None  # nothing is sent
-            async with releasing(pipeline, stores) as releaser:
-                ending = PolicyTransition(settings, stores.redis, stores.ledger, releaser._recovery, producer)
-                await releaser.round(asyncio.Event())
-                await close(stores, pipeline, noon_of("2022-04-14"), has_data=False)
-                await ending.check(releaser)
-            assert ending.ended.is_set()
-            await ending.sweep(HatStore(stores.partitions))
-            assert await stores.ledger.horizons.known() == []
-
-    asyncio.run(run())
+    async with open_stores(pipeline) as stores:
+        await release(pipeline, stores, noise, noon_of("2022-04-11"))
+        assert "2022-04-11" in await stores.ledger.horizons.known()
+        transitions = PolicyTransitionStore(stores.redis, settings.topics.telemetry)
+        await transitions.claim(settings.policy.name, NextPolicy("2022-04-13", "next"))
+        producer: Any = None  # nothing is sent
+        async with releasing(pipeline, stores) as releaser:
+            ending = PolicyTransition(settings, stores.redis, stores.ledger, releaser._recovery, producer)
+            await releaser.round(asyncio.Event())
+            await close(stores, pipeline, noon_of("2022-04-14"), has_data=False)
+            await ending.check(releaser)
+        assert ending.ended.is_set()
+        await ending.sweep(HatStore(stores.partitions))
+        assert await stores.ledger.horizons.known() == []

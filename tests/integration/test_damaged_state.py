@@ -1,6 +1,5 @@
 """Damaged contributions, users, keys and states in Redis are refused, and nothing is released from them."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -87,133 +86,112 @@ async def _restored(stage: Stage, stored: StoredPartition) -> StoredPartition:
     return (await stage.partition.read_until(0, stored, lambda read: restore(folds(stage.policy)[0], read)))[0]
 
 
-def test_a_state_is_read_again_if_a_hat_was_deleted_or_redis_lost_it_meanwhile(
+async def test_a_state_is_read_again_if_a_hat_was_deleted_or_redis_lost_it_meanwhile(
     redis_server: RedisServer,
 ) -> None:
-    async def check() -> None:
-        async with staged(redis_server.url) as stage:
-            one, other = (await _begin(stage))[:2]
-            before = await stage.partition.read(0)
-            assert await _restored(stage, before) is before
-            await stage.partition.hats.delete([FinalHat(SLOT, one, 0)])
-            torn = replace(before, hats={**before.hats, (SLOT, one): []})  # its users were read, then it was deleted
-            found = await _restored(stage, torn)
-            assert found == await stage.partition.read(0)
-            assert {(SLOT, one), (SLOT, other)} & found.hats.keys() == {(SLOT, other)}
-            for key in [each async for each in stage.redis.scan_iter(f"{PartitionKeys(stage.name, 0).prefix}*")]:
-                await stage.redis.delete(key)
-            with pytest.raises(Reopened):
-                await _restored(stage, torn)
-
-    asyncio.run(check())
+    async with staged(redis_server.url) as stage:
+        one, other = (await _begin(stage))[:2]
+        before = await stage.partition.read(0)
+        assert await _restored(stage, before) is before
+        await stage.partition.hats.delete([FinalHat(SLOT, one, 0)])
+        torn = replace(before, hats={**before.hats, (SLOT, one): []})  # its users were read, then it was deleted
+        found = await _restored(stage, torn)
+        assert found == await stage.partition.read(0)
+        assert {(SLOT, one), (SLOT, other)} & found.hats.keys() == {(SLOT, other)}
+        for key in [each async for each in stage.redis.scan_iter(f"{PartitionKeys(stage.name, 0).prefix}*")]:
+            await stage.redis.delete(key)
+        with pytest.raises(Reopened):
+            await _restored(stage, torn)
 
 
 @pytest.mark.parametrize("damage", [_cut, _swap, _lose, _shrink, _emptied, _huge, _large, _other_version, _other_type])
-def test_a_damaged_hat_is_neither_released_nor_folded_on(redis_server: RedisServer, damage: Damage) -> None:
-    async def check() -> None:
-        async with staged(redis_server.url) as stage:
-            one, other = (await _begin(stage))[:2]
-            hats = [FinalHat(SLOT, cell, 0) for cell in (one, other)]
-            assert await stage.partition.hats.load(hats)
-            await damage(stage.redis, PartitionKeys(stage.name, 0), one, other)
-            with pytest.raises(Damaged, match="restore all of Redis from a copy, or empty it"):
-                await stage.partition.hats.load(hats)
-            with pytest.raises((HatcastError, Damaged), match="restore all of Redis from a copy, or empty it"):
-                await _restored(stage, await stage.partition.read(0))
-
-    asyncio.run(check())
+async def test_a_damaged_hat_is_neither_released_nor_folded_on(redis_server: RedisServer, damage: Damage) -> None:
+    async with staged(redis_server.url) as stage:
+        one, other = (await _begin(stage))[:2]
+        hats = [FinalHat(SLOT, cell, 0) for cell in (one, other)]
+        assert await stage.partition.hats.load(hats)
+        await damage(stage.redis, PartitionKeys(stage.name, 0), one, other)
+        with pytest.raises(Damaged, match="restore all of Redis from a copy, or empty it"):
+            await stage.partition.hats.load(hats)
+        with pytest.raises((HatcastError, Damaged), match="restore all of Redis from a copy, or empty it"):
+            await _restored(stage, await stage.partition.read(0))
 
 
-def test_a_chunk_with_a_flipped_bit_is_not_retained_for_queries_over_days(redis_server: RedisServer) -> None:
-    async def check() -> None:
-        async with staged(redis_server.url) as stage:
-            one, _ = (await _begin(stage))[:2]
-            keys = PartitionKeys(stage.name, 0)
-            chunk = keys.chunk(SLOT, one, 0)
-            stored: Any = await stage.redis.get(chunk)  # bytes, but the types allow for text
-            await stage.redis.set(chunk, stored[:-5] + bytes([stored[-5] ^ 1]) + stored[-4:])
-            with pytest.raises(Damaged, match="restore all of Redis from a copy, or empty it"):
-                await stage.partition.hats.delete([FinalHat(SLOT, one, 0)], keep=True)
-            assert await stage.redis.exists(chunk) == 1
-            assert await stage.redis.hget(keys.retained_hats(SLOT), one) is None
-            await stage.redis.set(chunk, stored)
+async def test_a_chunk_with_a_flipped_bit_is_not_retained_for_queries_over_days(redis_server: RedisServer) -> None:
+    async with staged(redis_server.url) as stage:
+        one, _ = (await _begin(stage))[:2]
+        keys = PartitionKeys(stage.name, 0)
+        chunk = keys.chunk(SLOT, one, 0)
+        stored: Any = await stage.redis.get(chunk)  # bytes, but the types allow for text
+        await stage.redis.set(chunk, stored[:-5] + bytes([stored[-5] ^ 1]) + stored[-4:])
+        with pytest.raises(Damaged, match="restore all of Redis from a copy, or empty it"):
             await stage.partition.hats.delete([FinalHat(SLOT, one, 0)], keep=True)
-            assert await stage.redis.hget(keys.retained_hats(SLOT), one)
-
-    asyncio.run(check())
+        assert await stage.redis.exists(chunk) == 1
+        assert await stage.redis.hget(keys.retained_hats(SLOT), one) is None
+        await stage.redis.set(chunk, stored)
+        await stage.partition.hats.delete([FinalHat(SLOT, one, 0)], keep=True)
+        assert await stage.redis.hget(keys.retained_hats(SLOT), one)
 
 
 @pytest.mark.parametrize("users", ["200000000", "9" * 15])
-def test_a_damaged_number_of_users_costs_a_deletion_no_more_than_the_chunks_that_there_are(
+async def test_a_damaged_number_of_users_costs_a_deletion_no_more_than_the_chunks_that_there_are(
     redis_server: RedisServer, users: str
 ) -> None:
-    async def check() -> None:
-        async with staged(redis_server.url) as stage:
-            one, other = (await _begin(stage))[:2]
-            keys = PartitionKeys(stage.name, 0)
-            for cell in (one, other):
-                await stage.redis.hset(keys.hats(SLOT), cell, users)
-            await stage.redis.hset(keys.state, "day:2022-01-02", users)
-            for keep in (False, True):
-                with pytest.raises(Damaged, match="hats:2022-01-02/12:00"):
-                    await stage.partition.hats.delete([FinalHat(SLOT, one, 0)], keep=keep)
-            assert await stage.redis.exists(keys.chunk(SLOT, one, 0), keys.chunk(SLOT, one, 1)) == 2
-            await stage.partition.hats.sweep("2022-01-02", "2022-01-02")
-            assert [key async for key in stage.redis.scan_iter(f"{keys.prefix}[cd]:*")] == []
-
-    asyncio.run(check())
+    async with staged(redis_server.url) as stage:
+        one, other = (await _begin(stage))[:2]
+        keys = PartitionKeys(stage.name, 0)
+        for cell in (one, other):
+            await stage.redis.hset(keys.hats(SLOT), cell, users)
+        await stage.redis.hset(keys.state, "day:2022-01-02", users)
+        for keep in (False, True):
+            with pytest.raises(Damaged, match="hats:2022-01-02/12:00"):
+                await stage.partition.hats.delete([FinalHat(SLOT, one, 0)], keep=keep)
+        assert await stage.redis.exists(keys.chunk(SLOT, one, 0), keys.chunk(SLOT, one, 1)) == 2
+        await stage.partition.hats.sweep("2022-01-02", "2022-01-02")
+        assert [key async for key in stage.redis.scan_iter(f"{keys.prefix}[cd]:*")] == []
 
 
-def test_a_day_that_lost_users_is_refused_since_their_caps_would_be_forgotten(redis_server: RedisServer) -> None:
-    async def check() -> None:
-        async with staged(redis_server.url) as stage:
-            await _begin(stage)
-            keys = PartitionKeys(stage.name, 0)
-            await stage.redis.delete(keys.day_chunk("2022-01-02", 1))
-            with pytest.raises(HatcastError, match="telemetry partition 0: its state in Redis cannot be read"):
-                await _restored(stage, await stage.partition.read(0))
-
-    asyncio.run(check())
+async def test_a_day_that_lost_users_is_refused_since_their_caps_would_be_forgotten(redis_server: RedisServer) -> None:
+    async with staged(redis_server.url) as stage:
+        await _begin(stage)
+        keys = PartitionKeys(stage.name, 0)
+        await stage.redis.delete(keys.day_chunk("2022-01-02", 1))
+        with pytest.raises(HatcastError, match="telemetry partition 0: its state in Redis cannot be read"):
+            await _restored(stage, await stage.partition.read(0))
 
 
-def test_a_number_or_time_that_cannot_be_is_damaged_instead_of_counted_up_to_or_looked_up_in_a_calendar(
+async def test_a_number_or_time_that_cannot_be_is_damaged_instead_of_counted_up_to_or_looked_up_in_a_calendar(
     redis_server: RedisServer,
 ) -> None:
-    async def check() -> None:
-        async with staged(redis_server.url) as stage:
-            await _begin(stage)
-            state, progress = PartitionKeys(stage.name, 0).state, DomainKeys(stage.name).row(rows.progress(stage.name))
-            await stage.redis.hset(state, "journal", "9" * 12)
-            with pytest.raises(Damaged, match="journal"):
-                await stage.partition.read(0)
-            await stage.redis.hset(state, "clock", "9" * 15)
-            with pytest.raises(Damaged, match="state"):
-                await stage.partition.watermarks()
-            for field in ("first", "committed:0"):
-                await stage.redis.hset(progress, field, "9" * 15)
-                with pytest.raises(Damaged, match="progress"):
-                    await stage.ledger.progress.read()
-                await stage.redis.hdel(progress, field)
-
-    asyncio.run(check())
+    async with staged(redis_server.url) as stage:
+        await _begin(stage)
+        state, progress = PartitionKeys(stage.name, 0).state, DomainKeys(stage.name).row(rows.progress(stage.name))
+        await stage.redis.hset(state, "journal", "9" * 12)
+        with pytest.raises(Damaged, match="journal"):
+            await stage.partition.read(0)
+        await stage.redis.hset(state, "clock", "9" * 15)
+        with pytest.raises(Damaged, match="state"):
+            await stage.partition.watermarks()
+        for field in ("first", "committed:0"):
+            await stage.redis.hset(progress, field, "9" * 15)
+            with pytest.raises(Damaged, match="progress"):
+                await stage.ledger.progress.read()
+            await stage.redis.hdel(progress, field)
 
 
 @pytest.mark.parametrize("users", ["0", "-3"])
-def test_a_hat_of_no_users_is_not_deleted_from_the_index_since_its_chunks_would_stay(
+async def test_a_hat_of_no_users_is_not_deleted_from_the_index_since_its_chunks_would_stay(
     redis_server: RedisServer, users: str
 ) -> None:
-    async def check() -> None:
-        async with staged(redis_server.url) as stage:
-            one, _ = (await _begin(stage))[:2]
-            keys = PartitionKeys(stage.name, 0)
-            await stage.redis.hset(keys.hats(SLOT), one, users)
-            for keep in (False, True):
-                with pytest.raises(Damaged, match="hats:2022-01-02/12:00"):
-                    await stage.partition.hats.delete([FinalHat(SLOT, one, 0)], keep=keep)
-            assert await stage.redis.hget(keys.hats(SLOT), one) == users.encode()
-            assert await stage.redis.exists(keys.chunk(SLOT, one, 0), keys.chunk(SLOT, one, 1)) == 2
-
-    asyncio.run(check())
+    async with staged(redis_server.url) as stage:
+        one, _ = (await _begin(stage))[:2]
+        keys = PartitionKeys(stage.name, 0)
+        await stage.redis.hset(keys.hats(SLOT), one, users)
+        for keep in (False, True):
+            with pytest.raises(Damaged, match="hats:2022-01-02/12:00"):
+                await stage.partition.hats.delete([FinalHat(SLOT, one, 0)], keep=keep)
+        assert await stage.redis.hget(keys.hats(SLOT), one) == users.encode()
+        assert await stage.redis.exists(keys.chunk(SLOT, one, 0), keys.chunk(SLOT, one, 1)) == 2
 
 
 def _damaged(stored: bytes) -> Iterator[bytes]:
@@ -224,129 +202,111 @@ def _damaged(stored: bytes) -> Iterator[bytes]:
     yield stored + b"\0"
 
 
-def test_damaged_retained_contributions_are_neither_counted_nor_answered_from(redis_server: RedisServer) -> None:
-    async def check() -> None:
-        async with staged(redis_server.url) as stage:
-            one, other = (await _begin(stage))[:2]
-            await stage.partition.hats.delete([FinalHat(SLOT, cell, 0) for cell in (one, other)], keep=True)
-            kept, key = RetainedStore(stage.redis, stage.name, 1), PartitionKeys(stage.name, 0).retained_hats(SLOT)
-            whole = await kept.load([SLOT], 0, [one, other])
-            assert whole is not None
-            assert set(whole.parts) == {(one, SLOT), (other, SLOT)}
-            stored: Any = await stage.redis.hgetall(key)  # bytes, but the types allow for text
-            ours, theirs = stored[one.encode()], stored[other.encode()]
-            damages = [*_damaged(ours)]  # of hundreds of users
-            for damaged in (*damages[:20], *damages[20::97], b"", theirs):
-                await stage.redis.hset(key, one, damaged)
-                with pytest.raises(Damaged, match="k:2022-01-02/12:00"):
-                    await kept.cells([SLOT])
-                with pytest.raises(Damaged, match="k:2022-01-02/12:00"):
-                    await kept.load([SLOT], 0, [one])
-
-    asyncio.run(check())
+async def test_damaged_retained_contributions_are_neither_counted_nor_answered_from(redis_server: RedisServer) -> None:
+    async with staged(redis_server.url) as stage:
+        one, other = (await _begin(stage))[:2]
+        await stage.partition.hats.delete([FinalHat(SLOT, cell, 0) for cell in (one, other)], keep=True)
+        kept, key = RetainedStore(stage.redis, stage.name, 1), PartitionKeys(stage.name, 0).retained_hats(SLOT)
+        whole = await kept.load([SLOT], 0, [one, other])
+        assert whole is not None
+        assert set(whole.parts) == {(one, SLOT), (other, SLOT)}
+        stored: Any = await stage.redis.hgetall(key)  # bytes, but the types allow for text
+        ours, theirs = stored[one.encode()], stored[other.encode()]
+        damages = [*_damaged(ours)]  # of hundreds of users
+        for damaged in (*damages[:20], *damages[20::97], b"", theirs):
+            await stage.redis.hset(key, one, damaged)
+            with pytest.raises(Damaged, match="k:2022-01-02/12:00"):
+                await kept.cells([SLOT])
+            with pytest.raises(Damaged, match="k:2022-01-02/12:00"):
+                await kept.load([SLOT], 0, [one])
 
 
-def test_a_damaged_state_of_a_running_sum_is_not_drawn_from(redis_server: RedisServer) -> None:
-    async def check() -> None:
-        async with staged(redis_server.url) as stage:
-            horizons, key = stage.ledger.horizons, DomainKeys(stage.name).row(rows.states(stage.name, DAY))
-            stored: Any = await stage.redis.hget(key, "a")  # bytes, but the types allow for text
-            assert await horizons.read(DAY, ["a", "b"]) == StoredStates(None, [b"first", None])
-            for damaged in _damaged(stored):
-                await stage.redis.hset(key, "a", damaged)
-                assert await horizons.read(DAY, ["a", "b"]) == StoredStates(None, [None, None], damaged=True)
-            await stage.redis.hdel(key, "a")
-            await stage.redis.hset(key, "b", stored)
-            assert (await horizons.read(DAY, ["a", "b"])).damaged, "the state of another cell"
-            await stage.redis.hset(DomainKeys(stage.name).row(rows.horizons(stage.name)), f"closed:{DAY}", "x")
-            with pytest.raises(Damaged, match="horizons:"):
-                await horizons.read(DAY, ["a"])
-
-    asyncio.run(check())
+async def test_a_damaged_state_of_a_running_sum_is_not_drawn_from(redis_server: RedisServer) -> None:
+    async with staged(redis_server.url) as stage:
+        horizons, key = stage.ledger.horizons, DomainKeys(stage.name).row(rows.states(stage.name, DAY))
+        stored: Any = await stage.redis.hget(key, "a")  # bytes, but the types allow for text
+        assert await horizons.read(DAY, ["a", "b"]) == StoredStates(None, [b"first", None])
+        for damaged in _damaged(stored):
+            await stage.redis.hset(key, "a", damaged)
+            assert await horizons.read(DAY, ["a", "b"]) == StoredStates(None, [None, None], damaged=True)
+        await stage.redis.hdel(key, "a")
+        await stage.redis.hset(key, "b", stored)
+        assert (await horizons.read(DAY, ["a", "b"])).damaged, "the state of another cell"
+        await stage.redis.hset(DomainKeys(stage.name).row(rows.horizons(stage.name)), f"closed:{DAY}", "x")
+        with pytest.raises(Damaged, match="horizons:"):
+            await horizons.read(DAY, ["a"])
 
 
-def test_a_state_before_an_unsent_release_that_was_cut_to_nothing_is_not_taken_for_none(
+async def test_a_state_before_an_unsent_release_that_was_cut_to_nothing_is_not_taken_for_none(
     redis_server: RedisServer,
 ) -> None:
-    async def check() -> None:
-        async with staged(redis_server.url) as stage:
-            horizons, keys = stage.ledger.horizons, DomainKeys(stage.name)
-            await horizons.settle(DAY, ["a"])
-            release = running_sum(stage.name, "7:00", b"first", b"second")
-            await stage.commit([release])
-            assert await horizons.read(DAY, ["a"]) == StoredStates(None, [b"second"])
-            await stage.redis.hset(keys.row(rows.states_before(stage.name, DAY)), "a", f"{release.release_id}\n")
-            records = keys.row(rows.releases(DAY, stage.name))
-            record: Any = await stage.redis.hget(records, release.release_id)  # bytes, but the types allow for text
-            here = replaced(published(stage.name, "7:00", NANO, record), horizon=DAY, is_drawn=True)
-            await stage.recovery.unsent.discard(Attempt("a", ours=True, is_fenced=True), here)
-            assert not await stage.redis.hexists(records, release.release_id)
-            assert (await horizons.read(DAY, ["a"])).closed == Status.INCOMPLETE
-
-    asyncio.run(check())
+    async with staged(redis_server.url) as stage:
+        horizons, keys = stage.ledger.horizons, DomainKeys(stage.name)
+        await horizons.settle(DAY, ["a"])
+        release = running_sum(stage.name, "7:00", b"first", b"second")
+        await stage.commit([release])
+        assert await horizons.read(DAY, ["a"]) == StoredStates(None, [b"second"])
+        await stage.redis.hset(keys.row(rows.states_before(stage.name, DAY)), "a", f"{release.release_id}\n")
+        records = keys.row(rows.releases(DAY, stage.name))
+        record: Any = await stage.redis.hget(records, release.release_id)  # bytes, but the types allow for text
+        here = replaced(published(stage.name, "7:00", NANO, record), horizon=DAY, is_drawn=True)
+        await stage.recovery.unsent.discard(Attempt("a", ours=True, is_fenced=True), here)
+        assert not await stage.redis.hexists(records, release.release_id)
+        assert (await horizons.read(DAY, ["a"])).closed == Status.INCOMPLETE
 
 
-def test_a_damaged_state_of_a_tracker_is_refused(redis_server: RedisServer) -> None:
-    async def check() -> None:
-        async with staged(redis_server.url) as stage:
-            tracker, key = stage.ledger.tracker, DomainKeys(stage.name).row(rows.tracker(stage.name))
-            await tracker.store(DAY, b"state", stage.token)
-            assert await tracker.read() == b"state"
-            stored: Any = await stage.redis.hget(key, "state")  # bytes, but the types allow for text
-            damages = [*_damaged(stored)]
-            pairs: list[tuple[str, Any]] = [
-                *(("state", each) for each in damages),
-                ("date", "2022-01-01"),
-                ("date", ""),
-            ]
-            for field, damaged in pairs:
-                before: Any = await stage.redis.hget(key, field)
-                await stage.redis.hset(key, field, damaged)
-                with pytest.raises(Damaged, match="tracker:"):
-                    await tracker.read()
-                await stage.redis.hset(key, field, before)
-            await stage.redis.hdel(key, "date")
+async def test_a_damaged_state_of_a_tracker_is_refused(redis_server: RedisServer) -> None:
+    async with staged(redis_server.url) as stage:
+        tracker, key = stage.ledger.tracker, DomainKeys(stage.name).row(rows.tracker(stage.name))
+        await tracker.store(DAY, b"state", stage.token)
+        assert await tracker.read() == b"state"
+        stored: Any = await stage.redis.hget(key, "state")  # bytes, but the types allow for text
+        damages = [*_damaged(stored)]
+        pairs: list[tuple[str, Any]] = [
+            *(("state", each) for each in damages),
+            ("date", "2022-01-01"),
+            ("date", ""),
+        ]
+        for field, damaged in pairs:
+            before: Any = await stage.redis.hget(key, field)
+            await stage.redis.hset(key, field, damaged)
             with pytest.raises(Damaged, match="tracker:"):
                 await tracker.read()
-
-    asyncio.run(check())
-
-
-def test_a_damaged_snapshot_is_not_there(redis_server: RedisServer) -> None:
-    async def check() -> None:
-        async with Redis.from_url(redis_server.url) as redis:
-            store, keys = SnapshotStore(redis, "t-damaged", "p"), DomainKeys("t-damaged")
-            snapshot = empty_snapshot("id")
-            await store.write(snapshot, {DAY: b"inputs"})
-            assert await store.read("id") == snapshot
-            assert await store.read_dates(snapshot) == {DAY: b"inputs"}
-            stored: Any = await redis.get(keys.estimates("p"))  # bytes, but the types allow for text
-            for damaged in _damaged(stored):
-                await redis.set(keys.estimates("p"), damaged)
-                assert await store.read("id") is None
-            inputs: Any = await redis.hget(keys.running("p"), DAY)
-            for damaged in _damaged(inputs):
-                await redis.hset(keys.running("p"), DAY, damaged)
-                assert await store.read_dates(snapshot) == {}
-            await redis.delete(keys.estimates("p"), keys.running("p"))
-
-    asyncio.run(check())
+            await stage.redis.hset(key, field, before)
+        await stage.redis.hdel(key, "date")
+        with pytest.raises(Damaged, match="tracker:"):
+            await tracker.read()
 
 
-def test_a_damaged_user_key_is_refused_since_each_vehicle_would_count_as_two(redis_server: RedisServer) -> None:
-    async def check() -> None:
-        async with Redis.from_url(redis_server.url) as redis:
-            keys = DomainKeys("t-damaged-key")
-            await redis.delete(keys.user_key)
+async def test_a_damaged_snapshot_is_not_there(redis_server: RedisServer) -> None:
+    async with Redis.from_url(redis_server.url) as redis:
+        store, keys = SnapshotStore(redis, "t-damaged", "p"), DomainKeys("t-damaged")
+        snapshot = empty_snapshot("id")
+        await store.write(snapshot, {DAY: b"inputs"})
+        assert await store.read("id") == snapshot
+        assert await store.read_dates(snapshot) == {DAY: b"inputs"}
+        stored: Any = await redis.get(keys.estimates("p"))  # bytes, but the types allow for text
+        for damaged in _damaged(stored):
+            await redis.set(keys.estimates("p"), damaged)
+            assert await store.read("id") is None
+        inputs: Any = await redis.hget(keys.running("p"), DAY)
+        for damaged in _damaged(inputs):
+            await redis.hset(keys.running("p"), DAY, damaged)
+            assert await store.read_dates(snapshot) == {}
+        await redis.delete(keys.estimates("p"), keys.running("p"))
+
+
+async def test_a_damaged_user_key_is_refused_since_each_vehicle_would_count_as_two(redis_server: RedisServer) -> None:
+    async with Redis.from_url(redis_server.url) as redis:
+        keys = DomainKeys("t-damaged-key")
+        await redis.delete(keys.user_key)
+        await claim_user_key(redis, keys, None)
+        await redis.hset(keys.user_key, "key", bytes(32))
+        with pytest.raises(Damaged, match="user-key"):
+            await check_user_key(redis, keys, None)
+        with pytest.raises(Damaged, match="user-key"):
             await claim_user_key(redis, keys, None)
-            await redis.hset(keys.user_key, "key", bytes(32))
-            with pytest.raises(Damaged, match="user-key"):
-                await check_user_key(redis, keys, None)
-            with pytest.raises(Damaged, match="user-key"):
-                await claim_user_key(redis, keys, None)
-            await redis.delete(keys.user_key)
-
-    asyncio.run(check())
+        await redis.delete(keys.user_key)
 
 
 class LoadedFromAnOlderCopy(PartitionStore):
@@ -365,20 +325,17 @@ class LoadedFromAnOlderCopy(PartitionStore):
         return stored
 
 
-def test_nothing_is_folded_on_a_state_that_was_read_from_an_older_copy_than_was_opened(
+async def test_nothing_is_folded_on_a_state_that_was_read_from_an_older_copy_than_was_opened(
     redis_server: RedisServer,
 ) -> None:
-    async def check() -> None:
-        async with staged(redis_server.url) as stage:
-            await _begin(stage)
-            whole = await stage.partition.read(0)
-            assert whole.hats
-            loading = LoadedFromAnOlderCopy(stage.redis, stage.partition.name, stage.partition.partitions)
-            with pytest.raises(Reopened, match="changed hands, or went back in time"):
-                await loading.open(0, 1)
-            again = PartitionStore(stage.redis, stage.partition.name, stage.partition.partitions)
-            assert await again.open(0, 1) == (2, whole)
-            with pytest.raises(Reopened):
-                await stage.partition.read(0)  # another worker has opened it since
-
-    asyncio.run(check())
+    async with staged(redis_server.url) as stage:
+        await _begin(stage)
+        whole = await stage.partition.read(0)
+        assert whole.hats
+        loading = LoadedFromAnOlderCopy(stage.redis, stage.partition.name, stage.partition.partitions)
+        with pytest.raises(Reopened, match="changed hands, or went back in time"):
+            await loading.open(0, 1)
+        again = PartitionStore(stage.redis, stage.partition.name, stage.partition.partitions)
+        assert await again.open(0, 1) == (2, whole)
+        with pytest.raises(Reopened):
+            await stage.partition.read(0)  # another worker has opened it since

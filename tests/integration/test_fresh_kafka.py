@@ -27,20 +27,22 @@ async def joined(kafka: KafkaServer) -> None:
         await consumer.stop()
 
 
-def test_the_first_group_of_a_fresh_kafka_is_joined_without_errors_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_first_group_of_a_fresh_kafka_is_joined_without_errors_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with open_kafka() as kafka:
         if kafka.lifecycle is None:
             pytest.skip("the Kafka of this run has served groups before")
         kafka.create_topic(TOPIC)
         with caplog.at_level(logging.WARNING):
-            asyncio.run(joined(kafka))
+            await joined(kafka)
     assert [record.getMessage() for record in caplog.records if record.name.startswith("aiokafka")] == []
 
 
-def test_a_kafka_that_is_away_is_left_to_the_consumer_which_reports_it() -> None:
+async def test_a_kafka_that_is_away_is_left_to_the_consumer_which_reports_it() -> None:
     async def waited(port: int) -> None:
         async with asyncio.timeout(60):
             await wait_for_group(GROUP, {"bootstrap_servers": f"127.0.0.1:{port}"})
 
     with free_ports(1) as (port,):
-        asyncio.run(waited(port))
+        await waited(port)

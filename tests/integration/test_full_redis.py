@@ -1,6 +1,5 @@
 """A Redis that is full (`maxmemory`, `noeviction`): nothing is written by halves or lost, and one line says so."""
 
-import asyncio
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable
@@ -68,9 +67,9 @@ SEALED_DAY = SealedDay(
 )
 
 
-def test_every_script_writes_all_or_nothing_where_redis_is_full() -> None:
+async def test_every_script_writes_all_or_nothing_where_redis_is_full() -> None:
     with local_redis() as server:
-        asyncio.run(_refuse_each(server.url))
+        await _refuse_each(server.url)
 
 
 async def _refuse_each(url: str) -> None:
@@ -163,7 +162,7 @@ async def _everything(redis: Redis) -> dict[bytes, bytes | None]:
 
 
 @pytest.mark.parametrize("script", ["delete", "delete_retained", "sweep"])
-def test_a_full_redis_deletes_what_is_not_needed_any_more(script: str) -> None:
+async def test_a_full_redis_deletes_what_is_not_needed_any_more(script: str) -> None:
     async def keys_left(url: str) -> tuple[int, int]:
         async with staged(url) as stage:
             before = await stage.redis.dbsize()
@@ -173,13 +172,13 @@ def test_a_full_redis_deletes_what_is_not_needed_any_more(script: str) -> None:
             return before, await stage.redis.dbsize()
 
     with local_redis() as server:
-        before, after = asyncio.run(keys_left(server.url))
+        before, after = await keys_left(server.url)
     assert after < before
 
 
-def test_a_script_that_would_fill_redis_is_refused_before_it_writes_or_runs_to_its_end() -> None:
+async def test_a_script_that_would_fill_redis_is_refused_before_it_writes_or_runs_to_its_end() -> None:
     with local_redis() as server:
-        whole = asyncio.run(_adopt_at_limits(server.url))
+        whole = await _adopt_at_limits(server.url)
     assert set(whole) == {False, True}
 
 

@@ -78,22 +78,19 @@ def test_what_follows_from_an_index_that_has_changed_is_read_again(
     asyncio.run(check())
 
 
-def test_every_writer_of_a_partition_replaces_the_nonce_of_its_index(redis_server: RedisServer) -> None:
-    async def check() -> set[str]:
-        kept = set()
-        for script in ("open", "skip", "checkpoint", "delete", "delete_retained", "sweep"):
-            async with staged(redis_server.url) as stage:
-                state = PartitionKeys(stage.name, 0).state
-                before = await stage.redis.hget(state, "nonce")
-                await stage.acts()[script]()
-                if await stage.redis.hget(state, "nonce") in (before, None):
-                    kept.add(script)
-        return kept
-
-    assert asyncio.run(check()) == set()
+async def test_every_writer_of_a_partition_replaces_the_nonce_of_its_index(redis_server: RedisServer) -> None:
+    kept = set()
+    for script in ("open", "skip", "checkpoint", "delete", "delete_retained", "sweep"):
+        async with staged(redis_server.url) as stage:
+            state = PartitionKeys(stage.name, 0).state
+            before = await stage.redis.hget(state, "nonce")
+            await stage.acts()[script]()
+            if await stage.redis.hget(state, "nonce") in (before, None):
+                kept.add(script)
+    assert kept == set()
 
 
-def test_a_key_of_a_partition_that_is_missing_is_damage_and_not_empty(redis_server: RedisServer) -> None:
+async def test_a_key_of_a_partition_that_is_missing_is_damage_and_not_empty(redis_server: RedisServer) -> None:
     async def check(key_of: Callable[[PartitionKeys], str], wanted: list[str]) -> None:
         async with staged(redis_server.url) as stage:
             first, users = Users(stage), Users(stage, 2)
@@ -123,7 +120,7 @@ def test_a_key_of_a_partition_that_is_missing_is_damage_and_not_empty(redis_serv
 
     of_hats = ["read", "cells", "load", "delete", "checkpoint", "retained"]
     of_retained = ["delete", "retained cells", "retained", "delete retained"]
-    asyncio.run(check(lambda keys: keys.journal, ["read", "checkpoint"]))
-    asyncio.run(check(lambda keys: keys.hats(SLOT), of_hats))
-    asyncio.run(check(lambda keys: keys.retained, [*of_retained, "retained slots"]))
-    asyncio.run(check(lambda keys: keys.retained_hats(SLOT), of_retained))
+    await check(lambda keys: keys.journal, ["read", "checkpoint"])
+    await check(lambda keys: keys.hats(SLOT), of_hats)
+    await check(lambda keys: keys.retained, [*of_retained, "retained slots"])
+    await check(lambda keys: keys.retained_hats(SLOT), of_retained)

@@ -45,22 +45,19 @@ def forget(pipeline: Pipeline, redis_server: RedisServer) -> None:
     redis_server.delete(f"{{{pipeline.settings.policy.name}:*")
 
 
-def test_releases_that_redis_forgot_keep_their_values_and_their_charges(
+async def test_releases_that_redis_forgot_keep_their_values_and_their_charges(
     pipeline: Pipeline, redis_server: RedisServer
 ) -> None:
-    async def release_forget_release() -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            await finish(pipeline, stores)
-            before, day = await stored_records(pipeline, stores), await stores.ledger.summary(DATE)
-            forget(pipeline, redis_server)
-            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            await finish(pipeline, stores)
-            assert day.least_fineness is not None
-            assert await stores.ledger.summary(DATE) == day
-            return before, await stored_records(pipeline, stores)
-
-    before, after = asyncio.run(release_forget_release())
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+        await finish(pipeline, stores)
+        before, day = await stored_records(pipeline, stores), await stores.ledger.summary(DATE)
+        forget(pipeline, redis_server)
+        await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+        await finish(pipeline, stores)
+        assert day.least_fineness is not None
+        assert await stores.ledger.summary(DATE) == day
+        after = await stored_records(pipeline, stores)
     assert before == after
     assert_one_value_and_one_charge(pipeline, after, 6)
 

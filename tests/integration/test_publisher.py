@@ -35,27 +35,24 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
         yield opened
 
 
-def test_a_publisher_that_was_fenced_fails_once_publishes_nothing_and_leaves_no_failure_unread(
+async def test_a_publisher_that_was_fenced_fails_once_publishes_nothing_and_leaves_no_failure_unread(
     pipeline: Pipeline, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fence() -> None:
-        client = aiokafka_options(pipeline.settings)
-        one, other = (
-            TransactionalProducers(pipeline.name, "p", client),
-            TransactionalProducers(pipeline.name, "p", client),
-        )
-        message = OutputMessage(pipeline.settings.topics.means, 0, b"key", b"value")
-        try:
-            await one.start_missing(frozenset([0]))
-            await other.start_missing(frozenset([0]))
-            with pytest.raises((ProducerGone, KafkaError)):
-                await one.publish(0, [message, message])
-        finally:
-            await one.stop()
-            await other.stop()
-        gc.collect()  # asyncio complains of a failure that nobody has read once it is collected
-
-    asyncio.run(fence())
+    client = aiokafka_options(pipeline.settings)
+    one, other = (
+        TransactionalProducers(pipeline.name, "p", client),
+        TransactionalProducers(pipeline.name, "p", client),
+    )
+    message = OutputMessage(pipeline.settings.topics.means, 0, b"key", b"value")
+    try:
+        await one.start_missing(frozenset([0]))
+        await other.start_missing(frozenset([0]))
+        with pytest.raises((ProducerGone, KafkaError)):
+            await one.publish(0, [message, message])
+    finally:
+        await one.stop()
+        await other.stop()
+    gc.collect()  # asyncio complains of a failure that nobody has read once it is collected
     assert [record for record in caplog.records if record.name == "asyncio"] == []
     assert pipeline.published(committed=False) == {}
 
@@ -84,7 +81,7 @@ async def publish(sends: TransactionalProducers, message: OutputMessage) -> None
         await asyncio.sleep(back_off_s(0))
 
 
-def test_a_start_of_a_producer_that_kafka_gives_no_id_ends_and_the_next_one_succeeds(
+async def test_a_start_of_a_producer_that_kafka_gives_no_id_ends_and_the_next_one_succeeds(
     pipeline: Pipeline, breakable_kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """aiokafka asks without end, so a release loop would stand still without a word."""
@@ -95,95 +92,85 @@ def test_a_start_of_a_producer_that_kafka_gives_no_id_ends_and_the_next_one_succ
         breakable_kafka.pause()  # it had answered until here
         return await lookup(client, *arguments)
 
-    async def stand() -> None:
-        sends = TransactionalProducers(pipeline.name, "p", aiokafka_options(pipeline.settings))
-        try:
-            with monkeypatch.context() as patched:
-                patched.setattr(AIOKafkaClient, "coordinator_lookup", pause)
-                with pytest.raises(KafkaTimeoutError):
-                    await asyncio.wait_for(sends.start_missing(frozenset([0])), WAIT_S)
-            breakable_kafka.resume()
-            await asyncio.wait_for(
-                publish(sends, OutputMessage(pipeline.settings.topics.means, 0, b"next", b"value")), WAIT_S
-            )
-        finally:
-            breakable_kafka.resume()
-            await sends.stop()
-
-    asyncio.run(stand())
+    sends = TransactionalProducers(pipeline.name, "p", aiokafka_options(pipeline.settings))
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(AIOKafkaClient, "coordinator_lookup", pause)
+            with pytest.raises(KafkaTimeoutError):
+                await asyncio.wait_for(sends.start_missing(frozenset([0])), WAIT_S)
+        breakable_kafka.resume()
+        await asyncio.wait_for(
+            publish(sends, OutputMessage(pipeline.settings.topics.means, 0, b"next", b"value")), WAIT_S
+        )
+    finally:
+        breakable_kafka.resume()
+        await sends.stop()
     assert pipeline.published().keys() == {"next"}
 
 
-def test_a_send_that_kafka_does_not_take_fails_and_is_not_published(
+async def test_a_send_that_kafka_does_not_take_fails_and_is_not_published(
     pipeline: Pipeline, breakable_kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """aiokafka's abort waits without end too."""
     topic = pipeline.settings.topics.means
 
-    async def stand() -> None:
-        sends = TransactionalProducers(pipeline.name, "p", aiokafka_options(pipeline.settings))
-        try:
-            await asyncio.wait_for(start(sends), WAIT_S)
-            breakable_kafka.pause()
-            with monkeypatch.context() as patched, pytest.raises(KafkaTimeoutError):
-                patched.setattr(producers, "_LIMIT_S", 3.0)
-                await asyncio.wait_for(sends.publish(0, [OutputMessage(topic, 0, b"late", b"value")]), WAIT_S)
-            await nothing_goes_on()
-            with pytest.raises(ProducerGone):
-                await sends.publish(0, [OutputMessage(topic, 0, b"gone", b"value")])
-            breakable_kafka.resume()
-            await asyncio.wait_for(publish(sends, OutputMessage(topic, 0, b"next", b"value")), WAIT_S)
-        finally:
-            breakable_kafka.resume()
-            await sends.stop()
-
-    asyncio.run(stand())
+    sends = TransactionalProducers(pipeline.name, "p", aiokafka_options(pipeline.settings))
+    try:
+        await asyncio.wait_for(start(sends), WAIT_S)
+        breakable_kafka.pause()
+        with monkeypatch.context() as patched, pytest.raises(KafkaTimeoutError):
+            patched.setattr(producers, "_LIMIT_S", 3.0)
+            await asyncio.wait_for(sends.publish(0, [OutputMessage(topic, 0, b"late", b"value")]), WAIT_S)
+        await nothing_goes_on()
+        with pytest.raises(ProducerGone):
+            await sends.publish(0, [OutputMessage(topic, 0, b"gone", b"value")])
+        breakable_kafka.resume()
+        await asyncio.wait_for(publish(sends, OutputMessage(topic, 0, b"next", b"value")), WAIT_S)
+    finally:
+        breakable_kafka.resume()
+        await sends.stop()
     assert pipeline.published().keys() == {"next"}
 
 
-def test_a_send_that_is_cancelled_while_kafka_does_not_answer_ends_and_is_not_published(
+async def test_a_send_that_is_cancelled_while_kafka_does_not_answer_ends_and_is_not_published(
     pipeline: Pipeline, breakable_kafka: KafkaServer
 ) -> None:
     """Else a worker could not stop before Kafka answers again."""
+    sends = TransactionalProducers(pipeline.name, "p", aiokafka_options(pipeline.settings))
+    topic, sent = pipeline.settings.topics.means, asyncio.Event()
+    try:
+        await asyncio.wait_for(start(sends), WAIT_S)
+        sender = sends._producers[0]._sender
+        produce = sender._send_produce_req
 
-    async def cancel() -> None:
-        sends = TransactionalProducers(pipeline.name, "p", aiokafka_options(pipeline.settings))
-        topic, sent = pipeline.settings.topics.means, asyncio.Event()
-        try:
-            await asyncio.wait_for(start(sends), WAIT_S)
-            sender = sends._producers[0]._sender
-            produce = sender._send_produce_req
+        async def pause(*arguments: object) -> None:
+            if not sent.is_set():
+                breakable_kafka.pause()
+                sent.set()
+            await produce(*arguments)
 
-            async def pause(*arguments: object) -> None:
-                if not sent.is_set():
-                    breakable_kafka.pause()
-                    sent.set()
-                await produce(*arguments)
-
-            sender._send_produce_req = pause
-            sending = asyncio.create_task(sends.publish(0, [OutputMessage(topic, 0, b"cancelled", b"value")]))
-            await asyncio.wait_for(sent.wait(), WAIT_S)
-            sending.cancel()
-            ended, _ = await asyncio.wait([sending], timeout=WAIT_S)
-            breakable_kafka.resume()
-            assert ended == {sending}
-            assert sending.cancelled()
-            await nothing_goes_on()
-            await asyncio.wait_for(publish(sends, OutputMessage(topic, 0, b"next", b"value")), WAIT_S)
-        finally:
-            breakable_kafka.resume()
-            await sends.stop()
-
-    asyncio.run(cancel())
+        sender._send_produce_req = pause
+        sending = asyncio.create_task(sends.publish(0, [OutputMessage(topic, 0, b"cancelled", b"value")]))
+        await asyncio.wait_for(sent.wait(), WAIT_S)
+        sending.cancel()
+        ended, _ = await asyncio.wait([sending], timeout=WAIT_S)
+        breakable_kafka.resume()
+        assert ended == {sending}
+        assert sending.cancelled()
+        await nothing_goes_on()
+        await asyncio.wait_for(publish(sends, OutputMessage(topic, 0, b"next", b"value")), WAIT_S)
+    finally:
+        breakable_kafka.resume()
+        await sends.stop()
     assert pipeline.published().keys() == {"next"}
 
 
-def test_a_send_that_is_cancelled_after_its_producer_was_fenced_stays_cancelled(pipeline: Pipeline) -> None:
+async def test_a_send_that_is_cancelled_after_its_producer_was_fenced_stays_cancelled(pipeline: Pipeline) -> None:
     """Else the stop of a worker would look like a failure of Kafka, and be tried again."""
     topic, client = pipeline.settings.topics.means, aiokafka_options(pipeline.settings)
     name = f"{pipeline.name}/fenced"
 
-    async def cancel() -> None:
+    with pytest.raises(asyncio.CancelledError):
         one = await start_producer(name, client)
         other = None
         try:
@@ -194,7 +181,4 @@ def test_a_send_that_is_cancelled_after_its_producer_was_fenced_stays_cancelled(
         finally:
             for each in filter(None, (one, other)):
                 await stop_producer(each)
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(cancel())
     assert pipeline.published() == {}

@@ -43,18 +43,15 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_after_a_crash_at_any_step_another_worker_leaves_one_true_answer_and_keeps_nothing(
+async def test_after_a_crash_at_any_step_another_worker_leaves_one_true_answer_and_keeps_nothing(
     step: str, pipeline: Pipeline
 ) -> None:
-    async def crash_then_finish() -> None:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, days(), END_MS)
-            await crash_at(step, pipeline, stores)
-            async with answering(pipeline, stores) as (releaser, _):
-                await releaser.round(asyncio.Event())
-                assert not await releaser.final_slots()
-
-    asyncio.run(crash_then_finish())
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, days(), END_MS)
+        await crash_at(step, pipeline, stores)
+        async with answering(pipeline, stores) as (releaser, _):
+            await releaser.round(asyncio.Event())
+            assert not await releaser.final_slots()
     assert len(pipeline.published()) == HATS
     assert len(answers(pipeline)) == ANSWERS
     assert_true(pipeline, days())
@@ -62,7 +59,7 @@ def test_after_a_crash_at_any_step_another_worker_leaves_one_true_answer_and_kee
     assert kept_keys(pipeline) == []
 
 
-def test_every_kind_confirms_before_a_commit_before_a_send_and_after_a_mark(pipeline: Pipeline) -> None:
+async def test_every_kind_confirms_before_a_commit_before_a_send_and_after_a_mark(pipeline: Pipeline) -> None:
     calls: list[str] = []
 
     def note(owner: object, name: str, title: str) -> None:
@@ -74,18 +71,15 @@ def test_every_kind_confirms_before_a_commit_before_a_send_and_after_a_mark(pipe
 
         setattr(owner, name, noted)
 
-    async def release() -> None:
-        async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
-            await store_closed(stores, pipeline.settings.policy, days(), END_MS)
-            note(releaser._recovery, "confirm", "confirm")
-            note(releaser._publishers, "publish", "send")
-            for path in releaser.paths:
-                path._ledger = copy.copy(path._ledger)  # so that the commits of each path are known
-                note(path._ledger, "commit", f"commit {path.kind.noun}")
-                note(path, "mark", f"mark {path.kind.noun}")
-            await releaser.round(asyncio.Event())
-
-    asyncio.run(release())
+    async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
+        await store_closed(stores, pipeline.settings.policy, days(), END_MS)
+        note(releaser._recovery, "confirm", "confirm")
+        note(releaser._publishers, "publish", "send")
+        for path in releaser.paths:
+            path._ledger = copy.copy(path._ledger)  # so that the commits of each path are known
+            note(path._ledger, "commit", f"commit {path.kind.noun}")
+            note(path, "mark", f"mark {path.kind.noun}")
+        await releaser.round(asyncio.Event())
     steps = [f"{step} {noun}" for noun in ("releases", "answers") for step in ("commit", "mark")]
     assert set(calls) == {"confirm", "send", *steps}
     pairs = list(pairwise(calls))
@@ -96,7 +90,7 @@ def test_every_kind_confirms_before_a_commit_before_a_send_and_after_a_mark(pipe
     assert calls[-1] == "confirm"
 
 
-def test_answers_that_redis_forgot_keep_their_values_and_what_they_have_reserved(pipeline: Pipeline) -> None:
+async def test_answers_that_redis_forgot_keep_their_values_and_what_they_have_reserved(pipeline: Pipeline) -> None:
     async def release(*, again: bool) -> None:
         async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
             if not again:
@@ -112,26 +106,23 @@ def test_answers_that_redis_forgot_keep_their_values_and_what_they_have_reserved
                         ("mean", "over", "daily"), 40
                     )
 
-    asyncio.run(release(again=False))
+    await release(again=False)
     before = pipeline.answers()
     pipeline.redis_server.delete(f"{{{pipeline.name}*")  # FLUSHALL, for all that is ours
-    asyncio.run(release(again=True))
+    await release(again=True)
     assert {name: set(values) for name, values in pipeline.answers(committed=False).items()} == {
         name: set(values) for name, values in before.items()
     }
     assert kept_keys(pipeline) == []
 
 
-def test_what_a_longer_query_reads_is_kept_until_it_is_answered_and_no_longer(pipeline: Pipeline) -> None:
-    async def release() -> None:
-        async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
-            for day in range(3):
-                await store_closed(stores, pipeline.settings.policy, days([day]), END_MS - (2 - day) * DAY_MS)
-                await releaser.round(asyncio.Event())
-                assert bool(kept_keys(pipeline)) == (day < 2)
-                assert {key[:10] for key in answers(pipeline)} == set(DATES[: day + 1])
-
-    asyncio.run(release())
+async def test_what_a_longer_query_reads_is_kept_until_it_is_answered_and_no_longer(pipeline: Pipeline) -> None:
+    async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
+        for day in range(3):
+            await store_closed(stores, pipeline.settings.policy, days([day]), END_MS - (2 - day) * DAY_MS)
+            await releaser.round(asyncio.Event())
+            assert bool(kept_keys(pipeline)) == (day < 2)
+            assert {key[:10] for key in answers(pipeline)} == set(DATES[: day + 1])
     assert_true(pipeline, days())
     assert_charged_once(pipeline)
 
@@ -165,7 +156,7 @@ def test_what_is_kept_names_nobody_and_says_nothing_of_when(pipeline: Pipeline) 
 
 
 @pytest.mark.parametrize("rule", ["suppress", "leave_out"])
-def test_a_day_of_outage_suppresses_a_query_or_is_left_out_and_named(
+async def test_a_day_of_outage_suppresses_a_query_or_is_left_out_and_named(
     rule: str, kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     changes = {"policy": POLICY | {"query": [query | {"missing_days": rule} for query in QUERIES]}}
@@ -177,7 +168,7 @@ def test_a_day_of_outage_suppresses_a_query_or_is_left_out_and_named(
                 await store_closed(stores, pipeline.settings.policy, days([0, 2]), END_MS)
                 await releaser.round(asyncio.Event())
 
-        asyncio.run(release())
+        await release()
         of_three = {key: record for key, record in answers(pipeline).items() if not key.endswith("daily")}
         assert len(of_three) == 8
         for key, record in of_three.items():
@@ -193,7 +184,7 @@ def test_a_day_of_outage_suppresses_a_query_or_is_left_out_and_named(
 
 
 @pytest.mark.parametrize("state", ["whole", "new"])
-def test_days_that_a_partition_cannot_vouch_for_are_missing_and_no_others(
+async def test_days_that_a_partition_cannot_vouch_for_are_missing_and_no_others(
     state: str, kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     # A gap in one partition: of the second day alone, if what it had folded before is there; else of all before too.
@@ -215,32 +206,29 @@ def test_days_that_a_partition_cannot_vouch_for_are_missing_and_no_others(
                 await store_closed(stores, pipeline.settings.policy, days([1, 2]), END_MS)
                 await releaser.round(asyncio.Event())
 
-        asyncio.run(release())
+        await release()
         of_three = [record for key, record in answers(pipeline).items() if not key.endswith("daily")]
         assert len(of_three) == 8
         assert {tuple(record["missing"]) for record in of_three} == {DATES[:2] if state == "new" else (DATES[1],)}
 
 
-def test_a_policy_that_is_replaced_keeps_nothing_for_queries_that_it_will_never_answer(
+async def test_a_policy_that_is_replaced_keeps_nothing_for_queries_that_it_will_never_answer(
     pipeline: Pipeline,
 ) -> None:
-    async def release() -> None:
-        async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
-            await store_closed(stores, pipeline.settings.policy, days(), END_MS)
-            await PolicyTransitionStore(stores.redis, pipeline.name).claim(pipeline.name, NextPolicy(DATES[2], "new"))
-            assert not await releaser.is_done(DATES[2])
-            await releaser.round(asyncio.Event())
-            assert await releaser.is_done(DATES[2])
-            assert kept_keys(pipeline) == [], "of one day each, and answered"
-            await stores.partitions.hats.sweep(DATES[2], DATES[2])
-
-    asyncio.run(release())
+    async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
+        await store_closed(stores, pipeline.settings.policy, days(), END_MS)
+        await PolicyTransitionStore(stores.redis, pipeline.name).claim(pipeline.name, NextPolicy(DATES[2], "new"))
+        assert not await releaser.is_done(DATES[2])
+        await releaser.round(asyncio.Event())
+        assert await releaser.is_done(DATES[2])
+        assert kept_keys(pipeline) == [], "of one day each, and answered"
+        await stores.partitions.hats.sweep(DATES[2], DATES[2])
     assert_true(pipeline, [each for each in days() if each.time_ms < END_MS - DAY_MS], ["daily"])
     assert len(pipeline.published()) == HATS * 2 // 3
     assert kept_keys(pipeline) == []
 
 
-def test_a_query_for_which_a_day_has_no_room_is_exhausted_and_the_hats_go_on(
+async def test_a_query_for_which_a_day_has_no_room_is_exhausted_and_the_hats_go_on(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     # Three queries cost 40 a day each, and there is room for one HAT beside them.
@@ -257,7 +245,7 @@ def test_a_query_for_which_a_day_has_no_room_is_exhausted_and_the_hats_go_on(
                 await stores.redis.hset(f"{{{pipeline.name}}}:ledger:{DATES[1]}", "cost:other", 2 * 10**9)
                 await releaser.round(asyncio.Event())
 
-        asyncio.run(release())
+        await release()
         statuses = {key: record["status"] for key, record in answers(pipeline).items()}
         refused = {key for key, status in statuses.items() if status == "budget_exhausted"}
         # On the second day another policy has spent 2: there the last of the three has no room.
@@ -268,7 +256,7 @@ def test_a_query_for_which_a_day_has_no_room_is_exhausted_and_the_hats_go_on(
             assert budget["epsilon_user_day"] <= budget["limit"]
 
 
-def test_too_few_user_days_are_suppressed_with_the_reason(
+async def test_too_few_user_days_are_suppressed_with_the_reason(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     changes = {"policy": POLICY | {"query": [QUERIES[0] | {"min_n": 20}]}}
@@ -281,7 +269,7 @@ def test_too_few_user_days_are_suppressed_with_the_reason(
                 await store_closed(stores, pipeline.settings.policy, samples, END_MS)
                 await releaser.round(asyncio.Event())
 
-        asyncio.run(release())
+        await release()
         by_cell = {record["cell"]: record for record in answers(pipeline).values()}
         assert by_cell[cell(0)]["status"] == "released"
         assert by_cell[cell(0)]["user_days"] == 27

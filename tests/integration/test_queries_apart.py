@@ -55,23 +55,20 @@ def a_place_a_day() -> list[Sample]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_day_of_which_all_was_answered_is_not_missing_for_the_cells_that_are_answered_later(
+async def test_a_day_of_which_all_was_answered_is_not_missing_for_the_cells_that_are_answered_later(
     workers: int, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hatcast.agents.release.batching, "MAX_BATCH", 1)
 
-    async def release() -> None:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, a_place_a_day(), END_MS)
-            for number in range(workers):
-                share = frozenset(p for p in ALL if p % workers == number)
-                owned = partial(frozenset[int], share)
-                async with answering(pipeline, stores, owned=owned) as (releaser, _):
-                    await releaser.round(asyncio.Event())
-            async with answering(pipeline, stores) as (releaser, _):
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, a_place_a_day(), END_MS)
+        for number in range(workers):
+            share = frozenset(p for p in ALL if p % workers == number)
+            owned = partial(frozenset[int], share)
+            async with answering(pipeline, stores, owned=owned) as (releaser, _):
                 await releaser.round(asyncio.Event())
-
-    asyncio.run(release())
+        async with answering(pipeline, stores) as (releaser, _):
+            await releaser.round(asyncio.Event())
     assert {tuple(record.get("missing", [])) for record in answers(pipeline).values()} == {()}
     assert_true(pipeline, a_place_a_day(), ["mean", "over"])
     assert kept_keys(pipeline) == []
@@ -102,32 +99,29 @@ def test_which_answers_are_made_together_does_not_depend_on_speeds(pipeline: Pip
     asyncio.run(counted())
 
 
-def test_what_is_forgotten_is_cut_into_calls_that_redis_takes(
+async def test_what_is_forgotten_is_cut_into_calls_that_redis_takes(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hatcast.agents.redis.retained, "_DELETE_BATCH", 2)
     named: list[int] = []
 
-    async def forget() -> None:
-        async with open_stores(pipeline) as stores:
-            kept = RetainedStore(stores.redis, pipeline.name, PARTITIONS)
-            run_each = kept._delete.run_each
+    async with open_stores(pipeline) as stores:
+        kept = RetainedStore(stores.redis, pipeline.name, PARTITIONS)
+        run_each = kept._delete.run_each
 
-            async def counted(calls: Sequence[Call]) -> list[Any]:
-                named.extend(len(arguments) for _, arguments in calls)
-                return await run_each(calls)
+        async def counted(calls: Sequence[Call]) -> list[Any]:
+            named.extend(len(arguments) for _, arguments in calls)
+            return await run_each(calls)
 
-            monkeypatch.setattr(kept._delete, "run_each", counted)
-            key = await _retained_hats(stores.redis, pipeline, cells=6)
-            await stores.redis.hset(key, mapping=dict.fromkeys("abcdef", b""))
-            await kept.delete([("2022-01-02/12:00", cell) for cell in "abcde"])
-            assert await stores.redis.hkeys(key) == [b"f"]
-
-    asyncio.run(forget())
+        monkeypatch.setattr(kept._delete, "run_each", counted)
+        key = await _retained_hats(stores.redis, pipeline, cells=6)
+        await stores.redis.hset(key, mapping=dict.fromkeys("abcdef", b""))
+        await kept.delete([("2022-01-02/12:00", cell) for cell in "abcde"])
+        assert await stores.redis.hkeys(key) == [b"f"]
     assert max(named) == 2 + 2
 
 
-def test_under_add_remove_no_worker_sends_answers_before_all_have_records(
+async def test_under_add_remove_no_worker_sends_answers_before_all_have_records(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     async def one_after_the_other(pipeline: Pipeline) -> None:
@@ -143,14 +137,14 @@ def test_under_add_remove_no_worker_sends_answers_before_all_have_records(
                     await one.round(asyncio.Event())
 
     with open_hidden(kafka, redis_server, tmp_path, "in-step", {"policy": {"query": OVER_LIMIT}}) as pipeline:
-        asyncio.run(one_after_the_other(pipeline))
+        await one_after_the_other(pipeline)
         assert len(answers(pipeline)) == len(SLOTS) * len(CELLS)
         told = [json.loads(each.value or b"") for each in pipeline.kafka.read(pipeline.settings.topics.budget)]
         # A slot's means, then its answers: nothing tells how far one worker was when another one sent.
         assert {each["seq"] for each in told} == {len(CELLS) * n for n in range(1, 1 + 2 * len(SLOTS))}
 
 
-def test_a_query_over_days_has_one_answer_for_each_listed_cell_whatever_crashes_and_nothing_is_kept_after(
+async def test_a_query_over_days_has_one_answer_for_each_listed_cell_whatever_crashes_and_nothing_is_kept_after(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     two_days = OVER_LIMIT[0] | {"name": "two", "days": 2, "from": DATE, "speed_limit": 12.0}
@@ -170,7 +164,7 @@ def test_a_query_over_days_has_one_answer_for_each_listed_cell_whatever_crashes_
 
     changes = {"policy": {"hours": [12, 14], "query": [*OVER_LIMIT, two_days]}}
     with open_hidden(kafka, redis_server, tmp_path, "asked", changes) as pipeline:
-        asyncio.run(crash_and_go_on(pipeline))
+        await crash_and_go_on(pipeline)
         assert_means_are_true(pipeline)
         published = pipeline.answers(committed=False)
         assert {name: len(set(values)) for name, values in published.items() if len(set(values)) != 1} == {}

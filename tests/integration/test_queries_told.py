@@ -13,7 +13,7 @@ from tests.integration.readings import open_stores, store_closed
 from tests.services import KafkaServer, RedisServer
 
 
-def test_budget_and_tail_tell_what_queries_have_reserved_and_answered(
+async def test_budget_and_tail_tell_what_queries_have_reserved_and_answered(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     with open_pipeline(kafka, redis_server, tmp_path, "told", {"policy": POLICY}) as pipeline:
@@ -24,8 +24,8 @@ def test_budget_and_tail_tell_what_queries_have_reserved_and_answered(
                 await store_closed(stores, pipeline.settings.policy, days(), END_MS)
                 await releaser.round(asyncio.Event())
 
-        asyncio.run(release())
-        told = asyncio.run(read_budget(pipeline.settings))
+        await release()
+        told = await read_budget(pipeline.settings)
         assert told == [pipeline.budget_records()[f"{pipeline.name}/{date}"] for date in DATES]
         rows = [line.split() for line in pipeline.hatcast("budget", "show").out.splitlines()]
         for date in DATES:

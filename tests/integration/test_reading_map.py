@@ -1,6 +1,5 @@
 """How records are read is fixed for a policy's life: another format or other reading rules do not join it."""
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -97,17 +96,17 @@ async def register(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("pipeline", [ONE_HAT], indirect=True)
-def test_other_reading_rules_and_another_format_need_a_policy_that_replaces_the_first(
+async def test_other_reading_rules_and_another_format_need_a_policy_that_replaces_the_first(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asyncio.run(register(pipeline))
+    await register(pipeline)
     monkeypatch.setattr(registration, "READING_RULES", READING_RULES + 1)
     with pytest.raises(
         HatcastError, match=rf"one bus could count as two: run a hatcast with rules {READING_RULES}, or let a policy"
     ):
-        asyncio.run(register(pipeline))
+        await register(pipeline)
     follower = following(pipeline)
-    asyncio.run(register(replace(follower, table=merged(follower.table, CAPMETRO))))
+    await register(replace(follower, table=merged(follower.table, CAPMETRO)))
     records: dict[str, Any] = dict(read_registry(pipeline.settings, pipeline.settings.topics.registry).policies)
     assert [(each.telemetry_format, each.reading_rules) for each in records.values()] == [
         ("jsonl", READING_RULES),
@@ -116,14 +115,14 @@ def test_other_reading_rules_and_another_format_need_a_policy_that_replaces_the_
 
 
 @pytest.mark.parametrize("pipeline", [ONE_HAT], indirect=True)
-def test_another_format_does_not_join_by_a_registry_that_was_made_again_as_long_as_redis_knows_the_first(
+async def test_another_format_does_not_join_by_a_registry_that_was_made_again_as_long_as_redis_knows_the_first(
     pipeline: Pipeline,
 ) -> None:
-    asyncio.run(register(pipeline))
+    await register(pipeline)
     pipeline.kafka.delete_topics([pipeline.settings.topics.registry])
     ensure_topics(pipeline.settings)
     with pytest.raises(HatcastError, match=r"topics\.telemetry_format is 'capmetro', policy .* started with 'jsonl'"):
-        asyncio.run(register(replace(pipeline, table=merged(pipeline.table, CAPMETRO))))
-    asyncio.run(register(pipeline))
+        await register(replace(pipeline, table=merged(pipeline.table, CAPMETRO)))
+    await register(pipeline)
     (record,) = read_registry(pipeline.settings, pipeline.settings.topics.registry).policies.values()
     assert record.telemetry_format == "jsonl"

@@ -53,82 +53,74 @@ def produce_in_transactions(kafka: KafkaServer, topic: str, outcomes: Iterable[b
             producer.abort_transaction(30)
 
 
-def test_every_record_arrives_once_in_a_chain_of_batches(kafka: KafkaServer, make_topic: MakeTopic) -> None:
+async def test_every_record_arrives_once_in_a_chain_of_batches(kafka: KafkaServer, make_topic: MakeTopic) -> None:
     topic, store = make_topic(partitions=3), Store()
     kafka.produce(topic, [*numbered(1_000, 3), Record(None, None, 0, 5), Record(b"", None, 1, 6)])
 
-    async def run() -> list[RecordBatch]:
-        async with running(settings(kafka, topic), store) as worker:
-            await until(lambda: len(store.rows) == 1_002)
-            return worker.seen
-
-    seen = asyncio.run(run())
+    async with running(settings(kafka, topic), store) as worker:
+        await until(lambda: len(store.rows) == 1_002)
+        seen = worker.seen
     assert sorted(store.rows) == in_the_log(kafka, topic)
     assert_chained(seen)
     assert max(len(batch.offsets) for batch in seen) == 50
 
 
-def test_aborted_records_are_absent_and_markers_are_inside_batches(kafka: KafkaServer, make_topic: MakeTopic) -> None:
+async def test_aborted_records_are_absent_and_markers_are_inside_batches(
+    kafka: KafkaServer, make_topic: MakeTopic
+) -> None:
     topic, store = make_topic(partitions=2), Store()
     produce_in_transactions(kafka, topic, [True, False, True, True, False, False, True, False] * 5)
 
-    async def run() -> tuple[list[RecordBatch], dict[int, tuple[int, int]], list[bool]]:
-        async with running(settings(kafka, topic, batch_records=5), store) as worker:
-            ranges = await worker.consumer.log_range([0, 1])
-            await until(lambda: all(store.offsets.get(each) == ranges[each][1] for each in (0, 1)))
-            at_end = [worker.consumer.position_at_end(each, store.offsets[each]) for each in (0, 1)]
-            at_end.append(worker.consumer.position_at_end(0, store.offsets[0] - 1))
-            return worker.seen, ranges, at_end
-
-    seen, _, at_end = asyncio.run(run())
+    async with running(settings(kafka, topic, batch_records=5), store) as worker:
+        ranges = await worker.consumer.log_range([0, 1])
+        await until(lambda: all(store.offsets.get(each) == ranges[each][1] for each in (0, 1)))
+        at_end = [worker.consumer.position_at_end(each, store.offsets[each]) for each in (0, 1)]
+        at_end.append(worker.consumer.position_at_end(0, store.offsets[0] - 1))
+        seen, _ = worker.seen, ranges
     assert len(store.rows) == 20 * 7
     assert sorted(store.rows) == in_the_log(kafka, topic)
     assert_chained(seen)
     assert at_end == [True, True, False]  # though the last thing in the log is an aborted transaction
 
 
-def test_batches_from_before_a_new_start_are_stale(kafka: KafkaServer, make_topic: MakeTopic) -> None:
+async def test_batches_from_before_a_new_start_are_stale(kafka: KafkaServer, make_topic: MakeTopic) -> None:
     topic, store = make_topic(partitions=1), Store({0: 0})
     kafka.produce(topic, numbered(1_000, 1))
 
-    async def run() -> int:
-        async with running(settings(kafka, topic), store) as worker:
-            worker.gate.clear()  # so batches of the first epoch wait in the queue
-            await until(lambda: worker.consumer.epoch(0) is not None)
-            await asyncio.sleep(1)
-            store.offsets[0] = 900
-            store.rows.clear()
-            await worker.load([0])
-            worker.gate.set()
-            await until(lambda: len(store.rows) == 100)
-            await asyncio.sleep(0.5)
-            return worker.stale
-
-    assert asyncio.run(run()) > 0
+    async with running(settings(kafka, topic), store) as worker:
+        worker.gate.clear()  # so batches of the first epoch wait in the queue
+        await until(lambda: worker.consumer.epoch(0) is not None)
+        await asyncio.sleep(1)
+        store.offsets[0] = 900
+        store.rows.clear()
+        await worker.load([0])
+        worker.gate.set()
+        await until(lambda: len(store.rows) == 100)
+        await asyncio.sleep(0.5)
+        assert worker.stale > 0
     assert [offset for _, offset, *_ in store.rows] == list(range(900, 1_000))
 
 
-def test_a_parked_partition_delivers_nothing_and_holds_up_no_other(kafka: KafkaServer, make_topic: MakeTopic) -> None:
+async def test_a_parked_partition_delivers_nothing_and_holds_up_no_other(
+    kafka: KafkaServer, make_topic: MakeTopic
+) -> None:
     topic, store = make_topic(partitions=4), Store(dict.fromkeys(range(4), 0))
     kafka.produce(topic, numbered(400, 4))
 
-    async def run() -> None:
-        async with running(settings(kafka, topic), store, start_by_itself=False) as worker:
-            await until(lambda: len(worker.assignments) == 1)
-            await worker.load([0, 2])
-            await until(lambda: len(store.rows) == 200)
-            await asyncio.sleep(1)
-            assert {partition for partition, *_ in store.rows} == {0, 2}
-            assert worker.consumer.epoch(1) is None
-            await worker.consumer.park_partition(0)
-            kafka.produce(topic, numbered(4, 4))
-            await until(lambda: len(store.rows) == 201)
-            await asyncio.sleep(1)
-            assert len(store.rows) == 201
-            await worker.load([0, 1, 3])
-            await until(lambda: len(store.rows) == 404)
-
-    asyncio.run(run())
+    async with running(settings(kafka, topic), store, start_by_itself=False) as worker:
+        await until(lambda: len(worker.assignments) == 1)
+        await worker.load([0, 2])
+        await until(lambda: len(store.rows) == 200)
+        await asyncio.sleep(1)
+        assert {partition for partition, *_ in store.rows} == {0, 2}
+        assert worker.consumer.epoch(1) is None
+        await worker.consumer.park_partition(0)
+        kafka.produce(topic, numbered(4, 4))
+        await until(lambda: len(store.rows) == 201)
+        await asyncio.sleep(1)
+        assert len(store.rows) == 201
+        await worker.load([0, 1, 3])
+        await until(lambda: len(store.rows) == 404)
     assert sorted(store.rows) == in_the_log(kafka, topic)
 
 
@@ -159,66 +151,57 @@ def test_workers_that_come_and_go_keep_the_chain_exact(kafka: KafkaServer, make_
     assert sorted(store.rows) == in_the_log(kafka, topic)
 
 
-def test_a_stalled_agent_stays_in_its_group_and_its_memory_stops_growing(
+async def test_a_stalled_agent_stays_in_its_group_and_its_memory_stops_growing(
     kafka: KafkaServer, make_topic: MakeTopic
 ) -> None:
     topic, store = make_topic(partitions=4), Store()
     kafka.produce(topic, numbered(60_000, 4, size=1_000))  # 60 MB
 
-    async def run() -> tuple[int, int, int]:
-        async with running(settings(kafka, topic, poll_seconds=4.0), store) as worker:
-            worker.gate.clear()
-            await until(lambda: worker.consumer.epoch(3) is not None)
-            await asyncio.sleep(3)
-            before = resident()
-            await asyncio.sleep(SESSION + 3)
-            grown = resident() - before
-            waiting = len(in_the_queue(worker.app.topics))
-            worker.gate.set()
-            await until(lambda: len(store.rows) == 60_000)
-            return grown, waiting, len(worker.assignments)
-
-    grown, waiting, assignments = asyncio.run(run())
+    async with running(settings(kafka, topic, poll_seconds=4.0), store) as worker:
+        worker.gate.clear()
+        await until(lambda: worker.consumer.epoch(3) is not None)
+        await asyncio.sleep(3)
+        before = resident()
+        await asyncio.sleep(SESSION + 3)
+        grown = resident() - before
+        waiting = len(in_the_queue(worker.app.topics))
+        worker.gate.set()
+        await until(lambda: len(store.rows) == 60_000)
+        assignments = len(worker.assignments)
     assert assignments == 1, "the worker left its group"
     assert waiting <= 16
     assert grown < 4 << 20
 
 
-def test_commits_keep_pace_and_an_old_epoch_does_not_move_them(kafka: KafkaServer, make_topic: MakeTopic) -> None:
+async def test_commits_keep_pace_and_an_old_epoch_does_not_move_them(kafka: KafkaServer, make_topic: MakeTopic) -> None:
     topic, store = make_topic(partitions=2), Store()
     kafka.produce(topic, numbered(4_000, 2))
 
-    async def run() -> None:
-        async with running(settings(kafka, topic), store) as worker:
-            await until(lambda: len(store.rows) == 4_000)
-            await asyncio.sleep(1.5)
-            assert await asyncio.to_thread(committed, kafka, topic, 2) == store.offsets
-            old = worker.consumer.epoch(0)
-            assert old is not None
-            assert await worker.consumer.start_partition(0, 700) is not None
-            worker.consumer.acknowledge(0, worker.consumer.epoch(0) or 0, 750)
-            worker.consumer.acknowledge(0, old, 1_999)
-            await asyncio.sleep(1.5)
-            assert await asyncio.to_thread(committed, kafka, topic, 2) == {0: 750, 1: 2_000}
-
-    asyncio.run(run())
+    async with running(settings(kafka, topic), store) as worker:
+        await until(lambda: len(store.rows) == 4_000)
+        await asyncio.sleep(1.5)
+        assert await asyncio.to_thread(committed, kafka, topic, 2) == store.offsets
+        old = worker.consumer.epoch(0)
+        assert old is not None
+        assert await worker.consumer.start_partition(0, 700) is not None
+        worker.consumer.acknowledge(0, worker.consumer.epoch(0) or 0, 750)
+        worker.consumer.acknowledge(0, old, 1_999)
+        await asyncio.sleep(1.5)
+        assert await asyncio.to_thread(committed, kafka, topic, 2) == {0: 750, 1: 2_000}
 
 
-def test_what_is_acknowledged_while_partitions_go_is_committed(kafka: KafkaServer, make_topic: MakeTopic) -> None:
+async def test_what_is_acknowledged_while_partitions_go_is_committed(kafka: KafkaServer, make_topic: MakeTopic) -> None:
     topic, store = make_topic(partitions=1), Store()
     kafka.produce(topic, numbered(500, 1))
 
-    async def run() -> None:
-        async with running(settings(kafka, topic, commit_interval=60.0), store) as worker:
-            await until(lambda: len(store.rows) == 500)
-            await worker.app.stop()
-            assert worker.revocations == [frozenset({0})]
-
-    asyncio.run(run())
+    async with running(settings(kafka, topic, commit_interval=60.0), store) as worker:
+        await until(lambda: len(store.rows) == 500)
+        await worker.app.stop()
+        assert worker.revocations == [frozenset({0})]
     assert committed(kafka, topic, 1) == {0: 500}
 
 
-def test_a_position_that_the_log_has_deleted_is_lost_and_not_jumped_over(
+async def test_a_position_that_the_log_has_deleted_is_lost_and_not_jumped_over(
     kafka: KafkaServer, make_topic: MakeTopic
 ) -> None:
     topic, store = make_topic(partitions=2), Store({0: 10, 1: 10})
@@ -227,79 +210,64 @@ def test_a_position_that_the_log_has_deleted_is_lost_and_not_jumped_over(
     for future in deleting.delete_records([TopicPartition(topic, 0, 50)]).values():
         future.result()
 
-    async def run() -> None:
-        async with running(settings(kafka, topic), store) as worker:
-            await until(lambda: bool(worker.lost) and len(store.rows) == 90)
-            assert worker.lost == [(0, 10)]
-            assert worker.consumer.epoch(0) is None
-            assert await worker.consumer.log_range([0]) == {0: (50, 100)}
-            store.offsets[0] = 50
-            await worker.load([0])
-            await until(lambda: len(store.rows) == 140)
-
-    asyncio.run(run())
+    async with running(settings(kafka, topic), store) as worker:
+        await until(lambda: bool(worker.lost) and len(store.rows) == 90)
+        assert worker.lost == [(0, 10)]
+        assert worker.consumer.epoch(0) is None
+        assert await worker.consumer.log_range([0]) == {0: (50, 100)}
+        store.offsets[0] = 50
+        await worker.load([0])
+        await until(lambda: len(store.rows) == 140)
 
 
-def test_workers_that_stop_together_leave_their_group_at_once(kafka: KafkaServer, make_topic: MakeTopic) -> None:
+async def test_workers_that_stop_together_leave_their_group_at_once(kafka: KafkaServer, make_topic: MakeTopic) -> None:
     topic, store = make_topic(partitions=4), Store()
     # A member hears of the others with its next heartbeat, after a fifth of the session: twice in this test.
     wanted = settings(kafka, topic, session_timeout=45.0)
 
-    async def run() -> None:
-        async with running(wanted, store) as first, running(wanted, store) as second:
-            await until(lambda: [len(each.consumer.assigned()) for each in (first, second)] == [2, 2])
-            before = len(second.revocations)
-            await first.app.stop()
-            assert await first.consumer.start_partition(0, 0) is None
-            await until(lambda: len(second.revocations) > before)
-            second.consumer.close()  # as Faust does where a rebalance meets a stop
-            async with asyncio.timeout(30):
-                await second.app.stop()
-        async with running(wanted, store) as third:
-            await until(lambda: third.consumer.assigned() == frozenset(range(4)), 30)
-
-    asyncio.run(run())
+    async with running(wanted, store) as first, running(wanted, store) as second:
+        await until(lambda: [len(each.consumer.assigned()) for each in (first, second)] == [2, 2])
+        before = len(second.revocations)
+        await first.app.stop()
+        assert await first.consumer.start_partition(0, 0) is None
+        await until(lambda: len(second.revocations) > before)
+        second.consumer.close()  # as Faust does where a rebalance meets a stop
+        async with asyncio.timeout(30):
+            await second.app.stop()
+    async with running(wanted, store) as third:
+        await until(lambda: third.consumer.assigned() == frozenset(range(4)), 30)
 
 
-def test_no_web_server_is_started(kafka: KafkaServer, make_topic: MakeTopic) -> None:
+async def test_no_web_server_is_started(kafka: KafkaServer, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=1)
 
     def listens() -> bool:
         with socket.socket() as client:
             return client.connect_ex(("127.0.0.1", 6066)) == 0
 
-    async def run() -> bool:
-        async with running(settings(kafka, topic), Store()) as worker:
-            await until(lambda: bool(worker.assignments))
-            return listens()
-
     if listens():
         pytest.skip("something else listens on Faust's port")
-    assert not asyncio.run(run())
+    async with running(settings(kafka, topic), Store()) as worker:
+        await until(lambda: bool(worker.assignments))
+        assert not listens()
 
 
-def test_an_agent_that_raises_ends_the_worker(kafka: KafkaServer, make_topic: MakeTopic) -> None:
+async def test_an_agent_that_raises_ends_the_worker(kafka: KafkaServer, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=1)
     kafka.produce(topic, numbered(10, 1))
 
-    async def run() -> BaseException | None:
-        async with running(settings(kafka, topic), Store()) as worker:
+    async with running(settings(kafka, topic), Store()) as worker:
 
-            def refuse(batch: RecordBatch) -> None:
-                raise RuntimeError(f"no: {batch.base}")
+        def refuse(batch: RecordBatch) -> None:
+            raise RuntimeError(f"no: {batch.base}")
 
-            worker.take = refuse  # type: ignore[method-assign]
-            async with asyncio.timeout(60):
-                await worker.app.wait_until_stopped()
-            return worker.app.crash_reason
-
-    assert repr(asyncio.run(run())) == "RuntimeError('no: 0')"
+        worker.take = refuse  # type: ignore[method-assign]
+        async with asyncio.timeout(60):
+            await worker.app.wait_until_stopped()
+        assert repr(worker.app.crash_reason) == "RuntimeError('no: 0')"
 
 
-def test_a_broker_that_is_not_there_is_said_at_the_start() -> None:
-    async def run() -> None:
+async def test_a_broker_that_is_not_there_is_said_at_the_start() -> None:
+    with pytest.raises(KafkaConnectionError, match=r"127\.0\.0\.1"):
         async with running(BatchSettings("nobody", "127.0.0.1:1", "nothing"), Store()):
             pass
-
-    with pytest.raises(KafkaConnectionError, match=r"127\.0\.0\.1"):
-        asyncio.run(run())

@@ -8,22 +8,19 @@ from tests.services import KafkaServer
 from tests.services.fixtures import MakeTopic
 
 
-def test_a_broker_that_starts_again_is_read_on_from_where_it_was(
+async def test_a_broker_that_starts_again_is_read_on_from_where_it_was(
     breakable_kafka: KafkaServer, make_topic: MakeTopic
 ) -> None:
     topic, store = make_topic(partitions=4), Store()
     breakable_kafka.produce(topic, numbered(4_000, 4))
 
-    async def run() -> None:
-        async with running(settings(breakable_kafka, topic), store, pause=0.05) as worker:
-            await until(lambda: len(store.rows) > 500)
-            await asyncio.to_thread(breakable_kafka.kill)
-            await asyncio.sleep(3)
-            await asyncio.to_thread(breakable_kafka.start)
-            await until(lambda: len(store.rows) >= 4_000)
-            assert not worker.app.crashed
-
-    asyncio.run(run())
+    async with running(settings(breakable_kafka, topic), store, pause=0.05) as worker:
+        await until(lambda: len(store.rows) > 500)
+        await asyncio.to_thread(breakable_kafka.kill)
+        await asyncio.sleep(3)
+        await asyncio.to_thread(breakable_kafka.start)
+        await until(lambda: len(store.rows) >= 4_000)
+        assert not worker.app.crashed
     assert sorted(store.rows) == in_the_log(breakable_kafka, topic)
 
 

@@ -211,7 +211,7 @@ def test_a_registry_that_is_not_there_is_not_an_empty_one(pipeline: Pipeline) ->
         read_registry(pipeline.settings, f"{pipeline.name}.never.hatcast")
 
 
-def test_under_add_remove_an_emptied_redis_does_not_move_the_first_slot(
+async def test_under_add_remove_an_emptied_redis_does_not_move_the_first_slot(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cells.txt").write_text('source = "public"\n' + "\n".join(CELLS))
@@ -233,7 +233,7 @@ def test_under_add_remove_an_emptied_redis_does_not_move_the_first_slot(
 
     with open_pipeline(kafka, redis_server, tmp_path, "first", HIDDEN) as opened:
         ensure_topics(opened.settings)
-        first, again = asyncio.run(start_lose_start(opened))
+        first, again = await start_lose_start(opened)
     assert first.first_slot_ms is not None
     assert again.first_slot_ms == first.first_slot_ms
     assert again.first_date == first.first_date

@@ -155,25 +155,21 @@ STEPS = ["loaded", "drawn", "committed", "sent", "acked", "marked", "deleted"]
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_after_a_crash_at_any_step_another_worker_leaves_one_value_and_one_charge(
+async def test_after_a_crash_at_any_step_another_worker_leaves_one_value_and_one_charge(
     step: str, pipeline: Pipeline
 ) -> None:
-    async def crash_then_finish() -> dict[bytes, bytes]:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            publishers = CrashingPublishers if step == "sent" else TransactionalProducers
-            with pytest.raises(CrashError):
-                async with releasing(pipeline, stores, publishers=publishers) as releaser:
-                    crash_after(releaser.hats, step)
-                    await releaser.round(asyncio.Event())
-            after_crash = await stored_records(pipeline, stores)
-            assert (len(after_crash) == 6) == (step not in ("loaded", "drawn"))
-            await finish(pipeline, stores)
-            kept = await stored_records(pipeline, stores)
-            assert after_crash.items() <= kept.items(), "a record that was committed has changed"
-            return kept
-
-    kept = asyncio.run(crash_then_finish())
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+        publishers = CrashingPublishers if step == "sent" else TransactionalProducers
+        with pytest.raises(CrashError):
+            async with releasing(pipeline, stores, publishers=publishers) as releaser:
+                crash_after(releaser.hats, step)
+                await releaser.round(asyncio.Event())
+        after_crash = await stored_records(pipeline, stores)
+        assert (len(after_crash) == 6) == (step not in ("loaded", "drawn"))
+        await finish(pipeline, stores)
+        kept = await stored_records(pipeline, stores)
+        assert after_crash.items() <= kept.items(), "a record that was committed has changed"
     assert_one_value_and_one_charge(pipeline, kept, 6)
 
 
@@ -198,60 +194,54 @@ def assert_one_value_and_one_charge(pipeline: Pipeline, kept: dict[bytes, bytes]
     assert sorted(json.loads(record)["seq"] for record in kept.values()) == list(range(1, hats + 1))
 
 
-def test_two_workers_that_release_the_same_hats_at_once_publish_one_value_of_each(pipeline: Pipeline) -> None:
+async def test_two_workers_that_release_the_same_hats_at_once_publish_one_value_of_each(pipeline: Pipeline) -> None:
     meeting = asyncio.Barrier(2)
 
     async def meet(_: Sequence[Proposal]) -> None:
         await asyncio.wait_for(meeting.wait(), 30)  # both have drawn
 
-    async def race() -> dict[bytes, bytes]:
-        async with open_stores(pipeline) as stores:
-            await finish(pipeline, stores)  # recovers the ledger
-            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            async with releasing(pipeline, stores) as one, releasing(pipeline, stores) as other:
-                for racer in (one, other):  # both own all partitions, as far as they know: else one would not race
-                    before(racer.hats, "commit", meet)
-                    await racer._publishers.start_missing(ALL)
-                    assert await racer._recovery.ensure(ALL)
-                ended = await asyncio.gather(
-                    one.round(asyncio.Event()), other.round(asyncio.Event()), return_exceptions=True
-                )
-                # Whoever was fenced by the other starts again from Redis: that is its next round.
-                assert all(isinstance(each, (int, KafkaError, ProducerGone, Unrecovered)) for each in ended), ended
-            with suppress(KafkaError, ProducerGone):
-                await finish(pipeline, stores)
+    async with open_stores(pipeline) as stores:
+        await finish(pipeline, stores)  # recovers the ledger
+        await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+        async with releasing(pipeline, stores) as one, releasing(pipeline, stores) as other:
+            for racer in (one, other):  # both own all partitions, as far as they know: else one would not race
+                before(racer.hats, "commit", meet)
+                await racer._publishers.start_missing(ALL)
+                assert await racer._recovery.ensure(ALL)
+            ended = await asyncio.gather(
+                one.round(asyncio.Event()), other.round(asyncio.Event()), return_exceptions=True
+            )
+            # Whoever was fenced by the other starts again from Redis: that is its next round.
+            assert all(isinstance(each, (int, KafkaError, ProducerGone, Unrecovered)) for each in ended), ended
+        with suppress(KafkaError, ProducerGone):
             await finish(pipeline, stores)
-            return await stored_records(pipeline, stores)
+        await finish(pipeline, stores)
+        assert_one_value_and_one_charge(pipeline, await stored_records(pipeline, stores), 6)
 
-    assert_one_value_and_one_charge(pipeline, asyncio.run(race()), 6)
 
-
-def test_record_and_charge_are_in_redis_before_a_byte_is_on_the_topic(pipeline: Pipeline) -> None:
+async def test_record_and_charge_are_in_redis_before_a_byte_is_on_the_topic(pipeline: Pipeline) -> None:
     looked: list[str] = []
 
-    async def release() -> None:
-        async with open_stores(pipeline) as stores:
+    async with open_stores(pipeline) as stores:
 
-            async def look(pending: Mapping[int, Sequence[tuple[DueHat, Committed]]]) -> None:
-                on_topic = await asyncio.to_thread(pipeline.published, committed=False)
-                for due, committed in chain.from_iterable(pending.values()):
-                    record = await stores.ledger.find(DATE, [due.release_id])
-                    assert record[0] is not None
-                    assert record[0].record == committed.record
-                    assert due.release_id not in on_topic
-                    looked.append(due.release_id)
-                assert (await stores.ledger.summary(DATE)).epsilon_sum == 6 * 10**9
+        async def look(pending: Mapping[int, Sequence[tuple[DueHat, Committed]]]) -> None:
+            on_topic = await asyncio.to_thread(pipeline.published, committed=False)
+            for due, committed in chain.from_iterable(pending.values()):
+                record = await stores.ledger.find(DATE, [due.release_id])
+                assert record[0] is not None
+                assert record[0].record == committed.record
+                assert due.release_id not in on_topic
+                looked.append(due.release_id)
+            assert (await stores.ledger.summary(DATE)).epsilon_sum == 6 * 10**9
 
-            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            async with releasing(pipeline, stores) as releaser:
-                before(releaser.hats, "send", look)
-                assert await releaser.round(asyncio.Event()) == 6
-
-    asyncio.run(release())
+        await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+        async with releasing(pipeline, stores) as releaser:
+            before(releaser.hats, "send", look)
+            assert await releaser.round(asyncio.Event()) == 6
     assert sorted(looked) == sorted(pipeline.published())
 
 
-def test_hats_beyond_the_days_budget_are_published_as_exhausted_by_slot_then_cell(
+async def test_hats_beyond_the_days_budget_are_published_as_exhausted_by_slot_then_cell(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     # One user's day may cost 4: of 9 HATs the first four are released, whichever 5 of them a user enters.
@@ -265,7 +255,7 @@ def test_hats_beyond_the_days_budget_are_published_as_exhausted_by_slot_then_cel
                 await store_closed(stores, pipeline.settings.policy, samples, NOON_MS + 4 * HOUR_MS)
                 await finish(pipeline, stores)
 
-        asyncio.run(release())
+        await release()
         records = [json.loads(values[0]) for values in pipeline.published().values()]
         in_order = sorted(records, key=lambda record: (record["slot"], record["cell"]))
         assert [record["status"] for record in in_order] == ["released"] * 4 + ["budget_exhausted"] * 5
@@ -276,7 +266,7 @@ def test_hats_beyond_the_days_budget_are_published_as_exhausted_by_slot_then_cel
         assert (budget["releases"], budget["epsilon_sum"], budget["epsilon_user_day"]) == (4, 4.0, 4.0)
 
 
-def test_too_few_users_are_suppressed_at_no_charge(
+async def test_too_few_users_are_suppressed_at_no_charge(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     changes = {"policy": {"privacy": {"min_users": 5}}}
@@ -289,37 +279,31 @@ def test_too_few_users_are_suppressed_at_no_charge(
                 await store_closed(stores, pipeline.settings.policy, samples, OVER_MS)
                 await finish(pipeline, stores)
 
-        asyncio.run(release())
+        await release()
         statuses = sorted(json.loads(values[0])["status"] for values in pipeline.published().values())
         assert statuses == ["released", "suppressed", "suppressed"]
         (budget,) = pipeline.budget_records().values()
         assert (budget["releases"], budget["epsilon_sum"]) == (1, 1.0)
 
 
-def test_nothing_is_released_while_one_partition_has_no_clock(pipeline: Pipeline) -> None:
-    async def release() -> int:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            await stores.redis.hdel(f"{{{pipeline.name}:3}}:state", "clock")
-            async with releasing(pipeline, stores) as releaser:
-                return await releaser.round(asyncio.Event())
-
-    assert asyncio.run(release()) == 0
+async def test_nothing_is_released_while_one_partition_has_no_clock(pipeline: Pipeline) -> None:
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+        await stores.redis.hdel(f"{{{pipeline.name}:3}}:state", "clock")
+        async with releasing(pipeline, stores) as releaser:
+            assert await releaser.round(asyncio.Event()) == 0
     assert pipeline.published() == {}
 
 
-def test_a_clock_that_went_back_between_the_look_and_the_load_releases_nothing(pipeline: Pipeline) -> None:
+async def test_a_clock_that_went_back_between_the_look_and_the_load_releases_nothing(pipeline: Pipeline) -> None:
     async def rewind(due: Sequence[DueHat]) -> None:
         assert due
         with closing(pipeline.redis_server.client()) as redis:
             redis.hset(f"{{{pipeline.name}:3}}:state", "clock", str(NOON_MS))
 
-    async def release() -> int:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            async with releasing(pipeline, stores) as releaser:
-                before(releaser.hats, "load", rewind)
-                return await releaser.round(asyncio.Event())
-
-    assert asyncio.run(release()) == 0
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+        async with releasing(pipeline, stores) as releaser:
+            before(releaser.hats, "load", rewind)
+            assert await releaser.round(asyncio.Event()) == 0
     assert pipeline.published() == {}

@@ -180,36 +180,33 @@ def test_the_transactions_of_release_partitions_run_at_once_and_each_has_its_day
 
 
 @pytest.mark.usefixtures("one_hat_a_batch")
-def test_a_batch_is_drawn_while_the_one_before_is_sent_and_committed_after_it(pipeline: Pipeline) -> None:
+async def test_a_batch_is_drawn_while_the_one_before_is_sent_and_committed_after_it(pipeline: Pipeline) -> None:
     steps: list[str] = []
 
-    async def run() -> None:
-        async with open_stores(pipeline) as stores:
-            await close_two_hours(pipeline, stores)
-            async with releasing(pipeline, stores) as releaser:
-                drawn = [asyncio.Event() for _ in range(HATS)]
-                draw = releaser.hats.draw
+    async with open_stores(pipeline) as stores:
+        await close_two_hours(pipeline, stores)
+        async with releasing(pipeline, stores) as releaser:
+            drawn = [asyncio.Event() for _ in range(HATS)]
+            draw = releaser.hats.draw
 
-                async def drawing(*arguments: Any) -> Any:
-                    answer = await draw(*arguments)
-                    steps.append("drawn")
-                    drawn[steps.count("drawn") - 1].set()
-                    return answer
+            async def drawing(*arguments: Any) -> Any:
+                answer = await draw(*arguments)
+                steps.append("drawn")
+                drawn[steps.count("drawn") - 1].set()
+                return answer
 
-                async def commit(_: object) -> None:
-                    steps.append("commit")
+            async def commit(_: object) -> None:
+                steps.append("commit")
 
-                async def send(_: object) -> None:
-                    steps.append("send")
-                    if steps.count("send") == 1:
-                        await asyncio.wait_for(drawn[1].wait(), WAIT_S)
+            async def send(_: object) -> None:
+                steps.append("send")
+                if steps.count("send") == 1:
+                    await asyncio.wait_for(drawn[1].wait(), WAIT_S)
 
-                setattr(releaser.hats, "draw", drawing)  # noqa: B010 - a step, wrapped from outside
-                before(releaser.hats, "commit", commit)
-                before(releaser.hats, "send", send)
-                assert await releaser.round(asyncio.Event()) == HATS
-
-    asyncio.run(run())
+            setattr(releaser.hats, "draw", drawing)  # noqa: B010 - a step, wrapped from outside
+            before(releaser.hats, "commit", commit)
+            before(releaser.hats, "send", send)
+            assert await releaser.round(asyncio.Event()) == HATS
     # Groups of one, two and three batches: the second batch is drawn before the first is sent, committed after it.
     # Two HATs of one release partition are two sends here: a transaction has as many records as a batch.
     others = [step for step in steps if step != "drawn"]
@@ -221,34 +218,31 @@ def test_a_batch_is_drawn_while_the_one_before_is_sent_and_committed_after_it(pi
 
 
 @pytest.mark.usefixtures("one_hat_a_batch")
-def test_if_redis_goes_back_within_a_group_nothing_of_it_is_sent_and_the_first_error_is_raised(
+async def test_if_redis_goes_back_within_a_group_nothing_of_it_is_sent_and_the_first_error_is_raised(
     pipeline: Pipeline,
 ) -> None:
     """Between the second and the third commit: the second is committed and not sent."""
     commits = 0
 
-    async def run() -> tuple[set[str], dict[bytes, bytes]]:
-        async with open_stores(pipeline) as stores:
-            sequences = DomainKeys(pipeline.name).row(ledger_rows.SEQUENCES)
+    async with open_stores(pipeline) as stores:
+        sequences = DomainKeys(pipeline.name).row(ledger_rows.SEQUENCES)
 
-            async def go_back(_: object) -> None:
-                nonlocal commits
-                commits += 1
-                if commits == 3:
-                    for name, written in (await stores.redis.hgetall(sequences)).items():
-                        await stores.redis.hset(sequences, name, max(0, int(written) - 1))
+        async def go_back(_: object) -> None:
+            nonlocal commits
+            commits += 1
+            if commits == 3:
+                for name, written in (await stores.redis.hgetall(sequences)).items():
+                    await stores.redis.hset(sequences, name, max(0, int(written) - 1))
 
-            await close_two_hours(pipeline, stores)
-            async with releasing(pipeline, stores) as releaser:
-                before(releaser.hats, "commit", go_back)
-                with pytest.raises(Unrecovered) as raised:
-                    await releaser.round(asyncio.Event())
-            assert raised.type is Behind  # the loop logs a takeover, and no failure
-            published = set(await asyncio.to_thread(pipeline.published, committed=False))
-            await finish(pipeline, stores)
-            return published, await stored_records(pipeline, stores)
-
-    published, kept = asyncio.run(run())
+        await close_two_hours(pipeline, stores)
+        async with releasing(pipeline, stores) as releaser:
+            before(releaser.hats, "commit", go_back)
+            with pytest.raises(Unrecovered) as raised:
+                await releaser.round(asyncio.Event())
+        assert raised.type is Behind  # the loop logs a takeover, and no failure
+        published = set(await asyncio.to_thread(pipeline.published, committed=False))
+        await finish(pipeline, stores)
+        kept = await stored_records(pipeline, stores)
     assert len(published) == 1
     values = {release_id.encode(): set(sent) for release_id, sent in pipeline.published(committed=False).items()}
     assert values == {release_id: {record} for release_id, record in kept.items()}
@@ -259,35 +253,32 @@ def test_if_redis_goes_back_within_a_group_nothing_of_it_is_sent_and_the_first_e
 
 @pytest.mark.usefixtures("one_hat_a_batch")
 @pytest.mark.parametrize("step", ["load", "publish"])
-def test_a_round_that_is_cancelled_while_it_loads_ahead_or_sends_leaves_one_value_and_one_charge(
+async def test_a_round_that_is_cancelled_while_it_loads_ahead_or_sends_leaves_one_value_and_one_charge(
     step: str, pipeline: Pipeline
 ) -> None:
-    async def run() -> dict[bytes, bytes]:
-        async with open_stores(pipeline) as stores:
-            await close_two_hours(pipeline, stores)
-            async with releasing(pipeline, stores) as releaser:
-                calls, reached = 0, asyncio.Event()
-                owner = releaser.hats if step == "load" else releaser._publishers
-                wrapped = getattr(owner, step)
+    async with open_stores(pipeline) as stores:
+        await close_two_hours(pipeline, stores)
+        async with releasing(pipeline, stores) as releaser:
+            calls, reached = 0, asyncio.Event()
+            owner = releaser.hats if step == "load" else releaser._publishers
+            wrapped = getattr(owner, step)
 
-                async def third(*arguments: Any) -> Any:
-                    nonlocal calls
-                    calls += 1
-                    if calls == 3:
-                        reached.set()
-                        if step == "load":  # Redis does not answer; a send goes on, to where it waits for Kafka
-                            await asyncio.Event().wait()
-                    return await wrapped(*arguments)
+            async def third(*arguments: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == 3:
+                    reached.set()
+                    if step == "load":  # Redis does not answer; a send goes on, to where it waits for Kafka
+                        await asyncio.Event().wait()
+                return await wrapped(*arguments)
 
-                setattr(owner, step, third)
-                others = asyncio.all_tasks()
-                work = asyncio.create_task(releaser.round(asyncio.Event()))
-                await asyncio.wait_for(reached.wait(), WAIT_S)
-                await cancel_all([work])  # as a worker does: redis-py may swallow one cancellation
-                assert work.cancelled()
-                steps = [task for task in asyncio.all_tasks() - others if "release" in repr(task.get_coro())]
-                assert steps == []
-            await finish(pipeline, stores)
-            return await stored_records(pipeline, stores)
-
-    assert_one_value_and_one_charge(pipeline, asyncio.run(run()), HATS)
+            setattr(owner, step, third)
+            others = asyncio.all_tasks()
+            work = asyncio.create_task(releaser.round(asyncio.Event()))
+            await asyncio.wait_for(reached.wait(), WAIT_S)
+            await cancel_all([work])  # as a worker does: redis-py may swallow one cancellation
+            assert work.cancelled()
+            steps = [task for task in asyncio.all_tasks() - others if "release" in repr(task.get_coro())]
+            assert steps == []
+        await finish(pipeline, stores)
+        assert_one_value_and_one_charge(pipeline, await stored_records(pipeline, stores), HATS)

@@ -57,24 +57,21 @@ def assert_answered(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_after_a_crash_at_any_step_every_answer_has_the_requested_limit_and_one_value(
+async def test_after_a_crash_at_any_step_every_answer_has_the_requested_limit_and_one_value(
     step: str, pipeline: Pipeline
 ) -> None:
     assert request(pipeline, LIMIT).code == 0
 
-    async def crash_then_finish() -> None:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, days(), END_MS)
-            await crash_at(step, pipeline, stores)
-            assert pipeline.hatcast("query", "over", "--date", DATES[0], "--speed-limit", OTHER).code == 1
-            async with answering(pipeline, stores) as (releaser, _):
-                await releaser.round(asyncio.Event())
-
-    asyncio.run(crash_then_finish())
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, days(), END_MS)
+        await crash_at(step, pipeline, stores)
+        assert pipeline.hatcast("query", "over", "--date", DATES[0], "--speed-limit", OTHER).code == 1
+        async with answering(pipeline, stores) as (releaser, _):
+            await releaser.round(asyncio.Event())
     assert_answered(pipeline)
 
 
-def test_an_emptied_redis_forgets_no_request(pipeline: Pipeline) -> None:
+async def test_an_emptied_redis_forgets_no_request(pipeline: Pipeline) -> None:
     assert request(pipeline, LIMIT).code == 0
 
     async def release() -> None:
@@ -82,26 +79,26 @@ def test_an_emptied_redis_forgets_no_request(pipeline: Pipeline) -> None:
             await store_closed(stores, pipeline.settings.policy, days(), END_MS)
             await releaser.round(asyncio.Event())
 
-    asyncio.run(release())
+    await release()
     before = pipeline.answers()
     pipeline.redis_server.delete(f"{{{pipeline.name}*")
-    asyncio.run(release())
+    await release()
     assert {name: set(each) for name, each in pipeline.answers(committed=False).items()} == {
         name: set(each) for name, each in before.items()
     }
     assert {each["speed_limit"] for each in over(pipeline)} == {LIMIT}
 
 
-def test_without_a_request_nothing_is_answered_and_a_later_request_is_rejected(pipeline: Pipeline) -> None:
+async def test_without_a_request_nothing_is_answered_and_a_later_request_is_rejected(pipeline: Pipeline) -> None:
     async def release(days_released: int) -> None:
         async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
             end = END_MS - (3 - days_released) * DAY_MS
             await store_closed(stores, pipeline.settings.policy, days(range(days_released)), end)
             await releaser.round(asyncio.Event())
 
-    asyncio.run(release(2))
+    await release(2)
     assert request(pipeline, None).out == f"over, {DATES[0]} to {DATES[2]}: nothing is requested yet\n"
-    asyncio.run(release(3))
+    await release(3)
     assert {(each["status"], each["reason"], each.get("speed_limit")) for each in over(pipeline)} == {
         ("suppressed", "not_requested", None)
     }
@@ -136,18 +133,15 @@ def test_of_operators_who_request_other_limits_at_the_same_time_one_wins_and_all
     assert request(pipeline, None).out == won.out
 
 
-def test_a_record_that_no_request_has_written_answers_nothing_and_is_one_line(pipeline: Pipeline) -> None:
+async def test_a_record_that_no_request_has_written_answers_nothing_and_is_one_line(pipeline: Pipeline) -> None:
     key = request_key(pipeline.settings.policy.name, "over", DATES[0])
     hostile = LimitRequest(speed_limit=-1, decided_at="2022-01-02T00:00:00.000Z").encoded()
 
-    async def write_then_release() -> None:
-        await Registry(pipeline.settings).write(lambda facts: {} if key in facts.values else {key: hostile})
-        async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
-            await store_closed(stores, pipeline.settings.policy, days(), END_MS)
-            with pytest.raises(HatcastError, match="cannot be read"):
-                await releaser.round(asyncio.Event())
-
-    asyncio.run(write_then_release())
+    await Registry(pipeline.settings).write(lambda facts: {} if key in facts.values else {key: hostile})
+    async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
+        await store_closed(stores, pipeline.settings.policy, days(), END_MS)
+        with pytest.raises(HatcastError, match="cannot be read"):
+            await releaser.round(asyncio.Event())
     assert not [name for name in pipeline.answers() if name.endswith("/over")]
     done = request(pipeline, LIMIT)
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)

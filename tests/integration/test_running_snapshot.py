@@ -1,6 +1,5 @@
 """Inputs of running means in a real Redis: whoever continues from them sends the same bytes."""
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
@@ -79,6 +78,6 @@ async def continued(url: str) -> None:
                     assert [value for value in made if b'"name":"week"' not in value] == expected
 
 
-def test_whoever_continues_from_the_stored_dates_sends_the_same_bytes(redis_server: RedisServer) -> None:
+async def test_whoever_continues_from_the_stored_dates_sends_the_same_bytes(redis_server: RedisServer) -> None:
     redis_server.delete(f"{{{DOMAIN}}}:*")
-    asyncio.run(continued(redis_server.url))
+    await continued(redis_server.url)

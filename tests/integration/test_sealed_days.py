@@ -95,20 +95,19 @@ async def summaries(stores: Stores, days: int = DAYS) -> list[DaySummary]:
     return [await stores.ledger.summary(day(number)) for number in range(days)]
 
 
-def test_of_a_sealed_day_redis_keeps_a_summary_of_at_most_a_kilobyte_that_says_the_same(pipeline: Pipeline) -> None:
-    async def run() -> tuple[list[DaySummary], list[DaySummary]]:
-        async with open_stores(pipeline) as stores:
-            await fold(pipeline, stores)
-            async with sealing(pipeline, stores) as releaser:
-                seal, releaser.seal = releaser.seal, None
-                for _ in range(3):
-                    await releaser.round(asyncio.Event())
-                before = await summaries(stores)
-                assert seal is not None
-                await seal(releaser)
-            return before, await summaries(stores)
-
-    before, after = asyncio.run(run())
+async def test_of_a_sealed_day_redis_keeps_a_summary_of_at_most_a_kilobyte_that_says_the_same(
+    pipeline: Pipeline,
+) -> None:
+    async with open_stores(pipeline) as stores:
+        await fold(pipeline, stores)
+        async with sealing(pipeline, stores) as releaser:
+            seal, releaser.seal = releaser.seal, None
+            for _ in range(3):
+                await releaser.round(asyncio.Event())
+            before = await summaries(stores)
+            assert seal is not None
+            await seal(releaser)
+        after = await summaries(stores)
     assert before == after
     assert all(each.releases for each in after[:DAYS])
     keys = ledger_keys(pipeline)
@@ -120,7 +119,7 @@ def test_of_a_sealed_day_redis_keeps_a_summary_of_at_most_a_kilobyte_that_says_t
     assert "oldest" not in keys
 
 
-def test_a_redis_that_lost_everything_is_filled_from_the_seals_and_reads_no_sealed_day(
+async def test_a_redis_that_lost_everything_is_filled_from_the_seals_and_reads_no_sealed_day(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[OutputBatch] = []
@@ -131,20 +130,17 @@ def test_a_redis_that_lost_everything_is_filled_from_the_seals_and_reads_no_seal
             read.append(stretch)
             yield stretch
 
-    async def run() -> tuple[list[DaySummary], list[DaySummary], int]:
-        async with open_stores(pipeline) as stores:
-            await fold(pipeline, stores)
-            await release(pipeline, stores)
-            before = await summaries(stores)
-            forget(pipeline)
-            await fold(pipeline, stores)
-            published = len(pipeline.published(committed=False))
-            monkeypatch.setattr(OutputReader, "_batches", watched)
-            await release(pipeline, stores)
-            assert await stores.partitions.open_slots() == {}, "what was folded again is gone"
-            return before, await summaries(stores), published
-
-    before, after, published = asyncio.run(run())
+    async with open_stores(pipeline) as stores:
+        await fold(pipeline, stores)
+        await release(pipeline, stores)
+        before = await summaries(stores)
+        forget(pipeline)
+        await fold(pipeline, stores)
+        published = len(pipeline.published(committed=False))
+        monkeypatch.setattr(OutputReader, "_batches", watched)
+        await release(pipeline, stores)
+        assert await stores.partitions.open_slots() == {}, "what was folded again is gone"
+        after = await summaries(stores)
     assert after == before
     assert sum(len(stretch.records) for stretch in read) == 0
     assert len(pipeline.published(committed=False)) == published
@@ -152,27 +148,24 @@ def test_a_redis_that_lost_everything_is_filled_from_the_seals_and_reads_no_seal
     assert set(ledger_keys(pipeline)) >= {"sealed", "total", "nonces"}
 
 
-def test_nothing_of_a_sealed_day_is_committed_or_adopted_whatever_comes_back(pipeline: Pipeline) -> None:
-    async def run() -> tuple[list[DaySummary], list[DaySummary]]:
-        async with open_stores(pipeline) as stores:
-            await fold(pipeline, stores)
-            await release(pipeline, stores)
-            before = await summaries(stores)
-            async with releasing(pipeline, stores) as releaser:
-                await releaser._publishers.start_missing(ALL)
-                assert await releaser._recovery.ensure(ALL)
-                await fold_again_under_another_name(pipeline, stores)
-                (one, *_) = await due_hats(releaser)
-                drawn = await releaser.hats.draw([one], [*(await releaser.hats.load([one]) or [])])
-                with pytest.raises(DaySealed):
-                    await releaser.hats.commit([*drawn.values()])
-                # And read from their beginning, the topics give nothing back.
-                await stores.redis.delete(DomainKeys(pipeline.name).row(rows.ADOPTED))
-                releaser._recovery.require_catch_up()
-                assert await releaser._recovery.ensure(ALL)
-            return before, await summaries(stores)
-
-    before, after = asyncio.run(run())
+async def test_nothing_of_a_sealed_day_is_committed_or_adopted_whatever_comes_back(pipeline: Pipeline) -> None:
+    async with open_stores(pipeline) as stores:
+        await fold(pipeline, stores)
+        await release(pipeline, stores)
+        before = await summaries(stores)
+        async with releasing(pipeline, stores) as releaser:
+            await releaser._publishers.start_missing(ALL)
+            assert await releaser._recovery.ensure(ALL)
+            await fold_again_under_another_name(pipeline, stores)
+            (one, *_) = await due_hats(releaser)
+            drawn = await releaser.hats.draw([one], [*(await releaser.hats.load([one]) or [])])
+            with pytest.raises(DaySealed):
+                await releaser.hats.commit([*drawn.values()])
+            # And read from their beginning, the topics give nothing back.
+            await stores.redis.delete(DomainKeys(pipeline.name).row(rows.ADOPTED))
+            releaser._recovery.require_catch_up()
+            assert await releaser._recovery.ensure(ALL)
+        after = await summaries(stores)
     assert before == after
     assert not [key for key in ledger_keys(pipeline) if key.startswith("releases")]
 
@@ -220,23 +213,19 @@ def test_a_seal_that_a_crash_cut_short_is_finished_by_the_next_worker(step: str,
     assert not [key for key in ledger_keys(pipeline) if key.startswith(("releases", "published", "costs"))]
 
 
-def test_a_record_that_kafka_never_committed_is_sent_before_its_day_is_sealed(pipeline: Pipeline) -> None:
+async def test_a_record_that_kafka_never_committed_is_sent_before_its_day_is_sealed(pipeline: Pipeline) -> None:
     """Its transaction was aborted, Redis forgot it, and telemetry does not reach back to its HAT any more."""
-
-    async def run() -> None:
-        async with open_stores(pipeline) as stores:
-            await fold(pipeline, stores, 1)
-            async with releasing(pipeline, stores) as releaser:
-                await releaser._publishers.start_missing(ALL)
-                for producer in releaser._publishers._producers.values():
-                    producer.commit_transaction = producer.abort_transaction
-                await releaser.round(asyncio.Event())
-            forget(pipeline)
-            await store_closed(stores, pipeline.settings.policy, [], NOON_MS + DAY_MS)
-            await release(pipeline, stores)
-
     assert len(pipeline.published()) == 0
-    asyncio.run(run())
+    async with open_stores(pipeline) as stores:
+        await fold(pipeline, stores, 1)
+        async with releasing(pipeline, stores) as releaser:
+            await releaser._publishers.start_missing(ALL)
+            for producer in releaser._publishers._producers.values():
+                producer.commit_transaction = producer.abort_transaction
+            await releaser.round(asyncio.Event())
+        forget(pipeline)
+        await store_closed(stores, pipeline.settings.policy, [], NOON_MS + DAY_MS)
+        await release(pipeline, stores)
     assert len(pipeline.published()) == len(pipeline.published(committed=False)) == 3
     assert "sealed" in ledger_keys(pipeline)
 
@@ -268,7 +257,7 @@ def test_offsets_before_which_all_is_sealed_stay_behind_the_first_record_of_an_o
         assert starts[OutputPartition(topic, partition)] <= offset
 
 
-def test_a_ledger_of_ten_years_comes_back_from_its_summaries(pipeline: Pipeline) -> None:
+async def test_a_ledger_of_ten_years_comes_back_from_its_summaries(pipeline: Pipeline) -> None:
     """What recovery takes is printed; nothing of the topics is read."""
     name, first = pipeline.settings.policy.name, date(2012, 1, 1)
     dates = [(first + timedelta(days=number)).isoformat() for number in range(3_650)]
@@ -282,17 +271,14 @@ def test_a_ledger_of_ten_years_comes_back_from_its_summaries(pipeline: Pipeline)
         starts=starts,
     )
 
-    async def run() -> tuple[DaySummary, int, float]:
-        await Registry(pipeline.settings).write(lambda facts: {} if facts.values else registry_records(sealed, days))
-        async with open_stores(pipeline) as stores:
-            async with releasing(pipeline, stores) as releaser:
-                await releaser._publishers.start_missing(ALL)
-                begun = time.monotonic()
-                assert await releaser._recovery.ensure(ALL)
-                seconds = time.monotonic() - begun
-            return await stores.ledger.summary(dates[1_000]), (await stores.ledger.total()).spent, seconds
-
-    summary, spent, seconds = asyncio.run(run())
+    await Registry(pipeline.settings).write(lambda facts: {} if facts.values else registry_records(sealed, days))
+    async with open_stores(pipeline) as stores:
+        async with releasing(pipeline, stores) as releaser:
+            await releaser._publishers.start_missing(ALL)
+            begun = time.monotonic()
+            assert await releaser._recovery.ensure(ALL)
+            seconds = time.monotonic() - begun
+        summary, spent = await stores.ledger.summary(dates[1_000]), (await stores.ledger.total()).spent
     sys.stdout.write(f"a ledger of ten years was recovered in {seconds:.1f} s\n")
     assert (summary.releases, summary.epsilon_sum, summary.epsilon_user_day) == (10_000, 10**13, 89 * 10**9)
     assert spent == len(dates) * 89 * 10**9

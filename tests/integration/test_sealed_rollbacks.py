@@ -60,100 +60,89 @@ def assert_one_value_each(pipeline: Pipeline, hats: int) -> None:
     assert {name: len(set(values)) for name, values in published.items()} == dict.fromkeys(published, 1)
 
 
-def test_the_next_owner_finds_that_a_living_redis_lost_a_day_that_was_sealed(pipeline: Pipeline) -> None:
+async def test_the_next_owner_finds_that_a_living_redis_lost_a_day_that_was_sealed(pipeline: Pipeline) -> None:
     """Nobody else misses a commit sequence, and nothing is left to read behind the seal's offsets."""
-
-    async def run() -> tuple[Any, Any]:
-        async with open_stores(pipeline) as stores:
-            async with releasing(pipeline, stores) as releaser:  # a ledger that is recovered
-                await releaser.round(asyncio.Event())
-            await fold(pipeline, stores)
-            copy = copy_of(pipeline)
-            await release(pipeline, stores)
-            before = await summaries(stores)
-            go_back(pipeline, copy)
-            await release(pipeline, stores)
-            return before, await summaries(stores)
-
-    before, after = asyncio.run(run())
+    async with open_stores(pipeline) as stores:
+        async with releasing(pipeline, stores) as releaser:  # a ledger that is recovered
+            await releaser.round(asyncio.Event())
+        await fold(pipeline, stores)
+        copy = copy_of(pipeline)
+        await release(pipeline, stores)
+        before = await summaries(stores)
+        go_back(pipeline, copy)
+        await release(pipeline, stores)
+        after = await summaries(stores)
     assert_one_value_each(pipeline, 3 * DAYS)
     assert after == before
 
 
-def test_a_record_that_another_copy_of_redis_never_sent_is_not_sent_once_its_day_is_sealed(pipeline: Pipeline) -> None:
-    async def run() -> None:
-        async with open_stores(pipeline) as stores:
-            await fold(pipeline, stores, 1)
-            empty = copy_of(pipeline)
-            async with releasing(pipeline, stores) as releaser:  # commits, and dies before it sends
-                await releaser._publishers.start_missing(ALL)
-                assert await releaser._recovery.ensure(ALL)
-                records = await releaser.hats.records(await due_hats(releaser))
-                assert records
-            committed = copy_of(pipeline)
-            go_back(pipeline, empty)
-            await release(pipeline, stores)  # all is drawn anew, sent and sealed
-            go_back(pipeline, committed)
-            with closing(pipeline.redis_server.client()) as redis:  # another life of the server
-                redis.hset(DomainKeys(pipeline.name).row(rows.RECOVERY), "run_id", "another")
-            await release(pipeline, stores)
-
-    asyncio.run(run())
+async def test_a_record_that_another_copy_of_redis_never_sent_is_not_sent_once_its_day_is_sealed(
+    pipeline: Pipeline,
+) -> None:
+    async with open_stores(pipeline) as stores:
+        await fold(pipeline, stores, 1)
+        empty = copy_of(pipeline)
+        async with releasing(pipeline, stores) as releaser:  # commits, and dies before it sends
+            await releaser._publishers.start_missing(ALL)
+            assert await releaser._recovery.ensure(ALL)
+            records = await releaser.hats.records(await due_hats(releaser))
+            assert records
+        committed = copy_of(pipeline)
+        go_back(pipeline, empty)
+        await release(pipeline, stores)  # all is drawn anew, sent and sealed
+        go_back(pipeline, committed)
+        with closing(pipeline.redis_server.client()) as redis:  # another life of the server
+            redis.hset(DomainKeys(pipeline.name).row(rows.RECOVERY), "run_id", "another")
+        await release(pipeline, stores)
     assert_one_value_each(pipeline, 3)
 
 
-def test_a_seal_counts_only_if_redis_did_not_go_back_while_its_summary_was_made(
+async def test_a_seal_counts_only_if_redis_did_not_go_back_while_its_summary_was_made(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run() -> tuple[Any, Any]:
-        async with open_stores(pipeline) as stores:
-            async with releasing(pipeline, stores) as releaser:
-                await releaser.round(asyncio.Event())
-            await fold(pipeline, stores, 1)
-            copy = copy_of(pipeline)
-            async with releasing(pipeline, stores) as releaser:
-                await releaser.round(asyncio.Event())
-                before = await summaries(stores, 1)
-                sealer = sealer_of(pipeline, stores.redis, stores.ledger, releaser._recovery)
-                product = SealStore.seal
+    async with open_stores(pipeline) as stores:
+        async with releasing(pipeline, stores) as releaser:
+            await releaser.round(asyncio.Event())
+        await fold(pipeline, stores, 1)
+        copy = copy_of(pipeline)
+        async with releasing(pipeline, stores) as releaser:
+            await releaser.round(asyncio.Event())
+            before = await summaries(stores, 1)
+            sealer = sealer_of(pipeline, stores.redis, stores.ledger, releaser._recovery)
+            product = SealStore.seal
 
-                async def seal(self: SealStore, *arguments: Any) -> bool:
-                    go_back(pipeline, copy)
-                    return await product(self, *arguments)
+            async def seal(self: SealStore, *arguments: Any) -> bool:
+                go_back(pipeline, copy)
+                return await product(self, *arguments)
 
-                with monkeypatch.context() as patch:
-                    patch.setattr(SealStore, "seal", seal)
-                    await sealer.seal(releaser)
-            await release(pipeline, stores)
-            forget(pipeline)
-            await fold(pipeline, stores, 1)
-            await release(pipeline, stores)
-            return before, await summaries(stores, 1)
-
-    before, after = asyncio.run(run())
+            with monkeypatch.context() as patch:
+                patch.setattr(SealStore, "seal", seal)
+                await sealer.seal(releaser)
+        await release(pipeline, stores)
+        forget(pipeline)
+        await fold(pipeline, stores, 1)
+        await release(pipeline, stores)
+        after = await summaries(stores, 1)
     assert_one_value_each(pipeline, 3)
     assert after == before
 
 
-def test_what_the_budget_topic_tells_of_an_open_day_is_read_again_after_another_day_was_sealed(
+async def test_what_the_budget_topic_tells_of_an_open_day_is_read_again_after_another_day_was_sealed(
     pipeline: Pipeline,
 ) -> None:
-    async def run() -> tuple[Any, Any]:
-        async with open_stores(pipeline) as stores:
-            policy = pipeline.settings.policy
-            many = [*samples(1), *(s for h in range(3) for s in hours(h))]
-            await store_closed(stores, policy, many, NOON_MS + DAY_MS + 4 * HOUR_MS)
-            async with sealing(pipeline, stores) as releaser:
-                await releaser.round(asyncio.Event())
-            before = await stores.ledger.summary(day(1))
-            forget(pipeline)
-            await store_closed(stores, policy, many, NOON_MS + DAY_MS + 4 * HOUR_MS)
-            async with releasing(pipeline, stores) as releaser:
-                await releaser._publishers.start_missing(ALL)
-                assert await releaser._recovery.ensure(ALL)
-            return before, await stores.ledger.summary(day(1))
-
-    before, after = asyncio.run(run())
+    async with open_stores(pipeline) as stores:
+        policy = pipeline.settings.policy
+        many = [*samples(1), *(s for h in range(3) for s in hours(h))]
+        await store_closed(stores, policy, many, NOON_MS + DAY_MS + 4 * HOUR_MS)
+        async with sealing(pipeline, stores) as releaser:
+            await releaser.round(asyncio.Event())
+        before = await stores.ledger.summary(day(1))
+        forget(pipeline)
+        await store_closed(stores, policy, many, NOON_MS + DAY_MS + 4 * HOUR_MS)
+        async with releasing(pipeline, stores) as releaser:
+            await releaser._publishers.start_missing(ALL)
+            assert await releaser._recovery.ensure(ALL)
+        after = await stores.ledger.summary(day(1))
     assert before.limit is not None
     assert after == before
 
@@ -188,32 +177,29 @@ def test_who_follows_whom_outlives_a_redis_that_was_lost_when_all_days_were_seal
     assert list(kept) == [pipeline.settings.policy.name.encode()]
 
 
-def test_a_redis_that_goes_back_right_after_a_catch_up_is_noticed_by_the_one_owner(
+async def test_a_redis_that_goes_back_right_after_a_catch_up_is_noticed_by_the_one_owner(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run() -> None:
-        async with open_stores(pipeline) as stores:
+    async with open_stores(pipeline) as stores:
+        async with releasing(pipeline, stores) as releaser:
+            await releaser.round(asyncio.Event())
+        await fold(pipeline, stores, 1)
+        copy = copy_of(pipeline)
+        async with releasing(pipeline, stores) as releaser:
+            await releaser.round(asyncio.Event())
+        product, went = Adopter.adopt, list[bool]()
+
+        async def adopt(self: Adopter, *arguments: Any) -> int:
+            missing = await product(self, *arguments)
+            if not went:
+                go_back(pipeline, copy)
+                went.append(True)
+            return missing
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Adopter, "adopt", adopt)
             async with releasing(pipeline, stores) as releaser:
-                await releaser.round(asyncio.Event())
-            await fold(pipeline, stores, 1)
-            copy = copy_of(pipeline)
-            async with releasing(pipeline, stores) as releaser:
-                await releaser.round(asyncio.Event())
-            product, went = Adopter.adopt, list[bool]()
-
-            async def adopt(self: Adopter, *arguments: Any) -> int:
-                missing = await product(self, *arguments)
-                if not went:
-                    go_back(pipeline, copy)
-                    went.append(True)
-                return missing
-
-            with monkeypatch.context() as patch:
-                patch.setattr(Adopter, "adopt", adopt)
-                async with releasing(pipeline, stores) as releaser:
-                    for _ in range(3):
-                        with suppress(Behind):  # as the release loop does
-                            await releaser.round(asyncio.Event())
-
-    asyncio.run(run())
+                for _ in range(3):
+                    with suppress(Behind):  # as the release loop does
+                        await releaser.round(asyncio.Event())
     assert_one_value_each(pipeline, 3)

@@ -1,6 +1,5 @@
 """While a Redis Cluster moves a slot, nothing looks absent: what a worker asks is answered as before, or not at all."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing
 from typing import Any
@@ -103,58 +102,50 @@ async def ask(act: Act) -> object:
 
 
 @pytest.mark.parametrize("last", ["state", "journal"])
-def test_whichever_keys_have_moved_each_read_gives_all_or_an_error_that_names_the_slot(
+async def test_whichever_keys_have_moved_each_read_gives_all_or_an_error_that_names_the_slot(
     cluster: RedisClusterServer, last: str
 ) -> None:
-    async def check() -> set[str]:
-        waited = set()
-        async with staged(cluster) as stage:
-            assert await stage.checkpoint(3)
-            reads = stage.reads()
-            whole = {name: await read() for name, read in reads.items()}
-            move = SlotMove(cluster, PartitionKeys(NAME, 0).state)
-            for key in [*sorted(move.unmoved(), key=lambda key: key.endswith(f":{last}")), None]:
-                for name, read in reads.items():
-                    found = await ask(read)
-                    if isinstance(found, SlotMoving):
-                        assert f"moves slot {move.slot} " in str(found)
-                        assert f"moves slot {move.slot} " in (cluster_problem(stage.redis) or "")
-                        waited.add(name)
-                    else:
-                        assert found == whole[name], f"{name} before {key} moved"
-                if key is not None:
-                    move.move(key)
-            move.end()
-            assert {name: await read() for name, read in reads.items()} == whole
-        return waited
-
-    assert asyncio.run(check()) >= {"load", "retained cells", "retained"}
+    waited = set()
+    async with staged(cluster) as stage:
+        assert await stage.checkpoint(3)
+        reads = stage.reads()
+        whole = {name: await read() for name, read in reads.items()}
+        move = SlotMove(cluster, PartitionKeys(NAME, 0).state)
+        for key in [*sorted(move.unmoved(), key=lambda key: key.endswith(f":{last}")), None]:
+            for name, read in reads.items():
+                found = await ask(read)
+                if isinstance(found, SlotMoving):
+                    assert f"moves slot {move.slot} " in str(found)
+                    assert f"moves slot {move.slot} " in (cluster_problem(stage.redis) or "")
+                    waited.add(name)
+                else:
+                    assert found == whole[name], f"{name} before {key} moved"
+            if key is not None:
+                move.move(key)
+        move.end()
+        assert {name: await read() for name, read in reads.items()} == whole
+    assert waited >= {"load", "retained cells", "retained"}
 
 
 @pytest.mark.parametrize("first", ["state", "journal", "chunk"])
-def test_a_checkpoint_and_a_deletion_amid_a_move_are_written_whole_after_it_or_not_at_all(
+async def test_a_checkpoint_and_a_deletion_amid_a_move_are_written_whole_after_it_or_not_at_all(
     cluster: RedisClusterServer, first: str
 ) -> None:
-    async def check() -> None:
-        async with staged(cluster) as stage:
-            assert await stage.checkpoint(3)
-            keys = PartitionKeys(NAME, 0)
-            before = await stage.store.read(0)
-            moved = {"state": keys.state, "journal": keys.journal, "chunk": keys.chunk(SLOT, stage.hats[1].cell, 0)}[
-                first
-            ]
-            move = SlotMove(cluster, keys.state)
-            move.move(moved)
-            assert isinstance(await ask(lambda: stage.checkpoint(4)), SlotMoving)
-            assert isinstance(await ask(lambda: stage.store.hats.sweep("2022-01-02", "2022-01-02")), SlotMoving)
-            if first != "journal":  # which a deletion does not need
-                assert isinstance(await ask(lambda: stage.store.hats.delete(stage.hats[1:], keep=True)), SlotMoving)
-            move.end()
-            assert await stage.store.read(0) == before, "nothing was written"
-            await stage.store.hats.delete(stage.hats[1:], keep=True)
-            assert set(await stage.kept.cells([SLOT])) == {hat.cell for hat in stage.hats}
-
-    asyncio.run(check())
+    async with staged(cluster) as stage:
+        assert await stage.checkpoint(3)
+        keys = PartitionKeys(NAME, 0)
+        before = await stage.store.read(0)
+        moved = {"state": keys.state, "journal": keys.journal, "chunk": keys.chunk(SLOT, stage.hats[1].cell, 0)}[first]
+        move = SlotMove(cluster, keys.state)
+        move.move(moved)
+        assert isinstance(await ask(lambda: stage.checkpoint(4)), SlotMoving)
+        assert isinstance(await ask(lambda: stage.store.hats.sweep("2022-01-02", "2022-01-02")), SlotMoving)
+        if first != "journal":  # which a deletion does not need
+            assert isinstance(await ask(lambda: stage.store.hats.delete(stage.hats[1:], keep=True)), SlotMoving)
+        move.end()
+        assert await stage.store.read(0) == before, "nothing was written"
+        await stage.store.hats.delete(stage.hats[1:], keep=True)
+        assert set(await stage.kept.cells([SLOT])) == {hat.cell for hat in stage.hats}
 
 
 def test_a_key_that_both_nodes_have_since_one_ended_amid_a_move_keeps_its_value(cluster: RedisClusterServer) -> None:

@@ -40,7 +40,7 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
         yield opened
 
 
-def test_workers_that_fence_slowly_do_not_replace_each_other_for_ever(
+async def test_workers_that_fence_slowly_do_not_replace_each_other_for_ever(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_recovery, "_FENCE_TIMEOUT_S", WAIT_S)
@@ -49,21 +49,18 @@ def test_workers_that_fence_slowly_do_not_replace_each_other_for_ever(
         while not await recovery.ensure():
             await asyncio.sleep(PAUSE_S)
 
-    async def recover_together() -> None:
-        redis = Redis.from_url(pipeline.settings.redis.url)
-        client = aiokafka_options(pipeline.settings)
-        publishers = [
-            TransactionalProducers(pipeline.settings.topics.telemetry, pipeline.settings.policy.name, client)
-            for _ in range(WORKERS)
-        ]
-        try:
-            async with asyncio.timeout(60):
-                await asyncio.gather(*(recover(recovery_of(pipeline, redis, each, SlowFence)) for each in publishers))
-        finally:
-            await asyncio.gather(*(each.stop() for each in publishers))
-            await redis.aclose()
-
-    asyncio.run(recover_together())
+    redis = Redis.from_url(pipeline.settings.redis.url)
+    client = aiokafka_options(pipeline.settings)
+    publishers = [
+        TransactionalProducers(pipeline.settings.topics.telemetry, pipeline.settings.policy.name, client)
+        for _ in range(WORKERS)
+    ]
+    try:
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(recover(recovery_of(pipeline, redis, each, SlowFence)) for each in publishers))
+    finally:
+        await asyncio.gather(*(each.stop() for each in publishers))
+        await redis.aclose()
 
 
 def test_a_worker_that_only_waits_for_others_recoveries_waits_no_longer_for_the_next(

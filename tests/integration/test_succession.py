@@ -157,23 +157,20 @@ def move_clock(pipeline: Pipeline, clock_ms: int) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_redis_that_has_lost_the_succession_finds_it_on_the_topic_before_anything_is_released(
+async def test_a_redis_that_has_lost_the_succession_finds_it_on_the_topic_before_anything_is_released(
     pipeline: Pipeline, *, known: bool
 ) -> None:
     new = following(pipeline)
     samples = [*traffic(1), *(Sample(s.vehicle, s.time_ms + DAY_MS, s.place, s.speed) for s in traffic(1))]
 
-    async def release() -> None:
-        async with opened(pipeline) as (_, releaser, stores):
-            await store_closed(stores, pipeline.settings.policy, samples, NOON_MS + 2 * DAY_MS)
-            await releaser.round(asyncio.Event())
-
     ensure_topics(pipeline.settings)
-    asyncio.run(settle(pipeline))
+    await settle(pipeline)
     move_clock(pipeline, NOON_MS)
-    asyncio.run(settle(new, PolicyTransition if known else Silent))
+    await settle(new, PolicyTransition if known else Silent)
     pipeline.redis_server.delete(f"{{{pipeline.name}*")
-    asyncio.run(release())
+    async with opened(pipeline) as (_, releaser, stores):
+        await store_closed(stores, pipeline.settings.policy, samples, NOON_MS + 2 * DAY_MS)
+        await releaser.round(asyncio.Event())
     days = {json.loads(values[0])["date"] for values in pipeline.published().values()}
     assert days == ({TODAY} if known else {TODAY, TOMORROW})
 
@@ -219,16 +216,16 @@ def test_what_cannot_follow_is_refused_and_leaves_nothing_behind(pipeline: Pipel
     assert "was started with another policy.from: a policy does not change" in refused(moved)
 
 
-def test_a_policy_starts_again_when_its_date_has_begun_long_ago(pipeline: Pipeline) -> None:
+async def test_a_policy_starts_again_when_its_date_has_begun_long_ago(pipeline: Pipeline) -> None:
     ensure_topics(pipeline.settings)
-    asyncio.run(settle(pipeline))
+    await settle(pipeline)
     move_clock(pipeline, NOON_MS)
     first = following(pipeline)
-    asyncio.run(settle(first))
+    await settle(first)
     move_clock(pipeline, NOON_MS + 5 * DAY_MS)
-    asyncio.run(settle(first))
+    await settle(first)
     pipeline.redis_server.delete(f"{{{pipeline.name}*")  # and Redis is lost: it stands on the topic
-    asyncio.run(settle(first))
+    await settle(first)
 
 
 def assert_nothing_kept(pipeline: Pipeline) -> None:
@@ -253,7 +250,7 @@ def test_a_policy_of_another_telemetry_cannot_be_followed_nor_its_name_be_used(
         assert f"{name!r} belongs to telemetry topic {name!r} on this Redis" in refused(same)
 
 
-def test_under_add_remove_too_no_slot_of_the_successors_days_is_released(
+async def test_under_add_remove_too_no_slot_of_the_successors_days_is_released(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     async def release(pipeline: Pipeline) -> None:
@@ -267,6 +264,6 @@ def test_under_add_remove_too_no_slot_of_the_successors_days_is_released(
                 assert await releaser.is_done(TOMORROW)
 
     with open_hidden(kafka, redis_server, tmp_path, "hidden-follow", {"policy": {"hours": [12, 14]}}) as pipeline:
-        asyncio.run(release(pipeline))
+        await release(pipeline)
         slots = [f"{TODAY}T{slot}" for slot in ("12:00", "13:00")]
         assert sorted(pipeline.published(committed=False)) == sorted(release_ids(pipeline, *slots))

@@ -68,17 +68,16 @@ def test_a_worker_with_other_time_zone_data_is_refused_and_every_mean_is_true(
     assert pipeline.status()["time_zone_data"] == TIME_ZONE_DATA
 
 
-def test_doctor_compares_the_machines_data_with_the_dates_that_are_open(pipeline: Pipeline, tmp_path: Path) -> None:
-    async def fold() -> None:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-
+async def test_doctor_compares_the_machines_data_with_the_dates_that_are_open(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
     def line(done: WorkerProcess) -> tuple[str, str, str]:
         done.wait()
         found = {check["name"]: check for check in json.loads(done.logged())["checks"]}["time zone data"]
         return found["state"], found["found"], found["mend"]
 
-    asyncio.run(fold())
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
     path = os.pathsep.join([str(install_other_tzdata(tmp_path / "other")), str(ROOT)])
     own, other = (pipeline.start("doctor", "--json", env=env) for env in ({}, {"PYTHONPATH": path}))
     assert line(own) == ("ok", f"{TIME_ZONE_DATA}, agrees with all open dates", "")
@@ -109,36 +108,30 @@ def test_a_worker_that_is_stopped_says_what_its_last_checkpoint_contradicts(pipe
     assert pipeline.folded() == 0
 
 
-def test_nothing_is_released_of_a_date_that_was_folded_under_other_rules(
+async def test_nothing_is_released_of_a_date_that_was_folded_under_other_rules(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fold_then_release() -> None:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            use_other_tables(monkeypatch)
-            async with releasing(pipeline, stores) as releaser:
-                with pytest.raises(HatcastError, match=r"was opened as .*\+05:30 .* here it is .*\+06:00"):
-                    await releaser.round(asyncio.Event())
-
-    asyncio.run(fold_then_release())
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+        use_other_tables(monkeypatch)
+        async with releasing(pipeline, stores) as releaser:
+            with pytest.raises(HatcastError, match=r"was opened as .*\+05:30 .* here it is .*\+06:00"):
+                await releaser.round(asyncio.Event())
     assert pipeline.published(committed=False) == {}
 
 
-def test_a_worker_that_folds_what_redis_forgot_under_other_rules_ends_before_it_releases(
+async def test_a_worker_that_folds_what_redis_forgot_under_other_rules_ends_before_it_releases(
     pipeline: Pipeline, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def release_forget_release() -> None:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            await finish(pipeline, stores)
-            forget(pipeline, redis_server)
-            use_other_tables(monkeypatch)
-            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            async with releasing(pipeline, stores) as releaser:
-                with pytest.raises(HatcastError, match=rf"^{DATE} in {ZONE} was opened as .*\+05:30; here it is"):
-                    await releaser.round(asyncio.Event())
-
-    asyncio.run(release_forget_release())
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+        await finish(pipeline, stores)
+        forget(pipeline, redis_server)
+        use_other_tables(monkeypatch)
+        await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+        async with releasing(pipeline, stores) as releaser:
+            with pytest.raises(HatcastError, match=rf"^{DATE} in {ZONE} was opened as .*\+05:30; here it is"):
+                await releaser.round(asyncio.Event())
     assert len(pipeline.published(committed=False)) == 6
 
 
@@ -169,66 +162,57 @@ def sealed_records(pipeline: Pipeline) -> list[tuple[str, bytes]]:
     return [(key, value) for key, value in facts.values.items() if key.startswith("sealed/")]
 
 
-def test_of_two_workers_that_open_a_date_at_once_under_different_rules_the_second_stores_nothing(
+async def test_of_two_workers_that_open_a_date_at_once_under_different_rules_the_second_stores_nothing(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def open_twice() -> None:
-        async with open_stores(pipeline) as stores:
-            policy, store = pipeline.settings.policy, HatStore(stores.partitions)
-            first = OpenDates(store, stores.ledger, Calendar(policy))
-            own = Calendar(policy).rules_of(DATE)
-            assert await first.open({DATE: own}) == {DATE: own}
-            use_other_tables(monkeypatch)
-            second = OpenDates(store, stores.ledger, Calendar(policy))
-            with pytest.raises(HatcastError, match="was opened as"):
-                await second.open({DATE: Calendar(policy).rules_of(DATE)})
-            await second.check()  # the date has not opened
-            assert await first.open({DATE: own}) == {DATE: own}
-            key = DomainKeys.opening(policy.name, DATE)
-            assert 0 < await stores.redis.pttl(key) <= 600_000
-            await stores.redis.delete(key)  # as if it had expired
-            assert await second.open({DATE: Calendar(policy).rules_of(DATE)})
-
-    asyncio.run(open_twice())
+    async with open_stores(pipeline) as stores:
+        policy, store = pipeline.settings.policy, HatStore(stores.partitions)
+        first = OpenDates(store, stores.ledger, Calendar(policy))
+        own = Calendar(policy).rules_of(DATE)
+        assert await first.open({DATE: own}) == {DATE: own}
+        use_other_tables(monkeypatch)
+        second = OpenDates(store, stores.ledger, Calendar(policy))
+        with pytest.raises(HatcastError, match="was opened as"):
+            await second.open({DATE: Calendar(policy).rules_of(DATE)})
+        await second.check()  # the date has not opened
+        assert await first.open({DATE: own}) == {DATE: own}
+        key = DomainKeys.opening(policy.name, DATE)
+        assert 0 < await stores.redis.pttl(key) <= 600_000
+        await stores.redis.delete(key)  # as if it had expired
+        assert await second.open({DATE: Calendar(policy).rules_of(DATE)})
 
 
-def test_two_policies_do_not_release_one_reading_on_two_dates(
+async def test_two_policies_do_not_release_one_reading_on_two_dates(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, hour = beside(pipeline, "other"), [replace(each, time_ms=LAST_HOUR_MS) for each in traffic(hours=1)]
 
-    async def release_by_both() -> None:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, hour, OVER_MS + DAY_MS)
-            await finish(pipeline, stores)
-            await finish(pipeline, stores)  # a worker that starts adopts what was published: nobody reads it again
-        use_other_tables(monkeypatch)
-        async with open_stores(other) as stores:
-            policy = other.settings.policy
-            dates = OpenDates(HatStore(stores.partitions), stores.ledger, Calendar(policy))
-            with pytest.raises(HatcastError, match=KOLKATA.replace("+", r"\+")):
-                await dates.open({NEXT_DATE: Calendar(policy).rules_of(NEXT_DATE)})
-            await store_closed(stores, policy, hour, OVER_MS + DAY_MS)
-            with pytest.raises(HatcastError, match=KOLKATA.replace("+", r"\+")):
-                await finish(other, stores)
-
-    asyncio.run(release_by_both())
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, hour, OVER_MS + DAY_MS)
+        await finish(pipeline, stores)
+        await finish(pipeline, stores)  # a worker that starts adopts what was published: nobody reads it again
+    use_other_tables(monkeypatch)
+    async with open_stores(other) as stores:
+        policy = other.settings.policy
+        dates = OpenDates(HatStore(stores.partitions), stores.ledger, Calendar(policy))
+        with pytest.raises(HatcastError, match=KOLKATA.replace("+", r"\+")):
+            await dates.open({NEXT_DATE: Calendar(policy).rules_of(NEXT_DATE)})
+        await store_closed(stores, policy, hour, OVER_MS + DAY_MS)
+        with pytest.raises(HatcastError, match=KOLKATA.replace("+", r"\+")):
+            await finish(other, stores)
     assert {each.partition("/")[2][:13] for each in pipeline.published(committed=False)} == {f"{DATE}T23"}
 
 
-def test_a_date_that_is_sealed_may_have_other_rules(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def seal() -> None:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            await finish(pipeline, stores)
-            use_other_tables(monkeypatch)
-            dates = OpenDates(HatStore(stores.partitions), stores.ledger, Calendar(pipeline.settings.policy))
-            with pytest.raises(HatcastError, match="was opened as"):
-                await dates.check()
-            domain = DomainKeys(pipeline.settings.topics.telemetry)
-            await stores.redis.hset(domain.row(rows.SEALED), pipeline.settings.policy.name, DATE)
+async def test_a_date_that_is_sealed_may_have_other_rules(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+        await finish(pipeline, stores)
+        use_other_tables(monkeypatch)
+        dates = OpenDates(HatStore(stores.partitions), stores.ledger, Calendar(pipeline.settings.policy))
+        with pytest.raises(HatcastError, match="was opened as"):
             await dates.check()
-            await dates.pin(NEXT_DATE)
-            assert await dates.open({DATE: "no date by tzdata 1999z"}) == {}
-
-    asyncio.run(seal())
+        domain = DomainKeys(pipeline.settings.topics.telemetry)
+        await stores.redis.hset(domain.row(rows.SEALED), pipeline.settings.policy.name, DATE)
+        await dates.check()
+        await dates.pin(NEXT_DATE)
+        assert await dates.open({DATE: "no date by tzdata 1999z"}) == {}

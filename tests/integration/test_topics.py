@@ -1,6 +1,5 @@
 """Topics on a real broker: made where they are missing, checked where they are there."""
 
-import asyncio
 import logging
 import os
 import uuid
@@ -183,14 +182,14 @@ def test_another_number_of_output_partitions_is_refused(pipeline: Pipeline, kafk
 
 
 @pytest.mark.parametrize("role", ["means", "queries", "budget"])
-def test_an_output_topic_that_would_not_take_a_full_batch_is_refused_and_so_does_its_broker(
+async def test_an_output_topic_that_would_not_take_a_full_batch_is_refused_and_so_does_its_broker(
     role: str, pipeline: Pipeline, kafka: KafkaServer
 ) -> None:
     topic = getattr(pipeline.settings.topics, role)
     ensure_topics(pipeline.settings)
     for limit, taken in ((WORKER_BATCH_BYTES, True), (WORKER_BATCH_BYTES // 2, False)):
         alter(kafka, topic, max_message_bytes=str(limit))
-        assert asyncio.run(takes_full_batches(pipeline.settings, topic)) is taken
+        assert await takes_full_batches(pipeline.settings, topic) is taken
         if taken:
             ensure_topics(pipeline.settings)
         else:

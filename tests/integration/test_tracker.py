@@ -141,78 +141,67 @@ def assert_published_once(pipeline: Pipeline, kept: dict[bytes, bytes]) -> None:
     "step",
     ["loaded", "drawn", "committed", "sent", "acked", "marked", "settlement drawn", "stored", "deleted"],
 )
-def test_after_a_crash_at_any_step_the_queries_are_those_of_a_run_without_one(
+async def test_after_a_crash_at_any_step_the_queries_are_those_of_a_run_without_one(
     step: str, pipeline: Pipeline, expected: Designs
 ) -> None:
-    async def crash_then_finish() -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
-            publishers = CrashingPublishers if step == "sent" else TransactionalProducers
-            with pytest.raises(CrashError):
-                async with releasing(pipeline, stores, publishers=publishers) as releaser:
-                    assert isinstance(releaser._source, TrackedHats)
-                    if step in STEPS:
-                        end_at(releaser._source, STEPS[step])
-                    else:
-                        crash_after(releaser.hats, step)
-                    await releaser.round(asyncio.Event())
-            after_crash = await stored_records(pipeline, stores)
-            await finish(pipeline, stores)
-            kept = await stored_records(pipeline, stores)
-            return after_crash, kept
-
-    after_crash, kept = asyncio.run(crash_then_finish())
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+        publishers = CrashingPublishers if step == "sent" else TransactionalProducers
+        with pytest.raises(CrashError):
+            async with releasing(pipeline, stores, publishers=publishers) as releaser:
+                assert isinstance(releaser._source, TrackedHats)
+                if step in STEPS:
+                    end_at(releaser._source, STEPS[step])
+                else:
+                    crash_after(releaser.hats, step)
+                await releaser.round(asyncio.Event())
+        after_crash = await stored_records(pipeline, stores)
+        await finish(pipeline, stores)
+        kept = await stored_records(pipeline, stores)
     assert after_crash.items() <= kept.items(), "a record that was committed has changed"
     assert_published_once(pipeline, kept)
     assert designs(kept) == expected
 
 
-def test_the_next_date_begins_with_the_state_that_another_worker_has_stored(pipeline: Pipeline) -> None:
-    async def run() -> tuple[float | None, float | None]:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
-            async with releasing(pipeline, stores) as releaser:
-                source = releaser._source
-                assert isinstance(source, TrackedHats)
+async def test_the_next_date_begins_with_the_state_that_another_worker_has_stored(pipeline: Pipeline) -> None:
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+        async with releasing(pipeline, stores) as releaser:
+            source = releaser._source
+            assert isinstance(source, TrackedHats)
 
-                async def be_second(date: str, state: bytes) -> None:
-                    ours = TrackerState.decoded(state, pipeline.settings.policy.policy_id)
-                    assert ours is not None
-                    assert ours.centre is not None
-                    theirs = msgspec.structs.replace(ours, centre=ours.centre + 1).encoded()
-                    await stores.ledger.tracker.store(date, theirs, releaser._recovery.guard.token)
+            async def be_second(date: str, state: bytes) -> None:
+                ours = TrackerState.decoded(state, pipeline.settings.policy.policy_id)
+                assert ours is not None
+                assert ours.centre is not None
+                theirs = msgspec.structs.replace(ours, centre=ours.centre + 1).encoded()
+                await stores.ledger.tracker.store(date, theirs, releaser._recovery.guard.token)
 
-                before(source, "store_state", be_second)  # type: ignore[arg-type]  # a method of any object
-                with pytest.raises(Behind):
-                    await releaser.round(asyncio.Event())
+            before(source, "store_state", be_second)  # type: ignore[arg-type]  # a method of any object
+            with pytest.raises(Behind):
                 await releaser.round(asyncio.Event())
-                stored = TrackerState.decoded(await stores.ledger.tracker.read(), pipeline.settings.policy.policy_id)
-                assert stored is not None
-                assert source.tracker is not None
-                return source.tracker._tracker.schedule.day.centre, stored.centre
-
-    ours, stored = asyncio.run(run())
-    assert ours == stored
+            await releaser.round(asyncio.Event())
+            stored = TrackerState.decoded(await stores.ledger.tracker.read(), pipeline.settings.policy.policy_id)
+            assert stored is not None
+            assert source.tracker is not None
+            assert source.tracker._tracker.schedule.day.centre == stored.centre
 
 
-def test_a_draw_that_lost_its_commit_is_not_learnt_from(pipeline: Pipeline, expected: Designs) -> None:
-    async def lose_one_then_go_on() -> dict[bytes, bytes]:
-        commits = iter([True])
+async def test_a_draw_that_lost_its_commit_is_not_learnt_from(pipeline: Pipeline, expected: Designs) -> None:
+    commits = iter([True])
 
-        async def lose_the_first(*_: object) -> None:
-            if next(commits, False):
-                raise CrashError
+    async def lose_the_first(*_: object) -> None:
+        if next(commits, False):
+            raise CrashError
 
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
-            async with releasing(pipeline, stores) as releaser:
-                before(releaser.hats, "commit", lose_the_first)
-                with pytest.raises(CrashError):
-                    await releaser.round(asyncio.Event())
-                await releaser.round(asyncio.Event())  # by the same worker
-            return await stored_records(pipeline, stores)
-
-    kept = asyncio.run(lose_one_then_go_on())
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+        async with releasing(pipeline, stores) as releaser:
+            before(releaser.hats, "commit", lose_the_first)
+            with pytest.raises(CrashError):
+                await releaser.round(asyncio.Event())
+            await releaser.round(asyncio.Event())  # by the same worker
+        kept = await stored_records(pipeline, stores)
     assert_published_once(pipeline, kept)
     assert designs(kept) == expected
 
@@ -242,28 +231,24 @@ def expected_by_timetable(
 
 
 @pytest.mark.parametrize("step", ["stored", "drawn", "committed"])
-def test_a_date_is_drawn_with_its_timetable_by_an_owner_with_another_file_too(
+async def test_a_date_is_drawn_with_its_timetable_by_an_owner_with_another_file_too(
     step: str, timed: Pipeline, expected_by_timetable: Designs
 ) -> None:
     """The first state that is stored is that before the first draw."""
-
-    async def crash_then_finish() -> tuple[dict[bytes, bytes], bytes | None]:
-        async with open_stores(timed) as stores:
-            await store_closed(stores, timed.settings.policy, samples(), NEXT_DAY_MS)
-            with pytest.raises(CrashError):
-                async with releasing(timed, stores) as releaser:
-                    assert isinstance(releaser._source, TrackedHats)
-                    if step in STEPS:
-                        end_at(releaser._source, STEPS[step])
-                    else:
-                        crash_after(releaser.hats, step)
-                    await releaser.round(asyncio.Event())
-            assert len(await stored_records(timed, stores)) < len(expected_by_timetable)
-            write_speeds(timed.folder / "gtfs.zip", SECOND)
-            await finish(timed, stores)
-            return await stored_records(timed, stores), await stores.ledger.tracker.read()
-
-    kept, stored = asyncio.run(crash_then_finish())
+    async with open_stores(timed) as stores:
+        await store_closed(stores, timed.settings.policy, samples(), NEXT_DAY_MS)
+        with pytest.raises(CrashError):
+            async with releasing(timed, stores) as releaser:
+                assert isinstance(releaser._source, TrackedHats)
+                if step in STEPS:
+                    end_at(releaser._source, STEPS[step])
+                else:
+                    crash_after(releaser.hats, step)
+                await releaser.round(asyncio.Event())
+        assert len(await stored_records(timed, stores)) < len(expected_by_timetable)
+        write_speeds(timed.folder / "gtfs.zip", SECOND)
+        await finish(timed, stores)
+        kept, stored = await stored_records(timed, stores), await stores.ledger.tracker.read()
     assert_published_once(timed, kept)
     assert designs(kept) == expected_by_timetable
     assert {of[-1] for of in expected_by_timetable.values()} == {None, 18.0, 45.0}
@@ -283,23 +268,19 @@ def end_at(releaser: TrackedHats, name: str) -> None:
     setattr(releaser, name, crashing)
 
 
-def test_a_redis_that_lost_everything_leads_to_no_second_draw(pipeline: Pipeline, expected: Designs) -> None:
+async def test_a_redis_that_lost_everything_leads_to_no_second_draw(pipeline: Pipeline, expected: Designs) -> None:
     """In the middle of the day: published records come back, and the contributions by reading telemetry again."""
-
-    async def lose() -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, samples(), NOON_MS + 2 * HOUR_MS + LATENESS_MS)
-            async with releasing(pipeline, stores) as releaser:
-                assert await releaser.round(asyncio.Event())
-            before = await stored_records(pipeline, stores)
-            for key in await stores.redis.keys(f"{{{pipeline.name}*"):
-                await stores.redis.delete(key)
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
-            await finish(pipeline, stores)
-            return before, await stored_records(pipeline, stores)
-
-    before, kept = asyncio.run(lose())
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, samples(), NOON_MS + 2 * HOUR_MS + LATENESS_MS)
+        async with releasing(pipeline, stores) as releaser:
+            assert await releaser.round(asyncio.Event())
+        before = await stored_records(pipeline, stores)
+        for key in await stores.redis.keys(f"{{{pipeline.name}*"):
+            await stores.redis.delete(key)
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+        await finish(pipeline, stores)
+        kept = await stored_records(pipeline, stores)
     assert any(b'"query"' in record for record in before.values())
     assert before.items() <= kept.items()
     assert_published_once(pipeline, kept)
@@ -340,134 +321,113 @@ def test_status_shows_the_settled_date_and_the_date_at_work(pipeline: Pipeline) 
     assert f"tracker settled through {DATE}" in text
 
 
-def test_a_day_that_lacks_records_is_shown_as_closed(pipeline: Pipeline) -> None:
+async def test_a_day_that_lacks_records_is_shown_as_closed(pipeline: Pipeline) -> None:
 
-    async def read() -> dict[str, Any]:
-        policy = pipeline.settings.policy
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, policy, samples(), NOON_MS + 2 * HOUR_MS + LATENESS_MS)
-            await stores.redis.hset(PartitionKeys(policy.name, 0).state, "complete_from", str(NEXT_DAY_MS))
-            return await read_tracker(HatStore(stores.partitions), stores.ledger, policy)
-
-    assert asyncio.run(read())["closed"] == "incomplete"
+    policy = pipeline.settings.policy
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, policy, samples(), NOON_MS + 2 * HOUR_MS + LATENESS_MS)
+        await stores.redis.hset(PartitionKeys(policy.name, 0).state, "complete_from", str(NEXT_DAY_MS))
+        assert (await read_tracker(HatStore(stores.partitions), stores.ledger, policy))["closed"] == "incomplete"
 
 
-def test_stored_queries_that_do_not_follow_from_the_counts_are_counted_and_end_the_queries_of_the_date(
+async def test_stored_queries_that_do_not_follow_from_the_counts_are_counted_and_end_the_queries_of_the_date(
     pipeline: Pipeline,
 ) -> None:
     METERS.expose(Process.WORKER)
     name = TRACKER_MISMATCHES.name
 
-    async def lose_contributions() -> dict[bytes, bytes]:
-        policy = pipeline.settings.policy
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, policy, samples(), NOON_MS + 2 * HOUR_MS + LATENESS_MS)
-            async with releasing(pipeline, stores) as releaser:
-                assert await releaser.round(asyncio.Event())
-            # As if Redis had lost contributions, and telemetry did not reach back to all of them.
-            await store_closed(stores, policy, [each for each in samples() if each.vehicle < "GJ05BX0007"], NEXT_DAY_MS)
-            async with releasing(pipeline, stores) as releaser:
-                await releaser.round(asyncio.Event())
-            return await stored_records(pipeline, stores)
-
     before = figures(METERS.render()[0].decode(), name).get((), 0)
-    kept = asyncio.run(lose_contributions())
+    policy = pipeline.settings.policy
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, policy, samples(), NOON_MS + 2 * HOUR_MS + LATENESS_MS)
+        async with releasing(pipeline, stores) as releaser:
+            assert await releaser.round(asyncio.Event())
+        # As if Redis had lost contributions, and telemetry did not reach back to all of them.
+        await store_closed(stores, policy, [each for each in samples() if each.vehicle < "GJ05BX0007"], NEXT_DAY_MS)
+        async with releasing(pipeline, stores) as releaser:
+            await releaser.round(asyncio.Event())
+        kept = await stored_records(pipeline, stores)
     assert figures(METERS.render()[0].decode(), name)[()] > before
     assert "deferred" in {json.loads(record)["status"] for record in kept.values()}
 
 
-def test_beside_a_policy_that_has_charged_the_day_there_is_no_room(pipeline: Pipeline) -> None:
-    async def run() -> dict[bytes, bytes]:
-        async with open_stores(pipeline) as stores:
-            await stores.redis.hset(f"{{{pipeline.name}}}:ledger:{DATE}", mapping={"cost:other": 1})
-            await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
-            await finish(pipeline, stores)
-            return await stored_records(pipeline, stores)
-
-    kept = asyncio.run(run())
+async def test_beside_a_policy_that_has_charged_the_day_there_is_no_room(pipeline: Pipeline) -> None:
+    async with open_stores(pipeline) as stores:
+        await stores.redis.hset(f"{{{pipeline.name}}}:ledger:{DATE}", mapping={"cost:other": 1})
+        await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+        await finish(pipeline, stores)
+        kept = await stored_records(pipeline, stores)
     assert {json.loads(record)["status"] for record in kept.values()} == {"budget_exhausted"}
     (budget,) = pipeline.budget_records().values()
     assert budget["queries"] == [{"query": "tracker", "epsilon": 5.0, "places": 0}]
     assert budget["epsilon_user_day"] == 1e-9
 
 
-def test_workers_that_take_the_tracker_over_from_each_other_make_the_same_queries(
+async def test_workers_that_take_the_tracker_over_from_each_other_make_the_same_queries(
     pipeline: Pipeline, expected: Designs
 ) -> None:
     """One keeps its tracker in memory while the other commits: it has to see that, and to begin anew."""
-
-    async def take_turns() -> dict[bytes, bytes]:
-        every, seen = samples(), list[ReleaseLoop]()
-        async with open_stores(pipeline) as stores, open_stores(pipeline) as others:
-            for hour in range(3):
-                of_hour = [each for each in every if (each.time_ms - NOON_MS) // HOUR_MS == hour]
-                await store_closed(
-                    stores, pipeline.settings.policy, of_hour, NOON_MS + (hour + 1) * HOUR_MS + LATENESS_MS
-                )
-                turn = stores if hour % 2 == 0 else others
-                async with releasing(pipeline, turn) as releaser:
-                    seen.append(releaser)
-                    if hour == 2:  # it was never away
-                        tracked, first = releaser._source, seen[0]._source
-                        assert isinstance(tracked, TrackedHats)
-                        assert isinstance(first, TrackedHats)
-                        tracked.tracker, tracked.closed = first.tracker, first.closed
-                        releaser.hats._known = seen[0].hats._known
-                    assert await releaser.round(asyncio.Event())
-            await store_closed(stores, pipeline.settings.policy, [], NEXT_DAY_MS)
-            await finish(pipeline, stores)
-            return await stored_records(pipeline, stores)
-
-    kept = asyncio.run(take_turns())
+    every, seen = samples(), list[ReleaseLoop]()
+    async with open_stores(pipeline) as stores, open_stores(pipeline) as others:
+        for hour in range(3):
+            of_hour = [each for each in every if (each.time_ms - NOON_MS) // HOUR_MS == hour]
+            await store_closed(stores, pipeline.settings.policy, of_hour, NOON_MS + (hour + 1) * HOUR_MS + LATENESS_MS)
+            turn = stores if hour % 2 == 0 else others
+            async with releasing(pipeline, turn) as releaser:
+                seen.append(releaser)
+                if hour == 2:  # it was never away
+                    tracked, first = releaser._source, seen[0]._source
+                    assert isinstance(tracked, TrackedHats)
+                    assert isinstance(first, TrackedHats)
+                    tracked.tracker, tracked.closed = first.tracker, first.closed
+                    releaser.hats._known = seen[0].hats._known
+                assert await releaser.round(asyncio.Event())
+        await store_closed(stores, pipeline.settings.policy, [], NEXT_DAY_MS)
+        await finish(pipeline, stores)
+        kept = await stored_records(pipeline, stores)
     assert_published_once(pipeline, kept)
     assert designs(kept) == expected
 
 
-def test_after_a_record_that_replaced_a_draw_nothing_is_committed_that_was_drawn_from_it(
+async def test_after_a_record_that_replaced_a_draw_nothing_is_committed_that_was_drawn_from_it(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches are committed in groups before they are sent: the check is not left to the send."""
     monkeypatch.setattr(hatcast.agents.release.batching, "MAX_BATCH", 1)
 
-    async def run() -> tuple[int, int]:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, samples(), NOON_MS + HOUR_MS + LATENESS_MS)
-            async with releasing(pipeline, stores) as releaser:
-                commits = 0
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, samples(), NOON_MS + HOUR_MS + LATENESS_MS)
+        async with releasing(pipeline, stores) as releaser:
+            commits = 0
 
-                async def replace(proposals: Sequence[Proposal]) -> None:
-                    nonlocal commits
-                    commits += 1
-                    (ours,) = proposals
-                    if commits == 2:  # of the second group, which has two batches
-                        key = DomainKeys(pipeline.name).row(rows.releases(ours.date, pipeline.settings.policy.name))
-                        await stores.redis.hset(key, ours.release_id, b"99".join(ours.record))
+            async def replace(proposals: Sequence[Proposal]) -> None:
+                nonlocal commits
+                commits += 1
+                (ours,) = proposals
+                if commits == 2:  # of the second group, which has two batches
+                    key = DomainKeys(pipeline.name).row(rows.releases(ours.date, pipeline.settings.policy.name))
+                    await stores.redis.hset(key, ours.release_id, b"99".join(ours.record))
 
-                before(releaser.hats, "commit", replace)
-                with pytest.raises(Behind):
-                    await releaser.round(asyncio.Event())
-            return commits, len(await stored_records(pipeline, stores))
-
-    assert asyncio.run(run()) == (2, 2)
+            before(releaser.hats, "commit", replace)
+            with pytest.raises(Behind):
+                await releaser.round(asyncio.Event())
+        assert (commits, len(await stored_records(pipeline, stores))) == (2, 2)
     assert len(pipeline.published(committed=False)) == 1
 
 
-def test_a_settled_day_is_sealed_and_stays_so_after_the_loss_of_redis(pipeline: Pipeline) -> None:
-    async def run() -> None:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
-            async with releasing(pipeline, stores, seals=True) as releaser:
-                await releaser.round(asyncio.Event())
-            assert await stores.ledger.sealed_through() == DATE
-            assert await stored_records(pipeline, stores) == {}
-            before = pipeline.published()
-            for key in await stores.redis.keys(f"{{{pipeline.name}*"):
-                await stores.redis.delete(key)
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
-            async with releasing(pipeline, stores, seals=True) as releaser:
-                await releaser.round(asyncio.Event())
-            assert await stores.partitions.open_slots() == {}
-        assert pipeline.published() == before
-
-    asyncio.run(run())
+async def test_a_settled_day_is_sealed_and_stays_so_after_the_loss_of_redis(pipeline: Pipeline) -> None:
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+        async with releasing(pipeline, stores, seals=True) as releaser:
+            await releaser.round(asyncio.Event())
+        assert await stores.ledger.sealed_through() == DATE
+        assert await stored_records(pipeline, stores) == {}
+        before = pipeline.published()
+        for key in await stores.redis.keys(f"{{{pipeline.name}*"):
+            await stores.redis.delete(key)
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+        async with releasing(pipeline, stores, seals=True) as releaser:
+            await releaser.round(asyncio.Event())
+        assert await stores.partitions.open_slots() == {}
+    assert pipeline.published() == before

@@ -42,44 +42,35 @@ def negotiated(request: web.Request) -> web.Response:
     return web.json_response({"entity": []})
 
 
-def test_f12_the_command_asks_for_protobuf_first(pipeline: Pipeline) -> None:
-    async def run() -> None:
-        async with Agency(negotiated).open() as agency:
-            done = await asyncio.to_thread(pipeline.hatcast, "feed", "gtfs-rt", agency.url, "--for", "3", "--json")
-        assert (done.code, done.json["records"]) == (0, 1)
-
-    asyncio.run(run())
+async def test_f12_the_command_asks_for_protobuf_first(pipeline: Pipeline) -> None:
+    async with Agency(negotiated).open() as agency:
+        done = await asyncio.to_thread(pipeline.hatcast, "feed", "gtfs-rt", agency.url, "--for", "3", "--json")
+    assert (done.code, done.json["records"]) == (0, 1)
 
 
 @pytest.mark.parametrize("kind", sorted(NOT_POLLS))
-def test_f16_an_answer_that_is_no_poll_is_a_loss_with_its_kind(pipeline: Pipeline, kind: str) -> None:
+async def test_f16_an_answer_that_is_no_poll_is_a_loss_with_its_kind(pipeline: Pipeline, kind: str) -> None:
     body, content_type, reason = NOT_POLLS[kind]
 
-    async def run() -> None:
-        async with (
-            Agency(answer(body, content_type)).open() as agency,
-            bridge(pipeline, "gtfs-rt", lambda: asking(agency), polled=True) as task,
-        ):
-            await until(lambda: len(agency.asked) > 1, task)  # the first answer is read
-            summary = await stopped(task)
-            assert summary.never_reached == f"gtfs-rt at {agency.url} was never reached (the answer is {reason})"
-        assert (summary.records, summary.undecodable) == (0, 0)
-        assert summary.losses > 0
-
-    asyncio.run(run())
+    async with (
+        Agency(answer(body, content_type)).open() as agency,
+        bridge(pipeline, "gtfs-rt", lambda: asking(agency), polled=True) as task,
+    ):
+        await until(lambda: len(agency.asked) > 1, task)  # the first answer is read
+        summary = await stopped(task)
+        assert summary.never_reached == f"gtfs-rt at {agency.url} was never reached (the answer is {reason})"
+    assert (summary.records, summary.undecodable) == (0, 0)
+    assert summary.losses > 0
 
 
-def test_f16_after_a_maintenance_page_the_next_poll_is_read(pipeline: Pipeline) -> None:
-    async def run() -> None:
-        answers = answer(*NOT_POLLS["html"][:2]), said(poll(), '"0"'), said(poll(a=1), '"1"')
-        async with (
-            Agency(*answers).open() as agency,
-            bridge(pipeline, "gtfs-rt", lambda: asking(agency), polled=True) as task,
-        ):
-            assert await arrived(pipeline, task, bool) == Counter({("a", 1_000): 1})
-            assert (await stopped(task)).never_reached == ""
-
-    asyncio.run(run())
+async def test_f16_after_a_maintenance_page_the_next_poll_is_read(pipeline: Pipeline) -> None:
+    answers = answer(*NOT_POLLS["html"][:2]), said(poll(), '"0"'), said(poll(a=1), '"1"')
+    async with (
+        Agency(*answers).open() as agency,
+        bridge(pipeline, "gtfs-rt", lambda: asking(agency), polled=True) as task,
+    ):
+        assert await arrived(pipeline, task, bool) == Counter({("a", 1_000): 1})
+        assert (await stopped(task)).never_reached == ""
 
 
 @pytest.mark.parametrize(
@@ -109,23 +100,17 @@ def test_f24_an_id_that_only_the_topic_has_is_a_column(tmp_path: Path) -> None:
     assert [feed.decode(each) for each in feed.split(b"garbage", "buses/B7")] == [None]
 
 
-def test_f16_siri_over_http_names_what_it_got(pipeline: Pipeline) -> None:
-    async def run() -> None:
-        async with Agency(answer(b"<html/>", "text/html")).open() as agency:
-            connect = lambda: PollSource(Poll("siri", agency.url, 0.05))  # noqa: E731 - one line, used once
-            async with bridge(pipeline, "siri", connect, polled=True) as task:
-                await until(lambda: len(agency.asked) > 1, task)
-                summary = await stopped(task)
-                assert summary.never_reached.endswith("(the answer is text/html, not a SIRI delivery)")
-
-    asyncio.run(run())
+async def test_f16_siri_over_http_names_what_it_got(pipeline: Pipeline) -> None:
+    async with Agency(answer(b"<html/>", "text/html")).open() as agency:
+        connect = lambda: PollSource(Poll("siri", agency.url, 0.05))  # noqa: E731 - one line, used once
+        async with bridge(pipeline, "siri", connect, polled=True) as task:
+            await until(lambda: len(agency.asked) > 1, task)
+            summary = await stopped(task)
+            assert summary.never_reached.endswith("(the answer is text/html, not a SIRI delivery)")
 
 
-def test_f16_the_command_exits_1(pipeline: Pipeline) -> None:
-    async def run() -> None:
-        async with Agency(answer(b"<html/>", "text/html")).open() as agency:
-            done = await asyncio.to_thread(pipeline.hatcast, "feed", "gtfs-rt", agency.url, "--for", "2")
-        assert done.code == 1
-        assert "was never reached (the answer is text/html, not a GTFS-RT poll)" in done.err
-
-    asyncio.run(run())
+async def test_f16_the_command_exits_1(pipeline: Pipeline) -> None:
+    async with Agency(answer(b"<html/>", "text/html")).open() as agency:
+        done = await asyncio.to_thread(pipeline.hatcast, "feed", "gtfs-rt", agency.url, "--for", "2")
+    assert done.code == 1
+    assert "was never reached (the answer is text/html, not a GTFS-RT poll)" in done.err

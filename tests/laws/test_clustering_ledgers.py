@@ -1,6 +1,5 @@
 """Law of the ledgers: a clustering is charged once, beside the releases, and in Redis as in a file."""
 
-import asyncio
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -95,17 +94,17 @@ def in_the_model(asked: list[Asked]) -> tuple[list[bool], dict[str, dict[str, Re
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ASKED)
-def test_both_ledgers_charge_each_clustering_once_and_refuse_what_a_limit_leaves_no_room_for(
+async def test_both_ledgers_charge_each_clustering_once_and_refuse_what_a_limit_leaves_no_room_for(
     redis_server: RedisServer, tmp_path: Path, asked: list[Asked]
 ) -> None:
     decided, booked = in_the_model(asked)
-    for found in (in_a_file(tmp_path, asked), asyncio.run(in_redis(redis_server.url, asked))):
+    for found in (in_a_file(tmp_path, asked), await in_redis(redis_server.url, asked)):
         assert found[0] == decided
         for date, day in zip(DATES, found[1], strict=True):
             assert day[0] == sum(each.epsilon for each in booked[date].values())
             assert day[4] == booked[date]
             assert day[3].spent == sum(each.epsilon for of in booked.values() for each in of.values())
-    assert in_a_file(tmp_path, asked)[1] == asyncio.run(in_redis(redis_server.url, asked))[1]
+    assert in_a_file(tmp_path, asked)[1] == (await in_redis(redis_server.url, asked))[1]
 
 
 def test_a_clustering_takes_its_room_from_the_releases_of_the_day() -> None:
@@ -119,24 +118,21 @@ def test_a_clustering_takes_its_room_from_the_releases_of_the_day() -> None:
     assert not fits(replace(summary, queries={}), policy, 2, {})
 
 
-def test_a_date_takes_no_clustering_under_other_rules_than_the_domain_has_for_it_or_for_one_beside_it(
+async def test_a_date_takes_no_clustering_under_other_rules_than_the_domain_has_for_it_or_for_one_beside_it(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     domain = f"t-clusterings-{uuid.uuid4().hex[:8]}"
     one, other = (policy_of(name=name, timezone=ZONE, privacy=PRIVACY) for name in ("one", "other"))
 
-    async def ask() -> None:
-        async with Redis.from_url(redis_server.url) as redis:
-            await guard_of_all(redis, domain, one.name)
-            assert (await ClusteringStore(redis, domain, one).reserve("c", DATES[0], 1)).new
-            assert (await ClusteringStore(redis, domain, other).reserve("c", DATES[0], 1)).new
-            use_other_tables(monkeypatch)
-            late = ClusteringStore(redis, domain, policy_of(name="late", timezone=ZONE, privacy=PRIVACY))
-            for date in DATES:
-                with pytest.raises(HatcastError, match=rf"^{DATES[0]} in {ZONE} was opened as"):
-                    await late.reserve("c", date, 1)
-            assert not (await LedgerStore(redis, domain, one).summary(DATES[1])).queries
-            assert (await LedgerStore(redis, domain, one).summary(DATES[0])).epsilon_user_day == 2
-
-    asyncio.run(ask())
+    async with Redis.from_url(redis_server.url) as redis:
+        await guard_of_all(redis, domain, one.name)
+        assert (await ClusteringStore(redis, domain, one).reserve("c", DATES[0], 1)).new
+        assert (await ClusteringStore(redis, domain, other).reserve("c", DATES[0], 1)).new
+        use_other_tables(monkeypatch)
+        late = ClusteringStore(redis, domain, policy_of(name="late", timezone=ZONE, privacy=PRIVACY))
+        for date in DATES:
+            with pytest.raises(HatcastError, match=rf"^{DATES[0]} in {ZONE} was opened as"):
+                await late.reserve("c", date, 1)
+        assert not (await LedgerStore(redis, domain, one).summary(DATES[1])).queries
+        assert (await LedgerStore(redis, domain, one).summary(DATES[0])).epsilon_user_day == 2
     redis_server.delete(f"{{{domain}}}*")

@@ -117,7 +117,7 @@ PRIVACY = {"epsilon": 1.0, "max_hats_per_day": 40, "daily_limit": 105.0}
 LIMIT = 40  # of them fit into the day
 
 
-def test_processes_that_commit_to_one_date_at_once_charge_each_release_once_and_never_too_much(
+async def test_processes_that_commit_to_one_date_at_once_charge_each_release_once_and_never_too_much(
     redis_server: RedisServer,
 ) -> None:
     name = f"t-stores-{uuid.uuid4().hex[:8]}"
@@ -129,7 +129,7 @@ def test_processes_that_commit_to_one_date_at_once_charge_each_release_once_and_
                 return await guard_of_all(redis, name, name)
             return await LedgerStore(redis, name, policy_of(name=name, privacy=privacy)).summary(DAY)
 
-    asyncio.run(recovered_and_counted(before=True))
+    await recovered_and_counted(before=True)
     processes = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.laws.committing", redis_server.url, name, str(number), str(HATS), str(LIMIT)],
@@ -139,7 +139,7 @@ def test_processes_that_commit_to_one_date_at_once_charge_each_release_once_and_
         for number in range(PROCESSES)
     ]
     told = [json.loads(process.communicate(timeout=200)[0]) for process in processes]
-    summary = asyncio.run(recovered_and_counted(before=False))
+    summary = await recovered_and_counted(before=False)
     redis_server.delete(f"{{{name}}}*")
     assert sum(released for released, _ in told) == summary.releases == LIMIT
     assert summary.epsilon_user_day == summary.total.spent == LIMIT * NANO
@@ -148,132 +148,120 @@ def test_processes_that_commit_to_one_date_at_once_charge_each_release_once_and_
     assert seqs == list(range(1, PROCESSES * HATS + 1)), "numbers that are assigned twice, or to no record"
 
 
-def test_a_reply_that_is_lost_is_found_out_before_anything_else_is_written(redis_server: RedisServer) -> None:
+async def test_a_reply_that_is_lost_is_found_out_before_anything_else_is_written(redis_server: RedisServer) -> None:
     """The apply was run, and its reply is lost: the partition is taken over again, and the release is charged once."""
     name = f"t-stores-{uuid.uuid4().hex[:8]}"
 
-    async def commit() -> None:
-        async with Redis.from_url(redis_server.url) as redis:
-            store, guard = LedgerStore(redis, name, policy_of(name=name)), await guard_of_all(redis, name, name)
-            apply = store._rows.apply
+    async with Redis.from_url(redis_server.url) as redis:
+        store, guard = LedgerStore(redis, name, policy_of(name=name)), await guard_of_all(redis, name, name)
+        apply = store._rows.apply
 
-            async def lost(changes: RowChanges) -> bool:
-                assert await apply(changes)
-                raise RedisConnectionError("the reply is lost")
+        async def lost(changes: RowChanges) -> bool:
+            assert await apply(changes)
+            raise RedisConnectionError("the reply is lost")
 
-            store._rows.apply = lost  # type: ignore[method-assign]
-            with pytest.raises(RedisConnectionError):
-                await store.commit([proposal(name, "12:00", "a/12:00")], guard)
-            assert 0 not in guard.written
-            with pytest.raises(Unrecovered):
-                await store.commit([proposal(name, "13:00", "b/13:00")], guard)
-            store._rows.apply = apply  # type: ignore[method-assign]
-            again = await guard_of_all(redis, name, name)
-            (committed,) = await store.commit([proposal(name, "12:00", "a/12:00")], again)
-            assert not committed.new
-            assert (await store.summary(DAY)).releases == 1
-
-    asyncio.run(commit())
+        store._rows.apply = lost  # type: ignore[method-assign]
+        with pytest.raises(RedisConnectionError):
+            await store.commit([proposal(name, "12:00", "a/12:00")], guard)
+        assert 0 not in guard.written
+        with pytest.raises(Unrecovered):
+            await store.commit([proposal(name, "13:00", "b/13:00")], guard)
+        store._rows.apply = apply  # type: ignore[method-assign]
+        again = await guard_of_all(redis, name, name)
+        (committed,) = await store.commit([proposal(name, "12:00", "a/12:00")], again)
+        assert not committed.new
+        assert (await store.summary(DAY)).releases == 1
     redis_server.delete(f"{{{name}}}*")
 
 
-def test_a_batch_that_others_are_faster_than_is_committed_in_halves(redis_server: RedisServer) -> None:
+async def test_a_batch_that_others_are_faster_than_is_committed_in_halves(redis_server: RedisServer) -> None:
     name = f"t-stores-{uuid.uuid4().hex[:8]}"
 
-    async def commit() -> list[int]:
-        async with Redis.from_url(redis_server.url) as redis:
-            store, guard = LedgerStore(redis, name, policy_of(name=name)), await guard_of_all(redis, name, name)
-            apply, sizes = store._rows.apply, list[int]()
+    async with Redis.from_url(redis_server.url) as redis:
+        store, guard = LedgerStore(redis, name, policy_of(name=name)), await guard_of_all(redis, name, name)
+        apply, sizes = store._rows.apply, list[int]()
 
-            async def beaten(changes: RowChanges) -> bool:
-                sizes.append(len(changes.set[rows.releases(DAY, name)]))
-                return sizes[-1] == 1 and await apply(changes)
+        async def beaten(changes: RowChanges) -> bool:
+            sizes.append(len(changes.set[rows.releases(DAY, name)]))
+            return sizes[-1] == 1 and await apply(changes)
 
-            store._rows.apply = beaten  # type: ignore[method-assign]
-            committed = await store.commit([proposal(name, f"{n}:00", f"a/{n}:00") for n in range(10, 14)], guard)
-            assert [json.loads(each.record)["seq"] for each in committed] == [1, 2, 3, 4]
-            return sizes
-
-    sizes = asyncio.run(commit())
+        store._rows.apply = beaten  # type: ignore[method-assign]
+        committed = await store.commit([proposal(name, f"{n}:00", f"a/{n}:00") for n in range(10, 14)], guard)
+        assert [json.loads(each.record)["seq"] for each in committed] == [1, 2, 3, 4]
     redis_server.delete(f"{{{name}}}*")
     # The second two begin with what the ones before them left, without a read: that apply is not one of the ten.
     assert sizes == [4] * 10 + [2] * 10 + [1] * 2 + [2] * 11 + [1] * 2
 
 
 @pytest.mark.parametrize("kind", [rows.ledger, rows.levels, rows.costs, rows.releases])
-def test_a_row_of_another_type_rejects_the_releases_of_its_date_and_no_others(
+async def test_a_row_of_another_type_rejects_the_releases_of_its_date_and_no_others(
     redis_server: RedisServer, kind: Callable[..., str]
 ) -> None:
     name, later = f"t-stores-{uuid.uuid4().hex[:8]}", "2022-01-03"
     damaged = f"{{{name}}}:{kind(DAY) if kind is rows.ledger else kind(DAY, name)}"
 
-    async def commit() -> None:
-        async with Redis.from_url(redis_server.url) as redis:
-            await redis.rpush(damaged, "x")
-            store = LedgerStore(redis, name, policy_of(name=name))
-            for hour in (9, 10):  # the second after a commit whose rows could be remembered
-                rejected = proposal(name, f"{hour}:00", f"a/{hour}:00")
-                other = replace(rejected, release_id=f"{name}/{later}T{hour}:00/a", date=later)
-                with pytest.raises(Damaged, match=re.escape(damaged)):
-                    await store.commit([rejected, other], await guard_of_all(redis, name, name))
-                assert other.release_id in await store.records(later)
-            assert (await store.summary(later)).releases == 2
-            assert await redis.lrange(damaged, 0, -1) == [b"x"]
-
-    asyncio.run(commit())
+    async with Redis.from_url(redis_server.url) as redis:
+        await redis.rpush(damaged, "x")
+        store = LedgerStore(redis, name, policy_of(name=name))
+        for hour in (9, 10):  # the second after a commit whose rows could be remembered
+            rejected = proposal(name, f"{hour}:00", f"a/{hour}:00")
+            other = replace(rejected, release_id=f"{name}/{later}T{hour}:00/a", date=later)
+            with pytest.raises(Damaged, match=re.escape(damaged)):
+                await store.commit([rejected, other], await guard_of_all(redis, name, name))
+            assert other.release_id in await store.records(later)
+        assert (await store.summary(later)).releases == 2
+        assert await redis.lrange(damaged, 0, -1) == [b"x"]
     redis_server.delete(f"{{{name}}}*")
 
 
-def test_who_commits_alone_reads_twice_and_again_only_after_another_has_written(redis_server: RedisServer) -> None:
+async def test_who_commits_alone_reads_twice_and_again_only_after_another_has_written(
+    redis_server: RedisServer,
+) -> None:
     name = f"t-stores-{uuid.uuid4().hex[:8]}"
     with_total = policy_of(name="total", privacy={"unit": "user", "total_limit": 50.0} | PRIVACY)
 
-    async def commit() -> list[int]:
-        async with Redis.from_url(redis_server.url) as redis:
-            guard = await guard_of_all(redis, name, name)
-            await LedgerStore(redis, name, with_total).commit([proposal("total", "09:00", "a/09:00")], guard)
-            store, others = LedgerStore(redis, name, policy_of(name=name)), await guard_of_all(redis, name, "total")
-            read, reads, counted = store._rows.read, list[Wanted](), list[int]()
-
-            async def reading(wanted: Wanted) -> View:
-                reads.append(wanted)
-                return await read(wanted)
-
-            store._rows.read = reading  # type: ignore[method-assign]
-            guard = await guard_of_all(redis, name, name)
-            for hour in range(10, 20):
-                (committed,) = await store.commit([proposal(name, f"{hour}:00", f"a/{hour}:00")], guard)
-                assert json.loads(committed.record)["seq"] == hour - 9
-                counted.append(len(reads))
-                if hour == 15:
-                    another = LedgerStore(redis, name, with_total)
-                    for again in ("10:00", "11:00"):  # on one place, whose level changes
-                        await another.commit([proposal("total", again, "a/09:00")], others)
-            assert (await store.total()).spent == 13 * NANO
-            return counted
-
     # The first finds out that a limit of all days binds it too.
-    assert asyncio.run(commit()) == [3, 4, 4, 4, 4, 4, 5, 6, 6, 6]
+    async with Redis.from_url(redis_server.url) as redis:
+        guard = await guard_of_all(redis, name, name)
+        await LedgerStore(redis, name, with_total).commit([proposal("total", "09:00", "a/09:00")], guard)
+        store, others = LedgerStore(redis, name, policy_of(name=name)), await guard_of_all(redis, name, "total")
+        read, reads, counted = store._rows.read, list[Wanted](), list[int]()
+
+        async def reading(wanted: Wanted) -> View:
+            reads.append(wanted)
+            return await read(wanted)
+
+        store._rows.read = reading  # type: ignore[method-assign]
+        guard = await guard_of_all(redis, name, name)
+        for hour in range(10, 20):
+            (committed,) = await store.commit([proposal(name, f"{hour}:00", f"a/{hour}:00")], guard)
+            assert json.loads(committed.record)["seq"] == hour - 9
+            counted.append(len(reads))
+            if hour == 15:
+                another = LedgerStore(redis, name, with_total)
+                for again in ("10:00", "11:00"):  # on one place, whose level changes
+                    await another.commit([proposal("total", again, "a/09:00")], others)
+        assert (await store.total()).spent == 13 * NANO
+        assert counted == [3, 4, 4, 4, 4, 4, 5, 6, 6, 6]
     redis_server.delete(f"{{{name}}}*")
 
 
-def test_ten_thousand_charges_of_a_million_are_booked_each_once_and_sum_exactly(redis_server: RedisServer) -> None:
+async def test_ten_thousand_charges_of_a_million_are_booked_each_once_and_sum_exactly(
+    redis_server: RedisServer,
+) -> None:
     """As many as 64 bits cannot hold in 1e-9."""
     charge, number = 10**15 + 1, 10_000
     name = f"t-stores-{uuid.uuid4().hex[:8]}"
     privacy = {"epsilon": 1e6, "max_hats_per_day": 89, "acknowledge_weak_privacy": True, "daily_limit": 1e9}
     policy = policy_of(name=name, privacy=privacy)
 
-    async def commit() -> None:
-        async with Redis.from_url(redis_server.url) as redis:
-            ledger, guard = LedgerStore(redis, name, policy), await guard_of_all(redis, name, name)
-            wanted = [proposal(name, "12:00", f"{n}/12:00", charge) for n in range(number)]
-            for at in range(0, number, 500):
-                committed = await ledger.commit(wanted[at : at + 500], guard)
-                assert all(b"seq" in each.record for each in committed)
-            day = await ledger.summary(DAY)
-            assert (day.releases, day.sequence, day.epsilon_sum) == (number, number, number * charge)
-            assert day.epsilon_user_day == day.total.spent == policy.max_hats_per_day * charge
-
-    asyncio.run(commit())
+    async with Redis.from_url(redis_server.url) as redis:
+        ledger, guard = LedgerStore(redis, name, policy), await guard_of_all(redis, name, name)
+        wanted = [proposal(name, "12:00", f"{n}/12:00", charge) for n in range(number)]
+        for at in range(0, number, 500):
+            committed = await ledger.commit(wanted[at : at + 500], guard)
+            assert all(b"seq" in each.record for each in committed)
+        day = await ledger.summary(DAY)
+        assert (day.releases, day.sequence, day.epsilon_sum) == (number, number, number * charge)
+        assert day.epsilon_user_day == day.total.spent == policy.max_hats_per_day * charge
     redis_server.delete(f"{{{name}}}*")

@@ -239,15 +239,15 @@ def test_a_trackers_day_without_room_for_its_reservation_releases_no_number(book
 
 @slow
 @given(asked=charges, here=st.lists(st.booleans(), min_size=30, max_size=30), order=st.randoms(use_true_random=False))
-def test_a_record_that_gives_way_to_the_one_that_was_sent_leaves_the_ledger_of_the_sent_one(
+async def test_a_record_that_gives_way_to_the_one_that_was_sent_leaves_the_ledger_of_the_sent_one(
     redis_server: RedisServer, asked: list[Charged], here: list[bool], order: random.Random
 ) -> None:
     """Redis has drawn some HATs with other results: without a charge, at another noise level, or with one for none."""
     policy = _policy(0, 1.5, 3, 100.0, None)
     sent = list({(each.date, each.cell, each.hour): replace(each, policy=0) for each in asked}.values())
     drawn = [replace(each, released=here[at], scale=20.0) for at, each in enumerate(sent)]
-    found = asyncio.run(_superseded(redis_server, policy, drawn, sent, order))
-    alone = asyncio.run(_superseded(redis_server, policy, sent, sent, order))
+    found = await _superseded(redis_server, policy, drawn, sent, order)
+    alone = await _superseded(redis_server, policy, sent, sent, order)
     for one, other in zip(found, alone, strict=True):
         assert replace(one, fineness={f: n for f, n in one.fineness.items() if n}) == other
 
@@ -282,11 +282,11 @@ def _numbered(each: Charged, policy: Policy) -> bytes:
 
 @slow
 @given(asked=charges, policies=three_policies, kept=st.floats(0, 1), order=st.randoms(use_true_random=False))
-def test_a_ledger_that_redis_lost_is_booked_again_from_what_was_published(
+async def test_a_ledger_that_redis_lost_is_booked_again_from_what_was_published(
     redis_server: RedisServer, asked: list[Charged], policies: list[Policy], kept: float, order: random.Random
 ) -> None:
     releases = [each.release(policies) for each in asked]
-    asyncio.run(_lose_and_take_back(redis_server, policies, releases, round(kept * len(releases)), order))
+    await _lose_and_take_back(redis_server, policies, releases, round(kept * len(releases)), order)
 
 
 async def _lose_and_take_back(
@@ -324,7 +324,7 @@ async def _lose_and_take_back(
     assert days == model.summaries()
 
 
-def test_no_number_that_was_sent_is_above_the_ledgers_though_commits_before_it_were_lost(
+async def test_no_number_that_was_sent_is_above_the_ledgers_though_commits_before_it_were_lost(
     redis_server: RedisServer,
 ) -> None:
     """What a worker leaves that is killed amid a transaction: its last release, and no budget record."""
@@ -333,19 +333,16 @@ def test_no_number_that_was_sent_is_above_the_ledgers_though_commits_before_it_w
     releases = [each.release([policy]) for each in asked]
     domain = f"t-laws-{uuid.uuid4().hex[:8]}"
 
-    async def lose_and_go_on() -> tuple[DaySummary, bytes, DaySummary]:
-        async with Redis.from_url(redis_server.url) as redis:
-            records = await _commit(redis, domain, releases[:3])
-            redis_server.delete(f"{{{domain}}}*")
-            store = RecoveryStore(redis, domain, policy.name)
-            check = RecoveryCheck.in_progress((await store.begin()).token)
-            assert not await adopt(store, check, [published_of(records[2], policy.policy_id, fineness_of(policy))])
-            ledger = LedgerStore(redis, domain, policy)
-            before = await ledger.summary(DATES[0])
-            (record,) = await _commit(redis, domain, releases[3:])
-            return before, record, await ledger.summary(DATES[0])
-
-    before, record, after = asyncio.run(lose_and_go_on())
+    async with Redis.from_url(redis_server.url) as redis:
+        records = await _commit(redis, domain, releases[:3])
+        redis_server.delete(f"{{{domain}}}*")
+        store = RecoveryStore(redis, domain, policy.name)
+        check = RecoveryCheck.in_progress((await store.begin()).token)
+        assert not await adopt(store, check, [published_of(records[2], policy.policy_id, fineness_of(policy))])
+        ledger = LedgerStore(redis, domain, policy)
+        before = await ledger.summary(DATES[0])
+        (record,) = await _commit(redis, domain, releases[3:])
+        after = await ledger.summary(DATES[0])
     redis_server.delete(f"{{{domain}}}*")
     assert (before.releases, before.sequence) == (1, 3)
     assert json.loads(record)["seq"] == after.sequence == 4

@@ -4,7 +4,6 @@ A worker draws, commits, sends and marks, and may end after each; Redis may rest
 A sum is the list of its draws, and so is the state after it.
 """
 
-import asyncio
 import json
 import random
 import uuid
@@ -156,7 +155,9 @@ async def lives(url: str, number: int = 16) -> list[Sequence[str]]:
     return [await live(url, seed) for seed in range(number)]
 
 
-def test_what_was_sent_of_a_cell_follows_from_one_run_whatever_happens_to_redis(redis_server: RedisServer) -> None:
-    found = asyncio.run(lives(redis_server.url))
+async def test_what_was_sent_of_a_cell_follows_from_one_run_whatever_happens_to_redis(
+    redis_server: RedisServer,
+) -> None:
+    found = await lives(redis_server.url)
     assert {status for statuses in found for status in statuses} == {"released", "incomplete"}
     assert sum(statuses.count("released") for statuses in found) > 4 * len(found), "hardly anything was released"

@@ -4,7 +4,6 @@ While a Redis Cluster moves a slot, it answers a command on keys that are on two
 keys that are declared: others look absent to the script.
 """
 
-import asyncio
 import uuid
 from collections.abc import Mapping
 from importlib import resources
@@ -77,8 +76,8 @@ async def undeclared(url: str, only: frozenset[str] = frozenset()) -> dict[str, 
     return {script: keys for script, keys in found.items() if keys}
 
 
-def test_every_script_reaches_only_keys_that_it_declares(redis_server: RedisServer) -> None:
-    assert asyncio.run(undeclared(redis_server.url)) == {}
+async def test_every_script_reaches_only_keys_that_it_declares(redis_server: RedisServer) -> None:
+    assert await undeclared(redis_server.url) == {}
 
 
 @pytest.mark.parametrize(
@@ -89,8 +88,8 @@ def test_every_script_reaches_only_keys_that_it_declares(redis_server: RedisServ
         ("delete", "redis.call('EXISTS', KEYS[at])", "redis.call('EXISTS', KEYS[at], KEYS[1] .. 's')"),
     ],
 )
-def test_the_law_sees_a_script_that_makes_a_key(
+async def test_the_law_sees_a_script_that_makes_a_key(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, part: str, line: str, broken: str
 ) -> None:
     break_scripts(monkeypatch, (part, line, broken))
-    assert part in asyncio.run(undeclared(redis_server.url, frozenset({part})))
+    assert part in await undeclared(redis_server.url, frozenset({part}))

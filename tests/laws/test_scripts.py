@@ -1,6 +1,5 @@
 """Law of the scripts in Redis: each writes all of its changes or none, whatever it finds."""
 
-import asyncio
 from collections.abc import Iterator
 from importlib import resources
 from typing import Any
@@ -88,8 +87,10 @@ async def check_each_harm(url: str, only: frozenset[str]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("script", sorted(OF_PARTITIONS | OF_LEDGER))
-def test_a_script_writes_all_or_nothing_whatever_is_wrong_with_a_key(redis_server: RedisServer, script: str) -> None:
-    refused = asyncio.run(check_each_harm(redis_server.url, frozenset({script})))
+async def test_a_script_writes_all_or_nothing_whatever_is_wrong_with_a_key(
+    redis_server: RedisServer, script: str
+) -> None:
+    refused = await check_each_harm(redis_server.url, frozenset({script}))
     assert refused[script], "without a key that it could stumble over, a script proves nothing here"
 
 
@@ -124,25 +125,22 @@ APPLIES_TO_ANY_TYPE = ("apply", "if type(held) == 'table' then", "if false then"
         (APPLIES_TO_ANY_TYPE, frozenset({"commit"})),
     ],
 )
-def test_the_check_sees_scripts_that_write_before_they_know(
+async def test_the_check_sees_scripts_that_write_before_they_know(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, mutant: Mutant, acts: frozenset[str]
 ) -> None:
     break_scripts(monkeypatch, mutant)
     with pytest.raises(AssertionError, match="wrote a part"):
-        asyncio.run(check_each_harm(redis_server.url, acts))
+        await check_each_harm(redis_server.url, acts)
 
 
-def test_a_script_that_writes_nothing_says_so_in_one_line_with_the_key_and_what_to_do(
+async def test_a_script_that_writes_nothing_says_so_in_one_line_with_the_key_and_what_to_do(
     redis_server: RedisServer,
 ) -> None:
-    async def ask() -> None:
-        async with staged(redis_server.url) as stage:
-            ledger = DomainKeys(stage.name).row(rows.ledger(DAY))
-            await stage.redis.hset(ledger, f"releases:{stage.name}", "x")
-            with pytest.raises(Damaged, match=r"ledger:2022-01-02.*nothing was written: restore all of Redis"):
-                await stage.acts()["commit"]()
-            await stage.redis.hset(ledger, f"releases:{stage.name}", "9" * 25)
-            with pytest.raises(Overflow, match=r"ledger:2022-01-02.*nothing was written: start"):
-                await stage.acts()["commit"]()
-
-    asyncio.run(ask())
+    async with staged(redis_server.url) as stage:
+        ledger = DomainKeys(stage.name).row(rows.ledger(DAY))
+        await stage.redis.hset(ledger, f"releases:{stage.name}", "x")
+        with pytest.raises(Damaged, match=r"ledger:2022-01-02.*nothing was written: restore all of Redis"):
+            await stage.acts()["commit"]()
+        await stage.redis.hset(ledger, f"releases:{stage.name}", "9" * 25)
+        with pytest.raises(Overflow, match=r"ledger:2022-01-02.*nothing was written: start"):
+            await stage.acts()["commit"]()

@@ -1,6 +1,5 @@
 """Laws of a partition's store: Redis gives a fold back as it was.    (ledgers: test_ledgers.py)"""
 
-import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -43,12 +42,12 @@ LIMITS: list[dict[str, Any]] = [{}, {"continual": WEEK, "estimator": None, "priv
 
 @slow
 @given(batches=batches, limit=st.sampled_from(LIMITS))
-def test_a_partition_is_read_back_as_it_was_folded_whatever_checkpoints_are_refused(
+async def test_a_partition_is_read_back_as_it_was_folded_whatever_checkpoints_are_refused(
     redis_server: RedisServer, batches: list[tuple[list[Sample], str]], limit: dict[str, Any]
 ) -> None:
     name = f"t-laws-{uuid.uuid4().hex[:8]}"
     policy = policy_of(name=name, lateness="48h", drop_zero=False, **limit)
-    asyncio.run(_compare(redis_server.url, policy, batches))
+    await _compare(redis_server.url, policy, batches)
     redis_server.delete(f"{{{name}*")
 
 
@@ -124,42 +123,36 @@ def state(fold: Fold) -> object:
     )
 
 
-def test_the_users_of_a_horizon_that_the_next_policy_cuts_short_are_deleted(redis_server: RedisServer) -> None:
+async def test_the_users_of_a_horizon_that_the_next_policy_cuts_short_are_deleted(redis_server: RedisServer) -> None:
     name = f"t-laws-{uuid.uuid4().hex[:8]}"
     policy = policy_of(name=name, lateness="48h", **LIMITS[1])
     fold = folds(policy)[0]
     apply(fold, [Sample(AT_HOME[0], NOON_MS, 0, 30.0)])
     [horizon] = fold.days
 
-    async def keys_left() -> list[int]:
-        left = []
-        async with Redis.from_url(redis_server.url) as redis:
-            store = PartitionStore(redis, policy.name, 1)
-            await store.open(0, 0)
-            assert await store.checkpoint(0, 0, 1, take_changes(fold))
-            for users_from in ("2022-01-04", horizon):  # of a day after the horizon's first, and of the horizon
-                await store.hats.sweep("2022-01-04", users_from)
-                fields: Any = await redis.hkeys(f"{{{name}:0}}:state")  # bytes, but the types allow for text
-                counted = [field for field in fields if field.startswith(b"day:")]
-                left.append(len(await redis.keys(f"{{{name}:0}}:d:*")) + len(counted))
-        return left
-
-    assert asyncio.run(keys_left()) == [2, 0]
+    left = []
+    async with Redis.from_url(redis_server.url) as redis:
+        store = PartitionStore(redis, policy.name, 1)
+        await store.open(0, 0)
+        assert await store.checkpoint(0, 0, 1, take_changes(fold))
+        for users_from in ("2022-01-04", horizon):  # of a day after the horizon's first, and of the horizon
+            await store.hats.sweep("2022-01-04", users_from)
+            fields: Any = await redis.hkeys(f"{{{name}:0}}:state")  # bytes, but the types allow for text
+            counted = [field for field in fields if field.startswith(b"day:")]
+            left.append(len(await redis.keys(f"{{{name}:0}}:d:*")) + len(counted))
+    assert left == [2, 0]
     redis_server.delete(f"{{{name}*")
 
 
-def test_a_partition_is_written_by_its_last_opener_alone(redis_server: RedisServer) -> None:
+async def test_a_partition_is_written_by_its_last_opener_alone(redis_server: RedisServer) -> None:
     name = f"t-laws-{uuid.uuid4().hex[:8]}"
     fold = folds(policy_of(name=name))[0]
     apply(fold, [Sample(AT_HOME[0], NOON_MS, 0, 30.0)])
     changes = take_changes(fold)
 
-    async def written() -> list[bool]:
-        async with Redis.from_url(redis_server.url) as redis:
-            stores = [PartitionStore(redis, name, 1) for _ in range(2)]
-            for store in stores:
-                await store.open(0, 0)
-            return [await store.checkpoint(0, 0, 1, changes) for store in stores]
-
-    assert asyncio.run(written()) == [False, True]
+    async with Redis.from_url(redis_server.url) as redis:
+        stores = [PartitionStore(redis, name, 1) for _ in range(2)]
+        for store in stores:
+            await store.open(0, 0)
+        assert [await store.checkpoint(0, 0, 1, changes) for store in stores] == [False, True]
     redis_server.delete(f"{{{name}*")

@@ -1,6 +1,5 @@
 """Law of successions: no day has releases of two policies that follow each other, whatever is lost and whoever asks."""
 
-import asyncio
 import uuid
 from dataclasses import dataclass, field
 
@@ -121,10 +120,10 @@ steps = st.lists(
 @given(steps=steps)
 @example(steps=[("old", FROM, 9), ("old", DATES[0], 9), ("follow",), ("forget",), ("new", FROM, 9)])
 @example(steps=[("old", DATES[0], 9), ("follow",), ("old", FROM, 9), ("new", FROM, 10), ("old", DATES[0], 10)])
-def test_no_day_has_releases_of_two_policies_of_which_one_follows_the_other(
+async def test_no_day_has_releases_of_two_policies_of_which_one_follows_the_other(
     redis_server: RedisServer, steps: list[tuple[str, ...]]
 ) -> None:
-    asyncio.run(_take(redis_server, steps))
+    await _take(redis_server, steps)
 
 
 async def _take(redis_server: RedisServer, steps: list[tuple[str, ...]]) -> None:
@@ -153,39 +152,35 @@ async def _take(redis_server: RedisServer, steps: list[tuple[str, ...]]) -> None
     assert (DATES[0], "new") not in days
 
 
-def test_a_policy_has_one_successor_and_the_first_one_stays(redis_server: RedisServer) -> None:
-    async def claim_twice() -> None:
-        domain = f"t-laws-{uuid.uuid4().hex[:8]}"
-        async with Redis.from_url(redis_server.url) as redis:
-            world = World(redis, domain)
-            await world.recover()
-            assert await world.follow(NEW) == NextPolicy(FROM, "new")
-            assert await world.follow(LATER) == NextPolicy(FROM, "new")
-            await world.forget()
-            assert await world.follow(LATER) == NextPolicy(FROM, "new")
-            assert await world.follow(NEW) == NextPolicy(FROM, "new")
-            assert await world.release(LATER, FROM, 12) == "Unclaimed"
-        redis_server.delete(f"{{{domain}}}*")
-
-    asyncio.run(claim_twice())
+async def test_a_policy_has_one_successor_and_the_first_one_stays(redis_server: RedisServer) -> None:
+    domain = f"t-laws-{uuid.uuid4().hex[:8]}"
+    async with Redis.from_url(redis_server.url) as redis:
+        world = World(redis, domain)
+        await world.recover()
+        assert await world.follow(NEW) == NextPolicy(FROM, "new")
+        assert await world.follow(LATER) == NextPolicy(FROM, "new")
+        await world.forget()
+        assert await world.follow(LATER) == NextPolicy(FROM, "new")
+        assert await world.follow(NEW) == NextPolicy(FROM, "new")
+        assert await world.release(LATER, FROM, 12) == "Unclaimed"
+    redis_server.delete(f"{{{domain}}}*")
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_what_is_known_of_a_policy_survives_in_what_it_has_published(redis_server: RedisServer, *, lost: bool) -> None:
-    async def look() -> None:
-        domain = f"t-laws-{uuid.uuid4().hex[:8]}"
-        async with Redis.from_url(redis_server.url) as redis:
-            world, store = World(redis, domain), PolicyTransitionStore(redis, domain)
-            await world.recover()
-            assert await store.known("old") is None
-            await world.release(OLD, DATES[0], 12)
-            await world.follow(NEW)
-            if lost:
-                await world.forget()
-            old, new = await store.known("old"), await store.known("new")
-            assert old is not None
-            assert new is not None
-            assert (old.from_date, new.from_date) == (None, FROM)
-        redis_server.delete(f"{{{domain}}}*")
-
-    asyncio.run(look())
+async def test_what_is_known_of_a_policy_survives_in_what_it_has_published(
+    redis_server: RedisServer, *, lost: bool
+) -> None:
+    domain = f"t-laws-{uuid.uuid4().hex[:8]}"
+    async with Redis.from_url(redis_server.url) as redis:
+        world, store = World(redis, domain), PolicyTransitionStore(redis, domain)
+        await world.recover()
+        assert await store.known("old") is None
+        await world.release(OLD, DATES[0], 12)
+        await world.follow(NEW)
+        if lost:
+            await world.forget()
+        old, new = await store.known("old"), await store.known("new")
+        assert old is not None
+        assert new is not None
+        assert (old.from_date, new.from_date) == (None, FROM)
+    redis_server.delete(f"{{{domain}}}*")

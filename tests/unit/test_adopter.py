@@ -37,17 +37,14 @@ class SlowReader:
         """What else is open: nothing."""
 
 
-def test_a_read_that_is_given_up_after_a_time_is_closed_and_says_so() -> None:
+async def test_a_read_that_is_given_up_after_a_time_is_closed_and_says_so() -> None:
     reader = SlowReader()
     store: Any = Store()
     slow: Any = reader
     adopter = Adopter(policy_of(name="p"), store, slow)
 
-    async def run() -> None:
+    with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
             domain = Domain(frozenset(), frozenset())
             await adopter.adopt(domain, RecoveryCheck.finished("t"), {OutputPartition("m", 0): Position("", 5)})
-
-    with pytest.raises(TimeoutError):
-        asyncio.run(run())
     assert reader.closed

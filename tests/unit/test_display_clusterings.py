@@ -42,19 +42,16 @@ def test_without_clusterings_the_lists_are_empty() -> None:
     assert answer("/api/v1/clusterings?date=2022-01-02", made)[0] == 400
 
 
-def test_a_result_that_comes_is_an_event_and_a_new_body() -> None:
-    async def watch() -> None:
-        made = feed([release(0), OLD])
-        async with served(made) as (url, client), listening(client, url) as viewer:
-            await viewer.until(b"event: ready")
-            async with client.get(f"{url}/api/v1/clusterings", headers=PLAIN) as before:
-                assert NEW not in await before.read()
-            publish(made, [NEW])
-            await viewer.until(b"b" * 32)
-            async with client.get(f"{url}/api/v1/clusterings", headers=PLAIN) as after:
-                assert NEW in await after.read()
-
-    asyncio.run(watch())
+async def test_a_result_that_comes_is_an_event_and_a_new_body() -> None:
+    made = feed([release(0), OLD])
+    async with served(made) as (url, client), listening(client, url) as viewer:
+        await viewer.until(b"event: ready")
+        async with client.get(f"{url}/api/v1/clusterings", headers=PLAIN) as before:
+            assert NEW not in await before.read()
+        publish(made, [NEW])
+        await viewer.until(b"b" * 32)
+        async with client.get(f"{url}/api/v1/clusterings", headers=PLAIN) as after:
+            assert NEW in await after.read()
 
 
 def test_memory_is_bounded_and_the_newest_results_stay() -> None:

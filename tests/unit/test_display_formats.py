@@ -1,6 +1,5 @@
 """The API's records as GeoJSON and CSV: the bytes and digits of the topics, in every format."""
 
-import asyncio
 import csv
 import io
 import json
@@ -123,26 +122,23 @@ def test_nothing_published_is_a_header_or_an_empty_collection() -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("name", ["json", "geojson", "csv"])
-def test_a_client_that_has_the_response_gets_304_until_a_record_comes(path: str, name: str) -> None:
+async def test_a_client_that_has_the_response_gets_304_until_a_record_comes(path: str, name: str) -> None:
     url_path = with_format(path, name)
     stored = made()
 
-    async def run() -> None:
-        async with served(stored) as (url, client):
-            tag = await tag_of(client, url + url_path)
-            for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
-                async with client.get(url + url_path, headers={"If-None-Match": known}) as response:
-                    assert (response.status, await response.read()) == (304, b"")
-                    assert response.headers["ETag"] == tag
-                    assert "Accept-Encoding" in response.headers["Vary"]
-            publish(stored, [release(5, CELLS[0], "19.000")])
-            again = await tag_of(client, url + url_path)
-            if path == "/api/v1/latest":
-                assert again != tag
-                async with client.get(url + url_path, headers={"If-None-Match": tag}) as response:
-                    assert response.status == 200
-
-    asyncio.run(run())
+    async with served(stored) as (url, client):
+        tag = await tag_of(client, url + url_path)
+        for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+            async with client.get(url + url_path, headers={"If-None-Match": known}) as response:
+                assert (response.status, await response.read()) == (304, b"")
+                assert response.headers["ETag"] == tag
+                assert "Accept-Encoding" in response.headers["Vary"]
+        publish(stored, [release(5, CELLS[0], "19.000")])
+        again = await tag_of(client, url + url_path)
+        if path == "/api/v1/latest":
+            assert again != tag
+            async with client.get(url + url_path, headers={"If-None-Match": tag}) as response:
+                assert response.status == 200
 
 
 async def tag_of(client: ClientSession, url: str) -> str:
@@ -151,10 +147,7 @@ async def tag_of(client: ClientSession, url: str) -> str:
         return response.headers["ETag"]
 
 
-def test_formats_have_tags_of_their_own() -> None:
-    async def run() -> None:
-        async with served(made()) as (url, client):
-            paths = [with_format("/api/v1/latest", name) for name in ("json", "geojson", "csv")]
-            assert len({await tag_of(client, url + path) for path in paths}) == 3
-
-    asyncio.run(run())
+async def test_formats_have_tags_of_their_own() -> None:
+    async with served(made()) as (url, client):
+        paths = [with_format("/api/v1/latest", name) for name in ("json", "geojson", "csv")]
+        assert len({await tag_of(client, url + path) for path in paths}) == 3

@@ -1,6 +1,5 @@
 """Whether the map is up to date: a broker that does not answer is not a topic without new records."""
 
-import asyncio
 import json
 
 import pytest
@@ -57,41 +56,35 @@ def test_a_record_from_the_future_is_as_new_as_now() -> None:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_a_viewer_hears_of_an_outage_once_and_of_its_end_once(packed: bool) -> None:  # noqa: FBT001 - a parameter of pytest
+async def test_a_viewer_hears_of_an_outage_once_and_of_its_end_once(packed: bool) -> None:  # noqa: FBT001 - a parameter of pytest
     made = feed([release(0)])
 
-    async def run() -> None:
-        async with served(made) as (url, client), listening(client, url, packed=packed) as there:
-            await there.until(b'event: status\ndata: {"live":true')
-            made.freshness.answered([now_ms() - TIMEOUT_MS])
-            for _ in range(2):
-                made.send_status_if_changed()
-            await there.until(b'event: status\ndata: {"live":false,"kafka":"no Kafka broker answers since ')
-            async with client.get(f"{url}/readyz") as response:
-                assert response.status == 503
-                assert (await response.json())["parts"]["kafka"].startswith("no Kafka broker answers since ")
-            async with client.get(f"{url}/api/v1/status") as response:
-                assert (await response.json())["live"] is False
-            async with client.get(f"{url}/api/v1/latest") as response:
-                assert response.status == 200, "what was published is served on"
-            made.freshness.answered([now_ms()])
-            for _ in range(2):
-                made.send_status_if_changed()
-            await there.until(b'event: status\ndata: {"live":true')
-            async with client.get(f"{url}/readyz") as response:
-                assert response.status == 200
-
-    asyncio.run(run())
+    async with served(made) as (url, client), listening(client, url, packed=packed) as there:
+        await there.until(b'event: status\ndata: {"live":true')
+        made.freshness.answered([now_ms() - TIMEOUT_MS])
+        for _ in range(2):
+            made.send_status_if_changed()
+        await there.until(b'event: status\ndata: {"live":false,"kafka":"no Kafka broker answers since ')
+        async with client.get(f"{url}/readyz") as response:
+            assert response.status == 503
+            assert (await response.json())["parts"]["kafka"].startswith("no Kafka broker answers since ")
+        async with client.get(f"{url}/api/v1/status") as response:
+            assert (await response.json())["live"] is False
+        async with client.get(f"{url}/api/v1/latest") as response:
+            assert response.status == 200, "what was published is served on"
+        made.freshness.answered([now_ms()])
+        for _ in range(2):
+            made.send_status_if_changed()
+        await there.until(b'event: status\ndata: {"live":true')
+        async with client.get(f"{url}/readyz") as response:
+            assert response.status == 200
 
 
-def test_a_viewer_hears_of_the_first_record_before_the_next_keepalive() -> None:
+async def test_a_viewer_hears_of_the_first_record_before_the_next_keepalive() -> None:
     made = feed([])
 
-    async def run() -> None:
-        async with served(made) as (url, client), listening(client, url, packed=False) as there:
-            await there.until(b'"newest_record_at":null')
-            made.freshness.record(now_ms())
-            made.send_status_if_changed()
-            await there.until(b'"newest_record_at":"')
-
-    asyncio.run(run())
+    async with served(made) as (url, client), listening(client, url, packed=False) as there:
+        await there.until(b'"newest_record_at":null')
+        made.freshness.record(now_ms())
+        made.send_status_if_changed()
+        await there.until(b'"newest_record_at":"')

@@ -1,6 +1,5 @@
 """The OpenAPI document: valid, of every path, and true of every response."""
 
-import asyncio
 import json
 import os
 import re
@@ -139,22 +138,19 @@ def test_the_index_lists_every_path_as_a_page_for_browsers_and_else_as_json() ->
 
 
 @pytest.mark.parametrize("path", REQUESTS)
-def test_every_response_is_as_the_document_says(path: str) -> None:
+async def test_every_response_is_as_the_document_says(path: str) -> None:
     stored = made()
     publish(stored, [budget()])
     surroundings = render_surroundings(NETWORK, BASEMAP)
 
-    async def run() -> None:
-        async with served(stored, surroundings) as (url, client):
-            for query in REQUESTS[path]:
-                address = url + path.replace("{cell}", CELLS[0]) + query
-                async with client.get(address, headers={"Accept-Encoding": "identity"}) as response:
-                    assert response.status == 200
-                    body = await response.read()
-                    check(path, 200, response.headers["Content-Type"], body)
-                    assert ("ETag" in response.headers) == ("304" in responses(path))
-
-    asyncio.run(run())
+    async with served(stored, surroundings) as (url, client):
+        for query in REQUESTS[path]:
+            address = url + path.replace("{cell}", CELLS[0]) + query
+            async with client.get(address, headers={"Accept-Encoding": "identity"}) as response:
+                assert response.status == 200
+                body = await response.read()
+                check(path, 200, response.headers["Content-Type"], body)
+                assert ("ETag" in response.headers) == ("304" in responses(path))
 
 
 @pytest.mark.parametrize("path", [path for path in REQUESTS if path not in ("/api/v1/routes", "/api/v1/stops")])

@@ -200,7 +200,7 @@ def test_one_who_sends_a_header_byte_by_byte_is_disconnected(monkeypatch: pytest
     ask(asking)
 
 
-def test_one_who_reads_nothing_is_disconnected_and_the_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_who_reads_nothing_is_disconnected_and_the_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "PIECE_S", 0.5)
     made = feed([release(0, filler="x" * 8_000_000)])
 
@@ -216,34 +216,31 @@ def test_one_who_reads_nothing_is_disconnected_and_the_others_are_served(monkeyp
                     await asyncio.sleep(0.01)
 
     with capture_logs() as logs:
-        asyncio.run(asyncio.wait_for(run(), WAIT_S))
+        await asyncio.wait_for(run(), WAIT_S)
     assert logs == []
 
 
-def test_one_who_reads_nothing_costs_little_memory() -> None:
+async def test_one_who_reads_nothing_costs_little_memory() -> None:
     """Of a body of 8 MB, in this process and in the kernel."""
 
     async def large(_: web.Request) -> web.StreamResponse:
         return web.Response(body=b"x" * 8_000_000)
 
-    async def run() -> None:
-        app = web.Application(middlewares=[http.send_in_pieces])
-        app.router.add_get("/", large)
-        server = listener.Listener(app, 1)
-        address = await server.start(Address("127.0.0.1", 0))
-        async with connected(f"http://{address}", 4_096) as (_reader, slow):
-            slow.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            await until(lambda: any(_transport(each).get_write_buffer_size() for each in server._open))
-            (own,) = (_transport(each) for each in server._open)
-            for _turn in range(50):
-                assert own.get_write_buffer_size() <= listener.BUFFER_BYTES + 2 * http.PIECE_BYTES
-                await asyncio.sleep(0)
-            options = own.get_extra_info("socket")
-            assert options.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == 65_536
-            assert options.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
-        await server.stop()
-
-    asyncio.run(run())
+    app = web.Application(middlewares=[http.send_in_pieces])
+    app.router.add_get("/", large)
+    server = listener.Listener(app, 1)
+    address = await server.start(Address("127.0.0.1", 0))
+    async with connected(f"http://{address}", 4_096) as (_reader, slow):
+        slow.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: any(_transport(each).get_write_buffer_size() for each in server._open))
+        (own,) = (_transport(each) for each in server._open)
+        for _turn in range(50):
+            assert own.get_write_buffer_size() <= listener.BUFFER_BYTES + 2 * http.PIECE_BYTES
+            await asyncio.sleep(0)
+        options = own.get_extra_info("socket")
+        assert options.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == 65_536
+        assert options.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
+    await server.stop()
 
 
 def _transport(connection: web.RequestHandler) -> asyncio.Transport:
@@ -257,24 +254,21 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_one_connection_too_many_is_told_to_come_back_and_is_served_once_another_leaves() -> None:
-    async def run() -> None:
-        async with (
-            served(feed([release(0)]), most=3) as (url, client),
-            connected(url),
-            connected(url) as (_reader, writer),
-            listening(client, url) as viewer,
-        ):
-            await viewer.until(b"event: ready")
-            first, headers, body = parsed(await exchanged(url, b"GET /" + END))
-            assert first == b"HTTP/1.1 503 Service Unavailable"
-            assert {each: headers[each] for each in HEADERS} == HEADERS
-            assert headers["Retry-After"] == "2"
-            assert body == b'{"error":"too many connections: try again in a moment"}\n'
-            writer.transport.abort()
-            await until_served(url)
-
-    asyncio.run(run())
+async def test_one_connection_too_many_is_told_to_come_back_and_is_served_once_another_leaves() -> None:
+    async with (
+        served(feed([release(0)]), most=3) as (url, client),
+        connected(url),
+        connected(url) as (_reader, writer),
+        listening(client, url) as viewer,
+    ):
+        await viewer.until(b"event: ready")
+        first, headers, body = parsed(await exchanged(url, b"GET /" + END))
+        assert first == b"HTTP/1.1 503 Service Unavailable"
+        assert {each: headers[each] for each in HEADERS} == HEADERS
+        assert headers["Retry-After"] == "2"
+        assert body == b'{"error":"too many connections: try again in a moment"}\n'
+        writer.transport.abort()
+        await until_served(url)
 
 
 async def until_served(url: str) -> None:
@@ -299,17 +293,16 @@ def test_an_event_id_of_another_log_costs_no_snapshot_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("left", [b"GET /api/v1/events", b"GET /api/v1/latest"])
-def test_one_who_leaves_in_the_middle_of_an_answer_is_not_logged(left: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    async def run() -> None:
+async def test_one_who_leaves_in_the_middle_of_an_answer_is_not_logged(
+    left: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with capture_logs() as logs:
         async with served(feed([release(0, filler="x" * 2_000_000)])) as (url, client):
             async with connected(url, 4_096) as (reader, writer):
                 writer.write(left + b" HTTP/1.1\r\nHost: x\r\n\r\n")
                 await reader.read(100)
             async with client.get(f"{url}/livez") as alive:
                 assert alive.status == 200
-
-    with capture_logs() as logs:
-        asyncio.run(run())
     assert logs == []
     assert [each.name for each in caplog.records if each.levelno >= logging.WARNING] == []
 

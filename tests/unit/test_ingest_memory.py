@@ -88,22 +88,21 @@ class Refusing(Store):
 
 
 @pytest.mark.parametrize("rebalancing", [True, False])
-def test_failures_are_not_forgotten_while_nothing_is_assigned_in_a_rebalance(rebalancing: bool) -> None:  # noqa: FBT001 - a case
+async def test_failures_are_not_forgotten_while_nothing_is_assigned_in_a_rebalance(rebalancing: bool) -> None:  # noqa: FBT001 - a case
     """Or a worker would say of a checkpoint that it still has to repeat: retry not needed."""
-
-    async def revoke_and_look() -> list[str]:
-        stopping = asyncio.Event()
-        unused = cast("Any", None)
-        store = Refusing(0, stopping.set)  # one round of checkpoints, which ends with a look at the offsets
-        source = Source("telemetry", "group", cast("Any", store), unused, READINGS)
-        ingest = Ingest(source, cast("Any", NoConsumer()), unused, 0.001, IngestOptions(unforeseen))
-        ingest.partitions[0] = OwnedPartition(fold_of(policy_of()), 0, 8, 0.0)
-        with capture_logs() as lines:
-            await ingest.on_revoked(frozenset({0}))
-            if not rebalancing:
-                ingest.on_assigned(frozenset())
-            await ingest.checkpoint_regularly(stopping)
-        return [line["event"] for line in lines if line["event"].startswith(("operation failed", "retry"))]
-
     ended = [] if rebalancing else ["retry not needed"]
-    assert asyncio.run(revoke_and_look()) == ["operation failed, retrying", *ended]
+    stopping = asyncio.Event()
+    unused = cast("Any", None)
+    store = Refusing(0, stopping.set)  # one round of checkpoints, which ends with a look at the offsets
+    source = Source("telemetry", "group", cast("Any", store), unused, READINGS)
+    ingest = Ingest(source, cast("Any", NoConsumer()), unused, 0.001, IngestOptions(unforeseen))
+    ingest.partitions[0] = OwnedPartition(fold_of(policy_of()), 0, 8, 0.0)
+    with capture_logs() as lines:
+        await ingest.on_revoked(frozenset({0}))
+        if not rebalancing:
+            ingest.on_assigned(frozenset())
+        await ingest.checkpoint_regularly(stopping)
+    assert [line["event"] for line in lines if line["event"].startswith(("operation failed", "retry"))] == [
+        "operation failed, retrying",
+        *ended,
+    ]

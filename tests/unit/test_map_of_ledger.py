@@ -1,6 +1,5 @@
 """The map of a ledger file: as one page, and served. It has what is published, and nothing else of the ledger."""
 
-import asyncio
 import base64
 import gzip
 import json
@@ -153,8 +152,8 @@ def test_a_ledger_of_another_policy_is_named_in_one_line(stored: Stored, tmp_pat
         )
 
 
-def test_a_served_ledger_answers_as_the_topics_do_and_is_ready(stored: Stored) -> None:
-    asyncio.run(served(*stored))
+async def test_a_served_ledger_answers_as_the_topics_do_and_is_ready(stored: Stored) -> None:
+    await served(*stored)
 
 
 async def served(path: Path, settings: Settings) -> None:

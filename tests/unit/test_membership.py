@@ -41,41 +41,41 @@ def leave_dead_member(client: dict[str, Any]) -> None:
     os.close(file._descriptor)  # as the kernel does at the end of a process
 
 
-def test_without_a_temporary_directory_a_worker_starts_with_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_temporary_directory_a_worker_starts_with_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> str:
         raise FileNotFoundError(2, "No usable temporary directory found")
 
     monkeypatch.setattr(tempfile, "gettempdir", missing)
     with nobody() as client, capture_logs() as logs:
         own = Membership(GROUP, client, 10.0, lambda: "own")
-        asyncio.run(own.start())
-        asyncio.run(own.run(asyncio.Event()))
+        await own.start()
+        await own.run(asyncio.Event())
         own.close()
     assert [(each["log_level"], each["why"]) for each in logs] == [("warning", "no usable temporary directory found")]
 
 
-def test_what_else_is_in_the_folder_does_not_matter(temporary: Path) -> None:
+async def test_what_else_is_in_the_folder_does_not_matter(temporary: Path) -> None:
     (folder := member_folder()).joinpath("a folder").mkdir()
     os.utime(folder / "a folder", (0, 0))
     with nobody() as client, closing(Membership(GROUP, client, 10.0, lambda: "own")) as own:
-        asyncio.run(own.start())
+        await own.start()
         own._keep_file(folder)
         assert {path.name for path in folder.iterdir()} > {"a folder"}
 
 
-def test_the_id_is_written_when_there_is_one_and_when_it_changes() -> None:
+async def test_the_id_is_written_when_there_is_one_and_when_it_changes() -> None:
     ids: list[str | None] = [None]
     with nobody() as client, closing(Membership(GROUP, client, 10.0, lambda: ids[0])) as own:
-        asyncio.run(own.start())
+        await own.start()
         assert contents() == [""]
         for ids[0] in ("first", "second"):
             own._keep_file(member_folder())
             assert contents() == [ids[0]]
 
 
-def test_a_file_that_somebody_deleted_is_created_again() -> None:
+async def test_a_file_that_somebody_deleted_is_created_again() -> None:
     with nobody() as client, closing(Membership(GROUP, client, 10.0, lambda: "own")) as own:
-        asyncio.run(own.start())
+        await own.start()
         for path in member_folder().iterdir():
             path.unlink()
         own._keep_file(member_folder())
@@ -83,7 +83,7 @@ def test_a_file_that_somebody_deleted_is_created_again() -> None:
     assert contents() == []
 
 
-def test_a_look_that_fails_is_followed_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_look_that_fails_is_followed_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
     stopping = asyncio.Event()
 
@@ -103,11 +103,11 @@ def test_a_look_that_fails_is_followed_by_others(monkeypatch: pytest.MonkeyPatch
             await own.start()
             await own.run(stopping)
 
-        asyncio.run(live())
+        await live()
     assert [each["why"] for each in logs] == ["too many open files"]
 
 
-def test_while_kafka_is_away_a_dead_member_is_tried_again_until_its_session_has_ended(
+async def test_while_kafka_is_away_a_dead_member_is_tried_again_until_its_session_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_s = [100.0]
@@ -117,6 +117,6 @@ def test_while_kafka_is_away_a_dead_member_is_tried_again_until_its_session_has_
             leave_dead_member(client)
             for after_s, left in ((0.0, True), (9.0, True), (2.0, False)):
                 now_s[0] += after_s
-                asyncio.run(own._remove_dead(member_folder()))
+                await own._remove_dead(member_folder())
                 assert ("dead" in contents()) is left
             now_s[0] += 3_600.0

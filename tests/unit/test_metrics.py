@@ -1,6 +1,5 @@
 """Metrics: what is declared, how it is counted, and the address where operators find it."""
 
-import asyncio
 import re
 from collections import Counter as Tally
 from collections.abc import Mapping
@@ -166,32 +165,29 @@ async def _asked(parts: Mapping[str, str], path: str, accept: str = "") -> tuple
         await server.stop()
 
 
-def test_a_process_serves_its_figures_and_whether_it_is_alive_and_ready() -> None:
-    status, kind, page = asyncio.run(_asked({}, "/metrics"))
+async def test_a_process_serves_its_figures_and_whether_it_is_alive_and_ready() -> None:
+    status, kind, page = await _asked({}, "/metrics")
     assert (status, kind.partition(";")[0]) == (200, "text/plain")
     assert any(line.startswith("hatcast_bridge_readings_total ") for line in page.splitlines())
-    assert asyncio.run(_asked({}, "/livez"))[0::2] == (200, '{"alive":true}')
-    assert asyncio.run(_asked({"source": "ok"}, "/readyz"))[0::2] == (200, '{"ready":true,"parts":{"source":"ok"}}')
+    assert (await _asked({}, "/livez"))[0::2] == (200, '{"alive":true}')
+    assert (await _asked({"source": "ok"}, "/readyz"))[0::2] == (200, '{"ready":true,"parts":{"source":"ok"}}')
     away = {"source": "no answer for 7 s"}
-    assert asyncio.run(_asked(away, "/readyz"))[0::2] == (
+    assert (await _asked(away, "/readyz"))[0::2] == (
         503,
         '{"ready":false,"parts":{"source":"no answer for 7 s"}}',
     )
 
 
-def test_a_scraper_that_asks_for_openmetrics_gets_it() -> None:
-    status, kind, page = asyncio.run(_asked({}, "/metrics", "application/openmetrics-text"))
+async def test_a_scraper_that_asks_for_openmetrics_gets_it() -> None:
+    status, kind, page = await _asked({}, "/metrics", "application/openmetrics-text")
     assert (status, kind.partition(";")[0]) == (200, "application/openmetrics-text")
     assert page.endswith("# EOF\n")
 
 
-def test_an_address_that_cannot_be_had_is_refused_by_the_name_of_its_setting() -> None:
-    async def start() -> None:
+async def test_an_address_that_cannot_be_had_is_refused_by_the_name_of_its_setting() -> None:
+    with pytest.raises(HatcastError, match=r"--metrics-listen: cannot listen on 192\.0\.2\.1:1"):
         here: Any = Address("192.0.2.1", 1)  # nobody's
         await OperatorServer(here, Process.BRIDGE, dict, "--metrics-listen").start()
-
-    with pytest.raises(HatcastError, match=r"--metrics-listen: cannot listen on 192\.0\.2\.1:1"):
-        asyncio.run(start())
 
 
 def test_an_address_says_where_to_listen() -> None:

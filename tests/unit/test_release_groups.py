@@ -57,7 +57,7 @@ async def never_ends() -> None:
     await asyncio.Event().wait()
 
 
-def test_one_call_runs_ahead_and_no_more() -> None:
+async def test_one_call_runs_ahead_and_no_more() -> None:
     begun: list[int] = []
     seen: list[tuple[int, list[int]]] = []
 
@@ -66,34 +66,30 @@ def test_one_call_runs_ahead_and_no_more() -> None:
         await asyncio.sleep(0)
         return number
 
-    async def run() -> None:
-        async with aclosing(one_ahead(call, range(4))) as results:
-            async for result in results:
-                for _ in range(10):  # the next call could end, and another one begin
-                    await asyncio.sleep(0)
-                seen.append((result, begun.copy()))
-
-    asyncio.run(run())
+    async with aclosing(one_ahead(call, range(4))) as results:
+        async for result in results:
+            for _ in range(10):  # the next call could end, and another one begin
+                await asyncio.sleep(0)
+            seen.append((result, begun.copy()))
     assert seen == [(0, [0, 1]), (1, [0, 1, 2]), (2, [0, 1, 2, 3]), (3, [0, 1, 2, 3])]
 
 
-def test_a_failed_call_is_raised_after_the_results_before_it() -> None:
+async def test_a_failed_call_is_raised_after_the_results_before_it() -> None:
     async def call(number: int) -> int:
         if number == 1:
             raise KeyError(number)
         return number
 
-    async def run() -> None:
-        async with aclosing(one_ahead(call, range(3))) as results:
-            assert await anext(results) == 0
-            with pytest.raises(KeyError):
-                await anext(results)
-
-    asyncio.run(run())
+    async with aclosing(one_ahead(call, range(3))) as results:
+        assert await anext(results) == 0
+        with pytest.raises(KeyError):
+            await anext(results)
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_call_that_nobody_waits_for_is_ended_without_a_word(*, fails: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_call_that_nobody_waits_for_is_ended_without_a_word(
+    *, fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     ended: list[int] = []
 
     async def call(number: int) -> int:
@@ -107,12 +103,9 @@ def test_a_call_that_nobody_waits_for_is_ended_without_a_word(*, fails: bool, ca
             ended.append(number)
         return number
 
-    async def run() -> None:
-        async with aclosing(one_ahead(call, range(3))) as results:
-            assert await anext(results) == 0
-            await asyncio.sleep(0)
-
-    asyncio.run(run())
+    async with aclosing(one_ahead(call, range(3))) as results:
+        assert await anext(results) == 0
+        await asyncio.sleep(0)
     gc.collect()  # asyncio complains of a failure that nobody has read once it is collected
     assert ended == [1]
     assert caplog.records == []
