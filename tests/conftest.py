@@ -11,6 +11,7 @@ pytest_plugins = [
     "tests.services.logs",
     "tests.services.rotation",
     "tests.services.side_by_side",
+    "tests.integration.pipelines",
     "tests.unit.surveyed",
 ]
 

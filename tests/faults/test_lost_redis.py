@@ -1,7 +1,7 @@
 """Redis loses something at the worst moment: each of these once published a second value, or could have."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,7 @@ from tests.services import KafkaServer, RedisServer
 from tests.services.kafka_server import PARTITIONS
 
 _UNLINK = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('UNLINK', key) end"
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "lost") as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(topics=True)
 
 
 def forget(pipeline: Pipeline) -> None:

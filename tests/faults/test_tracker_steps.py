@@ -8,16 +8,14 @@ import asyncio
 import random
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.release.tracker import TrackedHats
 from tests.faults.check import violations
 from tests.faults.facts import Log, Violation
@@ -28,8 +26,7 @@ from tests.faults.mutants import other_number_learned, spoiled, state_not_read
 from tests.faults.observe import estimated, estimated_again, fold_again, is_settled, look, promise_of
 from tests.faults.run import KINDS
 from tests.integration.crashing_worker import STEPS_OF_HATS
-from tests.integration.harness import Pipeline, open_pipeline
-from tests.services import KafkaServer, RedisServer
+from tests.integration.harness import Pipeline
 
 READINGS: Final = 15_000
 DAYS: Final = 3  # the last stays open
@@ -46,14 +43,7 @@ MORE: Final = 0.033  # of the log, for each step of slots: more than a slot of t
 MUTANTS: Final = {state_not_read.__name__: "unstopped", other_number_learned.__name__: "predicted"}
 # Those of the first day, and some of the second: its first queries are published, its settlement is not drawn.
 FIRST_SLOTS: Final = OPEN_MS // SLOT_MS + 4
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    """No worker has started."""
-    with open_pipeline(kafka, redis_server, tmp_path, "tracker-steps", KINDS["tracked"].changes) as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(KINDS["tracked"].changes, topics=True)
 
 
 @pytest.fixture

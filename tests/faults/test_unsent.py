@@ -6,15 +6,12 @@ Each history keeps the limits by itself. Their sum does not: a storm once publis
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterator
 from datetime import date
-from pathlib import Path
 from typing import Final
 
 import pytest
 from redis.asyncio import Redis
 
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.losses import Discarded, Unsent
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
@@ -30,23 +27,16 @@ from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.queries import Period
 from hatcast.stream.records import BudgetRecord, ReservedRecord
 from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, forget, roll_back
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.readings import HOUR_MS, Stores, open_stores
 from tests.integration.recovering import budget_record, guard_of_all, restore
 from tests.integration.test_release import ALL, DATE, abort_in_a_round, due_hats, finish, releasing, stored_records
 from tests.replayed import policy_of
-from tests.services import KafkaServer, RedisServer
+from tests.services import RedisServer
 
 LIMIT: Final = 3.0  # of six HATs, at 1.0 each
 FIRST, SECOND = slice(HOUR_MS), slice(HOUR_MS, None)
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    changes = {"policy": {"privacy": {"daily_limit": LIMIT}}}
-    with open_pipeline(kafka, redis_server, tmp_path, "unsent", changes) as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline({"policy": {"privacy": {"daily_limit": LIMIT}}}, topics=True)
 
 
 async def fork_history(pipeline: Pipeline, stores: Stores) -> dict[bytes, bytes]:

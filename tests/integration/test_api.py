@@ -1,24 +1,16 @@
 """The Python API against a real broker: `hatcast.read` returns what a topic has, each record once."""
 
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import hatcast
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.stream.errors import HatcastError
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.test_export import fill, golden, moved, send
-from tests.services import KafkaServer, RedisServer
 
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "api", {"kafka": {"partitions": 3}}) as made:
-        ensure_topics(made.settings)
-        yield made
+pytestmark = pytest.mark.pipeline({"kafka": {"partitions": 3}}, topics=True)
 
 
 def test_the_records_of_each_topic_are_read_once(pipeline: Pipeline) -> None:

@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import aio_pika
 import pytest
@@ -18,15 +17,9 @@ from hatcast.stream.errors import HatcastError
 from tests.exposed import figures
 from tests.faults.proxy import Proxy
 from tests.integration.bridging import BASE_MS, SECONDS, Sent, arrived, bridge, stopped, until
-from tests.integration.harness import Pipeline, open_pipeline
-from tests.services import KafkaServer, RedisServer
+from tests.integration.harness import Pipeline
+from tests.services import KafkaServer
 from tests.services.rabbitmq import RabbitMQ
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "amqp") as opened:
-        yield opened
 
 
 @asynccontextmanager

@@ -1,8 +1,7 @@
 """Messages of AMQP that mean harm, through a real RabbitMQ: none holds up the queue, and no valid one is lost."""
 
 import struct
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -16,9 +15,9 @@ from hatcast.agents.sources.amqp import AmqpQueue, AmqpSource
 from hatcast.agents.sources.connection import MESSAGE_BYTES_MAX
 from hatcast.agents.sources.endpoint import Endpoint
 from tests.integration.bridging import arrived, bridge, stopped
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.test_bridge_amqp import body, publish, queue_of, sent, until_taken, waiting
-from tests.services import KafkaServer, RedisServer
+from tests.services import KafkaServer
 from tests.services.rabbitmq import RabbitMQ
 
 EXCHANGE: Final = "amq.topic"
@@ -35,12 +34,6 @@ PROPERTIES: Final[tuple[Mapping[str, Any], ...]] = (
     {"message_id": Raw(b"\x02\xc3\x28")},
     {"headers": Raw(struct.pack(">I", 11) + b"\x01aT" + b"\xff" * 8)},
 )
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "amqp") as opened:
-        yield opened
 
 
 @pytest.fixture(autouse=True)

@@ -3,9 +3,8 @@
 import asyncio
 import gzip
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -17,16 +16,10 @@ from hatcast.agents.sources.polling import Poll, PollSource
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import FORMATS
 from tests.integration.bridging import SECONDS, Sent, arrived, bridge, stopped, until
-from tests.integration.harness import Pipeline, open_pipeline
-from tests.services import KafkaServer, RedisServer, data
+from tests.integration.harness import Pipeline
+from tests.services import data
 
 Answer = Callable[[web.Request], web.StreamResponse]
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "gtfs") as opened:
-        yield opened
 
 
 class Agency:

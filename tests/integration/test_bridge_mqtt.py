@@ -3,8 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 
 import pytest
 from aiomqtt import Client
@@ -18,8 +17,8 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import Columns
 from tests.exposed import figures
 from tests.integration.bridging import SECONDS, arrived, body, bridge, sent, stopped, until
-from tests.integration.harness import Pipeline, open_pipeline
-from tests.services import KafkaServer, RedisServer
+from tests.integration.harness import Pipeline
+from tests.services import KafkaServer
 from tests.services.lifecycle import free_ports
 from tests.services.mosquitto import PASSWORD, USER, Mosquitto
 
@@ -27,12 +26,6 @@ HFP = (
     "/hfp/v2/journey/ongoing/vp/tram/0040/00436/1003/1/Pikku Huopalahti/12:50/1160403/4/60;24/28/09/38",
     b'{"VP": {"oper": 40, "veh": 436, "tst": "2025-03-12T11:24:51.251Z", "spd": 5.5, "lat": 60.2, "long": 24.8}}',
 )
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "mqtt") as opened:
-        yield opened
 
 
 def source(mosquitto: Mosquitto, pipeline: Pipeline, protocol: str = "5") -> MqttSource:

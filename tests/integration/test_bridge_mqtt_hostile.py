@@ -1,27 +1,18 @@
 """Messages of MQTT that mean harm, through a real mosquitto: none holds up the session, and no valid one is lost."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from aiomqtt import Client
 
 from hatcast.agents.sources.connection import MESSAGE_BYTES_MAX
 from tests.integration.bridging import arrived, body, bridge, sent, stopped
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.test_bridge_mqtt import arrived_after_subscription, publish, source
-from tests.services import KafkaServer, RedisServer
 from tests.services.mosquitto import Mosquitto
 
 DEEP = b'{"vehicle":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 NAMES = ("a/$SYS/b", "a//b", "a/\N{SNOWMAN}/b", "a/../b", "a/" + "b/" * 100, "a/%23", "a/{vehicle}")
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "mqtt") as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])

@@ -2,25 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from hatcast.agents.sources.polling import Poll, PollSource
 from tests.integration.bridging import SECONDS, arrived, bridge, stopped, until
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.test_bridge_gtfs_rt import Agency, said, status
-from tests.services import KafkaServer, RedisServer
 from tests.siri_deliveries import activity, delivery, in_json
 
 TIMES = [f"2026-03-12T09:30:{second}+01:00" for second in (10, 25, 40)]
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "siri") as opened:
-        yield opened
 
 
 async def test_deliveries_arrive_once_each_whatever_is_repeated_and_errors_are_counted(pipeline: Pipeline) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -30,13 +30,7 @@ VEHICLES: Final = 60
 EVER_MS: Final = 4_070_908_800_000  # 2099-01-01
 # No worker ticks a partition, and nothing closes: the state is what was sent.
 CHANGES: Final = merged(LISTEN, {"worker": {"idle_after": "1h"}, "policy": {"lateness": "48h"}})
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "clock", CHANGES) as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(CHANGES, topics=True)
 
 
 def readings(arrival_ms: int) -> list[Record]:

@@ -1,26 +1,16 @@
 """Telemetry in every compression that Kafka has; one that a worker cannot read ends it in one line."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from confluent_kafka import Producer
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.worker.topic_fold import TopicFold
-from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
+from tests.integration.harness import Pipeline, WorkerProcess
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
-from tests.services import KafkaServer, RedisServer
 from tests.services.kafka_server import PARTITIONS
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "codec") as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(topics=True)
 
 
 def produce(pipeline: Pipeline, codec: str, vehicles: int = 12) -> int:

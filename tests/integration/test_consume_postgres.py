@@ -5,16 +5,13 @@ import random
 import re
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 import pytest
 
-from hatcast.agents.kafka.topics import ensure_topics
-from tests.integration.harness import SECONDS, Pipeline, open_pipeline
-from tests.services import KafkaServer, Record, RedisServer
+from tests.integration.harness import SECONDS, Pipeline
+from tests.services import Record
 from tests.services.data import ROOT
 from tests.services.lifecycle import ServerProcess
 
@@ -22,13 +19,7 @@ PAGE: Final = (ROOT / "docs" / "consume.md").read_text()
 DASHBOARD: Final = ROOT / "ops" / "grafana" / "means.json"
 GOLDENS: Final = ROOT / "schemas" / "golden" / "0.1.0"
 HOURS: Final = 3_000
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "postgres", {"kafka": {"partitions": 3}}) as made:
-        ensure_topics(made.settings)
-        yield made
+pytestmark = pytest.mark.pipeline({"kafka": {"partitions": 3}}, topics=True)
 
 
 def program() -> str:

@@ -1,35 +1,24 @@
 """`hatcast worker` with running sums: one is killed and two go on, against `hatcast batch` over the same log."""
 
 import json
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.stream.mechanisms import NoisyVector
 from hatcast.stream.mechanisms.system import SystemNoise
 from tests.batching import batch, releases
 from tests.integration.crashing_worker import die_after
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, ticks
 from tests.integration.running_sums import LATENESS_MS, PLACES, TABLE, USERS, hour_of
 from tests.integration.tables import merged
-from tests.services import KafkaServer, RedisServer
 
 HOURS = (24, 25, 26, 48, 49)  # after a Sunday's noon: on two dates of a horizon
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    table = merged(TABLE, {"policy": {"continual": {"kind": "tree"}}})
-    with open_pipeline(kafka, redis_server, tmp_path, "running-worker", table) as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(merged(TABLE, {"policy": {"continual": {"kind": "tree"}}}), topics=True)
 
 
 def silent(self: SystemNoise, values: NDArray[np.int64], distance: int, epsilon: float) -> NoisyVector:

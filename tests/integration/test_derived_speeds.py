@@ -12,9 +12,8 @@ import pytest
 from google.transit.gtfs_realtime_pb2 import FeedMessage
 
 from tests.integration.bridging import arrived, bridge, stopped
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.test_bridge_gtfs_rt import Agency, asking, said
-from tests.services import KafkaServer, RedisServer
 
 BUSES, POLLS, STEP_S = 12, 5, 30
 EXACT: Final = {"epsilon": 4e7, "acknowledge_weak_privacy": True, "daily_limit": 1e9, "max_hats_per_day": 4}
@@ -48,11 +47,7 @@ def files(start_s: int, folder: Path) -> list[Path]:
     return paths
 
 
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    changes = {"policy": {"privacy": {**EXACT, "min_users": 3}}}
-    with open_pipeline(kafka, redis_server, tmp_path, "derived", changes) as opened:
-        yield opened
+pytestmark = pytest.mark.pipeline({"policy": {"privacy": {**EXACT, "min_users": 3}}})
 
 
 def derived_by_batch(pipeline: Pipeline, paths: list[Path]) -> dict[str, Any]:

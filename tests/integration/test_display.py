@@ -5,8 +5,6 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,16 +14,12 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.declarations import Process
 from tests.displaying import CELLS, answered, budget, continual, estimate, release, running
 from tests.exposed import undeclared, unset
-from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
+from tests.integration.harness import Pipeline, WorkerProcess
 from tests.integration.health import is_ready, missing, scraped
-from tests.services import KafkaServer, Record, RedisServer
+from tests.services import KafkaServer, Record
 from tests.services.data import ROOT
 
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "map", {"kafka": {"partitions": 3}}) as made:
-        yield made
+pytestmark = pytest.mark.pipeline({"kafka": {"partitions": 3}})
 
 
 POISON = [

@@ -2,10 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +14,9 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.identity import claim_policy, claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
-from tests.integration.harness import Finished, Pipeline, open_pipeline
-from tests.services import KafkaServer, Record, RedisServer, local_redis
+from tests.integration.harness import Finished, Pipeline
+from tests.services import Record, local_redis
 from tests.services.kafka_server import PARTITIONS
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "doctor") as made:
-        yield made
 
 
 def claim(pipeline: Pipeline, user_key: bytes | None = None, partitions: int = PARTITIONS) -> None:

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ from confluent_kafka import Producer
 from hatcast.agents.clock import now_ms
 from hatcast.stream.readings.vehicles import by_crc32
 from tests.integration.bridging import SECONDS
-from tests.integration.harness import Finished, Pipeline, open_pipeline
+from tests.integration.harness import Finished, Pipeline
 from tests.integration.tables import merged
-from tests.services import KafkaServer, Record, RedisServer
+from tests.services import Record
 
 ROOT = Path(__file__).parents[2]
 HOUR_MS = 3_600_000
@@ -30,12 +29,6 @@ GOOD = {
 }
 VEHICLES = [f"tram {number}" for number in range(40)]
 SPEED = 31.415926
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "brought") as opened:
-        yield opened
 
 
 def value(vehicle: str, at: int, **changes: Any) -> bytes:

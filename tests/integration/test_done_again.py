@@ -1,9 +1,8 @@
 """`retry succeeded` in a worker's log: for what it has done again, and not for what another worker did instead."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +10,11 @@ import structlog
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from hatcast.agents.kafka.batches.consumer import BatchConsumer
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.worker.ingest import Ingest
-from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
+from tests.integration.harness import Pipeline, WorkerProcess
 from tests.integration.readings import Sample, traffic
-from tests.services import KafkaServer, RedisServer
 from tests.services.kafka_server import PARTITIONS
 
 ALL = frozenset(range(PARTITIONS))
@@ -49,11 +46,7 @@ def fail_alone(*, boast: bool) -> None:
         FailureLog.clear = boasting  # type: ignore[method-assign]
 
 
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "again") as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(topics=True)
 
 
 def lines(worker: WorkerProcess, event: str) -> list[Mapping[str, Any]]:

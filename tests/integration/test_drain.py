@@ -1,9 +1,8 @@
 """`hatcast worker --drain` after the telemetry topic has grown: nothing is lost, and nobody is counted twice."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
@@ -13,20 +12,15 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka.topics import check_topics
 from hatcast.stream.readings.vehicles import by_murmur2
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.readings import EXACT, HOUR_MS, Sample, assert_exact_means, traffic
 from tests.integration.test_worker_refusals import look_often
-from tests.services import KafkaServer, Record, RedisServer
+from tests.services import Record
 from tests.services.kafka_server import PARTITIONS
 
 GROWN = PARTITIONS + 4
 SMALL = {"policy": {"privacy": {**EXACT, "min_users": 1}}}
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "drain", SMALL) as opened:
-        yield opened
+pytestmark = pytest.mark.pipeline(SMALL)
 
 
 def send(pipeline: Pipeline, records: Iterable[Record]) -> None:

@@ -5,7 +5,6 @@ import gzip
 import os
 import pty
 import subprocess
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.dumping import (
     RAW,
     RELEASED,
@@ -22,16 +20,11 @@ from tests.integration.dumping import (
     spawn,
     transaction,
 )
-from tests.integration.harness import HATCAST, Pipeline, open_pipeline
-from tests.services import KafkaServer, Record, RedisServer
+from tests.integration.harness import HATCAST, Pipeline
+from tests.services import Record
 from tests.services.data import ROOT
 
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "dump", {"kafka": {"partitions": 3}}) as made:
-        ensure_topics(made.settings)
-        yield made
+pytestmark = pytest.mark.pipeline({"kafka": {"partitions": 3}}, topics=True)
 
 
 def test_a_dump_tells_every_record_of_the_log(pipeline: Pipeline) -> None:

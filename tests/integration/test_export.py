@@ -4,7 +4,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +14,13 @@ import pytest
 from confluent_kafka import Producer
 
 from hatcast.agents.export.run import STATE, ExportFolder
-from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.forked import Forked
-from tests.integration.harness import Pipeline, open_pipeline
-from tests.services import KafkaServer, Record, RedisServer
+from tests.integration.harness import Pipeline
+from tests.services import Record
 from tests.services.data import ROOT
 
 GOLDENS = ROOT / "schemas" / "golden" / "0.1.0"
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "export", {"kafka": {"partitions": 3}}) as made:
-        ensure_topics(made.settings)
-        yield made
+pytestmark = pytest.mark.pipeline({"kafka": {"partitions": 3}}, topics=True)
 
 
 def golden(kind: str, name: str) -> dict[str, Any]:

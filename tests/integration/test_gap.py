@@ -1,27 +1,20 @@
 """Telemetry that was deleted unread: refused, and where that is accepted, never passed off as complete."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from hatcast.agents.kafka.topics import ensure_topics, topic_range
-from tests.integration.harness import Pipeline, open_pipeline
+from hatcast.agents.kafka.topics import topic_range
+from tests.integration.harness import Pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, ticks, traffic
-from tests.services import KafkaServer, Record, RedisServer
+from tests.services import Record
 
 DAY_MS = 24 * HOUR_MS
 SMALL = {"policy": {"privacy": {"min_users": 1}}}
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "gap", SMALL) as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(SMALL, topics=True)
 
 
 def day(number: int) -> list[Record]:

@@ -1,21 +1,16 @@
 """`/livez` and `/readyz` of a worker process, while its Redis and its Kafka come and go."""
 
 import socket
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from tests.exposed import figures
-from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
+from tests.integration.harness import Pipeline, WorkerProcess
 from tests.integration.health import LISTEN, asked, is_ready, missing, scraped
 from tests.services import KafkaServer, RedisServer
 
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "health", LISTEN) as opened:
-        yield opened
+pytestmark = pytest.mark.pipeline(LISTEN)
 
 
 def test_two_workers_of_one_file_are_ready_only_while_redis_and_kafka_answer(

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -15,13 +15,8 @@ from tests.services import KafkaServer, Record, RedisServer
 from tests.services.kafka_server import PARTITIONS
 
 OPEN = {"policy": {"lateness": "48h"}}
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    """Nothing closes: its contributions are all that was ever folded."""
-    with open_pipeline(kafka, redis_server, tmp_path, "ingest", OPEN) as opened:
-        yield opened
+# Nothing closes: its contributions are all that was ever folded.
+pytestmark = pytest.mark.pipeline(OPEN)
 
 
 def hours(first: int, count: int = 1, vehicles: int = 40) -> list[Record]:

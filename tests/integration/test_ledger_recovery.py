@@ -1,22 +1,19 @@
 """Ledger recovery: what was published once is never drawn again, whatever Redis has forgotten."""
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
 from redis.asyncio import Redis
 
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.rejections import Unrecovered
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.readings import open_stores, store_closed, traffic
 from tests.integration.recovering import guard_of_all
 from tests.integration.test_release import (
@@ -29,14 +26,9 @@ from tests.integration.test_release import (
     stored_records,
 )
 from tests.replayed import policy_of
-from tests.services import KafkaServer, RedisServer
+from tests.services import RedisServer
 
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "recovery") as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(topics=True)
 
 
 def forget(pipeline: Pipeline, redis_server: RedisServer) -> None:

@@ -2,9 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from aiokafka.client import AIOKafkaClient
@@ -20,19 +18,12 @@ from hatcast.agents.kafka.producers import (
     start_producer,
     stop_producer,
 )
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.failures import back_off_s
-from tests.integration.harness import Pipeline, open_pipeline
-from tests.services import KafkaServer, RedisServer
+from tests.integration.harness import Pipeline
+from tests.services import KafkaServer
 
 WAIT_S = 120
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "publisher") as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(topics=True)
 
 
 async def test_a_publisher_that_was_fenced_fails_once_publishes_nothing_and_leaves_no_failure_unread(

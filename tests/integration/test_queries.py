@@ -3,7 +3,6 @@
 import asyncio
 import copy
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -33,13 +32,7 @@ from tests.services import KafkaServer, RedisServer
 from tests.services.kafka_server import PARTITIONS
 
 HATS = 12  # two places in two hours of three days
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "queries", {"policy": POLICY}) as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline({"policy": POLICY}, topics=True)
 
 
 @pytest.mark.parametrize("step", STEPS)

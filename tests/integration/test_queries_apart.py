@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,6 @@ from redis.asyncio import Redis
 import hatcast.agents.redis.retained
 import hatcast.agents.release.batching
 from hatcast.agents.kafka.producers import TransactionalProducers
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.clients import Call
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.agents.redis.retained import RetainedStore
@@ -22,7 +21,7 @@ from hatcast.agents.redis.stored_values import digest_of
 from hatcast.stream.fold.packing import Row, pack, strip
 from tests.integration.answering import answering, answers, assert_true, kept_keys
 from tests.integration.days import END_MS, POLICY, QUERIES, days
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.hidden import CELLS, SLOTS, open_hidden
 from tests.integration.readings import Sample, open_stores, store_closed, traffic
 from tests.integration.test_add_remove import (
@@ -39,14 +38,9 @@ from tests.services import KafkaServer, RedisServer
 from tests.services.kafka_server import PARTITIONS
 
 SLOW, FAST = "87608b0d2ffffff", "87608b0d6ffffff"
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    changes = {"policy": POLICY | {"query": [query for query in QUERIES if query["days"] == 3]}}
-    with open_pipeline(kafka, redis_server, tmp_path, "apart", changes) as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(
+    {"policy": POLICY | {"query": [query for query in QUERIES if query["days"] == 3]}}, topics=True
+)
 
 
 def a_place_a_day() -> list[Sample]:

@@ -3,17 +3,20 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.release.queries import query_periods_of
 from hatcast.stream.units import NANO
 from tests.integration.answering import ANSWERS, answering, answers, assert_true, kept_keys
-from tests.integration.days import DATES, DAY_MS, END_MS, cell, days
+from tests.integration.days import DATES, DAY_MS, END_MS, POLICY, cell, days
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import NOON_MS, open_stores, store_closed
-from tests.integration.test_queries import pipeline as pipeline  # noqa: PLC0414 - a fixture
 from tests.integration.test_release import ALL
 from tests.services import KafkaServer, RedisServer
+
+pytestmark = pytest.mark.pipeline({"policy": POLICY}, topics=True)
 
 
 async def test_a_day_that_others_have_data_of_is_not_missing_though_they_were_answered_before(

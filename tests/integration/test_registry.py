@@ -161,11 +161,7 @@ def test_an_emptied_redis_is_filled_from_the_registry_and_the_same_policy_goes_o
     assert worker.terminate() == 0
 
 
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "registry") as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(topics=True)
 
 
 class Unfenced(Registry):

@@ -5,7 +5,7 @@ The steps are those of agents/release/path.py.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from itertools import chain
 from pathlib import Path
@@ -91,11 +91,7 @@ def before(kind: ReleasePath[Any, Any], name: str, event: Callable[..., Awaitabl
     setattr(kind, name, later)
 
 
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "release") as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(topics=True)
 
 
 @asynccontextmanager

@@ -1,9 +1,8 @@
 """Groups of batches on real services: what is committed is sent, and the release partitions send at once."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +13,12 @@ import hatcast.agents.release.batching
 from hatcast.agents.clock import cancel_all
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import OutputMessage, ProducerGone, TransactionalProducers
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.ledger import rows as ledger_rows
 from hatcast.stream.ledger.rejections import Behind, Unrecovered
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.readings import Stores, open_stores, store_closed, traffic
 from tests.integration.test_release import (
     OVER_MS,
@@ -32,17 +30,10 @@ from tests.integration.test_release import (
     releasing,
     stored_records,
 )
-from tests.services import KafkaServer, RedisServer
 
 HATS = 6
 WAIT_S = 30
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "groups") as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(topics=True)
 
 
 @pytest.fixture

@@ -1,28 +1,20 @@
 """`hatcast republish`: an output topic that was deleted and made again gets the stored bytes of open dates."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from redis.asyncio import Redis
 
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.stream.ledger import rows
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.hidden import EPSILON, open_hidden, stamp_by
 from tests.integration.readings import HOUR_MS, NOON_MS, traffic
 from tests.integration.readings import ticks as heartbeats
 from tests.integration.test_release import DATE
 from tests.integration.test_worker_refusals import assert_refused
 from tests.services import KafkaServer, RedisServer
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "again") as opened:
-        yield opened
 
 
 def charged(pipeline: Pipeline) -> Any:

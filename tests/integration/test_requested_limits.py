@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 
 from hatcast.agents.kafka.registry import LimitRequest, Registry, request_key
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.stream.errors import HatcastError
 from tests.integration.answering import answering, answers, assert_charged_once, crash_at, kept_keys
 from tests.integration.days import DATES, DAY_MS, END_MS, EPSILON, LIMIT, POLICY, QUERIES, days, expected
@@ -25,13 +23,7 @@ KEYS: dict[str, Any] = {"name": "over", "kind": "over_speed_limit", "days": 3, "
 REQUESTED = POLICY | {"query": [KEYS | {"on_request": True} if each["name"] == "over" else each for each in QUERIES]}
 PLACES = 4  # places and hours, so answers of a period
 OTHER = 17.5
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "limits", {"policy": REQUESTED}) as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline({"policy": REQUESTED}, topics=True)
 
 
 def request(pipeline: Pipeline, limit: float | None, *options: object, date: str = DATES[1]) -> Finished:

@@ -4,17 +4,15 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from datetime import date, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from hatcast.agents.kafka.registry import Registry
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release.loop import ReleaseLoop
@@ -25,11 +23,10 @@ from hatcast.stream.ledger.rejections import DaySealed
 from hatcast.stream.ledger.sealed_days import Sealed, SealedDay, TopicStart, registry_records
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.units import DAY_MS
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.readings import NOON_MS, Sample, Stores, open_stores, store_closed, traffic
 from tests.integration.recovering import sealer_of
 from tests.integration.test_release import ALL, CrashError, due_hats, releasing
-from tests.services import KafkaServer, RedisServer
 from tests.services.kafka_server import PARTITIONS
 
 FIRST: Final = date(2022, 1, 2)
@@ -48,12 +45,7 @@ def samples(days: int = DAYS) -> list[Sample]:
     return [replace(each, time_ms=each.time_ms + n * DAY_MS) for n in range(days) for each in traffic(1)]
 
 
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    changes = {"policy": {"query": [QUERY]}}
-    with open_pipeline(kafka, redis_server, tmp_path, "sealed", changes) as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline({"policy": {"query": [QUERY]}}, topics=True)
 
 
 @asynccontextmanager

@@ -1,16 +1,13 @@
 """Sealed days on a Redis that goes back in time: to before a seal, in the middle of one, or to another copy."""
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hatcast.agents.kafka.registry import Registry
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.adopter import Adopter
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.redis.keys import DomainKeys
@@ -18,23 +15,16 @@ from hatcast.agents.redis.recovery import SealStore
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.units import DAY_MS
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, open_stores, store_closed, ticks
 from tests.integration.recovering import sealer_of
 from tests.integration.test_release import ALL, due_hats, releasing
 from tests.integration.test_sealed_days import DAYS, day, fold, forget, release, samples, sealing, summaries
 from tests.integration.test_succession import a_day, following
-from tests.services import KafkaServer, RedisServer
 from tests.services.kafka_server import PARTITIONS
 
 Copy = dict[bytes, bytes]
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "sealback") as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(topics=True)
 
 
 def copy_of(pipeline: Pipeline) -> Copy:

@@ -1,24 +1,21 @@
 """A recovery ends although fencing takes longer than others wait for it, however many workers there are."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import TransactionalProducers
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import ledger_recovery
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.recovery import Attempt
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.recovering import recovery_of
-from tests.services import KafkaServer, RedisServer
+from tests.services import RedisServer
 
 WAIT_S = 0.5
 PAUSE_S = 0.1  # between the rounds of a worker
@@ -33,11 +30,7 @@ class SlowFence(LedgerRecovery):
         return await super()._fence(attempt, domain)
 
 
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "fences") as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(topics=True)
 
 
 async def test_workers_that_fence_slowly_do_not_replace_each_other_for_ever(

@@ -1,26 +1,17 @@
 """What holds a worker up without an error: a transaction that nobody ends, and a Redis that takes seconds to answer."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from confluent_kafka import Producer
 
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.worker import ingest
 from tests.exposed import figures
 from tests.faults.proxy import proxy_of_redis
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.health import LISTEN, is_ready, missing, scraped
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
-from tests.services import KafkaServer, RedisServer
+from tests.services import RedisServer
 
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "slow", LISTEN) as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(LISTEN, topics=True)
 
 
 def impatient() -> None:

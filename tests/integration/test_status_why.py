@@ -4,7 +4,6 @@ import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,7 @@ from tests.services import KafkaServer, Record, RedisServer
 
 FOUR_MS = NOON_MS + 4 * HOUR_MS
 BUSES = [f"bus-{number}" for number in range(12)]
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "why") as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(topics=True)
 
 
 def send(pipeline: Pipeline, records: list[Record]) -> None:

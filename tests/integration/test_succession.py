@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
@@ -56,11 +56,7 @@ def following(pipeline: Pipeline, role: str = "new", date: str = TOMORROW, **cha
     return beside(pipeline, role, replaces=pipeline.settings.policy.name, **{"from": date}, **changes)
 
 
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    privacy = {"privacy": {"daily_limit": LIMIT}}
-    with open_pipeline(kafka, redis_server, tmp_path, "follow", {"policy": privacy}) as opened:
-        yield opened
+pytestmark = pytest.mark.pipeline({"policy": {"privacy": {"daily_limit": LIMIT}}})
 
 
 def a_day(days: int, first_hour: int, hours: int) -> list[Record]:

@@ -4,25 +4,18 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.dumping import ANSWER, GOLDENS, RELEASED, SUPPRESSED, lines, send, spawn, stored, transaction
-from tests.integration.harness import HATCAST, Pipeline, open_pipeline
-from tests.services import KafkaServer, Record, RedisServer
+from tests.integration.harness import HATCAST, Pipeline
+from tests.services import Record
 from tests.services.data import ROOT
 from tools.schemas.golden import read_golden
 
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "dump", {"kafka": {"partitions": 3}}) as made:
-        ensure_topics(made.settings)
-        yield made
+pytestmark = pytest.mark.pipeline({"kafka": {"partitions": 3}}, topics=True)
 
 
 def test_tail_shows_a_line_for_each_release(pipeline: Pipeline) -> None:

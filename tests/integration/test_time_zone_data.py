@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -11,7 +10,6 @@ from typing import Final
 import pytest
 
 from hatcast.agents.kafka.registry import Registry
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.hat_store import HatStore, OpenDates
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.stream.errors import HatcastError
@@ -19,7 +17,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger import rows
 from hatcast.stream.time_zones import TIME_ZONE_DATA
 from hatcast.stream.units import DAY_MS
-from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
+from tests.integration.harness import Pipeline, WorkerProcess
 from tests.integration.health import LISTEN, scraped
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, assert_exact_means, open_stores, store_closed, traffic
 from tests.integration.readings import ticks as heartbeats
@@ -27,22 +25,14 @@ from tests.integration.test_ledger_recovery import forget
 from tests.integration.test_release import OVER_MS, finish, releasing
 from tests.integration.test_succession import beside
 from tests.other_tzdata import ZONE, install_other_tzdata, use_other_tables
-from tests.services import KafkaServer, RedisServer
+from tests.services import RedisServer
 from tests.services.data import ROOT
 
 DATE: Final = "2022-01-02"
 NEXT_DATE: Final = "2022-01-03"
 LAST_HOUR_MS: Final = 1_641_147_000_000  # 23:40 of DATE; 00:10 of NEXT_DATE by the other data
 KOLKATA: Final = f"{DATE} in {ZONE} was opened as {DATE}T00:00:00+05:30 to 2022-01-03T00:00:00+05:30"
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(
-        kafka, redis_server, tmp_path, "zones", {"policy": {"timezone": ZONE, "privacy": EXACT}}
-    ) as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline({"policy": {"timezone": ZONE, "privacy": EXACT}}, topics=True)
 
 
 def test_a_worker_with_other_time_zone_data_is_refused_and_every_mean_is_true(

@@ -1,28 +1,19 @@
 """A telemetry topic that is deleted and made again is another log, whose records are not for the old one's state."""
 
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka.topic_ids import TopicIdCheck
-from hatcast.agents.kafka.topics import ensure_topics
-from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
+from tests.integration.harness import Pipeline, WorkerProcess
 from tests.integration.readings import HOUR_MS, PLACES, Sample, traffic
-from tests.services import KafkaServer, Record, RedisServer
+from tests.services import Record
 
 OPEN = {"policy": {"lateness": "48h"}}
 MADE_AGAIN = "was deleted and created again since policy"
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "again", OPEN) as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(OPEN, topics=True)
 
 
 def hours(first: int, count: int = 1) -> list[Record]:

@@ -1,21 +1,13 @@
 """Topics whose settings change, or that are deleted, under a worker that runs."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from hatcast.agents.worker import readiness
 from tests.exposed import figures
-from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
+from tests.integration.harness import Pipeline, WorkerProcess
 from tests.integration.health import LISTEN, is_ready, missing, scraped
-from tests.services import KafkaServer, RedisServer
 
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "watch", LISTEN) as opened:
-        yield opened
+pytestmark = pytest.mark.pipeline(LISTEN)
 
 
 def often() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from aiokafka.errors import MessageSizeTooLargeError
@@ -34,7 +33,7 @@ from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.ledger.adoption import OutputPartition
 from hatcast.stream.policy.policy import Relation
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.readings import NOON_MS, ticks, traffic
 from tests.services import KafkaServer, Record, RedisServer
 from tests.services.kafka_records import SILENT
@@ -42,12 +41,7 @@ from tests.services.kafka_server import PARTITIONS
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "topics", {"topics": {"telemetry_retention": "72h"}}) as made:
-        yield made
+pytestmark = pytest.mark.pipeline({"topics": {"telemetry_retention": "72h"}})
 
 
 def described(kafka: KafkaServer, topic: str) -> dict[str, str]:

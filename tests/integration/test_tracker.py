@@ -57,13 +57,7 @@ STEPS = {
     "stored": "store_state",
     "deleted": "delete_date",
 }
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "tracker", TABLE) as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(TABLE, topics=True)
 
 
 def samples() -> list[Sample]:

@@ -19,12 +19,7 @@ from tests.services import KafkaServer, RedisServer
 from tests.timetables import write_speeds
 from tests.unit.test_batch_tracker import rounded
 
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "tracker-worker", TABLE) as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline(TABLE, topics=True)
 
 
 def feed(pipeline: Pipeline) -> None:

@@ -1,25 +1,17 @@
 """A user key that is lost with its node of a Redis Cluster, while partition states survive, or the reverse."""
 
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.worker import registration
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.readings import traffic
-from tests.services import KafkaServer, Record, RedisServer
+from tests.services import Record
 
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "userkey", {"policy": {"lateness": "48h"}}) as opened:
-        ensure_topics(opened.settings)
-        yield opened
+pytestmark = pytest.mark.pipeline({"policy": {"lateness": "48h"}}, topics=True)
 
 
 def an_hour() -> list[Record]:

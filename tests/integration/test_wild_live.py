@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,8 @@ from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.readings.formats import FORMATS, Columns, FormatChoice
 from hatcast.stream.readings.reading import Reading
 from tests.integration.bridging import arrived, bridge, stopped, until
-from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.harness import Pipeline
 from tests.integration.test_bridge_gtfs_rt import Agency, Answer, asking, poll, said
-from tests.services import KafkaServer, RedisServer
 from tests.wild import config, policy_in
 
 NOT_POLLS = {
@@ -23,12 +21,6 @@ NOT_POLLS = {
     "json": (b'{"statusCode":429,"message":"SECRET"}', "application/json", "application/json, not a GTFS-RT poll"),
     "empty": (b"", "application/octet-stream", "empty"),
 }
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "wild") as opened:
-        yield opened
 
 
 def answer(body: bytes, kind: str) -> Answer:

@@ -7,7 +7,6 @@ import asyncio
 import gzip
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -20,16 +19,10 @@ from redis.asyncio import Redis
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.identity import claim_policy, claim_user_key
 from hatcast.agents.redis.keys import DomainKeys
-from tests.integration.harness import Finished, Pipeline, open_pipeline
-from tests.services import KafkaServer, RedisServer
+from tests.integration.harness import Finished, Pipeline
+from tests.services import KafkaServer
 from tests.services.data import recording
 from tests.services.kafka_server import PARTITIONS
-
-
-@pytest.fixture
-def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "refused") as opened:
-        yield opened
 
 
 def assert_refused(done: Finished, *words: str) -> None:
