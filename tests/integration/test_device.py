@@ -1,5 +1,8 @@
-"""`hatcast device` against a real Kafka: what it sends, once, and what it never sends."""
+"""`hatcast device` against a real Kafka: what it sends, once, and what it never sends.
+A device's readings from a real mosquitto.
+"""
 
+import asyncio
 import gzip
 import json
 import os
@@ -16,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from aiomqtt import Client, MqttError
 from click.testing import CliRunner
 
 from hatcast.agents.cli import keys
@@ -24,11 +28,12 @@ from hatcast.agents.device.closing import Arrived, LiveRun
 from hatcast.agents.device.fold import OwnMeans
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
-from hatcast.agents.device.sources import SingleVehicleFilter
+from hatcast.agents.device.sources import MqttTopic, SingleVehicleFilter, mqtt_readings
 from hatcast.agents.device.store import open_store
 from hatcast.stream.hybrid import DeviceReport, accepts, decode_report
 from hatcast.stream.hybrid.reports import parse_report_keys
 from hatcast.stream.hybrid.signatures import ReportVerifier
+from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.vehicles import by_murmur2
 from tests.devices import EXACT, HOUR, NOON, PRIVACY, line, recording, rules_of, two_hours
@@ -36,6 +41,7 @@ from tests.integration.crashing_device import METHODS, die_after
 from tests.integration.forked import Forked, Wrap, plain
 from tests.services import KafkaServer, Received, data
 from tests.services.fixtures import MakeTopic
+from tests.services.mosquitto import Mosquitto
 from tests.support import Scripted
 
 HATCAST = [sys.executable, "-c", "from hatcast.agents.cli import main; main()"]
@@ -277,3 +283,40 @@ def test_a_live_device_that_is_told_to_stop_stops(devices: Callable[..., Devices
     assert live.returncode == 130, err
     assert json.loads(out)["finished"] is False
     assert err == b""
+
+
+TRIES = 300
+
+
+def speed_after_publishing(mosquitto: Mosquitto, arrived: "queue.Queue[Arrived]", speed: float) -> float:
+    """Publish a reading again and again, garbage beside it, until one of this speed has come."""
+
+    async def publish() -> None:
+        async with Client("127.0.0.1", mosquitto.port) as client:
+            await client.publish("bus/7", b"{garbage")
+            await client.publish("bus/8", line("another", NOON, 99.0))
+            await client.publish("bus/7", line("bus", NOON, speed), qos=1)
+
+    for _ in range(TRIES):
+        try:
+            asyncio.run(publish())
+            each = arrived.get(timeout=0.2)
+        except (queue.Empty, MqttError):
+            continue
+        while each is not None:
+            assert each[1].vehicle == "bus"
+            if each[1].speed == speed:
+                return speed
+            each = arrived.get(timeout=60)
+    raise AssertionError("the reading did not come")
+
+
+def test_a_device_reads_its_own_topic_and_comes_back_to_a_broker_that_was_away(mosquitto: Mosquitto) -> None:
+    published = MqttTopic.parse(f"mqtt://127.0.0.1:{mosquitto.port}/bus/7", {})
+    with mqtt_readings(published, FORMATS["jsonl"]) as arrived:
+        assert speed_after_publishing(mosquitto, arrived, 20.0) == 20.0
+        mosquitto.stop()
+        mosquitto.start()
+        assert speed_after_publishing(mosquitto, arrived, 30.0) == 30.0
+    while arrived.get(timeout=60) is not None:  # the end of the block is the end of the source
+        pass

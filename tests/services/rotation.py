@@ -100,7 +100,7 @@ GROUPS: Final = {
     "laboratory": Group(
         (
             *_tests("unit", "api_plan*", "audit_command", "cluster_command", "evaluate*", "plan*"),
-            *_tests("unit", "survey_command", "survey_figures", "survey_refusals"),
+            *_tests("unit", "survey_command", "survey_figures"),
         ),
         (
             "lab",
@@ -160,7 +160,7 @@ GROUPS: Final = {
     ),
     "page of the map": Group(
         (
-            *_tests("browser", "address", "answers_map", "budget_map", "clusters_map", "demo_map", "empty_map"),
+            *_tests("browser", "answers_map", "budget_map", "clusters_map", "demo_map", "empty_map"),
             *_tests("browser", "estimates_map", "other_pages", "phone_map", "share_map", "sizes_map", "stale_map"),
             *_tests("browser", "surroundings_map", "uncertainty_map", "value_map"),
         ),
@@ -177,7 +177,7 @@ GROUPS: Final = {
     "readers of outputs": Group(
         (
             *_tests("integration", "api", "consume*", "display", "dump", "export", "garbage", "metrics"),
-            *_tests("integration", "reading_map", "tail_*"),
+            *_tests("integration", "reading_map"),
         ),
         (
             "agents/export",

@@ -1,4 +1,6 @@
-"""`hatcast.read` and `hatcast.estimates`: every file that has published records gives them, each once."""
+"""`hatcast.read` and `hatcast.estimates`: every file that has published records gives them, each once.
+`hatcast.batch` of a dump of telemetry, and of reports of devices: the records of the command.
+"""
 
 import base64
 import gzip
@@ -20,6 +22,7 @@ from hatcast.stream.errors import HatcastError
 from tests.api_data import readings, written
 from tests.batching import CONFIG, batch
 from tests.unit.test_api_policy import policy
+from tests.unit.test_batch_reports import END, OVER, a_report, buses, config, devices, run
 
 GOLDENS = Path(__file__).parents[2] / "schemas" / "golden" / "0.1.0"
 
@@ -184,3 +187,26 @@ def test_a_csv_file_of_releases_leads_to_the_files_that_are_read(
     released.to_polars().write_csv(path)
     with pytest.raises(HatcastError, match=r"CSV is not read here; name the same records in a \.jsonl or \.parquet"):
         hatcast.read(path)
+
+
+__all__ = ["config"]  # the fixture
+
+
+def test_dumps_of_telemetry_and_of_reports_give_the_records_of_the_command(tmp_path: Path, config: Path) -> None:
+    reports = devices(tmp_path, [*((OVER, a_report(config, number)) for number in range(3)), (END, b"")])
+    printed = run(tmp_path, config, reports, "--ledger", tmp_path / "ledger").stdout_bytes
+    for given in (config, hatcast.Policy.from_file(config), hatcast.load_settings(config)):
+        found = hatcast.batch(buses(tmp_path), given, format="kafka", reports=reports, ledger=tmp_path / "ledger")
+        assert b"".join(value + b"\n" for value in found.values) == printed
+        assert found.outcomes is not None
+        assert found.outcomes["reports.accepted"] == 3
+
+
+def test_a_policy_of_devices_needs_their_reports(tmp_path: Path, config: Path) -> None:
+    with pytest.raises(HatcastError) as refused:
+        hatcast.batch(buses(tmp_path), config, format="kafka", ledger=tmp_path / "ledger")
+    assert str(refused.value) == (
+        "the policy's releases need the reports of devices: give the output of `hatcast dump reports` as `reports`"
+    )
+    with pytest.raises(HatcastError, match="is a dump of telemetry: reports are the output"):
+        hatcast.batch(buses(tmp_path), config, format="kafka", reports=buses(tmp_path), ledger=tmp_path / "ledger")

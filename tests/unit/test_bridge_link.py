@@ -1,22 +1,33 @@
-"""A source that is lost and found, and a bridge's ticks."""
+"""A source that is lost and found, and a bridge's ticks.
+The door of a live bridge, and what its source is told.
+What waits in the MQTT bridge, and the name of its session.
+"""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from aiomqtt import Message
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from hatcast.agents.monitoring.declarations import BRIDGE_LAST_READING, Gauge
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.sources import connection as link_module
-from hatcast.agents.sources import live
-from hatcast.agents.sources.connection import SourceConnection
+from hatcast.agents.sources import live, mqtt
+from hatcast.agents.sources.connection import AckTracker, SourceConnection
 from hatcast.agents.sources.endpoint import SourceLost, SourceRejection
+from hatcast.agents.sources.filter import VALUE_BYTES_MAX, Filter
+from hatcast.agents.sources.mqtt import Subscription, _ReceiveQueue
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.readings.vehicles import by_murmur2
+from hatcast.stream.readings.formats import FORMATS, jsonl
+from hatcast.stream.readings.vehicles import PARTITIONERS, by_murmur2
 from hatcast.stream.replay.heartbeats import Router, TelemetryMessage
 
 Step = Callable[[SourceConnection, "Scripted"], None]
@@ -180,3 +191,171 @@ def test_every_partition_is_ticked_each_ten_seconds_of_the_bridges_clock_unless_
         assert set(rounds.values()) == {8}
         assert sorted(rounds) == [1_795_000_010_000 + 10_000 * number for number in range(5)]
         assert {message.partition for message in sent} == set(range(8))
+
+
+NOW = 1_795_000_000_000
+AHEAD = 120_000
+
+
+def door(form: str = "jsonl", clock: Callable[[], int] = lambda: NOW, *, polled: bool = False) -> Filter:
+    return Filter(FORMATS[form], Router(8, PARTITIONERS["murmur2"]), AHEAD, polled=polled, clock=clock)
+
+
+def record(vehicle: str = "bus", time: object = NOW, **more: object) -> bytes:
+    return json.dumps({"vehicle": vehicle, "time": time, "lat": 21.2, "lon": 72.8, "speed": 20.5} | more).encode()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@given(body=st.binary(max_size=400), topic=st.text(max_size=40))
+def test_whatever_a_source_sends_is_a_reading_or_counted_and_never_an_empty_record(
+    form: str, body: bytes, topic: str
+) -> None:
+    there = door(form)
+    messages = list(there.messages(body, topic))
+    assert len(messages) == there.readings
+    assert there.readings + there.undecodable == len(FORMATS[form].split(body, topic))
+    assert all(message.value and message.key for message in messages)
+
+
+@given(vehicle=st.text(max_size=140), speed=st.floats(allow_nan=False, allow_infinity=False))
+def test_a_reading_leaves_as_the_canonical_record_under_its_vehicle(vehicle: str, speed: float) -> None:
+    body = record(vehicle, speed=speed)
+    there = door()
+    messages = list(there.messages(body))
+    address = Router(8, by_murmur2).route(vehicle)
+    if address is None:  # nobody, or too long a name: rule 3 would end it
+        assert (messages, there.undecodable) == ([], 1)
+    else:
+        (message,) = messages
+        assert (message.key, message.partition) == address
+        assert message.timestamp_ms == NOW
+        assert jsonl.decode(message.value) == jsonl.decode(body)
+
+
+def test_several_readings_of_one_message_are_one_record_each() -> None:
+    bodies = [record(f"bus-{number}") for number in range(5)]
+    messages = list(door().messages(b"[" + b",".join(bodies) + b"]"))
+    assert [json.loads(message.value)["vehicle"] for message in messages] == [f"bus-{number}" for number in range(5)]
+
+
+def test_a_clock_that_is_set_back_while_a_message_is_handed_on_stops_the_rest_of_it() -> None:
+    times = iter([NOW, NOW, NOW - AHEAD, NOW - AHEAD - 1])
+    there = door(clock=lambda: next(times))
+    assert len(list(there.messages(b"[%b,%b,%b]" % (record("a"), record("b"), record("c"))))) == 2
+    assert there.arrived_in_future == 1
+
+
+def test_a_reading_that_a_poll_repeats_is_sent_once_and_again_when_its_time_moves() -> None:
+    there = door(polled=True)
+    sent = [len(list(there.messages(record("a", time)))) for time in (1, 1, 2, 1, 1)]
+    assert (sent, there.repeated) == ([1, 0, 1, 1, 0], 2)
+    assert len(list(there.messages(record("b", 1)))) == 1
+
+
+def test_a_source_that_is_not_polled_may_say_the_same_twice() -> None:
+    there = door()
+    assert [len(list(there.messages(record()))) for _ in range(2)] == [1, 1]
+
+
+def test_a_record_with_a_huge_field_is_garbage() -> None:
+    there = door()
+    assert list(there.messages(record(time="9" * VALUE_BYTES_MAX))) == []
+    assert there.undecodable == 1
+
+
+def test_garbage_is_logged_once_and_without_what_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    there = door()
+    for _ in range(1_000):
+        assert list(there.messages(b"{secret garbage")) == []
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("undecodable") == 1
+    assert "secret" not in said.out + said.err
+
+
+@given(st.data())
+def test_a_source_is_told_of_messages_in_their_order_and_only_when_all_their_readings_are_confirmed(
+    data: st.DataObject,
+) -> None:
+    sizes = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=8))
+    acks, told = AckTracker(), list[int]()
+    open_readings = []
+    for number, size in enumerate(sizes):
+        pending = acks.add(partial(told.append, number))
+        pending.unconfirmed += size
+        open_readings += [number] * (size + 1)  # and one for the handing over
+    pending_messages = list(acks._pending)
+    for number in data.draw(st.permutations(open_readings)):
+        pending_messages[number].confirm()
+        done = [each.unconfirmed == 0 for each in pending_messages]
+        whole = done.index(False) if False in done else len(done)
+        assert told == list(range(whole))
+    assert not len(acks)
+
+
+def test_of_a_connection_that_is_gone_nothing_is_told() -> None:
+    acks, told = AckTracker(), list[int]()
+    first, second = (acks.add(partial(told.append, number)) for number in (1, 2))
+    second.confirm()
+    acks.clear()
+    first.confirm()
+    assert told == []
+
+
+def test_a_message_that_was_not_handed_over_whole_is_not_told_and_holds_up_nothing() -> None:
+    acks, told = AckTracker(), list[int]()
+    first, second = (acks.add(partial(told.append, number)) for number in (1, 2))
+    second.unconfirmed += 1
+    acks.discard(second)
+    first.confirm()
+    assert (told, len(acks)) == ([1], 0)
+
+
+def message(qos: int, size: int = 10) -> Message:
+    return Message("bus/1", bytes(size), qos, retain=False, mid=1, properties=None)
+
+
+async def test_of_a_source_that_sends_again_nothing_is_dropped_whatever_the_buffer() -> None:
+    queue = _ReceiveQueue(5)
+    for _ in range(100):
+        queue.put_nowait(message(1))
+    assert (queue.qsize(), queue.dropped, queue.overrun) == (100, 0, False)
+
+
+async def test_of_a_source_that_does_not_what_finds_no_room_is_counted_and_room_comes_back() -> None:
+    queue = _ReceiveQueue(5)
+    for _ in range(8):
+        queue.put_nowait(message(0))
+    assert (queue.qsize(), queue.dropped) == (5, 3)
+    queue.get_nowait()
+    queue.put_nowait(message(0))
+    assert (queue.qsize(), queue.dropped, queue.overrun) == (5, 3, False)
+
+
+async def test_bytes_are_bounded_too_and_a_connection_that_passes_the_bound_is_to_be_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mqtt, "_QUEUE_BYTES_MAX", 1_000)
+
+    queue = _ReceiveQueue(1_000_000)
+    for _ in range(3):
+        queue.put_nowait(message(1, 400))
+    assert not queue.overrun
+    queue.put_nowait(message(1, 400))
+    queue.put_nowait(message(0, 400))
+    assert (queue.qsize(), queue.dropped, queue.overrun) == (3, 1, True)
+    while not queue.empty():
+        queue.get_nowait()
+    queue.put_nowait(message(0, 400))
+    assert queue.qsize() == 1
+
+
+def test_a_bridge_that_is_started_again_finds_its_session_and_another_bridge_has_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = Subscription(["b/#", "a/#"]).identity("telemetry")
+    assert name == Subscription(["a/#", "b/#"]).identity("telemetry")
+    assert name != Subscription(["a/#"]).identity("telemetry") != Subscription(["a/#"]).identity("other")
+    assert len(name) <= 23  # what every broker of 3.1.1 takes
+    assert Subscription(["a/#"], client_id="mine").identity("telemetry") == "mine"
+    monkeypatch.setattr("socket.gethostname", lambda: "another-machine")
+    assert name != Subscription(["b/#", "a/#"]).identity("telemetry")

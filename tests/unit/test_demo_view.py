@@ -1,20 +1,44 @@
-"""What the demo shows of what it knows."""
+"""What the demo shows of what it knows.
+A command that is printed, by the demo or `init`, has the options of the format that was given.
+What the demo shows of queries over days.
+What the demo shows of a hybrid policy.
+"""
 
+import io
+from dataclasses import fields
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
+from click.testing import CliRunner
+from rich.console import Console
 
+from hatcast.agents.cli.recordings import format_options
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo import texts
-from hatcast.agents.demo.defaults import demo_policy
+from hatcast.agents.demo.defaults import demo_policy, hybrid_policy
+from hatcast.agents.demo.feed import vehicles_with_devices
 from hatcast.agents.demo.introduction import introduction
-from hatcast.agents.demo.rendering import Lines, noise_strip
-from hatcast.stream.readings.formats import FORMATS
+from hatcast.agents.demo.rendering import Lines, Screen, noise_strip
+from hatcast.stream.readings.formats import FORMATS, Columns, FormatChoice
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.records import ContinualRecord, NoiseRecord
 from hatcast.stream.records.fields import Status as WireStatus
-from tests.unit.demo_states import budget, drawn, estimated, released, running, state, suppressed, tracked
+from tests.unit.demo_states import (
+    HYBRID,
+    WITH_QUERIES,
+    answered,
+    blended,
+    budget,
+    drawn,
+    estimated,
+    released,
+    running,
+    state,
+    suppressed,
+    tracked,
+)
 
 
 def test_a_release_that_comes_twice_is_counted_once() -> None:
@@ -223,3 +247,123 @@ def test_every_outcome_and_every_status_has_words() -> None:
 @pytest.mark.parametrize("feed", [None, *FORMATS])
 def test_the_policy_of_every_feed_is_valid_and_releases_all_day(feed: str | None) -> None:
     assert parse_settings({"policy": demo_policy(feed)}, Path(), {}).policy.hours == (0, 24)
+
+
+COLUMNS = Columns(
+    {"vehicle": "plate, no"}, "m/s", "%d.%m.%Y %H:%M", "Europe/Berlin", {"kind": "bus"}, "data.bikes", "latin-1", ",", 2
+)
+
+
+def parsed(words: list[str]) -> FormatChoice | None:
+    found: list[FormatChoice | None] = []
+
+    @click.command()
+    @format_options(of="file")
+    def command(feed_format: FormatChoice | None) -> None:
+        found.append(feed_format)
+
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 0, done.output
+    return found[0]
+
+
+def test_a_format_is_printed_as_the_options_that_give_it() -> None:
+    assert all(getattr(COLUMNS, each.name) != getattr(Columns(), each.name) for each in fields(Columns))
+    for choice in (FormatChoice("jsonl", COLUMNS, "always", header_time=True), FormatChoice("csv", None, "missing")):
+        assert parsed(choice.words) == choice
+
+
+def test_answers_are_lines_and_a_repeated_one_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    shown, view = state(**WITH_QUERIES), Lines()
+    assert shown.add_answer(answered())
+    assert not shown.add_answer(answered())
+    view.answer(answered(), b"", shown)
+    view.answer(answered(None), b"", shown)
+    of = "demo 2026-10-22 to 2026-10-23 09:00-10:00 8642d9d6fffffff fast"
+    assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
+        f"{of} 23.4 vehicles/day 22.4 to 25.9 released",
+        f"{of} suppressed (missing_days)",
+    ]
+    assert "queries fast: 1 answer" in list(texts.summary(shown, 1.0))
+
+
+def test_the_terminal_counts_answers_while_it_runs_and_shows_them_at_the_end() -> None:
+    shown, file = state(**WITH_QUERIES), io.StringIO()
+    shown.add_answer(answered())
+    assert any(line.split() == ["queries", "fast:", "1", "answer"] for line in drawn(shown, 80, 24))
+    view = Screen(Console(width=120, height=40, file=file, force_terminal=True, color_system=None))
+    with view:
+        view.end(shown, 1.0)
+    assert "23.4 ± 2.5 vehicles/day" in file.getvalue()
+
+
+def test_a_query_without_an_answer_says_which_days_it_waits_for() -> None:
+    shown = state(**WITH_QUERIES)
+    assert list(texts.unanswered(shown)) == ["query fast has no answer: its first period begins on 2026-10-22"]
+    shown.watermark_ms = 1_792_700_000_000  # 22 October 2026
+    assert list(texts.unanswered(shown)) == [
+        "query fast has no answer: its period of 2 days from 2026-10-22 to 2026-10-23 is not over in these readings"
+    ]
+    shown.add_answer(answered())
+    assert list(texts.unanswered(shown)) == []
+
+
+def test_a_blend_shows_both_groups_with_their_weights_and_the_width_of_both_noises(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown, view = state(**HYBRID), Lines()
+    shown.add(blended())
+    view.release(blended(), b"", shown)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert " ".join(line.split()) == (
+        "demo 2026-10-22 09:00-10:00 8642d9d6fffffff 21.3 km/h 20.0 to 23.9 released"
+        " 20 trust (weight 0.62), 1,234 devices (0.38)"
+    )
+    assert any("21.3 ± 2.6" in line for line in drawn(shown, 100, 40))
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 40)])
+def test_the_live_part_of_a_hybrid_policy_fits_terminals_too(width: int, height: int) -> None:
+    shown = state(**HYBRID)
+    shown.report_outcomes = {"accepted": 1_200, "late": 3}
+    for hour in range(10, 20):
+        shown.add(blended(f"{hour}:00"))
+    lines = drawn(shown, width, height)
+    assert max(map(len, lines)) <= width
+    assert len(lines) < max(height, 20)
+    assert any(line.startswith("reports ") and "1,203: 1,200 counted, 3 too late" in line for line in lines)
+    assert sum("20+1,234" in line and "0.62+0.38" in line for line in lines) >= 8
+
+
+def test_the_introduction_says_who_trusts_whom_and_which_noise_hides_each_group() -> None:
+    shown = state(**HYBRID)
+    assert shown.began is not None
+    began = msgspec.structs.replace(shown.began, trusting=60, devices=540)
+    rows = dict(introduction(shown, began))
+    assert "60 of 600 buses, a share of 10%, trust the operator" in rows["trust"]
+    assert rows["trust"].endswith("epsilon 1")
+    assert "the other 540" in rows["devices"]
+    for estimator, hidden in (
+        ("lm_only", "lm_only uses none of them"),
+        ("full_lm", "of a device to the mean of each, eps"),
+    ):
+        privacy = {"epsilon": 2.0, "max_hats_per_day": 40, "daily_limit": 80.0}
+        other = state(privacy=privacy, estimator={"name": estimator})
+        assert hidden in dict(introduction(other, began))["trust"]
+    assert "epsilon 2," in rows["devices"]
+    assert "epsilon: 2 for each mean" in rows["budget"], "the ledger charges what the group pays that pays more"
+
+
+@pytest.mark.parametrize(("share", "devices"), [(0.0, 50), (0.1, 45), (1.0, 0)])
+def test_all_but_the_share_that_trusts_the_operator_have_devices(share: float, devices: int) -> None:
+    buses = [f"BUS-{number}" for number in range(50)]
+    chosen = vehicles_with_devices(buses, share)
+    assert len(chosen) == devices
+    assert chosen <= set(buses)
+
+
+@pytest.mark.parametrize("feed", [None, *FORMATS])
+def test_the_hybrid_policy_of_every_feed_takes_reports(feed: str | None) -> None:
+    policy = parse_settings({"policy": hybrid_policy(feed)}, Path(), {}).policy
+    assert policy.takes_reports
+    assert policy.hours == (0, 24)

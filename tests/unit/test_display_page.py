@@ -1,7 +1,10 @@
-"""How the map's page is sent and kept up to date, and that a browser may trust it."""
+"""How the map's page is sent and kept up to date, and that a browser may trust it.
+The libraries of the page are those of npm, byte for byte, with their licences.
+"""
 
 import asyncio
 import re
+from hashlib import sha256
 from pathlib import Path
 
 import h3
@@ -156,3 +159,15 @@ def test_a_page_loads_all_its_modules_as_one_script() -> None:
     modules = {path.stem for path in (STATIC / "js").glob("*.js")}
     assert {name for name in modules if f"const module_{name} = " not in script} == set()
     assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
+
+
+VENDOR = Path(__file__).parents[2] / "agents" / "map" / "static" / "vendor"
+
+
+def test_every_library_is_listed_unchanged_and_has_its_licence() -> None:
+    rows = re.findall(r"\| `(\S+)` \| `\S+` \| \S+ \| `([0-9a-f]{64})` \|", (VENDOR / "README.md").read_text())
+    files = {path.relative_to(VENDOR).as_posix() for path in VENDOR.rglob("*") if path.suffix in (".js", ".css")}
+    assert {name for name, _ in rows} == files
+    for name, digest in rows:
+        assert sha256((VENDOR / name).read_bytes()).hexdigest() == digest
+        assert (VENDOR / name).with_name("LICENSE").stat().st_size > 1_000

@@ -1,4 +1,6 @@
-"""Slots of the local clock: repeated and skipped hours, half-hour zones, steps of any length."""
+"""Slots of the local clock: repeated and skipped hours, half-hour zones, steps of any length.
+The fold and days: who is one user across them, and which of them a policy counts.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -9,8 +11,9 @@ from hypothesis import strategies as st
 
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
-from tests.folding import DAY, HOUR, MINUTE
+from tests.folding import DAY, HOUR, MINUTE, NOON, apply, contributions, entered, occurring, record
 from tests.replayed import policy_of
+from tests.unit.test_contributions import KM_NORTH, folded
 
 HELSINKI, LORD_HOWE, KOLKATA = "Europe/Helsinki", "Australia/Lord_Howe", "Asia/Kolkata"
 LENGTHS = {"15m": 15, "30m": 30, "1h": 60, "24h": 24 * 60}
@@ -184,3 +187,20 @@ def test_the_slots_of_a_day_without_a_change_tile_it(instant: int) -> None:
     slot = found.slot_at(instant)
     assert (slot.end_ms - slot.start_ms, found.slot_at(slot.end_ms).start_ms) == (15 * MINUTE, slot.end_ms)
     assert (found.day_end(slot.date) + 5 * HOUR + 30 * MINUTE) % DAY == 0
+
+
+@pytest.mark.parametrize(("unit", "users"), [("user_day", 2), ("user", 1)])
+def test_a_vehicle_is_another_user_on_another_day_unless_the_unit_is_the_user(unit: str, users: int) -> None:
+    fold = folded(record(), unit=unit, max_hats_per_day=1)
+    apply(fold, [(NOON + DAY, record(time=NOON + DAY)), (NOON + DAY, record(time=NOON + DAY, lat=KM_NORTH))])
+    assert occurring(fold) == {"accepted": 2, "over_cap": 1}  # K is a day's under both
+    assert len({pseudonym for _, _, pseudonym in contributions(fold)}) == users
+
+
+def test_a_policy_keeps_nothing_of_the_days_before_its_first() -> None:
+    fold = folded(record(), max_hats_per_day=1, from_date="2022-01-03", timezone="Asia/Kolkata")
+    midnight = NOON + 6 * HOUR + 30 * MINUTE
+    apply(fold, [(midnight, record(time=midnight - 1)), (midnight, record(time=midnight))])
+    assert occurring(fold) == {"outside_dates": 2, "accepted": 1}
+    assert [slot for slot, _, _ in contributions(fold)] == ["2022-01-03/00:00"]
+    assert [date for date, _ in entered(fold)] == ["2022-01-03"]

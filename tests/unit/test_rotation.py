@@ -1,12 +1,21 @@
-"""Which files of tests a run of all leaves out: never one for good, and none that looks at what has changed."""
+"""Which files of tests a run of all leaves out: never one for good, and none that looks at what has changed.
+How the files of tests are spread over processes. What each of them breaks is its own: tests/services/fixtures.py.
+The recorded input that tests stand on.
+"""
 
+import json
 import subprocess
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.services import rotation
+from hatcast.lab.evaluate.simulation import Readings
+from tests.services import data, rotation
+from tests.services.absent import absence_skips
 from tests.services.data import ROOT
 from tests.services.rotation import (
     GROUPS,
@@ -19,6 +28,7 @@ from tests.services.rotation import (
     in_turns,
     left_out,
 )
+from tests.services.side_by_side import WAITING, next_file, waits
 
 EVERY: Final = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
 every_group = pytest.mark.parametrize("name", GROUPS)
@@ -70,7 +80,7 @@ def test_every_pattern_of_a_group_finds_something(name: str) -> None:
     assert [each for each in group.about if not [*ROOT.glob(each)]] == []
     for test in group.cases:
         file, _, function = test.partition("::")
-        assert f"\ndef {function}(" in (ROOT / file).read_text(), test
+        assert f"def {function}(" in (ROOT / file).read_text(), test
         assert not any(file in other.files() for other in GROUPS.values()), "its file is left out as a whole"
 
 
@@ -144,3 +154,58 @@ def test_of_a_shallow_clone_and_outside_git_nothing_is_known(
     monkeypatch.setattr(rotation, "ROOT", tmp_path_factory.mktemp("nowhere"))
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", "/")
     assert (base_commit(), changed_since("HEAD")) == (None, None)
+
+
+COMPUTING = ("tests/laws/test_fold.py", "tests/unit/test_grid.py", "tests/unit/test_hats.py")
+FAULTS = ("tests/faults/test_outage.py", "tests/faults/test_storm.py")
+files = st.lists(
+    st.sampled_from([*COMPUTING, *FAULTS, "tests/laws/test_stores.py", "tests/leaks/test_whole_system.py"]),
+    min_size=1,
+    unique=True,
+).map(sorted)
+
+
+def test_what_is_said_to_wait_is_there() -> None:
+    assert [place for place in WAITING if not (ROOT / place).exists()] == []
+
+
+def test_files_wait_by_their_folder_or_by_their_name() -> None:
+    assert all(map(waits, [*FAULTS, "tests/laws/test_stores.py"]))
+    assert not any(map(waits, [*COMPUTING, "tests/faults_of_others/test_storm.py", "tests/laws/test_stores.py.old"]))
+
+
+@given(left=files)
+def test_a_process_takes_the_first_of_its_kind_and_then_what_is_left(left: list[str]) -> None:
+    computing = [file for file in left if file in COMPUTING]
+    waiting = [file for place in WAITING for file in left if Path(file).is_relative_to(place)]
+    assert next_file(left, computes=True) == (computing or left)[0]
+    assert next_file(left, computes=False) == (waiting or computing)[0]
+
+
+def test_what_may_be_published_is_in_the_tree() -> None:
+    days = ["2016-11-24", "2016-11-25", "2016-11-26", "2016-11-27", "2017-03-21"]
+    for path in ["golden/edge.jsonl", *(f"capmetro/{day}.csv.gz" for day in days)]:
+        assert data.recording(path).is_relative_to(data.DATA)
+
+
+@pytest.mark.parametrize("name", ["edge", "capmetro_2017-03-21", "itms_30min", "gtfs_rt"])
+def test_every_golden_has_outcomes_and_hats(name: str) -> None:
+    assert {"outcomes", "hats"} <= data.golden(name).keys()
+
+
+def test_the_itms_like_counts_meet_what_is_published_of_that_hat() -> None:
+    found = json.loads((data.DATA / "itms_like_counts.json").read_text())
+    counts = sorted(found["counts"], reverse=True)
+    assert (len(counts), counts[0], counts[-1], sum(counts)) == (217, 417, 1, 17_166)
+    assert median(counts) == 46
+    assert (found["U"], found["mean"], found["variance"]) == (65.0, 20.66769, 115.135)
+    assert (Readings().upper_bound, Readings().mean, Readings().variance) == (65.0, 20.66769, 115.135)
+
+
+def test_an_absent_recording_skips_here_and_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "")
+    with pytest.raises(pytest.skip.Exception, match=data.RECORDINGS_ABSENT), absence_skips():
+        data.recording("no/such/recording.json")
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match=data.RECORDINGS_ABSENT), absence_skips():
+        data.recording("no/such/recording.json")
