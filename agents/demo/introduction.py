@@ -7,7 +7,7 @@ from hatcast.agents.demo.defaults import VEHICLES
 from hatcast.agents.demo.embedded import PARTITIONS
 from hatcast.agents.demo.state import Began, DemoState
 from hatcast.agents.demo.texts import days_text, running_name
-from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, Policy, TrackerKeys
+from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, MeansKeys, Policy, TrackerKeys
 from hatcast.stream.records.fields import Status
 
 _DEFERRED: Final = (
@@ -24,60 +24,12 @@ def introduction(state: DemoState, began: Began) -> Iterator[tuple[str, str]]:
         f" ({PARTITIONS} partitions, topics not checked). Only on this machine; all of it is deleted at the end"
         + (", its noise too: publish nothing of it" if state.origin.files else "")
     )
-    quantity = f"means of buses, {policy.quantity},"
-    match policy.method:
-        case TrackerKeys():
-            what = f"{quantity} per hour and hexagon, from queries with noise that hides how fast any one bus went"
-            budget = (
-                "the most privacy that one bus's day has lost, in epsilon: a bus pays for its own part in each query;"
-                f" never more than {policy.daily_limit:g} a day"
-            )
-        case ContinualKeys() as keys:
-            what = (
-                f"{quantity} in each hexagon since its horizon of {days_text(keys.horizon_days)}"
-                " began, hour by hour, with noise that hides how fast any one bus went"
-            )
-            budget = (
-                "the privacy that one bus loses in a horizon, in epsilon: all of it is booked on each day of the"
-                f" horizon; {policy.epsilon:g} for each of at most {keys.max_cells} hexagons"
-            )
-        case keys:
-            each = "each bus alike, " if isinstance(keys, HybridKeys) else ""
-            what = f"{quantity} per hour and hexagon, {each}with noise that hides how fast any one bus went"
-            budget = (
-                f"the most privacy that one bus's day has lost, in epsilon: {keys.charged(policy.epsilon):g} for each"
-                f" mean that it is part of (at most {policy.max_hats_per_day}); never more than {policy.daily_limit:g}"
-                " a day"
-            )
+    what, budget = _what(policy)
     yield "map", f"{state.map_url} in a browser"
     yield "what", what
     yield "real", real
     yield _source(state, began)
-    match policy.method:
-        case TrackerKeys():
-            yield (
-                "41.3 ± 5.6",
-                "km/h: the mean of all readings of the hour is within ± 5.6 in 95 of 100 cases, by all released so far",
-            )
-            yield (
-                "predicted",
-                "no query in this hour: it follows from others; dim: no readings count, so it is the road's",
-            )
-            yield Status.DEFERRED, _DEFERRED
-            too_few = f"fewer than {policy.min_users} buses were there, so there is no query about the hour"
-        case ContinualKeys():
-            yield (
-                "21.3 ± 1.6",
-                "km/h: the mean since the horizon began, with noise that is within ± 1.6 in 95 of 100 cases",
-            )
-            too_few = f"fewer than {policy.min_users} values so far, so no mean is published"
-        case _:
-            yield (
-                "21.3 ± 1.6",
-                "km/h: the mean with its noise, which is within ± 1.6 in 95 of 100 cases; fewer buses, more noise",
-            )
-            too_few = f"fewer than {policy.min_users} buses were there, so no mean is published"
-    yield Status.SUPPRESSED, too_few
+    yield from _shown(policy)
     if policy.running:
         names = ", ".join(running_name(policy, each.name) for each in policy.running)
         yield (
@@ -89,6 +41,64 @@ def introduction(state: DemoState, began: Began) -> Iterator[tuple[str, str]]:
         yield from _groups(policy, policy.keys_of(HybridKeys), began.trusting, began.devices)
     for query in policy.queries:
         yield query.name, f"a query over {days_text(query.days)}: its answers come after the last of them"
+
+
+def _what(policy: Policy) -> tuple[str, str]:
+    """Return what is released, and what its budget counts."""
+    quantity = f"means of buses, {policy.quantity},"
+    match policy.method:
+        case TrackerKeys():
+            what = f"{quantity} per hour and hexagon, from queries with noise that hides how fast any one bus went"
+            return what, (
+                "the most privacy that one bus's day has lost, in epsilon: a bus pays for its own part in each query;"
+                f" never more than {policy.daily_limit:g} a day"
+            )
+        case ContinualKeys() as keys:
+            what = (
+                f"{quantity} in each hexagon since its horizon of {days_text(keys.horizon_days)}"
+                " began, hour by hour, with noise that hides how fast any one bus went"
+            )
+            return what, (
+                "the privacy that one bus loses in a horizon, in epsilon: all of it is booked on each day of the"
+                f" horizon; {policy.epsilon:g} for each of at most {keys.max_cells} hexagons"
+            )
+        case (MeansKeys() | HybridKeys()) as keys:
+            each = "each bus alike, " if isinstance(keys, HybridKeys) else ""
+            what = f"{quantity} per hour and hexagon, {each}with noise that hides how fast any one bus went"
+            return what, (
+                f"the most privacy that one bus's day has lost, in epsilon: {keys.charged(policy.epsilon):g} for each"
+                f" mean that it is part of (at most {policy.max_hats_per_day}); never more than {policy.daily_limit:g}"
+                " a day"
+            )
+
+
+def _shown(policy: Policy) -> Iterator[tuple[str, str]]:
+    """Yield rows about the numbers and words in the hexagons."""
+    match policy.method:
+        case TrackerKeys():
+            yield (
+                "41.3 ± 5.6",
+                "km/h: the mean of all readings of the hour is within ± 5.6 in 95 of 100 cases, by all released so far",
+            )
+            yield (
+                "predicted",
+                "no query in this hour: it follows from others; dim: no readings count, so it is the road's",
+            )
+            yield Status.DEFERRED, _DEFERRED
+            few = f"fewer than {policy.min_users} buses were there, so there is no query about the hour"
+            yield Status.SUPPRESSED, few
+        case ContinualKeys():
+            yield (
+                "21.3 ± 1.6",
+                "km/h: the mean since the horizon began, with noise that is within ± 1.6 in 95 of 100 cases",
+            )
+            yield Status.SUPPRESSED, f"fewer than {policy.min_users} values so far, so no mean is published"
+        case MeansKeys() | HybridKeys():
+            yield (
+                "21.3 ± 1.6",
+                "km/h: the mean with its noise, which is within ± 1.6 in 95 of 100 cases; fewer buses, more noise",
+            )
+            yield Status.SUPPRESSED, f"fewer than {policy.min_users} buses were there, so no mean is published"
 
 
 def _groups(policy: Policy, keys: HybridKeys, trusting: int, devices: int) -> Iterator[tuple[str, str]]:

@@ -67,21 +67,16 @@ def fill(stage: Stage, least: int = 1) -> None:
         join(stage)
 
 
-def one_of(stage: Stage, *, lasting: bool = False) -> Worker:
-    """A worker that has partitions; if none gets any in a while, one that runs.
-
-    lasting   one that no fault of its own awaits: another could end by itself at this very moment
-    """
-    for patience in range(_PATIENCE_S, -1, -1):
+def one_of(stage: Stage) -> Worker:
+    """A worker that has partitions; if none gets any in a while, one that runs."""
+    for _ in range(_PATIENCE_S):
         fill(stage)
-        running = [worker for worker in stage.alive() if worker.reached or not (lasting and worker.step)]
-        at_work = [worker for worker in running if worker.at_work or not patience]
+        at_work = [worker for worker in stage.alive() if worker.at_work]
         if at_work:
             return stage.random.choice(at_work)
-        if not running:
-            stage.start_worker()
         stage.wait(1.0)
-    return stage.start_worker()
+    fill(stage)
+    return stage.random.choice(stage.alive())
 
 
 def stopped(stage: Stage, worker: Worker) -> None:
@@ -114,7 +109,7 @@ def kill_all(stage: Stage) -> None:
 
 def zombie(stage: Stage) -> None:
     """A worker stands still past its session, the others take over, and it goes on."""
-    while not stage.freeze(one_of(stage, lasting=True), AWAY_S + stage.random.uniform(0.0, 4.0)):
+    while not stage.freeze(one_of(stage), AWAY_S + stage.random.uniform(0.0, 4.0)):
         pass  # it had just ended by itself
     fill(stage, 2)
 
