@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-import jsonschema
-
 from tests.integration.demonstrating import (
     EDGE,
-    QUERY_SCHEMA,
+    OF_ANSWER,
     edge_config,
     finished,
     releases,
@@ -37,7 +35,7 @@ def test_a_recording_with_queries_over_days_ends_and_shows_every_answer_that_bat
     assert (code, err) == (0, b"")
     found = [record for record in releases(out) if "query" in record]
     for record in found:
-        jsonschema.validate(record, QUERY_SCHEMA)
+        OF_ANSWER.validate(record)
     of_batch = releases(run_batch(EDGE, *given, "--ledger", tmp_path / "ledger", "--json"))
     expected = {record["release_id"]: record["user_days"] for record in of_batch if "query" in record}
     assert {record["query"] for record in found} == {"fast", "usual"}
