@@ -124,11 +124,13 @@ class HorizonUsers:
         if len(counts) and int(counts.max()) > groups[-1].end:
             raise ValueError("a user is in more slots than declared")
         sums = self.sums[places] + entries.values[order]
-        completed = {j: sums[counts == group.end] for j, group in enumerate(groups)}
-        ends = np.array([group.end for group in groups])
-        sums[np.isin(counts, ends)] = 0
+        completed: dict[int, Integers] = {}
+        for j, group in enumerate(groups):
+            is_complete = counts == group.end
+            if is_complete.any():
+                completed[j], sums[is_complete] = sums[is_complete], 0
         self.counts[places], self.sums[places] = counts, sums
-        return {j: items for j, items in completed.items() if len(items)}
+        return completed
 
     def _admit(self, entered: NDArray[np.uint64]) -> None:
         """Add the users that are new."""

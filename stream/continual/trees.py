@@ -47,6 +47,7 @@ from hatcast.stream.policy.method import NoiseKind
 
 _PLANS: Final = 4096  # an hour's cells have few different first and last slots
 _FIELDS: Final = 2  # before the noises
+_NO_KEY: Final = -1  # of a node
 _DAMAGED: Final = "the state of a running sum is damaged"
 
 
@@ -73,8 +74,11 @@ class PrefixSteps(NamedTuple):
 def plan(digits: Digits, before: int, after: int) -> PrefixSteps:
     """Return the plan from a prefix of `before` slots to one of `after` slots. before 0: nothing was drawn yet."""
     old, new = digits.nodes(before), digits.nodes(after)
-    _, kept_from, kept_to = np.intersect1d(old.keys, new.keys, assume_unique=True, return_indices=True)
-    return PrefixSteps(kept_from, kept_to, np.setdiff1d(np.arange(len(new.keys)), kept_to), new.signs)
+    # By their order: numpy's operations on sets of any order take five times as long for so few nodes.
+    places = np.searchsorted(old.keys, new.keys)
+    is_kept = np.append(old.keys, _NO_KEY)[places] == new.keys
+    kept_to = np.flatnonzero(is_kept)
+    return PrefixSteps(places[kept_to], kept_to, np.flatnonzero(~is_kept), new.signs)
 
 
 class PrefixNoise:
