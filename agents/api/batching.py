@@ -25,13 +25,22 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.causes import require
 from hatcast.agents.kafka.dump import DUMP
 from hatcast.agents.progress import AddBar, progress_bars
-from hatcast.agents.recordings.files import format_by_name
+from hatcast.agents.recordings.files import recognised
 from hatcast.agents.recordings.parquet import table_digest, table_records
 from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query import Period
-from hatcast.stream.readings.formats import FORMAT_NAMES, PARQUET, Columns, DeriveSpeed, Format, FormatChoice, jsonl
+from hatcast.stream.readings.formats import (
+    FORMAT_NAMES,
+    PARQUET,
+    Columns,
+    DeriveSpeed,
+    Format,
+    FormatChoice,
+    format_of_columns,
+    jsonl,
+)
 from hatcast.stream.readings.recording import Contents, Recording, reason_of
 
 if TYPE_CHECKING:
@@ -73,14 +82,18 @@ class ReadingOptions:
             table = table_of(data)
             # A record with its unit is canonical; all other tables are read by the names of their columns.
             canonical = "unit" in table.column_names and self._columns() is None
-            choice = self._choice(self.format or (jsonl.NAME if canonical else PARQUET))
+            shown = None if self._columns() else format_of_columns(table.column_names)
+            choice = self._choice(self.format or shown or (jsonl.NAME if canonical else PARQUET))
             return _table_input(table, self._feed(choice, policy), choice)
         paths = paths_of(data)
-        name = self.format or format_by_name(paths[0])
-        if name is None:
-            raise HatcastError(f"{paths[0]}: has no format; name it as format: {', '.join((*FORMAT_NAMES, DUMP.name))}")
-        choice = self._choice(name)
+        choice = self.choice(paths)
         return files_input(paths, self._feed(choice, policy), choice)
+
+    def choice(self, paths: Sequence[Path]) -> FormatChoice:
+        """Return the format of files: the given one, or the one that is recognised. Raises HatcastError."""
+        if self.format is not None:
+            return self._choice(self.format)
+        return replace(recognised(paths, self._columns(), (DUMP,)), derive=self.derive_speed)
 
     def _choice(self, name: str) -> FormatChoice:
         return FormatChoice(name, self._columns(), self.derive_speed)
@@ -186,7 +199,7 @@ def batch(  # noqa: PLR0913 - options by name
             with `__arrow_c_stream__`. A stream that can be read once is loaded.
         policy: a hatcast.toml, its settings, or a `hatcast.Policy`.
         ledger: the ledger file, created if it is missing. None: a temporary one, with a HatcastWarning.
-        format: of the data, as `--format`: docs/feeds.md. None: by the extension of the first file, such as `.csv`; a
+        format: of the data, as `--format`: docs/feeds.md. None: by what is in the files; a
             table is read by the names of its columns, or as `jsonl` if it has a column `unit`.
         columns: names of the data's columns by field, such as `{"vehicle": "plate", "time": "ts"}`; a field that is
             left out is found if its column's name is plain. A `hatcast.Columns` also has the format and the zone of

@@ -59,7 +59,7 @@ _OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read 
 
 @click.command(epilog="Example:  hatcast batch suratITMS.json --format itms --config hatcast.toml")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@format_options(required=True, by_name_of="files", also=(DUMP.name,), of="files")
+@format_options(files="files", also=(DUMP,), of="files")
 @config_option
 @click.option(
     "--contributions", is_flag=True, help="Also print users, readings, sum and maximum of each HAT. Not private."
@@ -237,7 +237,7 @@ def _release(run: BatchRun, path: Path, days: tuple[date, date] | None, output: 
         print_fitted(console, each)
     if output.file is None and policy.queries and len(tables) == 1:
         console.print("no answers to queries: no period of a query is over in these files")
-    console.print(BudgetTable(ledger_days))
+    print_fitted(console, BudgetTable(ledger_days))
 
 
 def _tables(decoded: Sequence[Shown], released: ReleasedRun, policy: Policy, *, queries: bool) -> list[Table]:
@@ -333,7 +333,7 @@ def _show_outcomes(folded: FoldResult, *, as_json: bool) -> None:
     names = (*Outcome, *(f"reports.{outcome}" for outcome in Outcome))
     rows = ((name, f"{of:,}", f"{of / records:.1%}") for name in names if (of := folded.outcomes.get(name)))
     console = Console()
-    console.print(table("Records by outcome", "", ("outcome", "records", "share"), rows))
+    print_fitted(console, table("Records by outcome", "", ("outcome", "records", "share"), rows))
     accepted = folded.outcomes.get(Outcome.ACCEPTED.value, 0)
     console.print(f"{records:,} record{'s' if records != 1 else ''}, {accepted:,} of them accepted")
 

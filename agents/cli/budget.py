@@ -21,6 +21,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.redis.connection import CONNECT_SECONDS, connect_redis_async, redis_error
 from hatcast.agents.redis.ledger_store import LedgerStore
+from hatcast.agents.tables.terminal import print_fitted
 from hatcast.stream.budget import LEAST_USER_DAYS, REPORT, report_table
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
@@ -132,7 +133,7 @@ def report(*, as_json: bool) -> None:
         )
         return
     console = _console()
-    console.print(report_cost_table(REPORT))
+    print_fitted(console, report_cost_table(REPORT))
     least = replace(REPORT, user_days=LEAST_USER_DAYS)
     text = _REPORT_TEXT.format(
         least=least.user_days,
@@ -165,12 +166,12 @@ def _show(policy: Policy, days: list[dict[str, Any]], next_policy: tuple[str, st
     console = Console()
     today = Calendar(policy).local(now_ms()).date().isoformat()
     if days:
-        console.print(BudgetTable(days))
+        print_fitted(console, BudgetTable(days))
     else:
         console.print("nothing has been released yet")
     console.print(today_line(policy, days, today, next_policy))
     if policy.queries or policy.selection_cost is not None:
-        console.print(query_table(policy, days, today))
+        print_fitted(console, query_table(policy, days, today))
 
 
 async def read_budget(settings: Settings, timeout_s: float = CONNECT_SECONDS) -> list[dict[str, Any]]:
@@ -223,7 +224,7 @@ def _show_paragraph(console: Console, paragraph: Paragraph) -> None:
         table.add_column(justify="right", no_wrap=True)
         for row in paragraph.sums:
             table.add_row(*row)
-        console.print(Padding(table, (0, 0, 1, 2)))
+        print_fitted(console, Padding(table, (0, 0, 1, 2)))
     console.print(Padding(paragraph.text, (0, 0, 1, 2)), highlight=False)
 
 

@@ -74,6 +74,9 @@ class BudgetTable:
         others = Measurement.get(console, options.update(width=_WIDTH_MAX), below).maximum - _BAR_MAX
         yield below if options.max_width - others < legend.cell_len else self._table(legend, Text())
 
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement.get(console, options, self._table(Text(), Text()))
+
     def _legend(self, *, ascii_only: bool) -> Text:
         """Return the meanings of the parts of a `Bar`."""
         parts = [

@@ -12,10 +12,21 @@ from typing import Final
 import click
 
 from hatcast.agents.cli.recordings import format_options
+from hatcast.agents.demo.defaults import RECORDED_ZONES
+from hatcast.agents.kafka.dump import DUMP
 from hatcast.agents.recordings.containers import head_of, plain, readable
 from hatcast.agents.recordings.files import open_recording, open_records
+from hatcast.agents.recordings.parquet import parquet_names
 from hatcast.stream.errors import HatcastError, RecordingError, SettingError
-from hatcast.stream.readings.formats import PARQUET, Columns, FormatChoice, header_of, is_data
+from hatcast.stream.readings.formats import (
+    CSV,
+    FORMATS,
+    Columns,
+    FormatChoice,
+    first_members,
+    header_line,
+    is_header,
+)
 from hatcast.stream.readings.magic import container_of
 from hatcast.stream.readings.reading import (
     DEGREES_AN_HOUR,
@@ -35,14 +46,12 @@ from hatcast.stream.time_zones import time_zone
 _LOOKED_AT: Final = 1 << 20  # bytes, for encoding and separator
 _SAMPLE: Final = 100_000  # readings, for the evidence
 _LISTED: Final = 40  # columns
-_STARTS: Final = {b"{": "jsonl", b"[": "jsonl", b"<": "siri", b"/hfp/": "hfp"}
-_MARKS: Final = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", codecs.BOM_UTF8: "utf-8-sig"}
 
 
 @click.command(epilog="Example:  hatcast check export.csv --unit km/h")
 @click.argument("file", type=click.Path(path_type=Path))
-@format_options(derives=False, by_name_of="file", of="file")
-def command(*, file: Path, feed_format: FormatChoice | None) -> None:
+@format_options(files="file", also=(DUMP,), derives=False, of="file")
+def command(*, file: Path, feed_format: FormatChoice) -> None:
     """Print a file's format, encoding, separator and columns, and which records are left out and why.
 
     Needs no policy. Evidence of unit and time zone is computed from all vehicles: it is raw data, nothing of it is
@@ -51,25 +60,44 @@ def command(*, file: Path, feed_format: FormatChoice | None) -> None:
     click.echo("reads raw data; nothing that it prints is private")
     if not file.is_file():
         raise HatcastError(f"{file}: is not a file; name one")
-    with readable(str(file)), file.open("rb") as opened:
-        container = container_of(head_of(opened))
-        head = b"" if container == "Parquet" else plain(opened, str(file)).read(_LOOKED_AT)
-    encoding = _encoding(head)
-    choice = feed_format or FormatChoice(_format_of(head, container))
-    click.echo(f"format: {choice.name}" + (f", in {container}" if container else ""))
-    if container != "Parquet" and not choice.name.startswith("gtfs-rt"):
-        click.echo(f"encoding: {encoding}")
-    if choice.name == "csv":
-        _show_columns(head.decode("latin-1" if encoding.startswith("not") else encoding, errors="replace"), choice)
-    if choice.mapped and encoding == "utf-16" and choice.columns is None:
-        choice = FormatChoice(choice.name, Columns(encoding=encoding))
+    _show_layout(file, feed_format)
+    if feed_format.name == DUMP.name:
+        click.echo("a topic, as `hatcast dump` writes it: `hatcast batch` folds it")
+        return
     try:
-        _read(file, choice, "")
+        _read(file, feed_format, "")
     except SettingError as error:
         if error.key != "unit":
             raise
-        assumed = replace(choice, columns=replace(choice.columns or Columns(), unit="km/h"))
-        _read(file, assumed, " (unit not stated: read as km/h)")
+        assumed = replace(feed_format, columns=replace(feed_format.columns or Columns(), unit="km/h"))
+        _read(file, assumed, " (unit not stated: read as km/h; other commands need --unit)")
+
+
+def _show_layout(file: Path, choice: FormatChoice) -> None:
+    """Print format, container, encoding, separator and columns."""
+    with readable(str(file)), file.open("rb") as opened:
+        container, names = container_of(head_of(opened)), list[str]()
+        if container == "Parquet":
+            head, names = b"", parquet_names(opened, str(file))
+        else:
+            head = plain(opened, str(file)).read(_LOOKED_AT)
+    click.echo(f"format: {choice.name}" + (f", in {container}" if container else ""))
+    columns = choice.columns or Columns()
+    if head and not choice.name.startswith("gtfs-rt"):
+        encoding = columns.encoding or _encoding(head)
+        click.echo(f"encoding: {encoding}")
+        text = head.decode("latin-1" if encoding.startswith("not") else encoding, errors="replace")
+        text = text.removeprefix("\ufeff")
+        if text.lstrip().startswith(("{", "[")):
+            names = first_members(text.encode(errors="replace"), columns)
+        elif choice.name == CSV or FORMATS[choice.name].table is not None:
+            delimiter, names = header_line(text, columns)
+            click.echo(f"separator: {delimiter!r}")
+            if columns.numbered or not is_header(names, columns):
+                click.echo(f"columns: {len(names)}, without a header")
+                return
+    if names:
+        click.echo(f"columns: {', '.join(names[:_LISTED])}" + (", .." if len(names) > _LISTED else ""))
 
 
 def _read(file: Path, choice: FormatChoice, note: str) -> None:
@@ -84,7 +112,7 @@ def _read(file: Path, choice: FormatChoice, note: str) -> None:
         lacking = error  # of the speeds, if the positions can be read
     try:
         with open_recording([file], feed.without_speed or feed) as recording:
-            _show(recording, note)
+            _show(recording, RECORDED_ZONES.get(choice.name), note)
     except RecordingError as error:
         raise (lacking or error) from None
     if lacking is not None:
@@ -112,17 +140,10 @@ def usual_interval(readings: Sequence[Reading]) -> float | None:
     return median(gaps) / 1000 if gaps else None
 
 
-def _format_of(head: bytes, container: str | None) -> str:
-    if container == "Parquet":
-        return PARQUET
-    text = head.lstrip(b" \t\r\n\xef\xbb\xbf")
-    found = next((name for start, name in _STARTS.items() if text.startswith(start)), None)
-    return found or ("gtfs-rt" if head.startswith(b"\x0a") and not _is_text(head) else "csv")
-
-
 def _encoding(head: bytes) -> str:
-    marked = next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
-    return marked or ("utf-8" if _is_text(head) else "not UTF-8: latin-1 or cp1252, or no text")
+    if head.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig"
+    return "utf-8" if _is_text(head) else "not UTF-8: latin-1 or cp1252, or no text"
 
 
 def _is_text(head: bytes) -> bool:
@@ -132,21 +153,11 @@ def _is_text(head: bytes) -> bool:
         return False
 
 
-def _show_columns(text: str, choice: FormatChoice) -> None:
-    columns = choice.columns or Columns()
-    lines = islice(text.removeprefix("\ufeff").splitlines(), columns.skip, None)
-    first = next((line for line in lines if line.strip() and not line.lower().startswith("sep=")), "")
-    delimiter, header = header_of(first, columns)
-    click.echo(f"separator: {delimiter!r}")
-    if columns.numbered or any(map(is_data, header)):
-        click.echo(f"columns: {len(header)}, without a header")
-        return
-    more = ", .." if len(header) > _LISTED else ""
-    click.echo(f"columns: {', '.join(header[:_LISTED])}{more}")
+def _show(recording: Recording, zone: str | None, note: str) -> None:
+    """Print how many records can be decoded, why the others cannot, and evidence of times, places and speeds.
 
-
-def _show(recording: Recording, note: str) -> None:
-    """Print how many records can be decoded, why the others cannot, and evidence of times, places and speeds."""
+    zone   time zone of all recordings of the format; None: it has none
+    """
     undecodable = sum(recording.problems.values())
     click.echo(f"records: {len(recording):,}; {len(recording) - undecodable:,} can be decoded")
     for reason, records in recording.problems.most_common():
@@ -163,9 +174,14 @@ def _show(recording: Recording, note: str) -> None:
     places = places_of(readings)
     if len(places) < len(readings):
         click.echo(f"places: {len(readings) - len(places):,} are not latitudes and longitudes in degrees")
-    if places:
+    if zone is not None:
+        click.echo(f"time zone: {zone}, that of the format's only city")
+    elif places:
         hours = round(median(lon for _, lon in places) / DEGREES_AN_HOUR)
-        click.echo(f"places: the sun's time there is about UTC{hours:+d}")
+        click.echo(
+            f"time zone: not in a file. The longitude suggests about UTC{hours:+d}, which may be two hours off: give"
+            " `hatcast init --timezone` the city's, by name"
+        )
     _show_speeds(readings, note)
     for doubt in (*place_doubts(readings, "UTC"), *speed_doubts(readings)):
         click.echo(f"hint: {doubt}")

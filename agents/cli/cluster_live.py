@@ -45,7 +45,7 @@ blend_option: Final = click.option(
     epilog="Example:  hatcast cluster live --date 2022-01-02 --epsilon 4 --state day.db",
 )
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
-@format_options(of="files")
+@format_options(files="files", of="files")
 @config_option
 @click.option(
     "--date",
@@ -105,8 +105,8 @@ def live(  # noqa: PLR0913 - options by name
     from hatcast.agents.cluster.live.state import Chosen
     from hatcast.agents.cluster.release import select_slots
 
-    if bool(files) != (ledger is not None) or bool(files) != (feed_format is not None):
-        raise click.UsageError("trusted users are those of telemetry, or of FILEs with --format and --ledger")
+    if bool(files) != (ledger is not None) or (feed_format is not None and not files):
+        raise click.UsageError("trusted users are those of telemetry, or of FILEs with --ledger")
     if files and blend == "lm_only":
         raise click.UsageError("--blend lm_only has no trusted users: remove the files")
     settings = load_settings(config)

@@ -24,7 +24,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
     metavar="FILE",
     help="A recording, plain, packed or Parquet. Repeatable: all are sent together, in the order of arrival.",
 )
-@format_options(of="recordings")
+@format_options(files="files", of="recordings")
 @click.option(
     "--speedup",
     type=click.FloatRange(min=0),
@@ -67,8 +67,8 @@ def command(*, files: tuple[Path, ...], feed_format: FormatChoice | None, as_jso
     With --hybrid, or a --config whose policy takes reports of devices, only a share of the vehicles sends readings.
     Each of the others has a device, the code of `hatcast device`, which adds its own noise before it sends.
     """
-    if bool(files) != (feed_format is not None):
-        raise click.UsageError("give --feed and --format together: a file and its format")
+    if feed_format is not None and not files:
+        raise click.UsageError("--format is for --feed")
     if given["share"] is not None and not given["hybrid"] and given["config"] is None:
         raise click.UsageError("--share is for --hybrid: give both")
     if given["keep"] and not files:

@@ -46,7 +46,7 @@ def _own_id(text: str) -> str:
 
 @click.command(epilog=_EPILOG)
 @click.argument("files", nargs=-1, metavar="[FILE...]")
-@format_options(default="jsonl", derives=False, of="readings")
+@format_options(files="files", default="jsonl", derives=False, of="readings")
 @click.option("--mqtt", metavar="URL", help="Live, mqtt://user@host:1883/topic or mqtts://; HATCAST_FEED_PASSWORD.")
 @click.option(
     "--vehicle",

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hatcast.agents.cli.options import accept_gap_option, accept_volatile_state_option, config_option, json_option
-from hatcast.agents.tables.terminal import table
+from hatcast.agents.tables.terminal import print_fitted, table
 from hatcast.agents.worker.brought_topic import SAMPLE_RECORDS, examine_topic
 from hatcast.agents.worker.checks import Accepted, Check, CheckState
 from hatcast.agents.worker.preflight import examine
@@ -64,7 +64,7 @@ def command(*, config: Path, as_json: bool, topic: str | None, feed: str | None,
 def _show(checks: list[Check]) -> None:
     console = Console(highlight=False)
     rows = ((Text(each.name), Text(each.state, _STYLES[each.state]), Text(each.found)) for each in checks)
-    console.print(table("", "", ("check", "state", "found"), rows, left=3))
+    print_fitted(console, table("", "", ("check", "state", "found"), rows, left=3))
     # Below the table and unwrapped, so that commands can be copied.
     for check in checks:
         if check.fix:

@@ -44,7 +44,7 @@ for _live in (feed_live.mqtt, feed_live.gtfs_rt, feed_live.siri, feed_live.amqp)
     epilog="Example:  hatcast feed replay 2017-03-21.csv.gz --format capmetro --speedup 60",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@format_options(required=True, by_name_of="files", of="files")
+@format_options(files="files", of="files")
 @click.option(
     "--speedup",
     type=click.FloatRange(min=0),

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from hatcast.agents.cli import laboratory
 from hatcast.agents.cli.options import config_option, parsed
-from hatcast.agents.cli.recordings import DERIVE, derive_options
+from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.template import (
     JOURNEY,
@@ -27,9 +28,8 @@ from hatcast.agents.config.template import (
 )
 from hatcast.agents.timetable.speeds import timetable_of
 from hatcast.stream.errors import HatcastError, SettingError
-from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.tracker_keys import TRACKER
-from hatcast.stream.readings.formats import FORMATS, DeriveSpeed, FormatChoice
+from hatcast.stream.readings.formats import FORMATS, FormatChoice
 from hatcast.stream.tracker.timetable import Timetable
 
 _DEFAULTS = TemplateAnswers(timezone="")
@@ -110,9 +110,9 @@ def _value(text: str) -> tuple[str, str, float, float]:
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A recorded day of the city, in --format: chooses the keys as `hatcast plan tracker` does. Repeatable.",
+    help="A recorded day of the city: chooses the keys as `hatcast plan tracker` does. Repeatable.",
 )
-@derive_options
+@format_options(files="recordings", of="recordings, if any, and of the telemetry, which `hatcast feed` sends as jsonl")
 @click.option(
     "--gtfs",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -136,12 +136,6 @@ def _value(text: str) -> tuple[str, str, float, float]:
 @click.option("--kafka", help="Bootstrap servers.  [default: localhost:9092]")
 @click.option("--redis", help="URL of the Redis server.  [default: redis://localhost:6379/0]")
 @click.option(
-    "--format",
-    "telemetry_format",
-    type=click.Choice(list(FORMATS)),
-    help="Format of the telemetry; `hatcast feed` sends jsonl.  [default: jsonl]",
-)
-@click.option(
     "--retention",
     "telemetry_retention",
     metavar="DURATION",
@@ -153,7 +147,7 @@ def _value(text: str) -> tuple[str, str, float, float]:
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--check-services", is_flag=True, help="Then run `hatcast doctor` on the file.")
-def command(
+def command(  # noqa: PLR0913 - options by name
     *,
     config: Path,
     yes: bool,
@@ -161,6 +155,7 @@ def command(
     check_services: bool,
     recordings: tuple[Path, ...],
     gtfs: Path | None,
+    feed_format: FormatChoice | None,
     **given: Any,
 ) -> None:
     """Write a first hatcast.toml with comments, after a few questions, and check it.
@@ -170,21 +165,18 @@ def command(
     """
     if config.exists() and not force:  # before the questions
         raise HatcastError(f"{config} exists already: name another file with --config, or overwrite it with --force")
-    derive = given.pop(DERIVE)
-    _check_usage(given, recordings, derive)
+    given["telemetry_format"] = _telemetry_format(feed_format, recordings)
+    _check_usage(given, recordings, feed_format)
     streets = None
     if gtfs is not None:
         streets = _streets_command(gtfs)
         given["gtfs"] = relative_path(gtfs, config.parent)
-    if recordings:
-        _read_off(recordings, given)
+    if feed_format is not None and recordings:
+        _read_off(recordings, feed_format, given)
     answers = _ask(given, config.parent) if _on_terminal() and not yes else _from_options(given)
     try:
-        if recordings:
-            answers = replace(answers, tracker=_planned(answers, config.parent, recordings, derive))
-        recorded = FormatChoice(answers.telemetry_format, derive=derive)
-        if derive is not None:  # a worker decodes records one by one: only feeds derive speeds
-            answers = replace(answers, telemetry_format=_DEFAULTS.telemetry_format)
+        if feed_format is not None and recordings:
+            answers = replace(answers, tracker=_planned(answers, config.parent, recordings, feed_format))
         text = render_template(answers)
         policy = parse_template(text, config.parent).policy
         timetable = timetable_of(policy, partial(click.echo, err=True))
@@ -206,7 +198,8 @@ def command(
 
         click.get_current_context().invoke(doctor, config=config, as_json=False)
     else:
-        files = shlex.join([*map(str, recordings), *recorded.words]) if recordings else "FILE"
+        words = [] if feed_format is None or not recordings else [*map(str, recordings), *feed_format.words]
+        files = shlex.join(words) or "FILE"
         click.echo(f"Next, for files: hatcast batch {files} --ledger {config.stem}.ledger{_at(config)}")
         click.echo(f"Next, for Kafka: hatcast doctor{_at(config)}")
 
@@ -225,8 +218,19 @@ def _print_cautions(answers: TemplateAnswers, timetable: Timetable | None) -> No
         )
 
 
-def _check_usage(given: dict[str, Any], recordings: tuple[Path, ...], derive: DeriveSpeed | None) -> None:
-    if derive is not None and not recordings:
+def _telemetry_format(choice: FormatChoice | None, recordings: tuple[Path, ...]) -> str | None:
+    """Return the format of the telemetry: --format, if it is one; else that of feeds. None: it is not known yet."""
+    source = click.get_current_context().get_parameter_source("feed_format")
+    if choice is None or (recordings and source is not ParameterSource.COMMANDLINE):
+        return _DEFAULTS.telemetry_format if recordings else None
+    if choice.name not in FORMATS and not recordings:
+        raise click.UsageError(f"{choice.name} is a format of files: give --recording, or leave --format out")
+    # A worker decodes records one by one: only feeds derive speeds, and read named columns.
+    return choice.name if choice == FormatChoice(choice.name) and choice.name in FORMATS else _DEFAULTS.telemetry_format
+
+
+def _check_usage(given: dict[str, Any], recordings: tuple[Path, ...], choice: FormatChoice | None) -> None:
+    if choice is not None and choice.derive is not None and not recordings:
         raise click.UsageError("--derive-speed is for --recording: give both")
     if given["value"] is not None and given["upper_bound"] is not None:
         raise click.UsageError("--value has its own bounds: leave --upper-bound out")
@@ -241,8 +245,6 @@ def _check_usage(given: dict[str, Any], recordings: tuple[Path, ...], derive: De
         )
     if recordings and _estimator_of(given) != TRACKER:
         raise click.UsageError("--recording chooses the keys of a tracker: leave it out, or use --estimator tracker")
-    if recordings and given["telemetry_format"] is None:
-        raise click.UsageError("--recording needs --format, which is that of the telemetry, too")
 
 
 def _estimator_of(given: dict[str, Any]) -> str:
@@ -260,23 +262,26 @@ def _speed_of(given: dict[str, Any]) -> str:
 
 
 def _planned(
-    answers: TemplateAnswers, folder: Path, recordings: tuple[Path, ...], derive: DeriveSpeed | None
+    answers: TemplateAnswers, folder: Path, recordings: tuple[Path, ...], choice: FormatChoice
 ) -> dict[str, str | float]:
     """Return the keys of [policy.tracker] for the policy of the answers, and print the errors to expect."""
     policy = parse_template(render_template(answers), folder).policy
-    feed = policy_format(FormatChoice(answers.telemetry_format, derive=derive), policy)
+    feed = checked_format(choice, policy, recordings)
     keys: dict[str, str | float] = laboratory("cli.plan").tracker_keys(recordings, feed, policy, answers.limit)
     return keys
 
 
-def _read_off(recordings: tuple[Path, ...], given: dict[str, Any]) -> None:
-    """Set what follows from having recordings: the retention, and how often a vehicle of the first one reports."""
+def _read_off(recordings: tuple[Path, ...], choice: FormatChoice, given: dict[str, Any]) -> None:
+    """Set what follows from recordings: retention, time zone, and how often a vehicle of the first one reports."""
     from hatcast.agents.cli.check import sample_of, usual_interval
+    from hatcast.agents.demo.defaults import RECORDED_ZONES
 
+    if given["timezone"] is None:
+        given["timezone"] = RECORDED_ZONES.get(choice.name)
     if given["telemetry_retention"] is None:
         given["telemetry_retention"] = "none"  # the recording may be replayed; with 72h Kafka would delete it
     if _speed_of(given) == JOURNEY and given["min_interval"] is None:
-        found = usual_interval(sample_of(recordings[0], FormatChoice(given["telemetry_format"])))
+        found = usual_interval(sample_of(recordings[0], choice))
         given["min_interval"] = _DEFAULTS.min_interval if found is None else f"{max(1, round(found))}s"
 
 
@@ -323,6 +328,7 @@ def _ask(given: dict[str, Any], folder: Path) -> TemplateAnswers:
     """Ask each question with a default; repeat it after an invalid answer."""
     context = click.get_current_context()
     options = {option.name: option for option in context.command.params}
+    options["telemetry_format"] = options["feed_format"]
     known: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     for key, question in _QUESTIONS.items():
         if key in known or (key in _OF_RELEASES and known.get("estimator") == TRACKER):

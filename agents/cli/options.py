@@ -102,6 +102,23 @@ config_option = click.option(
     show_default=True,
     help="The configuration file.",
 )
+optional_config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help=f"Configuration of the policy.  [default: {DEFAULT_FILE}, if it exists, else a general policy]",
+)
+
+
+def found_config(given: Path | None) -> Path | None:
+    """Return --config, or the file that all commands read without it; None if there is none. Say which policy it is."""
+    default = Path(DEFAULT_FILE)
+    found = given or (default if default.exists() else None)
+    if given is None:
+        name = f"a general one, without {DEFAULT_FILE} and --config" if found is None else f"that of {found}"
+        click.echo(f"policy: {name}", err=True)
+    return found
+
+
 _PLOT_SUFFIXES: Final = (".svg", ".png", ".pdf")
 
 
@@ -117,14 +134,15 @@ plot_option = click.option(
     "plot_file",
     type=click.Path(path_type=Path, dir_okay=False),
     callback=_check_plot_file,
-    help="Also write a plot: out.svg, out.png or out.pdf.",
+    help="Also write a plot: out.svg, out.png or out.pdf. Needs hatcast[research].",
 )
 map_option = click.option(
     "--map",
     "map_file",
     type=click.Path(path_type=Path, dir_okay=False),
     callback=_check_plot_file,
-    help="Also draw a map of the cells: map.svg, map.png or map.pdf. It loads nothing, so it has no streets.",
+    help="Also draw a map of the cells: map.svg, map.png or map.pdf. It loads nothing, so it has no streets. Needs"
+    " hatcast[research].",
 )
 log_level_option = click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True

@@ -2,10 +2,10 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from datetime import datetime, tzinfo
-from functools import wraps
+from functools import partial, wraps
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +15,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hatcast.agents.cli.options import Function, combined
-from hatcast.agents.kafka.dump import DUMP, is_head
-from hatcast.agents.recordings.files import format_by_name, open_records
+from hatcast.agents.cli.options import Function, combined, optional_config_option
+from hatcast.agents.recordings.files import open_records, recognised
 from hatcast.agents.tables.terminal import table
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
@@ -37,28 +36,27 @@ _FORMAT: Final = "feed_format"  # the parameter of a command
 def format_options(
     *,
     required: bool = False,
-    by_name_of: str | None = None,
+    files: str | None = None,
     default: str | None = None,
-    also: Sequence[str] = (),
+    also: Sequence[Format] = (),
     derives: bool = True,
     of: str,
 ) -> Callable[[Function], Function]:
     """Return a decorator that adds `--format` and the options of columns, as a `feed_format`, `FormatChoice | None`.
 
-    by_name_of   parameter of the files whose names say the format, if it is not given; unless `required`, only for
-                 options of columns
-    also   further names of formats, without columns
+    files  parameter of the recordings whose contents show the format, if it is not given
+    also   further formats, without columns
     derives  whether to add the options of derived speeds
     of     what has the format, for the help
     """
     # click takes default=None for a value: a required option would then be optional.
-    with_default: dict[str, Any] = {} if default is None else {"default": default, "show_default": True}
+    with_default: dict[str, Any] = {} if default is None else {"show_default": default}
     add_format = click.option(
         "--format",
         _FORMAT,
-        type=click.Choice([*FORMAT_NAMES, *also]),
-        required=required and by_name_of is None,
-        help=f"Format of the {of}." + ("" if by_name_of is None else "  [default: by the name of the first]"),
+        type=click.Choice([*FORMAT_NAMES, *(each.name for each in also)]),
+        required=required,
+        help=f"Format of the {of}." + ("" if files is None else "  [default: as `hatcast check` says]"),
         **with_default,
     )
 
@@ -66,12 +64,14 @@ def format_options(
         @wraps(function)
         def with_choice(**given: Any) -> Any:
             columns = {key: value for key in _COLUMN_KEYS if (value := given.pop(key)) not in (None, ())}
-            files = None if by_name_of is None else given[by_name_of]
-            if given[_FORMAT] is None and files and (required or columns):
-                path = Path(files[0] if isinstance(files, tuple) else files)
-                given[_FORMAT] = _by_name(path, [*FORMAT_NAMES, *also])
+            recordings = _listed(given, files)
+            recognise = partial(recognised, recordings, also=also) if recordings else None
             given[_FORMAT] = _choice(
-                given[_FORMAT], columns, given.pop(DERIVE, None), header_time=given.pop(HEADER_TIME)
+                given[_FORMAT] or (None if recordings else default),
+                columns,
+                given.pop(DERIVE, None),
+                recognise,
+                header_time=given.pop(HEADER_TIME),
             )
             return function(**given)
 
@@ -80,20 +80,6 @@ def format_options(
         return decorated  # type: ignore[no-any-return]  # options return the function that they get
 
     return decorate
-
-
-def _by_name(path: Path, names: Sequence[str]) -> str:
-    found = format_by_name(path)
-    if found is None:
-        raise click.UsageError(f"{path}: its name says no format; give it as --format: {', '.join(names)}")
-    return DUMP.name if DUMP.name in names and path.is_file() and _is_dump(path) else found
-
-
-def _is_dump(path: Path) -> bool:
-    """Return whether a file is a dump of a topic, whose name says no more than that it has lines of JSON."""
-    with open_records([path], DUMP) as records:
-        first = next(records(), None)
-    return first is not None and is_head(first.raw)
 
 
 DERIVE: Final = "derive"
@@ -160,26 +146,41 @@ _COLUMN_OPTIONS: Final = (
 _COLUMN_KEYS: Final = tuple(each.name for each in fields(Columns))
 
 
-def _choice(
-    name: str | None, named: dict[str, Any], derive: DeriveSpeed | None, *, header_time: bool
-) -> FormatChoice | None:
-    """Return the choice of these options; None without any. Raises UsageError.
+def _listed(given: Mapping[str, Any], files: str | None) -> list[Path]:
+    """Return the recordings of a parameter, and those after its first one; none if they are standard input."""
+    named = () if files is None else given[files] or ()
+    paths = [*map(Path, named if isinstance(named, tuple) else (named,))]
+    return [] if not paths or paths == [Path("-")] else [*paths, *given.get("more", ())]
 
-    named   the arguments of `Columns` that are given
+
+def _choice(
+    name: str | None,
+    named: dict[str, Any],
+    derive: DeriveSpeed | None,
+    recognise: Callable[[Columns | None], FormatChoice] | None,
+    *,
+    header_time: bool,
+) -> FormatChoice | None:
+    """Return the choice of these options; None without any. Raises UsageError, RecordingError.
+
+    named       the arguments of `Columns` that are given
+    recognise   returns the format of the recordings; None: there are none
     """
-    if derive is not None and name not in FORMAT_NAMES:
-        raise click.UsageError(
-            "--derive-speed needs --format, of recordings: the records of a dump have their speeds already"
-        )
-    if name is None:
-        if named or header_time:
-            raise click.UsageError("--columns and the other options of a format need --format")
-        return None
     if "names" in named:
         named["names"] = Columns.parse(named["names"]).names
     if "where" in named:
         named["where"] = Columns.parse(named["where"], "where").names
-    return FormatChoice(name, Columns(**named) if named else None, derive, header_time)
+    columns = Columns(**named) if named else None
+    choice = recognise(columns) if name is None and recognise is not None else FormatChoice(name or "", columns)
+    if derive is not None and choice.name not in FORMAT_NAMES:
+        raise click.UsageError(
+            "--derive-speed needs --format, of recordings: the records of a dump have their speeds already"
+        )
+    if choice.name:
+        return replace(choice, derive=derive, header_time=header_time)
+    if named or header_time:
+        raise click.UsageError("--columns and the other options of a format need --format")
+    return None
 
 
 def checked_format(choice: FormatChoice, policy: Policy, files: Sequence[str | Path]) -> Format:
@@ -248,11 +249,10 @@ def _local(time_ms: int, zone: tzinfo) -> str:
         return f"{time_ms} ms"
 
 
-def data_options(purpose: str, *, required: bool = False, names_say: bool = False) -> Callable[[Function], Function]:
+def data_options(purpose: str, *, required: bool = False) -> Callable[[Function], Function]:
     """Return a decorator that adds `--data FILE...`, as `data` and `more`, the options of a format, and `--config`.
 
-    purpose     help of `--data`
-    names_say   whether the files' names say the format, if it is not given
+    purpose   help of `--data`
     """
     return combined(
         click.option(
@@ -265,18 +265,12 @@ def data_options(purpose: str, *, required: bool = False, names_say: bool = Fals
         ),
         # A shell expands the pattern after --data to several arguments: the option takes the first one.
         click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar=""),
-        format_options(required=names_say, by_name_of="data" if names_say else None, of="recordings"),
-        click.option(
-            "--config",
-            type=click.Path(path_type=Path),
-            help="Configuration whose policy defines the HATs; default: the policy of the demo.",
-        ),
+        format_options(files="data", of="recordings"),
+        optional_config_option,
     )
 
 
-def check_recordings(data: Sequence[Path], more: Sequence[Path], feed_format: FormatChoice | None) -> None:
-    """Raise UsageError if --data, the files after it and --format do not fit each other."""
+def check_recordings(data: Sequence[Path], more: Sequence[Path]) -> None:
+    """Raise UsageError if there are files, but not after --data."""
     if more and not data:
         raise click.UsageError(f"unexpected argument {more[0]}: name recordings after --data")
-    if data and feed_format is None:
-        raise click.UsageError("--data needs --format")

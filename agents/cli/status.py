@@ -28,7 +28,7 @@ from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.queries import count_unanswered
-from hatcast.agents.tables.terminal import table
+from hatcast.agents.tables.terminal import print_fitted, table
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar, min_watermark, next_date
 from hatcast.stream.fold.horizons import horizon_of
@@ -257,9 +257,9 @@ def _show_topic(console: Console, calendar: Calendar, name: str, topic: Mapping[
         return str(partition["partition"]), str(offset or 0), str(end), behind, watermark
 
     headings = ("partition", "offset", "end", "behind", "watermark")
-    console.print(table(f"Partitions of {name}", "", headings, map(row_of, topic["partitions"]), left=0))
+    print_fitted(console, table(f"Partitions of {name}", "", headings, map(row_of, topic["partitions"]), left=0))
     outcomes = ((outcome, f"{records:,}") for outcome, records in topic["outcomes"].items())
-    console.print(table(f"Records of {name} by outcome", "", ("outcome", "records"), outcomes))
+    print_fitted(console, table(f"Records of {name} by outcome", "", ("outcome", "records"), outcomes))
 
 
 async def read_tracker(store: HatStore, ledger: LedgerStore, policy: Policy) -> dict[str, Any]:

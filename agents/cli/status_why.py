@@ -18,7 +18,7 @@ from hatcast.stream.fold.hats import Calendar, Slot, closes_at, min_watermark
 from hatcast.stream.ledger.progress import Mark
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.reading import Outcome
-from hatcast.stream.records.fields import query_kind, release_id
+from hatcast.stream.records.fields import is_answer, query_kind, release_id
 from hatcast.stream.records.projections import HEAD
 from hatcast.stream.release.schedule import earliest_send_ms, listed_cells, slots_between
 from hatcast.stream.units import DAY_MS, NANO
@@ -95,7 +95,7 @@ async def _last(ledger: LedgerStore, known: str, published: Sequence[str]) -> tu
     """Return id and time of a release of the newest slot with any. known: a date whose published ids are read."""
     for date in reversed(await ledger.unsealed_dates()):
         names = published if date == known else await ledger.published(date)
-        of_hats = [name for name in names if not query_kind(name) and name.count("/") == 2]
+        of_hats = [name for name in names if not query_kind(name) and not is_answer(name)]
         if of_hats:
             (found,) = await ledger.find(date, [max(of_hats)])
             if found is not None:

@@ -162,7 +162,10 @@ def _lines(stream: BinaryIO, path: str) -> Iterator[Recorded]:
 
 
 # For hatcast.agents.recordings.files, which opens plain files, gzip and pipes, and raises RecordingError.
-DUMP: Final = Format("kafka", lambda _: None, _lines)
+_LINES: Final = [set(each.__struct_fields__) for each in (DumpHead, DumpLine)]
+DUMP: Final = Format(
+    "kafka", lambda _: None, _lines, shows=lambda _, names: any(each.issubset(names) for each in _LINES)
+)
 
 _read_head: Final = msgspec.json.Decoder(DumpHead).decode
 _read_line: Final = msgspec.json.Decoder(DumpLine).decode

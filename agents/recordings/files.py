@@ -11,9 +11,18 @@ from typing import BinaryIO, Final
 
 from hatcast.agents.errors.causes import require
 from hatcast.agents.recordings.containers import head_of, plain, readable, recoded, unreadable
-from hatcast.agents.recordings.parquet import DIGEST_BYTES, parquet_digest, parquet_records
-from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats import FORMAT_NAMES, PARQUET, Format, Recorded, jsonl
+from hatcast.agents.recordings.parquet import DIGEST_BYTES, parquet_digest, parquet_names, parquet_records
+from hatcast.stream.errors import RecordingError, as_option
+from hatcast.stream.readings.formats import (
+    FORMAT_NAMES,
+    PARQUET,
+    Columns,
+    Format,
+    FormatChoice,
+    Recorded,
+    format_of,
+    format_of_columns,
+)
 from hatcast.stream.readings.magic import container_of
 from hatcast.stream.readings.recording import Recording, reason_of
 
@@ -25,14 +34,36 @@ _Sources = Sequence[tuple[str, Callable[[], BinaryIO]]]
 """Name of each file, and a function that opens it at its start"""
 
 
-_PACKED: Final = frozenset((".gz", ".bz2", ".xz", ".zst", ".zip"))
-_EXTENSIONS: Final = {".csv": "csv", ".tsv": "csv", ".parquet": PARQUET, ".jsonl": jsonl.NAME, ".ndjson": jsonl.NAME}
+_FORMAT: Final = as_option("format", "NAME")
+_SHOWING_BYTES: Final = 1 << 16  # more than a header or a record has
 
 
-def format_by_name(path: Path) -> str | None:
-    """Return the format that a file's name says; None: it says none."""
-    name = Path(path.name.lower())
-    return _EXTENSIONS.get(Path(name.stem).suffix if name.suffix in _PACKED else name.suffix)
+def recognised(
+    paths: Sequence[str | Path], columns: Columns | None = None, also: Sequence[Format] = ()
+) -> FormatChoice:
+    """Return the format of recordings, by what is in them, whatever their names are.
+
+    columns   named ones, by which tables are read
+    also      further formats
+    Raises RecordingError: a file cannot be read or is a pipe, or two of them have different formats.
+    """
+    first, *others = [(path, _recognised(Path(path), columns, also)) for path in paths]
+    for path, choice in others:
+        if choice != first[1]:
+            both = f"has format {choice.name}, and {first[0]} {first[1].name}"
+            raise RecordingError(str(path), both, f"read them in several runs, or name one with {_FORMAT}")
+    return first[1]
+
+
+def _recognised(path: Path, columns: Columns | None, also: Sequence[Format]) -> FormatChoice:
+    name = str(path)
+    if path.is_fifo() or path.is_char_device():
+        raise RecordingError(name, "can be read only once", f"name its format with {_FORMAT}")
+    with ExitStack() as stack, readable(name), _source(path, stack)() as file:
+        if container_of(head_of(file)) == "Parquet":
+            names = parquet_names(file, name)
+            return FormatChoice((None if columns else format_of_columns(names)) or PARQUET, columns)
+        return format_of(plain(file, name).read(_SHOWING_BYTES), name, columns, also)
 
 
 @contextmanager

@@ -47,6 +47,12 @@ def parquet_records(file: BinaryIO, path: str, feed: Format) -> Iterator[Recorde
     return _records(names, batches, path, "Parquet", feed, _readable(path))
 
 
+def parquet_names(file: BinaryIO, path: str) -> list[str]:
+    """Return the names of a file's columns. Raises RecordingError."""
+    with _readable(path):
+        return _opened(file)[0]
+
+
 def table_records(table: "pa.Table", name: str, feed: Format) -> Iterator[Recorded]:
     """Return the rows of a table in memory as records of a feed, in their order.
 

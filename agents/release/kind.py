@@ -17,11 +17,11 @@ from hatcast.stream.ledger.proposals import Committed
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import ContinualKeys, Policy, Relation, TrackerKeys
 from hatcast.stream.readings.vehicles import by_murmur2
+from hatcast.stream.records.fields import is_answer
 from hatcast.stream.release.placed import AnyRelease
 from hatcast.stream.release.spending import Spent
 
 TRACKER_PARTITION: Final = 0  # the owner of this release partition makes a tracker's queries
-_OF_HAT: Final = 2  # slashes in the release_id of a HAT, or of a query of a tracker; an answer to a query has more
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def release_partition_of(policy: Policy, release_id: str, cell: str, partitions:
 
     Under `add_remove` the output partition, so that one producer sends its records, in the order of slots and cells.
     """
-    if isinstance(policy.method, TrackerKeys) and release_id.count("/") == _OF_HAT:
+    if isinstance(policy.method, TrackerKeys) and not is_answer(release_id):
         return TRACKER_PARTITION
     by_cell = policy.relation is Relation.ADD_REMOVE or isinstance(policy.method, ContinualKeys)
     return _partition_of(cell if by_cell else release_id, partitions)

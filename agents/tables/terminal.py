@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Final
+from typing import Final, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
@@ -16,6 +16,7 @@ from hatcast.stream.records.fields import quantity_of
 from hatcast.stream.records.shown import SHOWN, Shown, ShownNormal, ShownValue
 
 _WIDEST: Final = 1000
+T = TypeVar("T")
 
 
 def table(
@@ -55,11 +56,33 @@ def _column(heading: str, *, is_text: bool) -> Column:
     return Column(heading, overflow="fold") if is_text else Column(heading, justify="right", no_wrap=True)
 
 
-def print_fitted(console: Console, shown: Table) -> None:
-    """Print a table, on a narrow terminal with less space between its columns, so that no word is broken."""
-    if Measurement.get(console, console.options.update(width=_WIDEST), shown).maximum > console.width:
+def print_fitted(console: Console, shown: RenderableType) -> None:
+    """Print a table so that no word is broken and no cell cut off, if there is room for that.
+
+    Where it is too wide there is less space between its columns; elsewhere than on a terminal, as in a pipe, there is
+    always room.
+    """
+
+    def needed() -> int:
+        return Measurement.get(console, console.options.update(width=_WIDEST), shown).maximum
+
+    width = console.width
+    if needed() > width and isinstance(shown, Table):
         shown.padding, shown.show_edge = 0, False
+    if not console.is_terminal:
+        console.width = max(width, needed())
     console.print(shown)
+    console.width = width
+
+
+_NEWEST: Final = 40
+
+
+def newest(rows: Sequence[T]) -> tuple[Sequence[T], str]:
+    """Return the last rows of a table, as many as a person reads, and a line about the others; empty without any."""
+    left_out = len(rows) - _NEWEST
+    line = f"the newest {_NEWEST} of {len(rows):,} rows; all: -o FILE, or --json"
+    return (rows, "") if left_out <= 0 else (rows[left_out:], line)
 
 
 def read_shown(value: bytes) -> Shown | None:
@@ -165,23 +188,27 @@ def estimates_table(last: Collection[Shown]) -> Table:
     caption = "mean: of all readings of the hour; road: without the chance of which buses came"
     if others := len(last) - len(rows):
         caption += f"\n{others:,} hours without readings that count are predicted only, and not listed"
+    listed, line = newest(rows)
+    caption += f"\n{line}" if line else ""
     headings: list[str | Column] = [*_unbroken("date", "hour", "cell"), "mean", "95 %", "road"]
-    return table(f"Estimates: {_quantity(last)} by place and hour", caption, headings, rows, left=3)
+    return table(f"Estimates: {_quantity(last)} by place and hour", caption, headings, listed, left=3)
 
 
 def _shown(normal: ShownNormal, unit: str) -> tuple[str, str]:
     return f"{normal.value:.1f} {unit}", _span(normal.interval95)
 
 
-def releases_table(releases: list[Shown], of_queries: str = "") -> Table:
+def releases_table(releases: Sequence[Shown], of_queries: str = "") -> Table:
     """Return the table of releases. of_queries: its caption if they are queries of a tracker."""
     horizons = sorted({release.running.horizon for release in releases if release.running is not None})
     title = "Releases: private means by place and slot"
     if horizons:
         title = f"Releases: private running means by place, since {', '.join(horizons)}"
-    caption = of_queries if any(isinstance(release.query, dict) for release in releases) else ""
+    shown, line = newest(releases)
+    captions = of_queries if any(isinstance(release.query, dict) for release in releases) else "", line
     names = ("date", "slot", "cell", "status")
-    return _of_noise(f"{title}, {_quantity(releases)}", names, _release_rows(releases), caption)
+    caption = "\n".join(filter(None, captions))
+    return _of_noise(f"{title}, {_quantity(releases)}", names, _release_rows(shown), caption)
 
 
 def _release_rows(releases: Iterable[Shown]) -> Iterator[tuple[str, ...]]:
@@ -207,7 +234,7 @@ def answers_tables(answers: Iterable[Shown]) -> list[Table]:
     for answer in answers:
         of_period = rows.setdefault(f"Answers to {answer.query_name}, {answer.period}", [])
         of_period.append((answer.slot, answer.cell, _answer_status(answer), *_numbers(answer)))
-    return [_of_noise(title, ("slot", "cell", "status"), found) for title, found in rows.items()]
+    return [_of_noise(title, ("slot", "cell", "status"), *newest(found)) for title, found in rows.items()]
 
 
 def _of_noise(title: str, names: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Table:

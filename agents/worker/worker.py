@@ -202,7 +202,7 @@ class Worker:
         return states if self._topics is None else {**states, "topics": self._topics.state()}
 
     def _run(self, loop: Loop) -> None:
-        task = asyncio.create_task(loop(self._stopping))
+        task = asyncio.create_task(loop(self._stopping), name=getattr(loop, "func", loop).__qualname__)
         task.add_done_callback(self._ended)
         self._tasks.append(task)
 
@@ -219,6 +219,9 @@ class Worker:
         self._stopping.set()
         if self._tasks:
             _, unfinished = await asyncio.wait(self._tasks, timeout=_FINISH_S)
+            if unfinished:
+                loops = sorted(task.get_name() for task in unfinished)
+                log.warning("loops did not finish, and are cancelled", loops=loops, after_s=_FINISH_S)
             await cancel_all(unfinished)  # another worker can finish its releases
         await self._resources.aclose()
         if self._tasks:  # a rejected start has its own message

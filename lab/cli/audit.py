@@ -55,7 +55,7 @@ def command(
     Made-up neighbours, inputs that differ in one user, go through the code that releases, with the system's noise.
     Nothing is read but the file, and nothing is published. Minutes for each policy.
 
-    Exit code 1 if a claim is violated. That is a false alarm in at most one of 1,000,000 runs.
+    Exit code 1 if a claim is violated. That is a false alarm in at most one of 1,000,000 runs. Needs hatcast[research].
     """
     if as_json and markdown:
         raise click.UsageError("--json and --markdown exclude each other")

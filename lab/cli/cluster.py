@@ -29,7 +29,7 @@ command.add_command(live)
     epilog="Example:  hatcast cluster offline day.csv.gz --format capmetro --epsilon 4 --slots 09:00,18:00",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@format_options(required=True, by_name_of="files", of="files")
+@format_options(files="files", of="files")
 @config_option
 @clustering_options
 @click.option(

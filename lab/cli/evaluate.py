@@ -100,7 +100,7 @@ def worst_case(**given: Any) -> None:
 def _prepared(given: dict[str, Any]) -> tuple[SampledHat, list[Contender], list[float], str, dict[str, Any]]:
     """Return the HAT, estimators, epsilons, title and settings. Raises UsageError, HatcastError."""
     check_one_output(given["output"], as_json=given["as_json"])
-    check_recordings(given["data"], given["more"], given["feed_format"])
+    check_recordings(given["data"], given["more"])
     if (given["counts"] is None) == (not given["data"]):
         raise click.UsageError("name one of --counts and --data")
     if given["counts"] is not None and (given["feed_format"] or given["config"] or given["hat"]):

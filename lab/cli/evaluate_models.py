@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hatcast.agents.cli.options import FiniteRange, epsilons_of, json_option, plot_option
+from hatcast.agents.cli.options import FiniteRange, epsilons_of, found_config, json_option, plot_option
 from hatcast.agents.cli.recordings import check_recordings, checked_format, data_options
 from hatcast.agents.cli.report import check_one_output, output_option
 from hatcast.agents.progress import progress_bars
@@ -36,7 +36,7 @@ def recorded_hat(
     from hatcast.lab.evaluate.inputs import hat_of_recording
 
     click.echo("reads raw data; nothing that it prints is private", err=True)
-    policy = policy_of_recordings(config, choice.name)
+    policy = policy_of_recordings(found_config(config), choice.name)
     feed = checked_format(choice, policy, paths)
     with progress_bars() as add_bar:
         return hat_of_recording((paths, feed, policy), hat, scaling, add_bar("reading", None))
@@ -53,7 +53,7 @@ def recorded_hat(
     metavar="EPS,...",
     help="Total epsilons of a bus and day, such as 1,2,5,10,20,40.",
 )
-@data_options("Recordings, as one stream. Reads raw data, not private.", required=True, names_say=True)
+@data_options("Recordings, as one stream. Reads raw data, not private.", required=True)
 @click.option(
     "--share",
     type=click.FloatRange(0, 1),
@@ -116,12 +116,13 @@ def days(  # noqa: PLR0913 - options by name
     from hatcast.stream.mechanisms.system import SystemNoise
 
     check_one_output(output, as_json=as_json)
-    check_recordings(data, more, feed_format)
+    check_recordings(data, more)
     totals, designs = epsilons_of("--daily-limit", limits, "1,5,10"), parse_designs(estimators)
+    click.echo("reads raw data; nothing that it prints is private", err=True)
+    config = found_config(config)
     policy, paths = policy_of_recordings(config, feed_format.name), (*data, *more)
     cap = cap or (_CAP if config is None else policy.max_hats_per_day)
     min_users = min_users or (_MIN_USERS if config is None else policy.min_users)
-    click.echo("reads raw data; nothing that it prints is private", err=True)
     feed, tracker = checked_format(feed_format, policy, paths), TrackerDesign(share, Objective(objective))
     scheduled = named_timetable(timetable, policy)
     job = DaysJob(paths, feed, policy, totals, designs, tracker, cap, min_users, runs, scheduled)
@@ -151,7 +152,7 @@ def days(  # noqa: PLR0913 - options by name
     short_help="The hybrid model: some devices do not trust the operator.",
     epilog="Example:  hatcast evaluate hybrid --share 0.005 --plot out.svg",
 )
-@data_options("Recordings instead of --users and --sigma, as one stream. Reads raw data, not private.", names_say=True)
+@data_options("Recordings instead of --users and --sigma, as one stream. Reads raw data, not private.")
 @click.option("--hat", help="cell/date/slot of --data; default: the HAT with the most users.")
 @click.option("--users", type=click.IntRange(2, 10**6), show_default="10000", help="Users of both groups.")
 @click.option(
@@ -215,7 +216,7 @@ def hybrid(  # noqa: PLR0913 - options by name
     from hatcast.lab.evaluate.hybrid_report import report_of
 
     check_one_output(output, as_json=as_json)
-    check_recordings(data, more, feed_format)
+    check_recordings(data, more)
     given = {"--users": users, "--sigma": sigma, "--sigma-local": sigma_local, "--gap": gap}
     for option, value in given.items():
         if data and value is not None:

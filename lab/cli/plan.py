@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from hatcast.agents.cli.options import FiniteRange, combined, epsilons_of, json_option, plot_option
+from hatcast.agents.cli.options import FiniteRange, combined, epsilons_of, found_config, json_option, plot_option
 from hatcast.agents.cli.recordings import check_recordings, checked_format, data_options
 from hatcast.agents.progress import progress_bars
 from hatcast.agents.timetable.speeds import timetable_of
@@ -48,7 +48,7 @@ _source_options: Final = combined(
         "--write",
         "target",
         type=click.Path(path_type=Path),
-        help="Write the keys of one plan into this hatcast.toml; its comments stay.",
+        help="Write the keys of one plan into this hatcast.toml; its comments stay. Needs hatcast[research].",
     ),
 )
 
@@ -56,8 +56,8 @@ _source_options: Final = combined(
 def _check_source(
     paths: Sequence[Path], more: Sequence[Path], choice: FormatChoice | None, counts: Path | None
 ) -> None:
-    check_recordings(paths, more, choice)
-    if counts is not None and choice is not None:
+    check_recordings(paths, more)
+    if choice is not None and not paths:
         raise click.UsageError("--format is for --data")
 
 
@@ -142,7 +142,7 @@ def tracker(  # noqa: PLR0913 - options by name
     totals = sorted(epsilons_of("--daily-limit", limits, _TOTALS))
     if target is not None and written not in totals:
         raise click.UsageError(f"--write-limit {written:g} is not one of --daily-limit")
-    text = _target_text(target)
+    text, config = _target_text(target), found_config(config)
     policy, paths = policy_of_recordings(config, "" if feed_format is None else feed_format.name), (*data, *more)
     scheduled = named_timetable(timetable, policy)
     if prior_scale is not None and policy.value_name is None:
@@ -275,9 +275,7 @@ def sums(  # noqa: PLR0913 - options by name
     _check_source(data, more, feed_format, counts)
     if min_users is not None and not (data or counts):
         raise click.UsageError("--min-users needs --data or --counts")
-    if given["upper_bound"] is not None and config is not None:
-        raise click.UsageError("--upper-bound cannot be combined with --config, which has the value's range")
-    text = _target_text(target)
+    text, config = _target_text(target), found_config(config)
     policy, paths = policy_of_recordings(config, "" if feed_format is None else feed_format.name), (*data, *more)
     least, recorded = _least(min_users, config, policy), None
     if counts is not None:

@@ -10,7 +10,15 @@ from typing import Any, Final
 
 import click
 
-from hatcast.agents.cli.options import days_of, json_option, map_option, parsed, plot_option
+from hatcast.agents.cli.options import (
+    days_of,
+    found_config,
+    json_option,
+    map_option,
+    optional_config_option,
+    parsed,
+    plot_option,
+)
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.cli.report import check_one_output, output_option
 from hatcast.agents.clock import now_ms
@@ -55,12 +63,8 @@ def _hours_of(text: str) -> tuple[int, int]:
 
 @click.command(epilog="Example:  hatcast survey 2016-11-*.csv.gz --format capmetro --cells cells.txt")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@format_options(required=True, by_name_of="files", of="files")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="Configuration whose policy defines the HATs; by default upper bound 65, hours 9 to 21 and K = 89.",
-)
+@format_options(files="files", of="files")
+@optional_config_option
 @click.option("--timezone", help="Time zone instead of the policy's, such as Asia/Kolkata.")
 @click.option(
     "--hours",
@@ -115,6 +119,7 @@ def command(**given: Any) -> None:
     policy's resolution, each busy or not; with --private in each format the selected cells.
 
     Any number of readings fits: they are stored in TMPDIR, about 5 bytes each, in a folder that is deleted at the end.
+    Needs hatcast[research].
     """
     check_one_output(given["output"], as_json=given["as_json"])
     private = _private_of(given)
@@ -222,7 +227,7 @@ def _policy(given: dict[str, Any]) -> Policy:
 
     overrides = {"timezone": given["timezone"], "hours": given["hours"], "h3_resolution": given["resolution"]}
     given_overrides = {key: value for key, value in overrides.items() if value is not None}
-    return survey_policy(given["config"], given["feed_format"].name, given_overrides, given["max_hats"])
+    return survey_policy(found_config(given["config"]), given["feed_format"].name, given_overrides, given["max_hats"])
 
 
 def _write(target: Path, text: str) -> None:

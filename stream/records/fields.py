@@ -105,6 +105,9 @@ class Status(StrEnum):
     DEFERRED = "deferred"
 
 
+_SLASHES: Final = 2  # in the release id of a HAT, and of a tracker's query
+
+
 def release_id(policy: str, slot: str, cell: str) -> str:
     """Return a release id such as `surat-speed/2022-01-02T09:00/87608b0d2ffffff`; `slot` is `date/name`."""
     return f"{policy}/{slot.replace('/', 'T')}/{cell}"
@@ -137,6 +140,11 @@ def query_kind(release_id: str) -> str:
     """Return SETTLEMENT or PULSE for a tracker's query that is not of one HAT; "" for the release of a HAT."""
     kind = release_id.rpartition("/")[0].rpartition("T")[2]
     return kind if kind in (SETTLEMENT, PULSE) else ""
+
+
+def is_answer(release_id: str) -> bool:
+    """Return whether a release id is of an answer to a query over days: the query's name follows the cell."""
+    return release_id.count("/") > _SLASHES
 
 
 def is_settlement(release_id: str) -> bool:

@@ -102,6 +102,7 @@ class Pipeline:
     config: Path = field(init=False)
     settings: Settings = field(init=False)
     processes: list[WorkerProcess] = field(default_factory=list)
+    _begun: list[Forked] = field(default_factory=list)
     _files: int = 0
 
     def __post_init__(self) -> None:
@@ -128,12 +129,10 @@ class Pipeline:
         """Start a command, beside others; call what is returned to wait for its end, for so many seconds."""
         out, err = self._file("out"), self._file("err")
         process = Forked([*map(str, arguments), "--config", str(config or self.config)], out, err)
+        self._begun.append(process)
 
         def finished(timeout: float) -> Finished:
-            try:
-                return Finished(process.wait(timeout), out.read_text(), err.read_text())
-            finally:
-                process.send_signal(signal.SIGKILL)
+            return Finished(process.wait(timeout), out.read_text(), err.read_text())
 
         return finished
 
@@ -178,6 +177,9 @@ class Pipeline:
         """End what still runs and delete what is in Kafka and Redis."""
         for process in self.processes:
             process.close()
+        for begun in self._begun:
+            if begun.poll() is None:
+                begun.send_signal(signal.SIGKILL)
         self._delete_member_files()
         self.kafka.delete_topics(name for name in self.kafka.topics() if name.startswith(self.name))
         self.redis_server.delete(f"{{{self.name}*")

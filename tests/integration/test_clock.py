@@ -179,9 +179,8 @@ def test_partitions_that_wait_move_to_a_worker_whose_clock_is_right_and_back(
         late,
     )
     assert late.logged().count("waits at offset") == PARTITIONS + PARTITIONS // 2
-    began = time.monotonic()
     assert late.terminate() == 0  # a worker that waits stops as quickly as any other
-    assert time.monotonic() - began < 30  # what a container is given
+    assert "loops did not finish" not in late.logged()
     follower = pipeline.worker()
     pipeline.wait(pipeline.is_caught_up, "rest of the log", follower)
     assert_exact(pipeline)

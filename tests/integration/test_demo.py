@@ -176,11 +176,9 @@ def test_it_stops_after_its_time(temporary: Path) -> None:
 def test_a_signal_stops_it_within_seconds_and_nothing_is_left(name: str, temporary: Path) -> None:
     with demo(temporary, "--json", "--speedup", 3600) as process:
         wait_for_output(process)
-        began = time.monotonic()
         process.send_signal(signal.Signals[name])
         _, err = process.communicate(timeout=SECONDS)
         assert (process.returncode, err) == (0, b"")
-        assert time.monotonic() - began < 30
     wait_until_gone(temporary)
 
 

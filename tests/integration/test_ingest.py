@@ -83,9 +83,8 @@ def test_sigterm_in_the_middle_of_a_stream_loses_nothing_and_leaves_the_group(pi
     send(pipeline, hours(0, 4))
     pipeline.wait(lambda: pipeline.folded() > 0, "first checkpoint", worker)
     send(pipeline, hours(4, 4))
-    began = time.monotonic()
     assert worker.terminate() == 0
-    assert time.monotonic() - began < 30  # what a container is given
+    assert "loops did not finish" not in worker.logged()
     assert pipeline.members() == []
     # The last checkpoint was written: what Kafka knows is acknowledged is stored, not more and not less.
     stored = {each["partition"]: each["offset"] for each in pipeline.status()["partitions"]}

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hatcast.stream.readings.formats
+from hatcast.agents.recordings.files import recognised
 from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats import FORMATS, Format, Recorded, jsonl
+from hatcast.stream.readings.formats import FORMATS, Format, FormatChoice, Recorded, jsonl
 from hatcast.stream.readings.reading import Reading, is_complete, number, parse_time, to_milli
 from tests.services.data import DATA
 
@@ -60,6 +61,14 @@ def mutated_records(draw: st.DrawFn, originals: Sequence[bytes] = RECORDS) -> by
 
 # Milli-units of km/h of the first reading in each feed's samples, from the unit that its city documents.
 FIRST_MILLI = {"jsonl": 31_500, "itms": 38_000, "capmetro": 62_764, "gtfs-rt": 33_480, "hfp": 19_800, "siri": 32_400}
+
+
+@pytest.mark.parametrize("name", FIRST_MILLI)
+def test_a_recording_of_each_format_is_recognised_whatever_its_name_is(name: str, tmp_path: Path) -> None:
+    for sample in samples(FORMATS[name]):
+        (tmp_path / "day").write_bytes(sample.read_bytes())
+        assert recognised([tmp_path / "day"]) == FormatChoice(name), sample.name
+
 
 messages = st.binary() | mutated_records() | mutated_records(MESSAGES) | st.lists(mutated_records()).map(b"\n".join)
 texts = st.text(st.characters(exclude_categories=["Cs"]))

@@ -55,6 +55,12 @@ def postgres() -> Iterator[str]:
 
 
 @pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder without hatcast.toml, whose policy commands would take: the repository has one."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def temporary() -> Iterator[Path]:
     """A folder for temporary files, with a name as short as those of common systems."""
     with tempfile.TemporaryDirectory(prefix="hatcast-test-", dir="/tmp") as folder:

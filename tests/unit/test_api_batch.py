@@ -111,7 +111,7 @@ def test_hints_of_the_command_are_warnings_and_private_counts_are_not_shown(tmp_
         ),
         ({"data": []}, "data is of the type list, which is neither"),
         ({"data": "absent.jsonl", "format": "jsonl"}, "absent.jsonl: is missing; check the path"),
-        ({"data": "absent.txt"}, "absent.txt: has no format; name it as format: jsonl, itms,"),
+        ({"data": "absent.txt"}, "absent.txt: is missing; check the path"),
         ({"format": "itms", "columns": {"vehicle": "v"}}, "columns: itms records have fixed columns"),
         ({"columns": {"vehicle": "plate"}}, "data: has no column plate"),
         ({"columns": {"plate": "vehicle"}}, "columns: 'plate' is not a field"),

@@ -16,6 +16,8 @@ from tests.unit.test_api_plan import COUNTS
 from tests.unit.test_api_policy import policy
 from tests.unit.test_plan_continual import planned
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 
 def check(found: hatcast.PlannedKinds, expected: dict[str, Any]) -> None:
     assert [each.kind for each in found] == [*expected["kinds"]]

@@ -67,6 +67,8 @@ def test_every_file_of_a_command_is_listed() -> None:
         (["tail", "--max", "abc"], "'abc' is not an integer; see hatcast tail --help"),
         (["query", "x", "--threshold", "nan"], "write a finite number; see hatcast query --help"),
         (["doctor", "surplus"], "hatcast doctor: got unexpected extra argument"),
+        (["audit", "my.toml"], "argument (my.toml): a configuration is named with --config; see hatcast audit --help"),
+        (["plan", "my.toml"], "no such command 'my.toml': a configuration is named with --config; see hatcast plan"),
         (
             ["budget", "show", "--config", "/none/hatcast.toml"],
             "hatcast: /none/hatcast.toml: no such file; create it with `hatcast init`, or name",

@@ -203,7 +203,6 @@ def test_a_policy_under_which_nobody_may_know_how_many_there_are_is_refused(
         (*LIVE[:3], "--state", "x.db"),
         (*LIVE, "--date", "yesterday"),
         (*LIVE, "--round-seconds", 0.5),
-        (*LIVE, "FILE"),
         (*LIVE, "FILE", "--format", "jsonl"),
         (*LIVE, "--ledger", "ledger.db"),
         (*LIVE, "FILE", "--format", "jsonl", "--ledger", "ledger.db", "--blend", "lm_only"),

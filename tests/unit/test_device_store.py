@@ -214,17 +214,20 @@ def test_what_is_no_state_file_is_refused_in_one_line(tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         ([], "name one source"),
-        (["a.jsonl", "--synthetic", "--fleet", "2"], "name one source"),
+        (["a.jsonl", "--format", "jsonl", "--synthetic", "--fleet", "2"], "name one source"),
         (["-", "--mqtt", "mqtt://broker/bus"], "name one source"),
-        (["-", "a.jsonl"], "only source"),
+        (["-", "a.jsonl", "--format", "jsonl"], "only source"),
         (["--synthetic"], "--fleet N"),
         (["-", "--fleet", "2"], "recording or --synthetic"),
         (["-", "--speedup", "2"], "for recordings"),
-        (["a.jsonl", "--seed", "1"], "--synthetic"),
-        (["a.jsonl", "--fleet", "2"], "--state FILE"),
-        (["a.jsonl", "--fleet", "2", "--vehicle", "bus", "--state", "s"], "--vehicle is for one device"),
-        (["a.jsonl", "--vehicle", " "], "not a vehicle id"),
-        (["a.jsonl", "--vehicles-file", "missing", "--state", "s"], "cannot be read"),
+        (["a.jsonl", "--format", "jsonl", "--seed", "1"], "--synthetic"),
+        (["a.jsonl", "--format", "jsonl", "--fleet", "2"], "--state FILE"),
+        (
+            ["a.jsonl", "--format", "jsonl", "--fleet", "2", "--vehicle", "bus", "--state", "s"],
+            "--vehicle is for one device",
+        ),
+        (["a.jsonl", "--format", "jsonl", "--vehicle", " "], "not a vehicle id"),
+        (["a.jsonl", "--format", "jsonl", "--vehicles-file", "missing", "--state", "s"], "cannot be read"),
     ],
 )
 def test_options_that_do_not_go_together_are_wrong_usage(arguments: list[str], says: str) -> None:

@@ -14,6 +14,8 @@ from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.estimators.vectors import LINEAR
 from tests.services.data import DATA
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 COUNTS = DATA / "itms_like_counts.json"
 
 
@@ -146,7 +148,6 @@ def test_epsilons_that_are_none_are_refused(eps: str) -> None:
     [
         [],
         ["--counts", COUNTS, "--data", COUNTS],
-        ["--data", COUNTS],
         ["--counts", COUNTS, "--hat", "x"],
         ["--counts", COUNTS, "--runs", 1],
         ["--counts", COUNTS, "--dimensions", 0],

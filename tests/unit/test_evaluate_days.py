@@ -39,6 +39,8 @@ from tests.displaying import CELLS
 from tests.services.data import DATA, recording
 from tests.support import Scripted
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 DAY = DATA / "capmetro" / "2017-03-21.csv.gz"
 HOUR_MS = 3_600_000
 COLUMNS = ("mae", "by_users", "ge10", "coverage", "half_width")
@@ -276,7 +278,6 @@ def test_a_timetable_of_the_city_is_of_use_on_its_first_day(tmp_path: Path) -> N
     "arguments",
     [
         ["--daily-limit", 5],
-        ["--daily-limit", 5, "--data", "day.bin"],
         ["--data", DAY, "--format", "capmetro"],
         ["--daily-limit", 5, "--data", DAY, "--format", "capmetro", "--runs", 10_000],
         ["--daily-limit", 5, "--data", DAY, "--format", "capmetro", "--json", "-o", "out.csv"],

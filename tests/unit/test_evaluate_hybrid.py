@@ -24,6 +24,8 @@ from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.readings.formats import FORMATS
 from tests.unit import test_evaluate_command
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 evaluate = partial(test_evaluate_command.evaluate, what="hybrid")
 PLAIN = Case(10_000, 0.05, 1.0, 0.289, 0.289)
 DIFFERING = replace(PLAIN, sigma=0.1, sigma_local=0.3, gap=0.02)

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import hatcast
 from hatcast.agents import cli
@@ -101,3 +102,11 @@ def test_what_a_plain_installation_runs_needs_no_optional_package() -> None:
     code = f"import sys\nfor each in {blocked}: sys.modules[each] = None\nfor each in {modules}: __import__(each)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+NEEDY = [["audit"], ["survey"], ["plan", "tracker"], ["plan", "sums"], ["evaluate", "means"]]
+
+
+@pytest.mark.parametrize("arguments", NEEDY)
+def test_the_help_of_a_command_of_the_laboratory_names_the_extra_that_it_needs(arguments: list[str]) -> None:
+    assert "hatcast[research]" in CliRunner().invoke(cli.hatcast, [*arguments, "--help"]).stdout

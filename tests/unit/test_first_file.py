@@ -172,13 +172,29 @@ def test_a_recording_chooses_the_keys_that_plan_finds(tmp_path: Path) -> None:
     assert f"has {min(found['constant'].values()):.1f}." in constant
 
 
+def test_of_a_recording_format_and_time_zone_are_recognised_and_telemetry_is_what_feeds_send(tmp_path: Path) -> None:
+    with gzip.open(DATA / "capmetro" / "2016-11-24.csv.gz", "rt") as lines:
+        text = "".join(islice(lines, 3_000))
+    (tmp_path / "day").write_text(text)
+    (tmp_path / "own").write_text(text.replace("trip_headsign", "to", 1))
+    known = run(tmp_path / "day.toml", "--recording", str(tmp_path / "day"))
+    own = "--recording", str(tmp_path / "own"), "--unit", "m/s", "--timezone", "America/Chicago"
+    named = run(tmp_path / "own.toml", *own)
+    assert f"hatcast batch {tmp_path / 'own'} --format csv --unit m/s " in named.output
+    for name, result in (("day", known), ("own", named)):
+        assert result.exit_code == 0, result.output
+        settings = load_settings(tmp_path / f"{name}.toml", {})
+        assert (settings.policy.timezone, settings.topics.telemetry_format) == ("America/Chicago", "jsonl")
+        assert settings.policy.min_interval_ms > 30_000  # as the recording shows
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         (["--speed", "journey", "--value", "delay,s,0,60"], "leave it out with --value"),
         (["--speed", "moving", "--min-interval", "30s"], "give both"),
         (["--epsilon", "1", "--min-interval", "30s"], "give both"),
-        (["--recording", "a.csv"], "needs --format"),
+        (["--format", "csv"], "is a format of files: give --recording"),
         (["--recording", "a.csv", "--format", "capmetro", "--estimator", "levy"], "use --estimator tracker"),
         (["--recording", "a.csv", "--format", "capmetro", "--epsilon", "1"], "use --estimator tracker"),
     ],

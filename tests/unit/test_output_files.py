@@ -21,6 +21,8 @@ from tests.services.data import DATA
 from tests.unit.surveyed import DAYS
 from tests.unit.test_batch_queries import MEAN, query
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 __all__ = ["config"]  # the fixture
 
 COUNTS = DATA / "itms_like_counts.json"

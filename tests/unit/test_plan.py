@@ -29,6 +29,8 @@ from hatcast.stream.units import NANO
 from tests.displaying import CELLS
 from tests.surroundings import write_timetable
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 HOUR_MS = 3_600_000
 KEYS = TrackerKeys(5 * NANO, price=1.5)
 
@@ -227,7 +229,7 @@ TRACKERS = ("epsilon", "max_hats_per_day")
 
 
 def test_keys_are_written_into_a_configuration_whose_comments_stay(tmp_path: Path) -> None:
-    config = tmp_path / "hatcast.toml"
+    config = tmp_path / "city.toml"
     config.write_text(render_template(TemplateAnswers(timezone="America/Chicago")) + 'array_length = "median"\n')
     before = config.read_text()
     done = plan("--counts", timetable(tmp_path / "counts.csv"), "--daily-limit", 5, "--write", config)
@@ -264,12 +266,25 @@ def test_a_timetable_is_planned_with_and_written(tmp_path: Path) -> None:
         plan("--counts", path, "--timetable", tmp_path / "none.zip")
 
 
+def test_without_an_option_the_policy_is_that_of_the_file_that_batch_reads(tmp_path: Path) -> None:
+    path = timetable(tmp_path / "counts.csv")
+    bare = plan("--counts", path, "--daily-limit", 5, "--json")
+    assert "policy: a general one, without hatcast.toml and --config" in bare.stderr
+    (tmp_path / "hatcast.toml").write_text(
+        '[policy]\nname = "own"\nupper_bound = 90.0\ntimezone = "UTC"\n[policy.privacy]\ndaily_limit = 5.0\n'
+        '[policy.estimator]\nname = "tracker"\n'
+    )
+    found = plan("--counts", path, "--daily-limit", 5, "--json")
+    assert "policy: that of hatcast.toml" in found.stderr
+    bounds = [json.loads(each.stdout)["settings"]["upper_bound"] for each in (bare, found)]
+    assert bounds == [65, 90]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         [],
         ["--counts", "a", "--data", "b", "--format", "jsonl"],
-        ["--data", "a"],
         ["--counts", "a", "b"],
         ["--counts", "a", "--format", "jsonl"],
         ["--counts", "a", "--prior-scale", 3],

@@ -38,6 +38,8 @@ from tests.support import Scripted
 from tests.unit.surveyed import DAYS, TUESDAY, Austin, config_of, run
 from tests.unit.test_policy_add_remove import policy as hidden_policy
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 # What it tells
 
 
@@ -308,7 +310,7 @@ def test_a_recording_of_an_unknown_place_needs_a_time_zone(tmp_path: Path) -> No
     path = tmp_path / "log.jsonl"
     path.write_text('{"vehicle": "a", "time": 1641124800000, "lat": 21.2, "lon": 72.8, "speed": 3}')
     with pytest.raises(HatcastError, match="name --timezone or --config"):
-        run(path, "--format", "jsonl")
+        run(path)
     assert run(path, "--format", "jsonl", "--timezone", "UTC").exit_code == 0
     with pytest.raises(HatcastError, match="is not a known time zone"):
         run(path, "--format", "jsonl", "--timezone", "Surat")

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from hatcast.agents.api.frames import Releases
+from hatcast.agents.cli.budget_tables import BudgetTable
 from hatcast.agents.cli.tail import chosen_topics, heading
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo.defaults import demo_policy
@@ -19,6 +20,7 @@ from hatcast.agents.tables.terminal import (
     read_shown,
     record_line,
     releases_table,
+    table,
 )
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.proposals import numbered
@@ -199,6 +201,30 @@ def test_no_status_is_broken_at_80_columns() -> None:
         console = Console(file=io.StringIO(), width=80)
         print_fitted(console, releases_table(releases))
         assert "budget_exhausted" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_in_a_pipe_a_table_is_as_wide_as_its_cells() -> None:
+    wide = table("", "", ["place", *(f"number {n}" for n in range(12))], [("a" * 30, *["1,234,567.8 km/h"] * 12)])
+    console = Console(file=io.StringIO(), width=80)
+    print_fitted(console, wide)
+    print_fitted(console, BudgetTable([]))
+    written = console.file.getvalue()  # type: ignore[attr-defined]
+    assert written.count("1,234,567.8 km/h") == 12
+    assert "…" not in written
+    assert console.width == 80
+
+
+def test_of_many_rows_the_newest_are_printed_with_where_the_others_are() -> None:
+    place = {"end": "2022-01-02T10:00:00", "cell": CELL, "unit": "km/h", "status": "released", "mean": 42.5}
+    days = [f"2022-01-{day:02}" for day in range(1, 32)] * 2
+    releases = [SHOWN.decode(json.dumps(place | {"date": day, "slot": "09:00"})) for day in sorted(days)]
+    console = Console(file=io.StringIO(), width=80)
+    print_fitted(console, releases_table(releases))
+    written = console.file.getvalue()  # type: ignore[attr-defined]
+    assert written.count(CELL) == 40
+    assert "2022-01-11" not in written
+    assert "2022-01-31" in written
+    assert "the newest 40 of 62 rows; all: -o FILE, or --json" in written
 
 
 def test_a_running_mean_is_not_taken_for_the_release_of_its_hour() -> None:

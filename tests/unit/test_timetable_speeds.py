@@ -100,7 +100,15 @@ def test_implausible_legs_are_left_out_and_counted(tmp_path: Path) -> None:
     told: list[str] = []
     path = written(tmp_path, [trip])
     assert scheduled_speeds(path, [7], told.append).speeds == {CELL: 300}
-    assert told == [f"hint: {path}: 1 legs at more than 150 km/h are left out"]
+    (line,) = told
+    assert line.startswith(f"hint: {path}: 50% of its legs are faster than 150 km/h, and left out: ")
+
+
+def test_a_few_implausible_legs_of_many_are_not_worth_a_line(tmp_path: Path) -> None:
+    slow, fast = ([Visit(0, "08:00:00"), Visit(500, time)] for time in ("08:01:00", "08:00:11"))
+    told: list[str] = []
+    assert scheduled_speeds(written(tmp_path, [slow] * 100 + [fast]), [7], told.append).speeds == {CELL: 300}
+    assert not told
 
 
 def test_trains_count_only_where_there_are_no_buses(tmp_path: Path) -> None:

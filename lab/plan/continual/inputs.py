@@ -199,7 +199,7 @@ def _stream_of(
         day_slots=horizon.day_slots,
         participation=participation,
         epsilon=wanted.epsilon or (_EPSILON if keys is None or policy is None else policy.epsilon),
-        delta=wanted.delta if wanted.delta is not None else _DELTA if policy is None else policy.delta,
+        delta=wanted.delta if wanted.delta is not None else _DELTA if keys is None or policy is None else policy.delta,
         bound=wanted.upper_bound or (_BOUND if policy is None else policy.upper_bound / 1000),
     )
 

@@ -4,19 +4,22 @@ To add a format: a module here, an entry below, a sample in tests/data/feeds and
 the steps. A decoder never raises on a record: it returns None for one that it cannot decode (outcome `undecodable`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import codecs
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import partial
+from itertools import islice
 from types import MappingProxyType
 from typing import BinaryIO, Final
 
-from hatcast.stream.errors import RecordingError, SettingError
+from hatcast.stream.errors import RecordingError, SettingError, as_option
 from hatcast.stream.readings.formats import capmetro, gtfs_rt, hfp, itms, jsonl, siri
 from hatcast.stream.readings.formats._columns import Columns
-from hatcast.stream.readings.formats._csv import CSV, header_of, is_data, mapped_csv
+from hatcast.stream.readings.formats._csv import CSV, header_of, is_header, mapped_csv
 from hatcast.stream.readings.formats._mapped import NO_VALUE, WantedValues
-from hatcast.stream.readings.formats._mapped_json import JSONL, mapped_json
+from hatcast.stream.readings.formats._mapped_json import JSONL, first_members, first_records, mapped_json
 from hatcast.stream.readings.formats._times import Repeated, RepeatedHours, time_reader, zone_of
 from hatcast.stream.readings.formats.interface import OUT_OF_SERVICE, Format, Recorded, Table, arrival_ms
 from hatcast.stream.readings.positions import DeriveSpeed
@@ -210,6 +213,55 @@ class FormatChoice:
         return dated()
 
 
+_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_MEMBER: Final = re.compile(r'"([^"\\]{1,64})"\s*:')
+
+
+def format_of(head: bytes, path: str, columns: Columns | None = None, also: Sequence[Format] = ()) -> FormatChoice:
+    """Return the format of a recording: the one that shows itself; else that of JSON or CSV with named columns.
+
+    head      its first bytes, unpacked, with the header or the first record
+    columns   named ones: a table is read by them then, not by the fixed columns of a format
+    also      further formats
+    Raises RecordingError if its records are of several formats.
+    """
+    columns = columns or Columns()
+    is_named = columns != Columns(times_in=columns.times_in)
+    encoding = columns.encoding or ("utf-16" if head.startswith(_UTF16) else None)
+    text = head.decode(encoding or "utf-8", errors="replace").removeprefix("\ufeff")
+    is_json = text.lstrip().startswith(("{", "["))
+    if is_json:
+        records = [each.decode(errors="replace") for each in first_records(text.encode(), columns.path)]
+        # A document that is cut off may still show itself; of records all have to, or one bus could choose for others.
+        names = [_MEMBER.findall(each) for each in records or [text]]
+    else:
+        names = [header_line(text, columns)[1]]
+    shown = {format_of_columns(each, text, None if is_named else also) for each in names}
+    if len(shown) > 1:
+        raise RecordingError(path, "has records of several formats", f"name one with {as_option('format', 'NAME')}")
+    (found,) = shown
+    if found is None:
+        columns = replace(columns, encoding=encoding)
+    default = JSONL if is_json else CSV
+    return FormatChoice(found or default, columns if columns != Columns() else None)
+
+
+def format_of_columns(names: Collection[str], text: str = "", also: Sequence[Format] | None = ()) -> str | None:
+    """Return the format that shows itself by the names of columns or members; None: its columns have to be found.
+
+    text   of its first bytes
+    also   further formats; None: none with columns, which are named
+    """
+    known = [*(also or ()), *(each for each in FORMATS.values() if also is not None or each.table is None)]
+    return next((each.name for each in known if each.shows(text, names)), None)
+
+
+def header_line(text: str, columns: Columns) -> tuple[str, list[str]]:
+    """Return the separator and the names of the header of a CSV text."""
+    lines = (each for each in islice(text.splitlines(), columns.skip, None) if each.strip())
+    return header_of(next((each for each in lines if not each.lower().startswith("sep=")), ""), columns)
+
+
 def format_with(name: str, units: ValueUnits) -> Format:
     """Return a format whose readings carry the values that a policy releases.
 
@@ -226,6 +278,7 @@ def format_with(name: str, units: ValueUnits) -> Format:
 
 
 __all__ = [
+    "CSV",
     "FORMATS",
     "FORMAT_NAMES",
     "IN_SERVICE",
@@ -237,7 +290,10 @@ __all__ = [
     "FormatChoice",
     "Recorded",
     "Table",
+    "first_members",
+    "format_of",
+    "format_of_columns",
     "format_with",
-    "header_of",
-    "is_data",
+    "header_line",
+    "is_header",
 ]

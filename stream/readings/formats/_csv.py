@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import BinaryIO, Final, NamedTuple, Self
 
 from hatcast.stream.errors import RecordingError, as_option
-from hatcast.stream.readings.formats._columns import ARRIVAL, TIME_AT, Columns, example
+from hatcast.stream.readings.formats._columns import ARRIVAL, REQUIRED, SPEED, TIME_AT, Columns, example
 from hatcast.stream.readings.formats._mapped import (
     Cells,
     CellsTarget,
@@ -158,6 +158,11 @@ def header_of(line: str, columns: Columns) -> tuple[str, list[str]]:
     given = set(columns.names.values())
     delimiter = max(headers, key=lambda each: (len(given.intersection(headers[each])), len(headers[each])))
     return delimiter, headers[delimiter]
+
+
+def is_header(names: Sequence[str], columns: Columns) -> bool:
+    """Return whether the first line of a file with speeds is a header: it shows fields, or has no number."""
+    return columns.shown(names, REQUIRED, SPEED) >= _SHOWN_MIN or not any(map(is_data, names))
 
 
 def is_data(name: str) -> bool:

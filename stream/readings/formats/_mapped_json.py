@@ -1,7 +1,9 @@
 """JSON objects of any names, one a line or in an array. A column may be a path into them, such as `position.lat`."""
 
+import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from typing import Any, BinaryIO, Final
 
@@ -87,18 +89,41 @@ def mapped_json(columns: Columns, wanted: WantedValues) -> Format:
 
 def _no_column(first: Iterable[bytes], names: Mapping[str, str], path: str) -> RecordingError:
     """Return the error for a recording in which no record has one of the columns."""
-    keys: dict[str, None] = {}
     advice = next((each for record in first if (each := records_advice(record)) is not None), None)
     if advice is not None:
         return RecordingError(path, "has none of the columns", f"it {advice}")
-    for record in first:
-        for key, member in members_of(_object_of(record) or {}):
-            numbers = [f"{key}.{at}" for at in range(min(len(member), 3))] if isinstance(member, list) else [key]
-            keys |= dict.fromkeys(numbers)
+    keys = member_names(first)
     if not keys:
         return wrong_format(path, "JSON", "one JSON object a line, or an array of them")
     wrong = example(name for name in REQUIRED if names[name] not in keys)
-    return RecordingError(path, f"has none of the columns, but {listed(list(keys))}", f"write columns such as {wrong}")
+    return RecordingError(path, f"has none of the columns, but {listed(keys)}", f"write columns such as {wrong}")
+
+
+def member_names(records: Iterable[bytes]) -> list[str]:
+    """Return the paths of the members of JSON objects, as columns name them, each once."""
+    keys: dict[str, None] = {}
+    for record in records:
+        for key, member in members_of(_object_of(record) or {}):
+            numbers = [f"{key}.{at}" for at in range(min(len(member), 3))] if isinstance(member, list) else [key]
+            keys |= dict.fromkeys(numbers)
+    return list(keys)
+
+
+def first_records(head: bytes, inside: Sequence[str] | None) -> list[bytes]:
+    """Return the first records of a JSON file that are whole in its first bytes. inside: as of `json_values`."""
+    if inside is None and not head.lstrip().startswith(b"["):
+        found = split_json(head)[:_LOOKED_AT]
+    else:
+        found = []
+        with suppress(RecordingError):  # an array that is cut off
+            for record in islice(json_values(io.BytesIO(head), "", inside), _LOOKED_AT):
+                found.append(record)
+    return [each for each in found if _object_of(each) is not None]
+
+
+def first_members(head: bytes, columns: Columns) -> list[str]:
+    """Return the paths of the members of the first records of a JSON file, by its first bytes."""
+    return member_names(first_records(head, columns.path))
 
 
 def _object_of(value: bytes) -> _Object | None:

@@ -57,4 +57,13 @@ def records(stream: BinaryIO, path: str, missing: str | None = None) -> Iterator
 _WITHOUT_SPEED: Final = Format(
     NAME, partial(decode, missing=MISSING), partial(records, missing=MISSING), split_lines, "csv"
 )
-FORMAT: Final = Format(NAME, decode, records, split_lines, "csv", without_speed=_WITHOUT_SPEED)
+# Only by all columns: some of them are in many exports, whose speeds have other units.
+FORMAT: Final = Format(
+    NAME,
+    decode,
+    records,
+    split_lines,
+    "csv",
+    without_speed=_WITHOUT_SPEED,
+    shows=lambda _, names: (*names,) == COLUMNS,
+)

@@ -7,6 +7,7 @@ change from poll to poll. An entity without position, speed or timestamp is unde
 recording is one FeedMessage per file.    [gtfs.org, Realtime]
 """
 
+import re
 from collections.abc import Iterator
 from functools import cache, partial
 from math import isfinite
@@ -19,6 +20,8 @@ from hatcast.stream.readings.magic import HEAD_BYTES, other_text
 from hatcast.stream.readings.reading import MISSING, Reading
 
 NAME: Final = "gtfs-rt"
+# Field 1, the header, which begins with its field 1, the version; lengths are numbers of one or two bytes.
+_BEGINNING: Final = re.compile(r"\n.{1,2}\n[\x01-\x1f][0-9]", re.DOTALL)
 POLL_BYTES_MAX: Final = 64 << 20  # 300,000 vehicles: larger files are rejected to bound memory
 
 
@@ -97,6 +100,7 @@ def _format(name: str, field: str, *, header_times: bool = False) -> Format:
         without_speed=Format(name, decode_position, partial(records, decoder=decode_position), split),
         header_times=None if header_times else lambda: _format(name, field, header_times=True),
         is_message=lambda body: _poll().split_poll(body) is not None,
+        shows=lambda text, _: _BEGINNING.match(text) is not None,
     )
 
 

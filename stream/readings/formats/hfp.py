@@ -132,4 +132,15 @@ def _decode_delay(value: bytes) -> Reading | None:
 
 _decode_position: Final = partial(_with_any_speed, missing=MISSING)
 _WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(records, decoder=_decode_position), split)
-FORMAT: Final = with_delays(Format(NAME, decode, records, split, without_speed=_WITHOUT_SPEED), _delay, _decode_delay)
+FORMAT: Final = with_delays(
+    Format(
+        NAME,
+        decode,
+        records,
+        split,
+        without_speed=_WITHOUT_SPEED,
+        shows=lambda text, _: text.lstrip().startswith("/hfp/"),
+    ),
+    _delay,
+    _decode_delay,
+)

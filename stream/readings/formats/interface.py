@@ -1,7 +1,7 @@
 """Interface of a telemetry format: it decodes records, splits messages into records, and reads recordings."""
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import BinaryIO, Final, Literal, Protocol
@@ -78,6 +78,8 @@ class Format:
     encoding  of its files; None: that of the format. `records` gets UTF-8
     rows     returns the format of the rows of a table with columns of these names, passed as JSON objects. Raises
              RecordingError if a column is missing. None: the rows are records of this format
+    shows    returns whether a recording plainly has this format, by the text of its first bytes and the names of its
+             columns or of its records' members
     """
 
     name: str
@@ -95,6 +97,7 @@ class Format:
     encoding: str | None = None
     rows: "Callable[[Sequence[str], str], Format] | None" = None
     """(names of the columns, path for error messages) -> format"""
+    shows: Callable[[str, Collection[str]], bool] = lambda _, __: False
 
     def with_derived_speeds(self, derivation: Derivation) -> "Format":
         """Return the format for recordings and bridges that derive speeds from positions. Raises SettingError."""

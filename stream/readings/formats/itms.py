@@ -142,4 +142,12 @@ _decode_position: Final = partial(_with_any_speed, missing=MISSING)
 _WITHOUT_SPEED: Final = Format(
     NAME, _decode_position, partial(records, decoder=_decode_position, missing=MISSING), split_json, "json"
 )
-FORMAT: Final = Format(NAME, decode, records, split_json, "json", without_speed=_WITHOUT_SPEED)
+FORMAT: Final = Format(
+    NAME,
+    decode,
+    records,
+    split_json,
+    "json",
+    without_speed=_WITHOUT_SPEED,
+    shows=lambda _, names: {"license_plate", "observationDateTime"}.issubset(names),
+)

@@ -54,6 +54,7 @@ from hatcast.stream.readings.vehicles import vehicle_text
 
 NAME: Final = "siri"
 _FIX: Final = "fetch it again, or name the file's format; other XML, such as GPX, has to be converted to CSV"
+_MEMBERS: Final = frozenset(("Siri", "ServiceDelivery", "MonitoredVehicleJourney"))
 _XML_STARTS: Final = (b"<", b"\xff", b"\xfe", b"\0")  # the others: UTF-16
 
 
@@ -270,5 +271,15 @@ def _decode_delay(value: bytes) -> Reading | None:
 _decode_position: Final = partial(decode, missing=MISSING)
 _WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(records, decoder=_decode_position), split)
 FORMAT: Final = with_delays(
-    Format(NAME, decode, records, split, without_speed=_WITHOUT_SPEED, is_message=_is_delivery), _delay, _decode_delay
+    Format(
+        NAME,
+        decode,
+        records,
+        split,
+        without_speed=_WITHOUT_SPEED,
+        is_message=_is_delivery,
+        shows=lambda text, names: text.lstrip().startswith("<") or not _MEMBERS.isdisjoint(names),
+    ),
+    _delay,
+    _decode_delay,
 )
