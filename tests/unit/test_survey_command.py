@@ -45,7 +45,10 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 
 def test_four_days_of_austin_come_to_the_figures_of_the_documentation() -> None:
     done = run(*DAYS, "--format", "capmetro", "--json")
-    assert done.stderr == "reads raw data; nothing that it prints or writes is private\n"
+    assert done.stderr == (
+        "reads raw data; nothing that it prints or writes is private\n"
+        "policy: a general one, without hatcast.toml and --config\n"
+    )
     found = json.loads(done.stdout)
     assert found["private"] is False
     assert found["settings"]["days"] == ["2016-11-24", "2016-11-27"]
