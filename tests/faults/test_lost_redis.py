@@ -37,12 +37,6 @@ _UNLINK = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('UNLI
 pytestmark = pytest.mark.pipeline(topics=True)
 
 
-def forget(pipeline: Pipeline) -> None:
-    """What FLUSHALL does, to the keys of this test."""
-    pipeline.redis_server.delete(f"{{{pipeline.name}}}*")
-    pipeline.redis_server.delete(f"{{{pipeline.settings.policy.name}:*")
-
-
 def copied(pipeline: Pipeline) -> dict[bytes, bytes]:
     """Every key of this test."""
     with closing(pipeline.redis_server.client()) as redis:
@@ -98,7 +92,7 @@ async def test_a_draw_that_comes_back_with_an_older_copy_gives_way_to_the_one_th
         await close_hours(pipeline, stores)
         await commit_and_die(pipeline, stores)
         abandoned, copy = await stored_records(pipeline, stores), copied(pipeline)
-        forget(pipeline)
+        pipeline.forget()
         await close_hours(pipeline, stores)
         await finish(pipeline, stores)
         sent = await stored_records(pipeline, stores)
@@ -121,7 +115,7 @@ async def test_a_redis_that_was_left_and_lives_on_draws_nothing_again_that_was_s
         await close_hours(pipeline, stores, first)
         await finish(pipeline, stores)
         left = copied(pipeline)
-        forget(pipeline)
+        pipeline.forget()
         await close_hours(pipeline, stores)
         await finish(pipeline, stores)
         elsewhere = await stored_records(pipeline, stores)
@@ -155,8 +149,8 @@ async def test_a_redis_that_is_emptied_while_it_is_recovered_is_not_recovered(pi
         await close_hours(pipeline, stores)
         await finish(pipeline, stores)
         before = await stored_records(pipeline, stores)
-        forget(pipeline)
-        Emptied.empty = lambda: forget(pipeline)
+        pipeline.forget()
+        Emptied.empty = pipeline.forget
         async with releasing(pipeline, stores, kind_of_recovery=Emptied) as releaser:
             await releaser.round(asyncio.Event())
             assert not releaser._recovery.is_recovered
@@ -187,7 +181,7 @@ async def test_a_record_that_gives_way_takes_its_charge_with_it(here: int, sent:
                     await store.supersede(check, before, record)
                     assert not await adopt(store, check, [record])
             summary = await stores.ledger.summary(DATE)
-            forget(pipeline)
+            pipeline.forget()
             return summary
 
     superseded = await book([found(b"here", here), found(b"sent", sent)])
@@ -212,7 +206,7 @@ async def test_only_the_last_who_opened_a_partition_may_write_it_and_nobody_whom
         await other.open(0, 0)  # at 5
         written.append(await one.checkpoint(0, 5, 9, empty))
         written.append(await other.checkpoint(0, 5, 9, empty))
-        forget(pipeline)
+        pipeline.forget()
         await one.open(0, 0)
         assert await one.checkpoint(0, 0, 9, empty)  # folded again, up to where the other stands
         written.append(await other.checkpoint(0, 9, 12, empty))
@@ -232,7 +226,7 @@ def test_a_worker_writes_nothing_into_an_older_copy_with_another_user_key_that_s
         pipeline.wait(lambda: pipeline.folded() == 36, "the first hour", worker)
         assert worker.terminate() == 0
         copy = copied(pipeline)
-        forget(pipeline)
+        pipeline.forget()
         worker = pipeline.worker()  # makes another key, and folds the same again
         pipeline.wait(lambda: pipeline.folded() == 36, "the first hour again", worker)
         roll_back(pipeline, copy)

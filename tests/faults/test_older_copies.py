@@ -15,7 +15,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.ledger.rejections import Behind
-from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, forget, roll_back
+from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, roll_back
 from tests.faults.test_unsent import LIMIT, assert_within_the_limit, fork_history
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import open_stores
@@ -91,7 +91,7 @@ async def test_what_a_round_finds_in_an_older_copy_is_no_second_value(go_back: G
         await close_hours(pipeline, stores)
         await commit_and_die(pipeline, stores)
         copy = copied(pipeline)
-        forget(pipeline)
+        pipeline.forget()
         await close_hours(pipeline, stores)
         with pytest.raises(CrashError):  # Kafka has some of the other values
             async with releasing(pipeline, stores) as releaser:
@@ -126,7 +126,7 @@ def older_token(pipeline: Pipeline) -> list[str]:
                     crash_after(first.hats, "committed")
                     await first.round(asyncio.Event())
             copy = copied(pipeline)
-            forget(pipeline)
+            pipeline.forget()
             await close_hours(pipeline, stores)
             async with (
                 releasing(pipeline, stores, owned=lambda: others) as looks,

@@ -26,7 +26,7 @@ from hatcast.stream.ledger.recovery import RecoveryCheck
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.queries import Period
 from hatcast.stream.records import BudgetRecord, ReservedRecord
-from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, forget, roll_back
+from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, roll_back
 from tests.integration.harness import Pipeline
 from tests.integration.readings import HOUR_MS, Stores, open_stores
 from tests.integration.recovering import budget_record, guard_of_all, restore
@@ -44,7 +44,7 @@ async def fork_history(pipeline: Pipeline, stores: Stores) -> dict[bytes, bytes]
     await close_hours(pipeline, stores, SECOND)
     await commit_and_die(pipeline, stores)
     copy = copied(pipeline)
-    forget(pipeline)
+    pipeline.forget()
     await close_hours(pipeline, stores, FIRST)
     await finish(pipeline, stores)
     return copy

@@ -182,6 +182,10 @@ class Pipeline:
                 begun.send_signal(signal.SIGKILL)
         self._delete_member_files()
         self.kafka.delete_topics(name for name in self.kafka.topics() if name.startswith(self.name))
+        self.forget()
+
+    def forget(self) -> None:
+        """What FLUSHALL does, to all that is ours in Redis."""
         self.redis_server.delete(f"{{{self.name}*")
 
     def _delete_member_files(self) -> None:

@@ -134,7 +134,7 @@ def test_two_workers_one_killed_release_each_listed_cell_and_slot_once_as_batch_
         assert batch(pipeline) == [before[name][0] for name in sorted(before)]
 
         assert other.terminate() == 0
-        redis_server.delete(f"{{{pipeline.name}*")  # FLUSHALL, for all that is ours
+        pipeline.forget()  # FLUSHALL, for all that is ours
         third = pipeline.worker()
         pipeline.wait(lambda: is_released(pipeline), "the state as it was", third)
         assert progress(pipeline)["first"] == NOON_MS, (

@@ -31,12 +31,6 @@ from tests.services import RedisServer
 pytestmark = pytest.mark.pipeline(topics=True)
 
 
-def forget(pipeline: Pipeline, redis_server: RedisServer) -> None:
-    """What FLUSHALL does, to the keys of this test."""
-    redis_server.delete(f"{{{pipeline.name}}}*")
-    redis_server.delete(f"{{{pipeline.settings.policy.name}:*")
-
-
 async def test_releases_that_redis_forgot_keep_their_values_and_their_charges(
     pipeline: Pipeline, redis_server: RedisServer
 ) -> None:
@@ -44,7 +38,7 @@ async def test_releases_that_redis_forgot_keep_their_values_and_their_charges(
         await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
         await finish(pipeline, stores)
         before, day = await stored_records(pipeline, stores), await stores.ledger.summary(DATE)
-        forget(pipeline, redis_server)
+        pipeline.forget()
         await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
         await finish(pipeline, stores)
         assert day.least_fineness is not None
@@ -64,7 +58,7 @@ def abort_forget_release(pipeline: Pipeline, redis_server: RedisServer) -> dict[
                 await abort_in_a_round(releaser)
             assert pipeline.published() == {}
             assert len(pipeline.published(committed=False)) == 6
-            forget(pipeline, redis_server)
+            pipeline.forget()
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
             await finish(pipeline, stores)
             return await stored_records(pipeline, stores)

@@ -48,7 +48,7 @@ def delete_records(pipeline: Pipeline) -> None:
             pipeline.kafka.alter_topic(means, {"cleanup.policy": policy})
             if policy == "delete":
                 admin.delete_records(ends)
-    forget(pipeline)
+    pipeline.forget()
 
 
 def make_again(pipeline: Pipeline) -> None:
@@ -57,7 +57,7 @@ def make_again(pipeline: Pipeline) -> None:
     pipeline.kafka.delete_topics([means])
     with closing(pipeline.redis_server.client()) as redis:
         adopted = adopted_of(redis, keys)
-        forget(pipeline)
+        pipeline.forget()
         redis.hset(keys.row(rows.ADOPTED), mapping=adopted)
 
 
@@ -76,10 +76,6 @@ def cut_off(pipeline: Pipeline) -> None:
 def adopted_of(redis: redis_py.Redis, keys: DomainKeys) -> dict[Any, bytes]:
     """How far each output partition was read: bytes, since the client decodes nothing."""
     return cast("dict[Any, bytes]", redis.hgetall(keys.row(rows.ADOPTED)))
-
-
-def forget(pipeline: Pipeline) -> None:
-    pipeline.redis_server.delete(f"{{{pipeline.name}*")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +105,7 @@ def test_releases_that_a_topic_has_shown_to_have_lost_are_not_drawn_again(
 def test_releases_that_are_lacking_without_a_sign_of_loss_are_logged_and_counted(pipeline: Pipeline) -> None:
     """As after a crash in which the transactions of other release partitions had not been sent yet."""
     pipeline.kafka.delete_topics([pipeline.settings.topics.means])
-    forget(pipeline)
+    pipeline.forget()
     worker = pipeline.worker()
     pipeline.wait(lambda: len(pipeline.published()) == RELEASES and is_ready(worker), "releases", worker)
     assert "hats.budget counts more releases than were recovered" in worker.logged()

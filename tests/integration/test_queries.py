@@ -101,7 +101,7 @@ async def test_answers_that_redis_forgot_keep_their_values_and_what_they_have_re
 
     await release(again=False)
     before = pipeline.answers()
-    pipeline.redis_server.delete(f"{{{pipeline.name}*")  # FLUSHALL, for all that is ours
+    pipeline.forget()  # FLUSHALL, for all that is ours
     await release(again=True)
     assert {name: set(values) for name, values in pipeline.answers(committed=False).items()} == {
         name: set(values) for name, values in before.items()

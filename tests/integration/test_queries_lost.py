@@ -74,7 +74,7 @@ async def test_a_suppressed_answer_whose_day_had_no_room_takes_none_when_redis_h
                 await releaser._recovery.ensure()
                 await stores.redis.hset(f"{{{own.name}}}:ledger:{DATES[1]}", "cost:other", 2 * NANO)
                 await releaser.round(asyncio.Event())
-            own.redis_server.delete(f"{{{own.name}*")
+            own.forget()
             async with open_stores(own) as stores, answering(own, stores) as (releaser, _):
                 assert await releaser._recovery.ensure()
                 assert (await stores.ledger.summary(DATES[1])).queries["daily"].places == 0

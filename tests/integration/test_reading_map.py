@@ -61,7 +61,7 @@ def test_another_format_at_noon_and_an_emptied_redis_do_not_let_buses_into_a_sec
     worker = pipeline.worker()
     pipeline.wait(lambda: len(pipeline.published()) == 1, "the first HAT", worker)
     assert worker.terminate() == 0
-    pipeline.redis_server.delete(f"{{{pipeline.name}*")
+    pipeline.forget()
     pipeline.kafka.produce(telemetry, [*[capmetro(each, closes + 1000) for each in later], *ticks(closes + HOUR_MS)])
     done = pipeline.hatcast("worker", config=pipeline.changed(CAPMETRO))
     assert_refused(

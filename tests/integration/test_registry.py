@@ -44,7 +44,7 @@ def emptied(started: tuple[Pipeline, WorkerProcess]) -> Pipeline:
     pipeline, worker = started
     if worker.code is None:
         assert worker.terminate() == 0
-    pipeline.redis_server.delete(f"{{{pipeline.name}*")
+    pipeline.forget()
     return pipeline
 
 
@@ -223,7 +223,7 @@ async def test_under_add_remove_an_emptied_redis_does_not_move_the_first_slot(
         settings = load_settings(opened.config, {})
         async with open_stores(opened, claim=False) as stores:
             first = await register(settings, stores)
-            opened.redis_server.delete(f"{{{opened.name}*")
+            opened.forget()
             monkeypatch.setattr(registration, "now_ms", lambda: now_ms() + 30 * HOUR_MS)
             return first, await register(settings, stores)
 

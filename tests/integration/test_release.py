@@ -71,13 +71,18 @@ def crash_after(path: ReleasePath[Any, Any], step: str) -> None:
     # A delete of answers deletes nothing as long as another query reads the same days.
     is_kept = step == "deleted" and path.kind.name == "query"
     owner = getattr(path.kind.delete, "__self__")._retained if is_kept else path  # noqa: B009 - bound
-    wrapped = getattr(owner, METHODS[step])
+    end_after(owner, METHODS[step])
+
+
+def end_after(owner: object, name: str) -> None:
+    """Let a process end once a method has done its work."""
+    wrapped = getattr(owner, name)
 
     async def crashing(*arguments: Any) -> None:
         await wrapped(*arguments)
         raise CrashError
 
-    setattr(owner, METHODS[step], crashing)
+    setattr(owner, name, crashing)
 
 
 def before(kind: ReleasePath[Any, Any], name: str, event: Callable[..., Awaitable[None]]) -> None:

@@ -73,7 +73,7 @@ async def test_an_emptied_redis_forgets_no_request(pipeline: Pipeline) -> None:
 
     await release()
     before = pipeline.answers()
-    pipeline.redis_server.delete(f"{{{pipeline.name}*")
+    pipeline.forget()
     await release()
     assert {name: set(each) for name, each in pipeline.answers(committed=False).items()} == {
         name: set(each) for name, each in before.items()

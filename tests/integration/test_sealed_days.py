@@ -67,12 +67,6 @@ async def release(pipeline: Pipeline, stores: Stores) -> None:
             await releaser.round(asyncio.Event())
 
 
-def forget(pipeline: Pipeline) -> None:
-    """What FLUSHALL does, to the keys of this test."""
-    pipeline.redis_server.delete(f"{{{pipeline.name}}}*")
-    pipeline.redis_server.delete(f"{{{pipeline.settings.policy.name}:*")
-
-
 def ledger_keys(pipeline: Pipeline) -> dict[str, int]:
     """Key of the domain -> bytes that Redis needs for it."""
     with closing(pipeline.redis_server.client()) as redis:
@@ -126,7 +120,7 @@ async def test_a_redis_that_lost_everything_is_filled_from_the_seals_and_reads_n
         await fold(pipeline, stores)
         await release(pipeline, stores)
         before = await summaries(stores)
-        forget(pipeline)
+        pipeline.forget()
         await fold(pipeline, stores)
         published = len(pipeline.published(committed=False))
         monkeypatch.setattr(OutputReader, "_batches", watched)
@@ -215,7 +209,7 @@ async def test_a_record_that_kafka_never_committed_is_sent_before_its_day_is_sea
             for producer in releaser._publishers._producers.values():
                 producer.commit_transaction = producer.abort_transaction
             await releaser.round(asyncio.Event())
-        forget(pipeline)
+        pipeline.forget()
         await store_closed(stores, pipeline.settings.policy, [], NOON_MS + DAY_MS)
         await release(pipeline, stores)
     assert len(pipeline.published()) == len(pipeline.published(committed=False)) == 3

@@ -19,7 +19,7 @@ from tests.integration.harness import Pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, open_stores, store_closed, ticks
 from tests.integration.recovering import sealer_of
 from tests.integration.test_release import ALL, due_hats, releasing
-from tests.integration.test_sealed_days import DAYS, day, fold, forget, release, samples, sealing, summaries
+from tests.integration.test_sealed_days import DAYS, day, fold, release, samples, sealing, summaries
 from tests.integration.test_succession import a_day, following
 from tests.services.kafka_server import PARTITIONS
 
@@ -37,7 +37,7 @@ def copy_of(pipeline: Pipeline) -> Copy:
 
 def go_back(pipeline: Pipeline, copy: Copy) -> None:
     """The living Redis holds that copy from now on."""
-    forget(pipeline)
+    pipeline.forget()
     with closing(pipeline.redis_server.client()) as redis, redis.pipeline(transaction=True) as at_once:
         for key, value in copy.items():
             at_once.restore(key, 0, value)
@@ -109,7 +109,7 @@ async def test_a_seal_counts_only_if_redis_did_not_go_back_while_its_summary_was
                 patch.setattr(SealStore, "seal", seal)
                 await sealer.seal(releaser)
         await release(pipeline, stores)
-        forget(pipeline)
+        pipeline.forget()
         await fold(pipeline, stores, 1)
         await release(pipeline, stores)
         after = await summaries(stores, 1)
@@ -127,7 +127,7 @@ async def test_what_the_budget_topic_tells_of_an_open_day_is_read_again_after_an
         async with sealing(pipeline, stores) as releaser:
             await releaser.round(asyncio.Event())
         before = await stores.ledger.summary(day(1))
-        forget(pipeline)
+        pipeline.forget()
         await store_closed(stores, policy, many, NOON_MS + DAY_MS + 4 * HOUR_MS)
         async with releasing(pipeline, stores) as releaser:
             await releaser._publishers.start_missing(ALL)
@@ -157,7 +157,7 @@ def test_who_follows_whom_outlives_a_redis_that_was_lost_when_all_days_were_seal
     assert domain.ended == {pipeline.settings.policy.name}, "it has sealed its last day before it went"
     pipeline.wait(lambda: "days sealed" in worker.logged(), "sealed days", worker)
     assert worker.terminate() == 0
-    forget(pipeline)
+    pipeline.forget()
     pipeline.redis_server.delete(f"{{{new.settings.policy.name}:*")
     again = new.worker()
     new.wait_for_partitions(again)

@@ -163,7 +163,7 @@ async def test_a_redis_that_has_lost_the_succession_finds_it_on_the_topic_before
     await settle(pipeline)
     move_clock(pipeline, NOON_MS)
     await settle(new, PolicyTransition if known else Silent)
-    pipeline.redis_server.delete(f"{{{pipeline.name}*")
+    pipeline.forget()
     async with opened(pipeline) as (_, releaser, stores):
         await store_closed(stores, pipeline.settings.policy, samples, NOON_MS + 2 * DAY_MS)
         await releaser.round(asyncio.Event())
@@ -220,7 +220,7 @@ async def test_a_policy_starts_again_when_its_date_has_begun_long_ago(pipeline: 
     await settle(first)
     move_clock(pipeline, NOON_MS + 5 * DAY_MS)
     await settle(first)
-    pipeline.redis_server.delete(f"{{{pipeline.name}*")  # and Redis is lost: it stands on the topic
+    pipeline.forget()  # and Redis is lost: it stands on the topic
     await settle(first)
 
 

@@ -21,7 +21,6 @@ from tests.integration.harness import Pipeline, WorkerProcess
 from tests.integration.health import LISTEN, scraped
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, assert_exact_means, open_stores, store_closed, traffic
 from tests.integration.readings import ticks as heartbeats
-from tests.integration.test_ledger_recovery import forget
 from tests.integration.test_release import OVER_MS, finish, releasing
 from tests.integration.test_succession import beside
 from tests.other_tzdata import ZONE, install_other_tzdata, use_other_tables
@@ -116,7 +115,7 @@ async def test_a_worker_that_folds_what_redis_forgot_under_other_rules_ends_befo
     async with open_stores(pipeline) as stores:
         await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
         await finish(pipeline, stores)
-        forget(pipeline, redis_server)
+        pipeline.forget()
         use_other_tables(monkeypatch)
         await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
         async with releasing(pipeline, stores) as releaser:
@@ -135,7 +134,7 @@ def test_a_worker_that_folds_a_midnight_again_under_other_rules_than_the_sealed_
     pipeline.wait(lambda: "days sealed" in first.logged(), "seal", first)
     assert first.terminate() == 0
     through = json.loads(dict(sealed_records(pipeline))[f"sealed/{pipeline.name}"])["through"]
-    forget(pipeline, redis_server)
+    pipeline.forget()
     path = os.pathsep.join([str(install_other_tzdata(tmp_path / "other")), str(ROOT)])
     other = pipeline.start("worker", env={"PYTHONPATH": path})
     assert other.wait() == 1

@@ -206,7 +206,7 @@ def test_a_budget_topic_that_has_grown_is_read_back_and_written_as_before(
     assert {each.partition for each in kafka.read(budget)} == {0}
     assert worker.terminate() == 0
     spent = pipeline.budget_records()
-    redis_server.delete(f"{{{pipeline.name}*")
+    pipeline.forget()
     again = pipeline.worker()
     pipeline.wait(pipeline.is_settled, "settled state", again)
     assert {len(set(values)) for values in pipeline.published().values()} == {1}

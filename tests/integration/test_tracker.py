@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from tests.integration.test_release import (
     CrashingPublishers,
     before,
     crash_after,
+    end_after,
     releasing,
     stored_records,
 )
@@ -43,6 +44,7 @@ from tests.services import KafkaServer, RedisServer
 from tests.timetables import write_speeds
 
 LATENESS_MS = 300_000
+TWO_HOURS_MS = NOON_MS + 2 * HOUR_MS + LATENESS_MS
 NEXT_DAY_MS = NOON_MS + 13 * HOUR_MS  # past the close of the day of NOON_MS
 TABLE: dict[str, Any] = {
     "policy": {
@@ -51,6 +53,10 @@ TABLE: dict[str, Any] = {
         "tracker": {"share": 0.9, "price": 3.0},  # pulses leave something for single HATs
     }
 }
+TIMED = merged(TABLE, {"policy": {"tracker": {"timetable": "gtfs.zip"}}})
+CELLS = [h3.latlng_to_cell(*place, 7) for place in PLACES]
+FIRST, SECOND = {CELLS[0]: 18.0, CELLS[2]: 45.0}, dict.fromkeys(CELLS, 30.0)
+"""scheduled speeds of two timetables, km/h"""
 STEPS = {
     "drawn": "draw_slot",
     "settlement drawn": "draw_settlement",
@@ -62,6 +68,11 @@ pytestmark = pytest.mark.pipeline(TABLE, topics=True)
 
 def samples() -> list[Sample]:
     return traffic(hours=3, vehicles=14, places=4)
+
+
+async def fold(pipeline: Pipeline, stores: Stores, end_ms: int = NEXT_DAY_MS) -> None:
+    """All samples, with every clock at `end_ms`."""
+    await store_closed(stores, pipeline.settings.policy, samples(), end_ms)
 
 
 async def finish(pipeline: Pipeline, stores: Stores) -> None:
@@ -89,27 +100,28 @@ def designs(records: dict[bytes, bytes]) -> Designs:
     return found
 
 
-def complete(pipeline: Pipeline) -> dict[bytes, bytes]:
+async def complete(pipeline: Pipeline) -> dict[bytes, bytes]:
     """The records of a run without a crash."""
-
-    async def run() -> dict[bytes, bytes]:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
-            await finish(pipeline, stores)
-            return await stored_records(pipeline, stores)
-
-    return asyncio.run(run())
+    async with open_stores(pipeline) as stores:
+        await fold(pipeline, stores)
+        await finish(pipeline, stores)
+        return await stored_records(pipeline, stores)
 
 
 @pytest.fixture(scope="module")
 def expected(kafka: KafkaServer, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Designs:
-    with open_pipeline(kafka, redis_server, tmp_path_factory.mktemp("whole"), "tracker", TABLE) as opened:
+    return expected_of(TABLE, kafka, redis_server, tmp_path_factory.mktemp("whole"))
+
+
+def expected_of(table: dict[str, Any], kafka: KafkaServer, redis_server: RedisServer, folder: Path) -> Designs:
+    with open_pipeline(kafka, redis_server, folder, "tracker", table) as opened:
         ensure_topics(opened.settings)
-        return designs(complete(opened))
+        write_speeds(opened.folder / "gtfs.zip", FIRST)
+        return designs(asyncio.run(complete(opened)))
 
 
-def test_a_tracker_queries_hats_and_settles_the_day(pipeline: Pipeline) -> None:
-    kept = complete(pipeline)
+async def test_a_tracker_queries_hats_and_settles_the_day(pipeline: Pipeline) -> None:
+    kept = await complete(pipeline)
     assert_published_once(pipeline, kept)
     records = [json.loads(record) for record in kept.values()]
     hats = [each for each in records if not query_kind(each["release_id"])]
@@ -139,16 +151,8 @@ async def test_after_a_crash_at_any_step_the_queries_are_those_of_a_run_without_
     step: str, pipeline: Pipeline, expected: Designs
 ) -> None:
     async with open_stores(pipeline) as stores:
-        await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
-        publishers = CrashingPublishers if step == "sent" else TransactionalProducers
-        with pytest.raises(CrashError):
-            async with releasing(pipeline, stores, publishers=publishers) as releaser:
-                assert isinstance(releaser._source, TrackedHats)
-                if step in STEPS:
-                    end_at(releaser._source, STEPS[step])
-                else:
-                    crash_after(releaser.hats, step)
-                await releaser.round(asyncio.Event())
+        await fold(pipeline, stores)
+        await crash(pipeline, stores, step)
         after_crash = await stored_records(pipeline, stores)
         await finish(pipeline, stores)
         kept = await stored_records(pipeline, stores)
@@ -157,9 +161,21 @@ async def test_after_a_crash_at_any_step_the_queries_are_those_of_a_run_without_
     assert designs(kept) == expected
 
 
+async def crash(pipeline: Pipeline, stores: Stores, step: str) -> None:
+    publishers = CrashingPublishers if step == "sent" else TransactionalProducers
+    with pytest.raises(CrashError):
+        async with releasing(pipeline, stores, publishers=publishers) as releaser:
+            assert isinstance(releaser._source, TrackedHats)
+            if step in STEPS:
+                end_after(releaser._source, STEPS[step])
+            else:
+                crash_after(releaser.hats, step)
+            await releaser.round(asyncio.Event())
+
+
 async def test_the_next_date_begins_with_the_state_that_another_worker_has_stored(pipeline: Pipeline) -> None:
     async with open_stores(pipeline) as stores:
-        await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+        await fold(pipeline, stores)
         async with releasing(pipeline, stores) as releaser:
             source = releaser._source
             assert isinstance(source, TrackedHats)
@@ -189,7 +205,7 @@ async def test_a_draw_that_lost_its_commit_is_not_learnt_from(pipeline: Pipeline
             raise CrashError
 
     async with open_stores(pipeline) as stores:
-        await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+        await fold(pipeline, stores)
         async with releasing(pipeline, stores) as releaser:
             before(releaser.hats, "commit", lose_the_first)
             with pytest.raises(CrashError):
@@ -200,79 +216,46 @@ async def test_a_draw_that_lost_its_commit_is_not_learnt_from(pipeline: Pipeline
     assert designs(kept) == expected
 
 
-TIMED = merged(TABLE, {"policy": {"tracker": {"timetable": "gtfs.zip"}}})
-CELLS = [h3.latlng_to_cell(*place, 7) for place in PLACES]
-FIRST, SECOND = {CELLS[0]: 18.0, CELLS[2]: 45.0}, dict.fromkeys(CELLS, 30.0)
-"""scheduled speeds of two timetables, km/h"""
-
-
-@pytest.fixture
-def timed(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "timed", TIMED) as opened:
-        ensure_topics(opened.settings)
-        write_speeds(opened.folder / "gtfs.zip", FIRST)
-        yield opened
-
-
 @pytest.fixture(scope="module")
 def expected_by_timetable(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Designs:
-    with open_pipeline(kafka, redis_server, tmp_path_factory.mktemp("timed"), "timed", TIMED) as opened:
-        ensure_topics(opened.settings)
-        write_speeds(opened.folder / "gtfs.zip", FIRST)
-        return designs(complete(opened))
+    return expected_of(TIMED, kafka, redis_server, tmp_path_factory.mktemp("timed"))
 
 
+@pytest.mark.pipeline(TIMED, topics=True)
 @pytest.mark.parametrize("step", ["stored", "drawn", "committed"])
 async def test_a_date_is_drawn_with_its_timetable_by_an_owner_with_another_file_too(
-    step: str, timed: Pipeline, expected_by_timetable: Designs
+    step: str, pipeline: Pipeline, expected_by_timetable: Designs
 ) -> None:
     """The first state that is stored is that before the first draw."""
-    async with open_stores(timed) as stores:
-        await store_closed(stores, timed.settings.policy, samples(), NEXT_DAY_MS)
-        with pytest.raises(CrashError):
-            async with releasing(timed, stores) as releaser:
-                assert isinstance(releaser._source, TrackedHats)
-                if step in STEPS:
-                    end_at(releaser._source, STEPS[step])
-                else:
-                    crash_after(releaser.hats, step)
-                await releaser.round(asyncio.Event())
-        assert len(await stored_records(timed, stores)) < len(expected_by_timetable)
-        write_speeds(timed.folder / "gtfs.zip", SECOND)
-        await finish(timed, stores)
-        kept, stored = await stored_records(timed, stores), await stores.ledger.tracker.read()
-    assert_published_once(timed, kept)
+    write_speeds(pipeline.folder / "gtfs.zip", FIRST)
+    async with open_stores(pipeline) as stores:
+        await fold(pipeline, stores)
+        await crash(pipeline, stores, step)
+        assert len(await stored_records(pipeline, stores)) < len(expected_by_timetable)
+        write_speeds(pipeline.folder / "gtfs.zip", SECOND)
+        await finish(pipeline, stores)
+        kept, stored = await stored_records(pipeline, stores), await stores.ledger.tracker.read()
+    assert_published_once(pipeline, kept)
     assert designs(kept) == expected_by_timetable
     assert {of[-1] for of in expected_by_timetable.values()} == {None, 18.0, 45.0}
-    state = TrackerState.decoded(stored, timed.settings.policy.policy_id)
+    state = TrackerState.decoded(stored, pipeline.settings.policy.policy_id)
     assert state is not None
     assert state.date == DATE
     assert state.timetable == Timetable.of(dict.fromkeys(CELLS, 300))
 
 
-def end_at(releaser: TrackedHats, name: str) -> None:
-    wrapped = getattr(releaser, name)
-
-    async def crashing(*arguments: Any) -> None:
-        await wrapped(*arguments)
-        raise CrashError
-
-    setattr(releaser, name, crashing)
-
-
 async def test_a_redis_that_lost_everything_leads_to_no_second_draw(pipeline: Pipeline, expected: Designs) -> None:
     """In the middle of the day: published records come back, and the contributions by reading telemetry again."""
     async with open_stores(pipeline) as stores:
-        await store_closed(stores, pipeline.settings.policy, samples(), NOON_MS + 2 * HOUR_MS + LATENESS_MS)
+        await fold(pipeline, stores, TWO_HOURS_MS)
         async with releasing(pipeline, stores) as releaser:
             assert await releaser.round(asyncio.Event())
         before = await stored_records(pipeline, stores)
-        for key in await stores.redis.keys(f"{{{pipeline.name}*"):
-            await stores.redis.delete(key)
+    pipeline.forget()
     async with open_stores(pipeline) as stores:
-        await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+        await fold(pipeline, stores)
         await finish(pipeline, stores)
         kept = await stored_records(pipeline, stores)
     assert any(b'"query"' in record for record in before.values())
@@ -281,45 +264,35 @@ async def test_a_redis_that_lost_everything_leads_to_no_second_draw(pipeline: Pi
     assert designs(kept) == expected
 
 
-def test_status_shows_the_settled_date_and_the_date_at_work(pipeline: Pipeline) -> None:
-    policy = pipeline.settings.policy
-
-    async def until(end_ms: int) -> None:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, policy, [] if end_ms == NEXT_DAY_MS else samples(), end_ms)
-            if end_ms == NEXT_DAY_MS:
-                return
-            async with releasing(pipeline, stores) as releaser:
-                assert await releaser.round(asyncio.Event())
-
-    async def settle() -> None:
-        async with open_stores(pipeline) as stores:
-            await finish(pipeline, stores)
-
+async def test_status_shows_the_settled_date_and_the_date_at_work(pipeline: Pipeline) -> None:
     def shown() -> tuple[object, str]:
         status, text = pipeline.hatcast("status", "--json"), pipeline.hatcast("status")
         assert (status.code, status.err, text.code, text.err) == (0, "", 0, "")
         return status.json["tracker"], " ".join(text.out.split())
 
-    asyncio.run(until(NOON_MS + 2 * HOUR_MS + LATENESS_MS))
+    async with open_stores(pipeline) as stores:
+        await fold(pipeline, stores, TWO_HOURS_MS)
+        async with releasing(pipeline, stores) as releaser:
+            assert await releaser.round(asyncio.Event())
     tracker, text = shown()
     assert tracker == {"settled": None, "date": DATE, "ended": False, "closed": None}
     assert f"tracker settled through no date yet at work on {DATE}: it has not ended" in text
-    asyncio.run(until(NEXT_DAY_MS))
+    async with open_stores(pipeline) as stores:
+        await store_closed(stores, pipeline.settings.policy, [], NEXT_DAY_MS)
     tracker, text = shown()
     assert tracker == {"settled": None, "date": DATE, "ended": True, "closed": None}
     assert "it has ended and is being settled" in text
-    asyncio.run(settle())
+    async with open_stores(pipeline) as stores:
+        await finish(pipeline, stores)
     tracker, text = shown()
     assert tracker == {"settled": DATE, "date": None, "ended": None, "closed": None}
     assert f"tracker settled through {DATE}" in text
 
 
 async def test_a_day_that_lacks_records_is_shown_as_closed(pipeline: Pipeline) -> None:
-
     policy = pipeline.settings.policy
     async with open_stores(pipeline) as stores:
-        await store_closed(stores, policy, samples(), NOON_MS + 2 * HOUR_MS + LATENESS_MS)
+        await fold(pipeline, stores, TWO_HOURS_MS)
         await stores.redis.hset(PartitionKeys(policy.name, 0).state, "complete_from", str(NEXT_DAY_MS))
         assert (await read_tracker(HatStore(stores.partitions), stores.ledger, policy))["closed"] == "incomplete"
 
@@ -329,11 +302,10 @@ async def test_stored_queries_that_do_not_follow_from_the_counts_are_counted_and
 ) -> None:
     METERS.expose(Process.WORKER)
     name = TRACKER_MISMATCHES.name
-
     before = figures(METERS.render()[0].decode(), name).get((), 0)
     policy = pipeline.settings.policy
     async with open_stores(pipeline) as stores:
-        await store_closed(stores, policy, samples(), NOON_MS + 2 * HOUR_MS + LATENESS_MS)
+        await fold(pipeline, stores, TWO_HOURS_MS)
         async with releasing(pipeline, stores) as releaser:
             assert await releaser.round(asyncio.Event())
         # As if Redis had lost contributions, and telemetry did not reach back to all of them.
@@ -348,7 +320,7 @@ async def test_stored_queries_that_do_not_follow_from_the_counts_are_counted_and
 async def test_beside_a_policy_that_has_charged_the_day_there_is_no_room(pipeline: Pipeline) -> None:
     async with open_stores(pipeline) as stores:
         await stores.redis.hset(f"{{{pipeline.name}}}:ledger:{DATE}", mapping={"cost:other": 1})
-        await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+        await fold(pipeline, stores)
         await finish(pipeline, stores)
         kept = await stored_records(pipeline, stores)
     assert {json.loads(record)["status"] for record in kept.values()} == {"budget_exhausted"}
@@ -390,7 +362,7 @@ async def test_after_a_record_that_replaced_a_draw_nothing_is_committed_that_was
     monkeypatch.setattr(hatcast.agents.release.batching, "MAX_BATCH", 1)
 
     async with open_stores(pipeline) as stores:
-        await store_closed(stores, pipeline.settings.policy, samples(), NOON_MS + HOUR_MS + LATENESS_MS)
+        await fold(pipeline, stores, NOON_MS + HOUR_MS + LATENESS_MS)
         async with releasing(pipeline, stores) as releaser:
             commits = 0
 
@@ -411,16 +383,15 @@ async def test_after_a_record_that_replaced_a_draw_nothing_is_committed_that_was
 
 async def test_a_settled_day_is_sealed_and_stays_so_after_the_loss_of_redis(pipeline: Pipeline) -> None:
     async with open_stores(pipeline) as stores:
-        await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+        await fold(pipeline, stores)
         async with releasing(pipeline, stores, seals=True) as releaser:
             await releaser.round(asyncio.Event())
         assert await stores.ledger.sealed_through() == DATE
         assert await stored_records(pipeline, stores) == {}
         before = pipeline.published()
-        for key in await stores.redis.keys(f"{{{pipeline.name}*"):
-            await stores.redis.delete(key)
+    pipeline.forget()
     async with open_stores(pipeline) as stores:
-        await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+        await fold(pipeline, stores)
         async with releasing(pipeline, stores, seals=True) as releaser:
             await releaser.round(asyncio.Event())
         assert await stores.partitions.open_slots() == {}

@@ -2,24 +2,21 @@
 
 import json
 import signal
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.crashing_worker import STEPS_OF_HATS, TRACKING, die_after
-from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
+from tests.integration.harness import Pipeline, WorkerProcess
 from tests.integration.readings import ticks, traffic
 from tests.integration.test_continual_worker import published
 from tests.integration.test_tracker import FIRST, NEXT_DAY_MS, TABLE, TIMED
-from tests.services import KafkaServer, RedisServer
 from tests.timetables import write_speeds
 from tests.unit.test_batch_tracker import rounded
 
 pytestmark = pytest.mark.pipeline(TABLE, topics=True)
+with_timetable = pytest.mark.pipeline(TIMED, topics=True)
 
 
 def feed(pipeline: Pipeline) -> None:
@@ -41,11 +38,9 @@ def public(records: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def timed(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
-    with open_pipeline(kafka, redis_server, tmp_path, "timed-worker", TIMED) as opened:
-        ensure_topics(opened.settings)
-        write_speeds(opened.folder / "gtfs.zip", FIRST)
-        yield opened
+def timed(pipeline: Pipeline) -> Pipeline:
+    write_speeds(pipeline.folder / "gtfs.zip", FIRST)
+    return pipeline
 
 
 @pytest.mark.timeout(240)
@@ -54,6 +49,7 @@ def test_the_releases_are_those_of_batch_but_for_the_noise(pipeline: Pipeline) -
 
 
 @pytest.mark.timeout(240)
+@with_timetable
 def test_with_a_timetable_too_the_releases_are_those_of_batch(timed: Pipeline) -> None:
     workers, live = assert_as_batch(timed)
     assert {each.get("scheduled") for each in live} == {None, 18.0, 45.0}
@@ -62,6 +58,7 @@ def test_with_a_timetable_too_the_releases_are_those_of_batch(timed: Pipeline) -
     assert (taken["former"], taken["cells"]) == (None, 2)
 
 
+@with_timetable
 def test_a_worker_without_its_timetable_ends_with_one_line(timed: Pipeline) -> None:
     (timed.folder / "gtfs.zip").unlink()
     worker = timed.worker()

@@ -51,7 +51,7 @@ def test_a_state_that_was_opened_under_another_key_and_holds_no_user_stops_no_wo
     fold(pipeline, 36)
     with closing(pipeline.redis_server.client()) as redis:
         opened: Any = redis.hmget(f"{{{pipeline.settings.policy.name}:0}}:state", ["user_key", "made_key"])
-        pipeline.redis_server.delete(f"{{{pipeline.name}*")
+        pipeline.forget()
         worker = pipeline.worker()
         pipeline.wait(lambda: pipeline.folded() == 36, "readings under another key", worker)
         assert worker.terminate() == 0
@@ -95,7 +95,7 @@ def test_a_state_that_comes_back_folded_under_another_key_is_refused_with_both_a
     first = fingerprint(pipeline)
     with closing(pipeline.redis_server.client()) as redis:
         copies = {key: redis.dump(key) or b"" for key in redis.scan_iter(f"{{{pipeline.name}:3}}*")}
-    pipeline.redis_server.delete(f"{{{pipeline.name}*")
+    pipeline.forget()
     fold(pipeline, 72)
     second = fingerprint(pipeline)
     assert first != second
