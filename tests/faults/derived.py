@@ -41,8 +41,7 @@ class DerivedFeed:
     def hats(self) -> dict[str, Totals]:
         """`cell/date/slot` -> what one process makes of the same positions."""
         options = (*READ_AS, "--contributions", "--json")
-        folded = self._pipeline.hatcast("batch", self._file, *options, timeout=_SECONDS)
-        assert folded.code == 0, folded.err
+        folded = self._pipeline.run("batch", self._file, *options, timeout=_SECONDS)
         return {hat: tuple(totals) for hat, totals in folded.json["hats"].items()}
 
 

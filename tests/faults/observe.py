@@ -293,8 +293,7 @@ def _released_with(pipeline: Pipeline, dump: Path, limit: float = 0.0) -> dict[s
         for query in pipeline.table["policy"].get("query", ())
     ]
     config = pipeline.changed({"policy": {"query": asked}} if asked else {}, "again.toml")
-    released = pipeline.hatcast("batch", dump, *options, config=config, timeout=_SECONDS)
-    assert released.code == 0, released.err
+    released = pipeline.run("batch", dump, *options, config=config, timeout=_SECONDS)
     for path in pipeline.folder.glob(f"{ledger.name}*"):
         path.unlink()
     records = [json.loads(line, parse_float=Fraction) for line in released.out.splitlines()]

@@ -125,6 +125,12 @@ class Pipeline:
         """Run a command to its end."""
         return self.begin(*arguments, config=config)(timeout)
 
+    def run(self, *arguments: object, config: Path | None = None, timeout: float = SECONDS) -> Finished:
+        """Run a command that has to succeed."""
+        done = self.hatcast(*arguments, config=config, timeout=timeout)
+        assert done.code == 0, done.err
+        return done
+
     def begin(self, *arguments: object, config: Path | None = None) -> Callable[[float], Finished]:
         """Start a command, beside others; call what is returned to wait for its end, for so many seconds."""
         out, err = self._file("out"), self._file("err")
@@ -168,8 +174,7 @@ class Pipeline:
     def replay(self, files: Path | Sequence[Path], form: str, *options: object) -> dict[str, Any]:
         """`hatcast feed replay` to its end; its summary."""
         paths = [files] if isinstance(files, Path) else files
-        done = self.hatcast("feed", "replay", *paths, "--format", form, "--json", *(options or ("--speedup", 0)))
-        assert done.code == 0, done.err
+        done = self.run("feed", "replay", *paths, "--format", form, "--json", *(options or ("--speedup", 0)))
         summary: dict[str, Any] = done.json
         return summary
 
@@ -272,17 +277,14 @@ class Pipeline:
     def oracle(self) -> dict[str, Any]:
         """`hatcast dump telemetry` folded by `hatcast batch --format kafka`: what the stored state has to be."""
         dump = self.folder / "telemetry.jsonl"
-        made = self.hatcast("dump", "telemetry", "--output", dump)
-        assert made.code == 0, made.err
-        folded = self.hatcast("batch", dump, "--format", "kafka", "--contributions", "--json")
-        assert folded.code == 0, folded.err
+        self.run("dump", "telemetry", "--output", dump)
+        folded = self.run("batch", dump, "--format", "kafka", "--contributions", "--json")
         found: dict[str, Any] = folded.json
         return found
 
     def contributions(self) -> dict[str, Any]:
         """`hatcast contributions --json`."""
-        done = self.hatcast("contributions", "--json")
-        assert done.code == 0, done.err
+        done = self.run("contributions", "--json")
         assert done.err == "reads raw data, not private\n"
         found: dict[str, Any] = done.json
         return found

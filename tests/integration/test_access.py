@@ -210,8 +210,7 @@ def test_with_client_certificates_a_tracker_publishes_estimates(guarded: Guarded
         worker = pipeline.worker(config=configs[Role.WORKER])
         pipeline.wait_for_partitions(worker)
         file = recording(tmp_path / "city.jsonl", two_hours(["a", "b", "c"]))
-        sent = pipeline.hatcast("feed", "replay", file, "--format", "jsonl", "--speedup", 0, config=configs[Role.FEED])
-        assert sent.code == 0, sent.err
+        pipeline.run("feed", "replay", file, "--format", "jsonl", "--speedup", 0, config=configs[Role.FEED])
         topic = pipeline.settings.topics.estimates
         pipeline.wait(lambda: bool(guarded.kafka.read(topic)), "estimates", worker)
         assert worker.terminate() == 0

@@ -52,8 +52,7 @@ pytestmark = pytest.mark.pipeline({"policy": {"privacy": {**EXACT, "min_users": 
 
 def derived_by_batch(pipeline: Pipeline, paths: list[Path]) -> dict[str, Any]:
     options = ("--format", "gtfs-rt", "--derive-speed", "--contributions", "--json")
-    done = pipeline.hatcast("batch", *paths, *options)
-    assert done.code == 0, done.err
+    done = pipeline.run("batch", *paths, *options)
     found: dict[str, Any] = done.json
     return found
 
@@ -98,8 +97,7 @@ def test_a_replay_with_derived_speeds_is_released_as_batch_releases_it(pipeline:
     pipeline.wait(pipeline.is_settled, "releases of everything", worker)
     assert pipeline.outcomes() == batch["outcomes"]
     options = ("--format", "gtfs-rt", "--derive-speed", "--ledger", tmp_path / "ledger.db", "--json")
-    released = pipeline.hatcast("batch", *paths, *options)
-    assert released.code == 0, released.err
+    released = pipeline.run("batch", *paths, *options)
     lines = released.out.encode().splitlines()
     live = {name: without_commit(values[-1]) for name, values in pipeline.published().items()}
     assert live == {json.loads(line)["release_id"]: without_commit(line) for line in lines}

@@ -70,8 +70,7 @@ def test_what_is_open_when_a_running_worker_finds_the_topic_grown_is_closed_by_a
     assert (refused.code, refused.err.count("\n")) == (1, 1)
     assert "was started with 4 telemetry partitions, the topic now has 8: stop the feeds" in refused.err
 
-    drained = pipeline.hatcast("worker", "--drain")
-    assert drained.code == 0, drained.err
+    drained = pipeline.run("worker", "--drain")
     assert '"event": "drained"' in drained.err
     assert_exact_means(pipeline, samples)
     assert pipeline.is_settled()
@@ -114,8 +113,7 @@ def test_a_next_policy_counts_each_vehicle_in_its_new_partition_only(pipeline: P
     grow(pipeline)
     assert pipeline.hatcast("worker", "--drain").code == 0
     topics = pipeline.settings.topics
-    grown = pipeline.hatcast("topics", "--grow", str(GROWN), "--yes")
-    assert grown.code == 0, grown.err
+    grown = pipeline.run("topics", "--grow", str(GROWN), "--yes")
     others = (topics.means, topics.queries, topics.estimates, topics.running)
     assert sorted(grown.out.splitlines()) == sorted(f"{name}  4 -> {GROWN} partitions" for name in others)
     assert f"{topics.telemetry}  {GROWN} partitions" in pipeline.hatcast("topics").out.splitlines()

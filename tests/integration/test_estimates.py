@@ -37,8 +37,7 @@ def published(pipeline: Pipeline) -> dict[str, bytes]:
 
 def computed(pipeline: Pipeline, *arguments: object) -> dict[str, bytes]:
     """The same of `hatcast batch --estimates`."""
-    done = pipeline.hatcast("batch", *arguments, "--estimates")
-    assert done.code == 0, done.err
+    done = pipeline.run("batch", *arguments, "--estimates")
     records = [line for line in done.out.splitlines() if '"estimate_id"' in line]
     return {json.loads(line)["estimate_id"]: line.encode() for line in records}
 
@@ -51,8 +50,7 @@ def running_means(pipeline: Pipeline) -> dict[str, bytes]:
 
 def computed_running(pipeline: Pipeline, dump: Path) -> dict[str, bytes]:
     """The same of `hatcast batch --running`; every record that is on the topic is one of those that it prints."""
-    done = pipeline.hatcast("batch", dump, "--format", "kafka", "--running")
-    assert done.code == 0, done.err
+    done = pipeline.run("batch", dump, "--format", "kafka", "--running")
     lines = [line.encode() for line in done.out.splitlines()]
     assert {record.value for record in pipeline.kafka.read(pipeline.settings.topics.running)} <= set(lines)
     read = [RUNNING_RECORD.decode(line) for line in lines]
@@ -120,8 +118,7 @@ def test_tail_shows_estimates(pipeline: Pipeline) -> None:
     pipeline.wait_for_partitions(worker)
     pipeline.replay(files, form)
     pipeline.wait(lambda: len(published(pipeline)) > 50, "estimates", worker)
-    done = pipeline.hatcast("tail", "--estimates", "--from-beginning", "--max", 5)
-    assert done.code == 0, done.err
+    done = pipeline.run("tail", "--estimates", "--from-beginning", "--max", 5)
     lines = done.out.splitlines()
     assert len(lines) == 5
     assert all(" km/h " in line and line.split()[-1] in ("live", "predicted", "settled") for line in lines)

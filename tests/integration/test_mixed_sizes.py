@@ -80,8 +80,7 @@ def batch(pipeline: Pipeline, *topics: str) -> list[dict[str, Any]]:
         assert pipeline.hatcast("dump", topic, "--output", dump).code == 0
     reports = ("--reports", dumps["reports"]) if "reports" in dumps else ()
     ledger = pipeline.folder / "ledger"
-    done = pipeline.hatcast("batch", dumps["telemetry"], "--format", "kafka", *reports, "--ledger", ledger, "--json")
-    assert done.code == 0, done.err
+    done = pipeline.run("batch", dumps["telemetry"], "--format", "kafka", *reports, "--ledger", ledger, "--json")
     return [json.loads(line) for line in done.out.splitlines()]
 
 
@@ -98,11 +97,10 @@ def test_central_buses_and_devices_count_in_the_same_cells_live_and_by_batch(
         local.write_text("".join(f"BUS-{bus:02}\n" for bus in range(CENTRAL, CENTRAL + LOCAL)))
         worker = pipeline.worker()
         pipeline.replay(recording, "jsonl", "--speedup", 0, "--except-vehicles", local)
-        sent = pipeline.hatcast(
+        pipeline.run(
             "device", recording, "--vehicles-file", local, "--speedup", 0,
             "--state", tmp_path / "fleet.db", "--format", "jsonl", "--json",
         )  # fmt: skip
-        assert sent.code == 0, sent.err
         pipeline.wait(pipeline.is_settled, "end of releases", worker)
         live = released(pipeline)
         assert [*live] and live.keys() == set(CELLS[:3])

@@ -123,8 +123,7 @@ def exact(
 @pytest.mark.timeout(240)
 def test_the_stored_outcomes_equal_the_golden_result(exact: tuple[str, Pipeline]) -> None:
     name, pipeline = exact
-    status = pipeline.hatcast("status", "--json")
-    assert status.code == 0, status.err
+    status = pipeline.run("status", "--json")
     outcomes = without_ticks(status.json)["outcomes"]
     expected = {outcome: n for outcome, n in golden(name)["outcomes"].items() if outcome != "arrived_in_future"}
     assert outcomes == expected
@@ -156,8 +155,7 @@ def test_each_released_mean_is_the_true_one_to_two_grid_steps(exact: tuple[str, 
 
 def test_the_ledger_charges_each_release_once_and_tells_so_everywhere(exact: tuple[str, Pipeline]) -> None:
     name, pipeline = exact
-    printed = pipeline.hatcast("budget", "show", "--json")
-    assert printed.code == 0, printed.err
+    printed = pipeline.run("budget", "show", "--json")
     hats_by_day: dict[str, int] = {}
     for hat in golden(name)["hats"]:
         hats_by_day[hat.split("/")[1]] = hats_by_day.get(hat.split("/")[1], 0) + 1

@@ -112,8 +112,7 @@ def pipeline(
     with open_pipeline(kafka, redis_server, folder, "survey", table) as surveying:
         files = [recording(file) for file in FILES]
         options = ("--format", "capmetro", "--users", USERS, "--cells", folder / "cells.txt")
-        surveyed = surveying.hatcast("survey", *files, *options, config=surveying.folder / "hatcast.toml")
-        assert surveyed.code == 0, surveyed.err
+        surveying.run("survey", *files, *options, config=surveying.folder / "hatcast.toml")
     table = golden_table(golden("capmetro_2017-03-21"), cells="cells.txt", **policy)
     with open_pipeline(kafka, redis_server, folder, "report", table) as opened:
         dying, other = opened.worker(wrap=partial(die_after_answers, "committed")), opened.worker()

@@ -136,10 +136,9 @@ class Attack:
         dumps = {name: self.pipeline.folder / f"{name}.jsonl" for name in ("telemetry", "reports")}
         for name, path in dumps.items():
             assert self.pipeline.hatcast("dump", name, "--output", path).code == 0
-        done = self.pipeline.hatcast(
+        done = self.pipeline.run(
             "batch", dumps["telemetry"], "--reports", dumps["reports"], "--format", "kafka", "--json"
         )
-        assert done.code == 0, done.err
         found = {name.partition("."): records for name, records in done.json["outcomes"].items() if records}
         return {name: records for (topic, _, name), records in found.items() if topic == "reports" and name != "tick"}
 

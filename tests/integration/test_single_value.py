@@ -112,8 +112,7 @@ def test_delays_are_published_as_batch_releases_them_with_their_unit_and_after_a
         published = {name: set(values) for name, values in pipeline.published(committed=False).items()}
         assert [name for name, values in published.items() if len(values) != 1] == []
         live = {name: without_commit(values.pop()) for name, values in published.items()}
-        batch = pipeline.hatcast("batch", recording, "--format", "jsonl", "--ledger", tmp_path / "ledger.db", "--json")
-        assert batch.code == 0, batch.err
+        batch = pipeline.run("batch", recording, "--format", "jsonl", "--ledger", tmp_path / "ledger.db", "--json")
         of_batch = {json.loads(line)["release_id"]: without_commit(line) for line in batch.out.encode().splitlines()}
         means = {name: line for name, line in of_batch.items() if name.count("/") == 2}
         assert {name: line for name, line in live.items() if name.count("/") == 2} == means
@@ -173,8 +172,7 @@ def test_devices_report_delays_below_0_and_the_blend_is_in_the_values_unit(
         worker = pipeline.worker()
         pipeline.replay(hour, "jsonl", "--speedup", 0, "--except-vehicles", local)
         given = ("--vehicles-file", local, "--speedup", 0, "--state", tmp_path / "fleet.db", "--format", "jsonl")
-        done = pipeline.hatcast("device", hour, *given)
-        assert done.code == 0, done.err
+        pipeline.run("device", hour, *given)
         pipeline.wait(pipeline.is_settled, "releases of everything", worker)
         reports = [json.loads(each.value) for each in kafka.read(pipeline.settings.topics.reports) if each.value]
         assert len(reports) == LOCAL

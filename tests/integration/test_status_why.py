@@ -32,8 +32,7 @@ def noon(speed_of_one: float = 30.0, at_ms: int = NOON_MS) -> list[Record]:
 
 
 def why(pipeline: Pipeline, hour: str = "2022-01-02T12:00") -> dict[str, Any]:
-    done = pipeline.hatcast("status", "--why", hour, "--json")
-    assert done.code == 0, done.err
+    done = pipeline.run("status", "--why", hour, "--json")
     found: dict[str, Any] = done.json["why"]
     return found
 

@@ -92,8 +92,7 @@ def test_the_pipeline_publishes_what_batch_releases_byte_for_byte_and_after_a_cr
         published = {name: set(values) for name, values in pipeline.published(committed=False).items()}
         assert [name for name, values in published.items() if len(values) != 1] == []
         live = {name: without_commit(values.pop()) for name, values in published.items()}
-        batch = pipeline.hatcast("batch", recording, "--format", "jsonl", "--ledger", tmp_path / "ledger.db", "--json")
-        assert batch.code == 0, batch.err
+        batch = pipeline.run("batch", recording, "--format", "jsonl", "--ledger", tmp_path / "ledger.db", "--json")
         lines = batch.out.encode().splitlines()
         assert live == {json.loads(line)["release_id"]: without_commit(line) for line in lines}
         assert len(live) == 2 * HOURS
