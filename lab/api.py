@@ -133,15 +133,12 @@ def plan(  # noqa: PLR0913 - options by name
     limits = sorted({float(limit) for limit in daily_limits})
     if not limits or not all(1e-3 <= limit <= 1e3 for limit in limits):
         raise HatcastError("daily_limits: give epsilons from 0.001 to 1000, such as (2, 5)")
-    settings = default_settings(policy, format)
+    reading = ReadingOptions(format, columns, unit, derive_speed)
+    settings = default_settings(policy, data, reading)
     if len(settings.policy.released_values) > 1:
         raise HatcastError("the policy has policy.values, but a tracker is for one value: remove them in a copy")
     least = min_users or (_MIN_USERS if policy is None else settings.policy.min_users)
-    found = (
-        counts_of_rows(rows_of(counts), least)
-        if data is None
-        else _counts_of(data, ReadingOptions(format, columns, unit, derive_speed), settings, least)
-    )
+    found = counts_of_rows(rows_of(counts), least) if data is None else _counts_of(data, reading, settings, least)
     if not found.days:
         raise HatcastError(f"the data have no HAT with {least} users: give more days, or a smaller min_users")
     first, prior, timetable = found.first_days(), Prior.of_policy(settings.policy), timetable_of(settings.policy)
@@ -152,13 +149,17 @@ def plan(  # noqa: PLR0913 - options by name
     return PlannedLimits([_planned(plans) for plans in each], each[0].constant)
 
 
-def default_settings(policy: str | Path | Policy | Settings | None, format_name: str | None) -> Settings:
-    """Return the settings of a policy; None: those with which recordings are planned without one."""
+def default_settings(
+    policy: str | Path | Policy | Settings | None, data: Data | None, reading: ReadingOptions
+) -> Settings:
+    """Return the settings of a policy; None: those with which recordings of this format are planned without one."""
     if policy is not None:
         return settings_of(policy)
     from hatcast.lab.days import policy_of_recordings
 
-    return settings_of(policy_of_recordings(None, format_name or ""))
+    is_files = data is not None and not isinstance(data, ArrowStream)
+    name = reading.choice(paths_of(data)).name if is_files else reading.format
+    return settings_of(policy_of_recordings(None, name or ""))
 
 
 def _counts_of(data: Data, reading: ReadingOptions, settings: Settings, min_users: int) -> "CountedDays":
@@ -305,14 +306,15 @@ def plan_continual(  # noqa: PLR0913 - options by name
         raise HatcastError(f"by: {by!r} is not a criterion; {name_fix(by, [*Criterion])}")
     if sum(each is not None for each in (data, counts, users_per_slot)) > 1:
         raise HatcastError("plan_continual takes one of data, counts and users_per_slot")
-    checked = plain_policy(default_settings(policy, format).policy)
+    reading = ReadingOptions(format, columns, unit, derive_speed)
+    checked = plain_policy(default_settings(policy, data, reading).policy)
     if len(checked.released_values) > 1:
         raise HatcastError("the policy has policy.values, but running sums are of one value: remove them in a copy")
     least = min_users or (inputs.MIN_USERS if policy is None else checked.min_users)
     wanted = inputs.RequestedPlan(
         slots, horizon_days, max_slots, min_separation, max_cells, epsilon, delta, upper_bound, users_per_slot
     )
-    recorded = _recorded(data, ReadingOptions(format, columns, unit, derive_speed), checked, least)
+    recorded = _recorded(data, reading, checked, least)
     if counts is not None:
         rows = inputs.rows_of_counts(rows_of(counts), checked)
         recorded = inputs.RecordedCounts("counts", rows, checked.hours[0], least)

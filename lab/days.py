@@ -67,7 +67,7 @@ class Recordings:
         retained = RetainChunks()
         # A constant key, for reproducible results: pseudonyms decide the order of users.
         pseudonyms = Pseudonyms(bytes(KEY_BYTES))
-        fold_recording(self.recording, FoldJob(policy, FoldUsers(pseudonyms), now_ms(), retained, progress))
+        folded = fold_recording(self.recording, FoldJob(policy, FoldUsers(pseudonyms), now_ms(), retained, progress))
         calendar = Calendar(policy)
         slots = [
             _slot_of(key, [_users_of(hat, retained) for hat in hats], calendar)
@@ -76,7 +76,12 @@ class Recordings:
         days = groupby((slot for slot in slots if slot.hats), lambda slot: slot.key.partition("/")[0])
         found = [RecordedDay(date, tuple(slots)) for date, slots in days]
         if not found:
-            raise RecordingError(self.name, "has no HAT with a reading", "check the format, and policy.hours")
+            problem = "has no HAT with a reading"
+            if folded.outcomes:
+                (outcome, records) = max(folded.outcomes.items(), key=lambda each: each[1])
+                problem += f": {records:,} of its {sum(folded.outcomes.values()):,} records are {outcome}"
+            fix = "check policy.hours (`--hours` of `hatcast init`), and the file with `hatcast check`"
+            raise RecordingError(self.name, problem, fix)
         return found
 
 

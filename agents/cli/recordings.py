@@ -64,7 +64,7 @@ def format_options(
         @wraps(function)
         def with_choice(**given: Any) -> Any:
             columns = {key: value for key in _COLUMN_KEYS if (value := given.pop(key)) not in (None, ())}
-            recordings = _listed(given, files)
+            recordings = [] if given.get(files or "") == ("-",) and default else _listed(given, files)
             recognise = partial(recognised, recordings, also=also) if recordings else None
             given[_FORMAT] = _choice(
                 given[_FORMAT] or (None if recordings else default),
@@ -147,10 +147,10 @@ _COLUMN_KEYS: Final = tuple(each.name for each in fields(Columns))
 
 
 def _listed(given: Mapping[str, Any], files: str | None) -> list[Path]:
-    """Return the recordings of a parameter, and those after its first one; none if they are standard input."""
+    """Return the recordings of a parameter, and those after its first one."""
     named = () if files is None else given[files] or ()
     paths = [*map(Path, named if isinstance(named, tuple) else (named,))]
-    return [] if not paths or paths == [Path("-")] else [*paths, *given.get("more", ())]
+    return [*paths, *given.get("more", ())] if paths else []
 
 
 def _choice(

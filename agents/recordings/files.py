@@ -14,6 +14,7 @@ from hatcast.agents.recordings.containers import head_of, plain, readable, recod
 from hatcast.agents.recordings.parquet import DIGEST_BYTES, parquet_digest, parquet_names, parquet_records
 from hatcast.stream.errors import RecordingError, as_option
 from hatcast.stream.readings.formats import (
+    CSV,
     FORMAT_NAMES,
     PARQUET,
     Columns,
@@ -47,7 +48,8 @@ def recognised(
     also      further formats
     Raises RecordingError: a file cannot be read or is a pipe, or two of them have different formats.
     """
-    first, *others = [(path, _recognised(Path(path), columns, also)) for path in paths]
+    read = [(path, _recognised(Path(path), columns, also)) for path in paths]
+    first, *others = [(path, choice) for path, choice in read if choice is not None] or [(paths[0], FormatChoice(CSV))]
     for path, choice in others:
         if choice != first[1]:
             both = f"has format {choice.name}, and {first[0]} {first[1].name}"
@@ -55,7 +57,8 @@ def recognised(
     return first[1]
 
 
-def _recognised(path: Path, columns: Columns | None, also: Sequence[Format]) -> FormatChoice:
+def _recognised(path: Path, columns: Columns | None, also: Sequence[Format]) -> FormatChoice | None:
+    """Return the format of a file; None if it is empty, which a file of any format may be."""
     name = str(path)
     if path.is_fifo() or path.is_char_device():
         raise RecordingError(name, "can be read only once", f"name its format with {_FORMAT}")
@@ -63,7 +66,8 @@ def _recognised(path: Path, columns: Columns | None, also: Sequence[Format]) -> 
         if container_of(head_of(file)) == "Parquet":
             names = parquet_names(file, name)
             return FormatChoice((None if columns else format_of_columns(names)) or PARQUET, columns)
-        return format_of(plain(file, name).read(_SHOWING_BYTES), name, columns, also)
+        head = plain(file, name).read(_SHOWING_BYTES)
+        return format_of(head, name, columns, also) if head.strip() else None
 
 
 @contextmanager

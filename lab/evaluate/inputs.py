@@ -77,9 +77,8 @@ def hat_of_recording(
     hats = _hats(paths, feed, policy, progress)
     name = ", ".join(path.name for path in paths)
     if not hats:
-        raise RecordingError(
-            ", ".join(map(str, paths)), "has no HAT with a reading", "check --format, and hours in --config"
-        )
+        fix = "check policy.hours, and the file with `hatcast check`"
+        raise RecordingError(", ".join(map(str, paths)), "has no HAT with a reading", fix)
     if key is None:
         key = max(sorted(hats), key=lambda each: len(hats[each].counts))
     elif key not in hats:

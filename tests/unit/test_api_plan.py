@@ -10,11 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 import hatcast
+from hatcast.agents.api.batching import ReadingOptions
+from hatcast.lab.api import default_settings
 from hatcast.lab.cli.plan import command
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import TrackerKeys
 from tests.api_data import readings, written
 from tests.batching import CONFIG
+from tests.services.data import DATA
 from tests.unit.test_api_policy import policy
 
 COUNTS: list[dict[str, Any]] = [
@@ -93,3 +96,9 @@ def test_a_wrong_argument_is_one_line(arguments: dict[str, Any], line: str) -> N
         hatcast.plan(**arguments)
     assert str(refused.value).startswith(line)
     assert "--" not in str(refused.value)
+
+
+def test_without_a_policy_the_time_zone_is_that_of_the_recognised_format() -> None:
+    day = DATA / "feeds" / "capmetro.csv"
+    assert default_settings(None, day, ReadingOptions()).policy.timezone == "America/Chicago"
+    assert default_settings(None, None, ReadingOptions()).policy.timezone == "UTC"

@@ -134,6 +134,20 @@ def test_no_record_among_others_decides_how_these_are_read(tmp_path: Path) -> No
         assert "left out: 1: has no vehicle" in checked(tmp_path / "day", "--format", "jsonl")
 
 
+def test_an_empty_file_among_others_has_their_format(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n")
+    for files in (
+        (tmp_path / "empty", DATA / "feeds" / "jsonl.jsonl"),
+        (DATA / "feeds" / "jsonl.jsonl", tmp_path / "empty"),
+    ):
+        done = run("batch", *files, "--config", config(tmp_path), "--json")
+        assert json.loads(done.stdout)["outcomes"]["accepted"] > 0
+    with pytest.raises(HatcastError, match="empty: is empty"):
+        run("check", tmp_path / "empty")
+    with pytest.raises(HatcastError, match="-: is missing"):
+        run("batch", "-", "--config", config(tmp_path))
+
+
 def test_a_pipe_needs_the_name_of_its_format(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(HatcastError, match="can be read only once; name its format with `--format NAME`"):
