@@ -19,7 +19,7 @@ from hatcast.lab.evaluate.days_replay import DaysReplay, PublishedRuns, TrackerD
 from hatcast.lab.evaluate.simulation import Draws
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
-from hatcast.stream.policy.tracker_keys import Objective
+from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.tracker.smoother import DayParts, day_parts
 from hatcast.stream.tracker.timetable import Timetable
@@ -39,12 +39,10 @@ class Replayed(NamedTuple):
     """What a tracker publishes in each of `RUNS` runs.
 
     live, end   of each HAT, at the close of its slot and at the end of its day
-    parts       after each slot and settlement, of each run: the HATs of the day so far, without their records
     """
 
     live: PublishedRuns
     end: PublishedRuns
-    parts: list[list[DayParts]]
 
 
 def seeded(seed: int) -> Noise:
@@ -69,11 +67,20 @@ def speeds() -> Timetable:
     return scheduled_speeds(recording("capmetro/gtfs_2016-08-21_2017-01-21.zip"), [POLICY.h3_resolution])
 
 
+def keys_of(limit: int) -> TrackerKeys:
+    return TrackerDesign(0.3, Objective.CELLS).keys(limit, POLICY.upper_bound / 1000)
+
+
+@cache
+def replayed(limit: int) -> Replayed:
+    """Most of the time is for choosing the queries, which all runs share."""
+    return Replayed(*replay_with(seeded(limit)).tracker(keys_of(limit)))
+
+
 @cache
 def scheduled(limit: int) -> Replayed:
-    """As `replayed`, with the timetable, and without `parts`."""
-    keys = TrackerDesign(0.3, Objective.CELLS).keys(limit, POLICY.upper_bound / 1000)
-    return Replayed(*replace(replay_with(seeded(limit)), timetable=speeds()).tracker(keys), [])
+    """As `replayed`, with the timetable."""
+    return Replayed(*replace(replay_with(seeded(limit)), timetable=speeds()).tracker(keys_of(limit)))
 
 
 @cache
@@ -83,22 +90,20 @@ def journeys() -> tuple[list[RecordedDay], Replayed]:
     with open_days(FILES, FORMATS["capmetro"]) as recordings:
         found = with_users(recordings.days(replace(policy, max_hats_per_day=TRACKER_CAP), lambda _: None), 3)
     replay = replace(replay_with(seeded(5)), days=found, speed=policy.speed, timetable=speeds())
-    keys = TrackerDesign(0.3, Objective.CELLS).keys(5, POLICY.upper_bound / 1000)
-    return found, Replayed(*replay.tracker(keys), [])
+    return found, Replayed(*replay.tracker(keys_of(5)))
 
 
-@cache
-def replayed(limit: int) -> Replayed:
-    """Most of the time is for choosing the queries, which all runs share."""
+def parts_of(limit: int, runs: int) -> list[list[DayParts]]:
+    """Return the HATs of the day so far, without their records, after each slot and settlement of the first runs."""
     parts: list[list[DayParts]] = []
 
     class Observed(Tracker):
         def estimates(self, numbers: Sequence[int]) -> list[list[HatEstimate]]:
             hats, covariance = self.schedule.day.hats, self.schedule.covariance
-            parts.append([day_parts((), hats, track, covariance) for track in self.tracks])
+            parts.append([day_parts((), hats, track, covariance) for track in self.tracks[:runs]])
             return super().estimates(numbers)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hatcast.lab.evaluate.days_replay.Tracker", Observed)
-        keys = TrackerDesign(0.3, Objective.CELLS).keys(limit, POLICY.upper_bound / 1000)
-        return Replayed(*replay_with(seeded(limit)).tracker(keys), parts)
+        replay_with(seeded(limit)).tracker(keys_of(limit))
+    return parts

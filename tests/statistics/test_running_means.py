@@ -27,7 +27,7 @@ from hatcast.stream.running.inputs import RunningSetting
 from hatcast.stream.running.running import RunningWindows
 from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey
 from hatcast.stream.tracker.smoother import DayParts
-from tests.statistics.five_days import POLICY, days, replayed
+from tests.statistics.five_days import POLICY, days, parts_of
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "continual.md"
 LIMIT: Final = 10
@@ -67,10 +67,10 @@ def records_of(slot: RecordedSlot, calendar: Calendar) -> list[ReleaseRecord]:
 
 def slots() -> Iterator[tuple[ReleasedSlot, list[DayParts]]]:
     """Yield each slot and settlement, with the estimates of the date so far in each run."""
-    calendar, parts = Calendar(POLICY), iter(replayed(LIMIT).parts)
+    calendar, parts = Calendar(POLICY), iter(parts_of(LIMIT, RUNS))
 
     def released(key: SlotKey, records: list[ReleaseRecord]) -> tuple[ReleasedSlot, list[DayParts]]:
-        return ReleasedSlot(key, records), [replace(each, records=[*of_day]) for each in next(parts)[:RUNS]]
+        return ReleasedSlot(key, records), [replace(each, records=[*of_day]) for each in next(parts)]
 
     for day in days():
         of_day: list[ReleaseRecord] = []

@@ -90,13 +90,13 @@ def test_with_the_citys_timetable_errors_are_smaller_and_intervals_cover_95_perc
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("limit", SCHEDULED)
 def test_live_estimates_are_better_than_what_everybody_knows(limit: int) -> None:
-    live, end, _ = scheduled(limit)
+    live, end = scheduled(limit)
     assert 0 < skill_of(live, end, days(), POLICY.upper_bound / 1000, speeds()).mean < 0.2
 
 
 @pytest.mark.timeout(400)
 def test_journey_speeds_have_a_prior_with_which_errors_are_small_and_intervals_cover_95_percent() -> None:
-    recorded, (live, end, _) = journeys()
+    recorded, (live, end) = journeys()
     truth = Truth.of(recorded)
     found = {"live": scores_of(live, truth), "end": scores_of(end, truth)}
     assert above(found, {"live mae": 5.7, "end mae": 5.1}) == []
