@@ -39,6 +39,9 @@ _SMALL: Final = 100
 _READY_S: Final = 120.0
 BATCHES: Final = ((1, 1), (1, 20), (1, 125), (1, 500), (4, 125), (8, 125))  # processes on one date, releases at once
 _COMMITS: Final = 5_000
+HOUR: Final = ((1, 1), (8, 1), (8, 2))  # processes, dates
+_HOUR_BATCH: Final = 125
+_HOUR_ROUNDS: Final = 2
 _LOOK_S: Final = 0.01
 
 
@@ -50,21 +53,43 @@ class _Committed(NamedTuple):
     redis_cpu: float
 
 
+class _Run(NamedTuple):
+    """Commits of several processes at once.
+
+    redis_bytes       for a release
+    last_over_first   CPU of the last tenth of a process's commits over that of the first: the median
+    peak_mb           of the largest process
+    """
+
+    of_release: _Committed
+    redis_bytes: float
+    last_over_first: float
+    peak_mb: float
+
+
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One flat JSON object.")
 @click.option("--entries", default=100_000, show_default=True, type=click.IntRange(2_000))
+@click.option("--hour", default=100_000, show_default=True, help="HATs that become final at once.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
 @click.option(
     "--against", type=click.Path(exists=True, path_type=Path), help="Another checkout: commits of both, in turns."
 )
-def command(as_json: bool, entries: int, rounds: int, against: Path | None) -> int:  # noqa: FBT001 - click's way
+def command(as_json: bool, entries: int, hour: int, rounds: int, against: Path | None) -> int:  # noqa: FBT001 - click's way
     """Measure a ledger of many entries, and whether the last commit costs as much as the first."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     with open_kafka() as kafka, open_redis() as redis, tempfile.TemporaryDirectory(prefix="hatcast-bench-") as folder:
         say(f"Kafka: {kafka.source}, Redis: {redis.source}")
         bench = Bench(kafka, redis, Path(folder), entries, rounds)
         if against is None:
-            figures = [*bench.in_memory(), *bench.in_a_file(), *bench.in_redis(), *bench.in_batches(), *bench.lost()]
+            figures = [
+                *bench.in_memory(),
+                *bench.in_a_file(),
+                *bench.in_redis(),
+                *bench.in_batches(),
+                *bench.in_an_hour(hour),
+                *bench.lost(),
+            ]
         else:
             figures = [*bench.in_batches(against)]
     return show(f"ledger: {entries:,} entries, {rounds} rounds", figures, as_json=as_json)
@@ -143,28 +168,49 @@ class Bench:
                 if ratios:
                     yield middle(f"{name}_{each}_ratio", [getattr(one, each) for one in ratios], "times")
 
-    def _committed(self, checkout: Path, owners: int, batch: int) -> "_Committed":
-        domain, releases = f"bench-{uuid.uuid4().hex[:8]}", _COMMITS // owners
+    def in_an_hour(self, hats: int) -> Iterator[Figure]:
+        """Measure commits of an hour's HATs by one process and by several, on one date and on two."""
+        for owners, dates in HOUR:
+            say(f"an hour of {hats:,} HATs, {owners} processes, {dates} dates")
+            runs = [self._run(ROOT, owners, _HOUR_BATCH, hats // owners, dates) for _ in range(_HOUR_ROUNDS)]
+            name = f"hour_{owners}_processes_{dates}_dates"
+            for each in _Committed._fields:
+                yield middle(f"{name}_{each}", [1e6 * getattr(run.of_release, each) for run in runs], "us a release")
+            yield middle(f"{name}_redis_bytes", [run.redis_bytes for run in runs], "bytes a release")
+            yield middle(f"{name}_last_over_first_tenth", [run.last_over_first for run in runs], "times, CPU")
+            yield middle(f"{name}_peak_mb", [run.peak_mb for run in runs], "MB of a process")
+
+    def _committed(self, checkout: Path, owners: int, batch: int) -> _Committed:
+        return self._run(checkout, owners, batch, _COMMITS // owners).of_release
+
+    def _run(self, checkout: Path, owners: int, batch: int, releases: int, dates: int | None = None) -> _Run:
+        """Let each of the processes commit so many releases. `dates` is for this checkout alone."""
+        domain = f"bench-{uuid.uuid4().hex[:8]}"
         command = [sys.executable, str(checkout / "bench" / "committing.py"), self._redis.url, domain]
         environment, processes = {**os.environ, "PYTHONPATH": str(checkout)}, list["subprocess.Popen[str]"]()
         for owner in range(owners):
-            numbers = map(str, (owner, owners, releases, batch))
+            numbers = map(str, (owner, owners, releases, batch, *([] if dates is None else [dates])))
             process = subprocess.Popen(
                 [*command, *numbers], cwd=checkout, env=environment, stdin=PIPE, stdout=PIPE, text=True
             )
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
             processes.append(process)
-        before = self._redis.client().info("cpu")
+        before = self._redis.client().info()
         for process in processes:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
         found = [json.loads(process.communicate()[0]) for process in processes]
-        after = self._redis.client().info("cpu")
+        after = self._redis.client().info()
         self._redis.delete(f"{{{domain}}}*")
         redis_s = sum(float(after[each]) - float(before[each]) for each in ("used_cpu_user", "used_cpu_sys"))
         used = max(each["wall_s"] for each in found), sum(each["cpu_s"] for each in found), redis_s
-        return _Committed(*(seconds / (releases * owners) for seconds in used))
+        return _Run(
+            of_release=_Committed(*(seconds / (releases * owners) for seconds in used)),
+            redis_bytes=(int(after["used_memory"]) - int(before["used_memory"])) / (releases * owners),
+            last_over_first=median(each.get("last_over_first", 1.0) for each in found),
+            peak_mb=max(each.get("peak_mb", 0.0) for each in found),
+        )
 
     async def _commits(self, pipeline: Pipeline) -> list[Figure]:
         settings, entries = pipeline.settings, Entries(pipeline, self._entries, self._entries)

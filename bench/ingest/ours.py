@@ -1,4 +1,8 @@
-"""(b) Our worker: all of `hatcast worker`, with a stopwatch from its first batch to its last checkpoint."""
+"""(b) Our worker: all of `hatcast worker`, with a stopwatch from its first batch to its last checkpoint.
+
+It is stopped once it has folded everything, which stores the rest at once: else it would wait, without any work, until
+the next checkpoint is due.
+"""
 
 import asyncio
 import json
@@ -29,11 +33,15 @@ def main() -> None:
 def _watch(stopwatch: Stopwatch, records: int) -> None:
     fold, checkpoint = Ingest.fold, PartitionStore.checkpoint
     offsets: dict[int, int] = {}
+    folded: dict[int, int] = {}
 
-    async def first_fold(self: Ingest, batch: RecordBatch) -> None:
-        stopwatch.start()
-        setattr(Ingest, "fold", fold)  # noqa: B010 - restore the product's method
+    async def watched_fold(self: Ingest, batch: RecordBatch) -> None:
+        if not folded:
+            stopwatch.start()
         await fold(self, batch)
+        folded[batch.partition] = batch.next
+        if sum(folded.values()) == records:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     async def watched(self: PartitionStore, partition: int, base: int, following: int, changes: FoldChanges) -> bool:
         stored = await checkpoint(self, partition, base, following, changes)
@@ -41,10 +49,9 @@ def _watch(stopwatch: Stopwatch, records: int) -> None:
             offsets[partition] = following
             if sum(offsets.values()) == records:
                 stopwatch.stop()
-                os.kill(os.getpid(), signal.SIGTERM)
         return stored
 
-    setattr(Ingest, "fold", first_fold)  # noqa: B010 - the benchmark's own entry point wraps a step
+    setattr(Ingest, "fold", watched_fold)  # noqa: B010 - the benchmark's own entry point wraps a step
     setattr(PartitionStore, "checkpoint", watched)  # noqa: B010
 
 
