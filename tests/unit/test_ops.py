@@ -20,6 +20,9 @@ DASHBOARD: Final[dict[str, Any]] = json.loads((ROOT / "ops" / "grafana" / "hatca
 ALERTS: Final[list[dict[str, Any]]] = [
     rule for group in yaml.safe_load((PROMETHEUS / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
 ]
+TESTS: Final[list[dict[str, Any]]] = [
+    test for path in PROMETHEUS.glob("*_test.yaml") for test in yaml.safe_load(path.read_text())["tests"]
+]
 RUNBOOK: Final = (ROOT / "docs" / "runbook.md").read_text()
 OPERATORS: Final = {"container", "endpoint", "namespace", "pod", "service"}  # labels that Prometheus' operator adds
 SCRAPED: Final = {"instance", "job"} | OPERATORS  # labels that Prometheus adds
@@ -118,9 +121,8 @@ def test_the_runbook_has_no_section_of_an_alert_that_is_gone() -> None:
 @every_alert
 def test_every_alert_has_a_test_in_which_it_fires_and_one_in_which_it_does_not(alert: dict[str, Any]) -> None:
     name = alert["alert"]
-    tests = [test for path in PROMETHEUS.glob("*_test.yaml") for test in yaml.safe_load(path.read_text())["tests"]]
     found = {}
-    for test in tests:
+    for test in TESTS:
         title, _, _ = test["name"].partition(":")
         (asked,) = test["promql_expr_test"]
         if f'alertname="{name}"' in asked["expr"]:
@@ -158,8 +160,7 @@ def beside_each_other(firing: dict[str, Any], silent: dict[str, Any]) -> dict[st
 
 
 def test_no_release_in_kubernetes_fires_or_hides_the_alert_of_another_namespace(tmp_path: Path) -> None:
-    tests = [test for path in PROMETHEUS.glob("*_test.yaml") for test in yaml.safe_load(path.read_text())["tests"]]
-    alone = [test for test in tests if "namespace=" not in str(test["input_series"])]
+    alone = [test for test in TESTS if "namespace=" not in str(test["input_series"])]
     for alert in ALERTS:
         name = alert["alert"]
         firing, silent = (
@@ -182,10 +183,9 @@ def test_every_alert_fires_and_rests_as_its_tests_say() -> None:
 
 
 def test_every_series_in_the_tests_of_alerts_exists() -> None:
-    for path in PROMETHEUS.glob("*_test.yaml"):
-        for test in yaml.safe_load(path.read_text())["tests"]:
-            for each in test["input_series"]:
-                assert unknown(each["series"]) == set(), test["name"]
+    for test in TESTS:
+        for each in test["input_series"]:
+            assert unknown(each["series"]) == set(), test["name"]
 
 
 def test_the_runbook_of_an_alert_is_an_absolute_address_that_is_set_in_one_place() -> None:
