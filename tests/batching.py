@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from hatcast.agents.cli.batch import command
 from hatcast.agents.kafka.dump import DumpHead, DumpLine
-from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.vehicles import by_murmur2
+from tests import invoked
 from tests.folding import record
 
 CONFIG = """
@@ -40,17 +40,8 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def batch(*arguments: object) -> Result:
-    """The command in this process; a refusal is raised."""
-    return CliRunner(catch_exceptions=False).invoke(command, [str(argument) for argument in arguments])
-
-
-def refusal(*arguments: object) -> str:
-    with pytest.raises(HatcastError) as refused:
-        batch(*arguments)
-    line = str(refused.value)
-    assert "\n" not in line
-    return line
+batch = partial(invoked.run, "batch")
+refusal = partial(invoked.refusal, "batch")
 
 
 def recording_of(path: Path, *instants: int) -> Path:

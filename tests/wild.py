@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from hatcast.agents.cli import hatcast
 from hatcast.agents.config.settings import load_settings
 from hatcast.stream.policy.policy import Policy
+from tests.invoked import run
 from tests.services.data import DATA
 
 WILD: Final = DATA / "wild"
@@ -42,10 +42,6 @@ def config(
 
 def policy_in(path: Path) -> Policy:
     return load_settings(path).policy
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner(catch_exceptions=False).invoke(hatcast, [str(each) for each in arguments])
 
 
 def batch(config: Path, file: Path, *options: object) -> Result:

@@ -2,12 +2,13 @@
 
 import gzip
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from hatcast.lab.cli.survey import command
+from tests import invoked
 from tests.services.data import DATA
 
 DAYS = [DATA / "capmetro" / f"2016-11-{day}.csv.gz" for day in (24, 25, 26, 27)]
@@ -28,11 +29,7 @@ name = "{estimator}"
 """
 
 
-def run(*arguments: object) -> Result:
-    """The command in this process; a refusal is raised."""
-    return CliRunner(catch_exceptions=False).invoke(command, [str(argument) for argument in arguments])
-
-
+run = partial(invoked.run, "survey")
 Austin = Callable[..., Result]
 
 

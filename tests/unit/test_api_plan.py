@@ -7,14 +7,13 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import hatcast
 from hatcast.agents.api.batching import ReadingOptions
 from hatcast.lab.api import default_settings
-from hatcast.lab.cli.plan import command
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import TrackerKeys
+from tests import invoked
 from tests.api_data import readings, written
 from tests.batching import CONFIG
 from tests.services.data import DATA
@@ -29,9 +28,7 @@ COUNTS: list[dict[str, Any]] = [
 
 
 def printed(*arguments: object) -> dict[str, Any]:
-    done = CliRunner(catch_exceptions=False).invoke(command, ["tracker", *map(str, arguments), "--json"])
-    assert done.exit_code == 0
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(invoked.printed("plan", "tracker", *arguments, "--json"))
     return found
 
 

@@ -4,16 +4,15 @@ import io
 import json
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from hatcast.agents.cli.budget import command
 from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.cli.budget_horizon import certainty, factor
 from hatcast.agents.cli.budget_tables import BudgetTable, bar_cells, query_table, today_line
@@ -24,6 +23,7 @@ from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.release.spending import budget_record
 from hatcast.stream.units import NANO
+from tests.invoked import run
 
 CELL = "87608b0d2ffffff"
 TABLE: dict[str, Any] = {
@@ -80,10 +80,7 @@ def words(made: Policy, days: int = 30, ledger: Any = "Redis is away") -> str:
     return "\n".join(f"{part.heading}\n{part.sums}\n{part.text}" for part in explanation(made, days, ledger))
 
 
-def budget(*arguments: object) -> Result:
-    return CliRunner(catch_exceptions=False).invoke(command, [str(argument) for argument in arguments])
-
-
+budget = partial(run, "budget")
 amounts = st.integers(0, 200 * NANO)
 
 

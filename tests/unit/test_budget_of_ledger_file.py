@@ -2,15 +2,14 @@
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from hatcast.agents.batch.ledger_file import open_ledger
-from hatcast.agents.cli.budget import command
 from hatcast.agents.config.settings import load_settings
-from hatcast.stream.errors import HatcastError
+from tests import invoked
 from tests.batching import CONFIG, batch, config, recording_of
 from tests.folding import HOUR, NOON
 
@@ -25,8 +24,7 @@ def ledger(tmp_path: Path, config: Path) -> Path:
     return path
 
 
-def budget(*arguments: object) -> Result:
-    return CliRunner(catch_exceptions=False).invoke(command, [str(argument) for argument in arguments])
+budget = partial(invoked.run, "budget")
 
 
 def test_the_days_are_those_of_the_file(ledger: Path, config: Path) -> None:
@@ -41,9 +39,7 @@ def test_the_days_are_those_of_the_file(ledger: Path, config: Path) -> None:
 
 
 def refusal(*arguments: object, name: str = "show") -> str:
-    with pytest.raises(HatcastError) as refused:
-        budget(name, *arguments)
-    return str(refused.value)
+    return invoked.refusal("budget", name, *arguments)
 
 
 def test_a_file_that_cannot_be_shown_is_one_line(ledger: Path, config: Path, tmp_path: Path) -> None:

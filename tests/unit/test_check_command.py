@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from hatcast.stream.errors import HatcastError
+from tests.invoked import run
 from tests.services.data import DATA
-from tests.wild import HEADER, WILD, config, rows, run
+from tests.wild import HEADER, WILD, config, rows
 
 ROWS = [f"B{n % 4},2024-05-06T10:{n:02}:00Z,21.2,72.8,{9 + n / 100}" for n in range(24)]
 RAW = "reads raw data; nothing that it prints is private\n"

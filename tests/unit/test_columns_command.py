@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from hatcast.agents.cli import hatcast
-from hatcast.stream.errors import HatcastError
+from tests.invoked import printed, refusal, run
 from tests.services.data import DATA
 
 DAY = DATA / "capmetro" / "2017-03-21.csv.gz"
@@ -50,30 +50,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner(catch_exceptions=False).invoke(hatcast, [str(each) for each in arguments])
-
-
-def refusal(*arguments: object) -> str:
-    with pytest.raises(HatcastError) as refused:
-        run(*arguments)
-    line = str(refused.value)
-    assert "\n" not in line
-    return line
-
-
-def output(*arguments: object) -> str:
-    done = run(*arguments)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
 @pytest.mark.parametrize("name", ["csv", "parquet", "jsonl"])
 def test_batch_counts_the_same_by_named_columns_as_by_fixed_ones(folder: Path, name: str) -> None:
     arguments = ("--config", folder / "hatcast.toml", "--contributions", "--json")
-    expected = output("batch", folder / "day.csv", "--format", "capmetro", *arguments)
+    expected = printed("batch", folder / "day.csv", "--format", "capmetro", *arguments)
     columns = (*COLUMNS, "--columns", "time=ts")  # JSON has no header, so each name is given
-    assert output("batch", folder / f"mapped.{name}", "--format", name, *columns, *arguments) == expected
+    assert printed("batch", folder / f"mapped.{name}", "--format", name, *columns, *arguments) == expected
     assert json.loads(expected)["outcomes"]["accepted"] > 100
 
 
@@ -91,8 +73,8 @@ def test_other_commands_read_named_columns(folder: Path, arguments: tuple[str, .
     rest = [*others, "--config", str(folder / "hatcast.toml"), "--json"]
     fixed = [each.format(file=folder / "day.csv") for each in rest]
     mapped = [each.format(file=folder / "mapped.csv") for each in rest]
-    expected = output(command, *fixed, "--format", "capmetro")
-    found = output(command, *mapped, "--format", "csv", *COLUMNS)
+    expected = printed(command, *fixed, "--format", "capmetro")
+    found = printed(command, *mapped, "--format", "csv", *COLUMNS)
     assert found.replace("mapped.csv", "day.csv") == expected
 
 
@@ -163,7 +145,7 @@ def test_decimal_commas_are_refused_by_name(tmp_path: Path, folder: Path) -> Non
 def test_few_rows_that_cannot_be_decoded_are_counted(tmp_path: Path, folder: Path) -> None:
     path = tmp_path / "few.csv"
     path.write_text("bus,time,lat,lon,speed_kmh\n7,2022-01-02 10:00:00,52.5,13.4,\n")
-    found = output("batch", path, "--format", "csv", "--config", folder / "hatcast.toml", "--json")
+    found = printed("batch", path, "--format", "csv", "--config", folder / "hatcast.toml", "--json")
     assert json.loads(found)["outcomes"] == {"undecodable": 1}
 
 

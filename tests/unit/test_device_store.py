@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from hatcast.stream.fold.hats import Slot
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.readings.formats import FORMATS, jsonl
 from hatcast.stream.readings.reading import Reading
+from tests import invoked
 from tests.devices import HOUR, NOON, line, policy_table, recording, rules_of
 from tests.services import data
 from tests.support import Scripted
@@ -247,11 +249,7 @@ def config(folder: Path, **policy: Any) -> Path:
     return path
 
 
-def refusal(*arguments: object) -> str:
-    result = CliRunner().invoke(command, [str(each) for each in arguments])
-    assert isinstance(result.exception, HatcastError), result.output
-    assert "\n" not in str(result.exception)
-    return str(result.exception)
+refusal = partial(invoked.refusal, "device")
 
 
 def test_a_recording_of_several_vehicles_needs_to_be_told_whose_device_it_is(tmp_path: Path) -> None:

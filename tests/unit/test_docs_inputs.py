@@ -15,8 +15,9 @@ import pytest
 from hatcast.stream.readings.formats import Columns, FormatChoice
 from hatcast.stream.readings.reading import Reading, ValueUnits
 from tests.commands import problem_of
+from tests.invoked import run
 from tests.services.data import ROOT
-from tests.wild import HEADER, WILD, config, outcomes, run
+from tests.wild import HEADER, WILD, config, outcomes
 
 _PAGE = (ROOT / "docs" / "feeds.md").read_text()
 COMMANDS = re.findall(r"^\|.*\| `(hatcast batch .*)` \|$", _PAGE, re.MULTILINE)

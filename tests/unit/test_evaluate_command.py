@@ -12,6 +12,7 @@ from hatcast.lab.cli.evaluate import command
 from hatcast.lab.evaluate.contenders import DEFAULT, GRID
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.estimators.vectors import LINEAR
+from tests.invoked import run
 from tests.services.data import DATA
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -20,7 +21,7 @@ COUNTS = DATA / "itms_like_counts.json"
 
 
 def evaluate(*arguments: object, what: str = "means") -> Result:
-    return CliRunner(catch_exceptions=False).invoke(command, [what, *map(str, arguments)])
+    return run("evaluate", what, *arguments)
 
 
 def test_json_has_settings_and_an_error_for_each_estimator_and_epsilon() -> None:

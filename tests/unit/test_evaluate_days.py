@@ -3,17 +3,14 @@
 import io
 import json
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
-from click.testing import Result as Outcome
 from rich.console import Console
 
-from hatcast.lab.cli.evaluate import command
 from hatcast.lab.days import RecordedDay, RecordedSlot, open_days, policy_of_recordings, with_users
 from hatcast.lab.evaluate.contenders import parse_contender
 from hatcast.lab.evaluate.days import Comparison, Result, report_of
@@ -36,6 +33,7 @@ from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.tracker import HatUsers
 from hatcast.stream.units import NANO
 from tests.displaying import CELLS
+from tests.invoked import run
 from tests.services.data import DATA, recording
 from tests.support import Scripted
 
@@ -47,8 +45,7 @@ COLUMNS = ("mae", "by_users", "ge10", "coverage", "half_width")
 POLICY = policy_of_recordings(None, "capmetro")
 
 
-def evaluate(*arguments: object) -> Outcome:
-    return CliRunner(catch_exceptions=False).invoke(command, ["days", *map(str, arguments)])
+evaluate = partial(run, "evaluate", "days")
 
 
 @cache

@@ -2,19 +2,19 @@
 
 import json
 import math
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from hatcast.lab.cli.evaluate import command
 from hatcast.lab.evaluate.worst import PublicHat, staircases
 from hatcast.stream.estimators import ESTIMATORS
 from hatcast.stream.estimators.array_length import RULES
 from hatcast.stream.estimators.vectors import worst_case_error
+from tests.invoked import run
 from tests.services.data import DATA
 from tests.support import ITMS_LIKE, UPPER_BOUND, as_counts
 
@@ -22,9 +22,7 @@ COUNTS = DATA / "itms_like_counts.json"
 ITMS = as_counts(ITMS_LIKE)
 
 
-def evaluate(*arguments: object) -> Result:
-    rows = ("worst-case", "--counts", COUNTS, *arguments)
-    return CliRunner(catch_exceptions=False).invoke(command, [str(each) for each in rows])
+evaluate = partial(run, "evaluate", "worst-case", "--counts", COUNTS)
 
 
 def test_json_has_bias_noise_length_arrays_and_tau_of_every_estimator() -> None:

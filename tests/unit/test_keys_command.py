@@ -2,41 +2,28 @@
 
 import errno
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from hatcast.agents.cli.keys import command
 from hatcast.agents.device.fold import OwnHat
 from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.device.store import DeviceStore, open_store
-from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.hybrid import decode_report
 from hatcast.stream.hybrid.reports import parse_report_keys
 from hatcast.stream.hybrid.signatures import ReportVerifier, sign_report
+from tests import invoked
 from tests.devices import HOUR, NOON, rules_of
 from tests.support import Scripted
 
 DAYS = ["2022-01-02", "2022-01-03", "2022-01-04"]
 
 
-def run(*arguments: object, given: str = "") -> Result:
-    return CliRunner().invoke(command, [str(each) for each in arguments], input=given)
-
-
-def printed(*arguments: object, given: str = "") -> str:
-    result = run(*arguments, given=given)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def refusal(*arguments: object, given: str = "") -> str:
-    error = run(*arguments, given=given).exception
-    assert isinstance(error, HatcastError)
-    assert "\n" not in str(error)
-    return str(error)
+run = partial(invoked.run, "keys")
+printed = partial(invoked.printed, "keys")
+refusal = partial(invoked.refusal, "keys")
 
 
 def request(state: Path, devices: int = 1, days: int = len(DAYS)) -> str:

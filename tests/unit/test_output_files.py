@@ -8,15 +8,14 @@ from typing import Any
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
 
-from hatcast.agents.cli import hatcast
 from hatcast.agents.tables.arrow import table_of_records
 from hatcast.agents.tables.columns import layout_of
 from hatcast.agents.tables.records import ANSWERS, BUDGET_DAYS, ESTIMATES, RELEASES
 from hatcast.stream.errors import HatcastError
 from tests.batching import CONFIG, config, recording_of
 from tests.folding import DAY, HOUR, NOON
+from tests.invoked import run
 from tests.services.data import DATA
 from tests.unit.surveyed import DAYS
 from tests.unit.test_batch_queries import MEAN, query
@@ -27,11 +26,6 @@ __all__ = ["config"]  # the fixture
 
 COUNTS = DATA / "itms_like_counts.json"
 FORMATS = (".jsonl", ".csv", ".parquet", ".geojson")
-
-
-def run(*arguments: object) -> Result:
-    """A command in this process; a refusal is raised."""
-    return CliRunner(catch_exceptions=False).invoke(hatcast, [str(each) for each in arguments])
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

@@ -3,17 +3,16 @@
 import json
 import tomllib
 from dataclasses import astuple, replace
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.config.template import TemplateAnswers, render_template
 from hatcast.lab import processes
-from hatcast.lab.cli.plan import command
 from hatcast.lab.days import RecordedDay, RecordedSlot
 from hatcast.lab.plan import tracker as tracker_plans
 from hatcast.lab.plan.counts import CountedDays, counts_of_days, counts_of_file, counts_of_rows
@@ -27,6 +26,7 @@ from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import NANO
 from tests.displaying import CELLS
+from tests.invoked import run
 from tests.surroundings import write_timetable
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -58,8 +58,7 @@ def timetable(path: Path, days: int = 2) -> Path:
     return path
 
 
-def plan(*arguments: object) -> Result:
-    return CliRunner(catch_exceptions=False).invoke(command, ["tracker", *map(str, arguments)])
+plan = partial(run, "plan", "tracker")
 
 
 # The recursion

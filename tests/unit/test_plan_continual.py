@@ -2,16 +2,15 @@
 
 import json
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.config.template import TemplateAnswers, render_template
-from hatcast.lab.cli.plan import command
 from hatcast.lab.plan.continual import Criterion
 from hatcast.lab.plan.continual.kinds import PlannedSums, compare
 from hatcast.lab.plan.continual.users import (
@@ -30,6 +29,7 @@ from hatcast.stream.policy.continual_keys import ContinualKind
 from hatcast.stream.policy.method import NoiseKind
 from hatcast.stream.policy.policy import ContinualKeys
 from hatcast.stream.release.continual import setting_of
+from tests.invoked import run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -43,8 +43,7 @@ TWO_DAYS: list[Row] = [
 ]
 
 
-def plan(*arguments: object) -> Result:
-    return CliRunner(catch_exceptions=False).invoke(command, ["sums", *map(str, arguments)])
+plan = partial(run, "plan", "sums")
 
 
 def planned(*arguments: object) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.readings.formats import Columns, FormatChoice
 from hatcast.stream.readings.formats._json_values import concatenated, split_json
 from hatcast.stream.readings.reading import Reading
+from tests.invoked import run
 from tests.replayed import policy_of
-from tests.wild import HEADER, batch, config, outcomes, policy_in, rows, run
+from tests.wild import HEADER, batch, config, outcomes, policy_in, rows
 
 RECORDS: list[dict[str, Any]] = [
     {"vehicle": f"B{n}", "time": "2024-05-06T10:00:00Z", "lat": 52.5, "lon": 13.4, "speed": 20 + n} for n in range(3)

@@ -19,7 +19,8 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.readings.formats import FORMATS, FormatChoice
 from hatcast.stream.readings.reading import MISSING, Reading, place_doubts
-from tests.wild import HEADER, batch, config, outcomes, policy_in, rows, run
+from tests.invoked import run
+from tests.wild import HEADER, batch, config, outcomes, policy_in, rows
 
 T = "2024-05-06T10:00:00Z"
 ROW = f"B1,{T},52.5,13.4,30\n"

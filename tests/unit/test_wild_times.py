@@ -19,8 +19,9 @@ from hatcast.stream.readings.formats import FORMATS, Columns, FormatChoice
 from hatcast.stream.readings.formats._times import time_reader
 from hatcast.stream.readings.reading import ValueUnits, parse_time
 from hatcast.stream.time_zones import similar_time_zone, time_zone
+from tests.invoked import run
 from tests.unit.test_policy_add_remove import policy as hidden
-from tests.wild import WILD, batch, config, outcomes, policy_in, rows, run, slots
+from tests.wild import WILD, batch, config, outcomes, policy_in, rows, slots
 
 NOON = 1714989600000  # 2024-05-06 10:00:00 UTC
 
