@@ -134,13 +134,14 @@ def test_contributions_and_a_ledger_at_once_are_wrong_usage(tmp_path: Path, conf
     assert (done.exit_code, "choose one" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("arguments", [(), ("x",), ("x", "--format", "avro")])
+@pytest.mark.parametrize("arguments", [(), ("x", "--format", "avro")])
 def test_without_a_file_or_a_known_format_the_usage_is_told(arguments: tuple[str, ...]) -> None:
     assert batch(*arguments).exit_code == 2
 
 
 def test_a_missing_file_a_wrong_format_and_a_cut_off_gzip_are_one_line_each(tmp_path: Path, config: Path) -> None:
     assert "is missing" in refusal(tmp_path / "absent", "--format", "jsonl", "--config", config)
+    assert refusal("x", "--config", config) == "x: is missing; check the path"
     path = recording_of(tmp_path / "log.jsonl", NOON)
     assert "no column" in refusal(path, "--format", "capmetro", "--config", config)
     path.write_bytes(gzip.compress(path.read_bytes())[:-9])
