@@ -4,6 +4,7 @@ Batches while their Kafka is away: nothing is lost, and stopping does not wait f
 
 import asyncio
 import socket
+import time
 from collections.abc import Iterable
 
 import pytest
@@ -203,14 +204,18 @@ async def test_what_is_acknowledged_while_partitions_go_is_committed(kafka: Kafk
     assert committed(kafka, topic, 1) == {0: 500}
 
 
+def delete_records(kafka: KafkaServer, topic: str, partition: int, before: int) -> None:
+    deleting = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for future in deleting.delete_records([TopicPartition(topic, partition, before)]).values():
+        future.result()
+
+
 async def test_a_position_that_the_log_has_deleted_is_lost_and_not_jumped_over(
     kafka: KafkaServer, make_topic: MakeTopic
 ) -> None:
     topic, store = make_topic(partitions=2), Store({0: 10, 1: 10})
     kafka.produce(topic, numbered(200, 2))
-    deleting = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for future in deleting.delete_records([TopicPartition(topic, 0, 50)]).values():
-        future.result()
+    delete_records(kafka, topic, 0, 50)
 
     async with running(settings(kafka, topic), store) as worker:
         await until(lambda: bool(worker.lost) and len(store.rows) == 90)
@@ -220,6 +225,26 @@ async def test_a_position_that_the_log_has_deleted_is_lost_and_not_jumped_over(
         store.offsets[0] = 50
         await worker.load([0])
         await until(lambda: len(store.rows) == 140)
+
+
+@pytest.mark.parametrize("first_offset", [0, 50])
+async def test_a_worker_that_hangs_gives_up_its_partitions_also_after_one_was_lost(
+    kafka: KafkaServer, make_topic: MakeTopic, first_offset: int
+) -> None:
+    topic, store = make_topic(partitions=2), Store({0: 10, 1: 10})
+    kafka.produce(topic, numbered(200, 2))
+    delete_records(kafka, topic, 0, first_offset)
+
+    async with running(settings(kafka, topic, poll_seconds=2.0), store) as worker:
+        if first_offset > 10:
+            await until(lambda: worker.lost == [(0, 10)])
+            store.offsets[0] = first_offset
+            await worker.load([0])
+        await until(lambda: store.offsets == {0: 100, 1: 100})
+        assert not worker.revocations
+        time.sleep(5)  # the event loop hangs
+        await until(lambda: len(worker.assignments) == 2)
+        assert worker.revocations == [frozenset({0, 1})]
 
 
 async def test_workers_that_stop_together_leave_their_group_at_once(kafka: KafkaServer, make_topic: MakeTopic) -> None:
@@ -269,6 +294,20 @@ async def test_an_agent_that_raises_ends_the_worker(kafka: KafkaServer, make_top
         assert repr(worker.app.crash_reason) == "RuntimeError('no: 0')"
 
 
+async def test_a_handler_that_raises_at_an_assignment_ends_the_worker(
+    kafka: KafkaServer, make_topic: MakeTopic
+) -> None:
+    def refuse(partitions: frozenset[int]) -> None:
+        raise RuntimeError(f"no: {sorted(partitions)}")
+
+    with pytest.raises(RuntimeError, match=r"no: \[0\]"):
+        async with running(settings(kafka, make_topic(partitions=1)), Store(), on_assigned=refuse) as worker:
+            async with asyncio.timeout(60):
+                await worker.app.wait_until_stopped()
+            assert worker.app.crash_reason is not None
+            raise worker.app.crash_reason
+
+
 async def test_a_broker_that_is_not_there_is_said_at_the_start() -> None:
     with pytest.raises(KafkaConnectionError, match=r"127\.0\.0\.1"):
         async with running(BatchSettings("nobody", "127.0.0.1:1", "nothing"), Store()):
@@ -288,6 +327,36 @@ async def test_a_broker_that_starts_again_is_read_on_from_where_it_was(
         await asyncio.to_thread(breakable_kafka.start)
         await until(lambda: len(store.rows) >= 4_000)
         assert not worker.app.crashed
+    assert sorted(store.rows) == in_the_log(breakable_kafka, topic)
+
+
+async def test_a_broker_that_is_lost_in_a_rebalance_is_joined_again_however_long_it_was_away(
+    breakable_kafka: KafkaServer, make_topic: MakeTopic
+) -> None:
+    topic, store = make_topic(partitions=4), Store()
+    wanted = settings(breakable_kafka, topic, poll_seconds=2.0)
+
+    async with running(wanted, store) as leaving, running(wanted, store) as worker:
+        await until(lambda: [len(each.consumer.assigned()) for each in (leaving, worker)] == [2, 2])
+        worker.gate.clear()  # with a full queue no fetch waits, for which the rebalance would be part of a poll
+        await asyncio.to_thread(breakable_kafka.produce, topic, numbered(8_000, 4))
+        await until(lambda: len(in_the_queue(worker.app.topics)) == wanted.queued_batches)
+        give_up, lost = worker.on_revoked, asyncio.Event()
+
+        async def lose_the_broker(partitions: frozenset[int]) -> None:
+            await give_up(partitions)
+            await asyncio.to_thread(breakable_kafka.kill)
+            lost.set()
+
+        worker.on_revoked = lose_the_broker  # type: ignore[method-assign]
+        await leaving.app.stop()
+        await lost.wait()
+        worker.on_revoked = give_up  # type: ignore[method-assign]
+        await asyncio.sleep(2 * wanted.poll_seconds)
+        worker.gate.set()
+        await asyncio.to_thread(breakable_kafka.start)
+        await until(lambda: len(store.rows) >= 8_000)
+
     assert sorted(store.rows) == in_the_log(breakable_kafka, topic)
 
 

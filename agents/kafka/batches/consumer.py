@@ -161,7 +161,10 @@ class BatchConsumer(driver.Consumer):
         )
         self.joined.set()
         if assigned:
-            self.handler.on_assigned(self._assigned)
+            try:
+                self.handler.on_assigned(self._assigned)
+            except Exception as error:  # aiokafka would only log it
+                await self.crash(error)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Give up all partitions before a rebalance, also those that will be assigned again."""
@@ -203,13 +206,13 @@ class BatchConsumer(driver.Consumer):
                 return False
 
     async def _drain_messages(self, fetcher: ServiceT) -> None:
-        """Run Faust's loop without its two tasks per message and its gap tracking, which the batch chains replace."""
+        """Run Faust's loop without its two tasks per message and its gap tracking, which the batch chains replace.
+
+        It polls in a rebalance too: aiokafka joins no group if the last poll ended longer than `poll_seconds` ago.
+        """
         fetching = cast("Service", fetcher)
         try:
             while not (self.should_stop or fetching.should_stop):
-                if not self.flow_active:
-                    await self.wait(cast("Any", self.can_resume_flow))
-                    continue
                 for batch in await self._thread.call(self._thread.take, self._capacity()):
                     if self._is_current(batch):
                         # The generation is read here, like the epoch: `take` may wait across a rebalance, and Faust's

@@ -182,6 +182,8 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         try:
             fetched = await consumer.getmany(*(started or [NO_PARTITION]), max_records=capacity)
         except OffsetOutOfRangeError as error:
+            # For aiokafka this poll never ends, so it would not notice any more that the event loop hangs.
+            consumer._subscription._fetch_count -= 1  # noqa: SLF001 - there is no public way
             for tp in error.args[0]:
                 self._lose(tp)
             return batches
