@@ -58,7 +58,7 @@ class Hats:
         self.kind = ReleaseKind(
             name="hat",
             noun="releases",
-            schedule="groups",
+            order="groups",
             due=self.due,
             load=self.load,
             draw=self.draw,
@@ -225,7 +225,7 @@ class ContinualHats:
         self._dropped_through = ""  # sealed date at the last look for finished horizons
         self._warned = ""  # horizon that is known to be closed
         self.kind = replace(
-            hats.kind, schedule="together", due=self.due, draw=self.draw, after_mark=self.drop_states_before
+            hats.kind, order="together", due=self.due, draw=self.draw, after_mark=self.drop_states_before
         )
 
     async def due(self, owned: frozenset[int]) -> AsyncGenerator[DuePart[DueHat]]:

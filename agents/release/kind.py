@@ -1,4 +1,4 @@
-"""Kinds of release as values: each lists due work, loads it, draws noise for it, and has a schedule."""
+"""Kinds of release as values: each lists due work, loads it, draws noise for it, and says in which order it is sent."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,7 +128,7 @@ async def _nothing(_: object) -> None:
 class DuePart(Generic[D]):
     """The items that a kind releases next, in order.
 
-    may_send   of the schedule `together`: called once all items have records; nothing is sent before it returns True
+    may_send   of the order `together`: called once all items have records; nothing is sent before it returns True
     """
 
     due: Sequence[D]
@@ -137,7 +137,7 @@ class DuePart(Generic[D]):
 
 @dataclass(frozen=True, slots=True)
 class Session(Generic[D]):
-    """Memory of the schedule `chain` in this process: the numbers that it has released.
+    """Memory of the order `chain` in this process: the numbers that it has released.
 
     open         makes it anew
     drop         forgets it
@@ -157,7 +157,7 @@ class ReleaseKind(Generic[D, L]):
     L            what is loaded
     name         in metrics
     noun         of the releases in the log
-    schedule     see agents/release/path.py
+    order        see agents/release/path.py
     due          yields what is due of these release partitions; what follows a `yield` runs once that is published
     load         loads the input of items that are loaded together; None if it is not complete now
     draw         draws the proposed record of each item, with its noise; of a chain those that follow from the items
@@ -165,12 +165,12 @@ class ReleaseKind(Generic[D, L]):
     after_mark   called with items of a date once they are marked as published
     spent        returns the charges of a tracker's users on a date; None: not known here
     is_done      returns True if everything before a local date is published
-    session      of the schedule `chain` alone
+    session      of the order `chain` alone
     """
 
     name: str
     noun: str
-    schedule: Literal["groups", "together", "chain"]
+    order: Literal["groups", "together", "chain"]
     due: Callable[[frozenset[int]], AsyncGenerator[DuePart[D]]]
     load: Callable[[Sequence[D]], Awaitable[L | None]]
     draw: Callable[[Sequence[D], L], Awaitable[Mapping[D, AnyProposal]]]

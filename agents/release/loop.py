@@ -55,7 +55,7 @@ class Slots:
         self._ledger = context.ledger
         self._hats = hats
         self._answers = answers
-        self.kind = replace(hats.kind, schedule="together", due=self.due, draw=self.draw, is_done=self.is_done)
+        self.kind = replace(hats.kind, order="together", due=self.due, draw=self.draw, is_done=self.is_done)
 
     async def due(self, owned: frozenset[int]) -> AsyncGenerator[DuePart[DueHat]]:
         """Yield the HATs of release partitions, slot by slot; once they are published, answer the slot's queries."""

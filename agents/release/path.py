@@ -24,7 +24,7 @@ discarded with its charge, and drawn again. Nobody has seen the first draw.
 A draw does not leave the process before its commit, and only stored bytes are sent. Before the commit, before the send
 and after the mark the path confirms that Redis has not gone back.
 
-A kind of release is a value, `ReleaseKind`: what is due, how it is loaded, drawn and deleted, and by which schedule:
+A kind of release is a value, `ReleaseKind`: what is due, how it is loaded, drawn and deleted, and in which order:
 
     groups     HATs, and answers under `replace`. A batch is drawn while the one before is committed, sent, marked and
                deleted
@@ -81,7 +81,7 @@ class ReleasePath(Generic[D, L]):
         self._failures = context.failures
         self._known: tuple[str, int | None] | None = None  # `_commits` of the open session at its last commit
 
-    # The three schedules.
+    # The three orders of committing and sending.
 
     async def round(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
         """Find and release all due items of these release partitions. Return the number of items released."""
@@ -114,17 +114,17 @@ class ReleasePath(Generic[D, L]):
 
     async def _release_part(self, part: DuePart[D], stopping: asyncio.Event) -> tuple[int, bool]:
         """Return the number of items released, and whether all of the part is published."""
-        if self.kind.schedule == "groups":
+        if self.kind.order == "groups":
             released = await self.release(part.due, stopping)
             return released, released == len(part.due)
-        if self.kind.schedule == "together":
+        if self.kind.order == "together":
             is_published = await self.release_together(part.due, part.may_send)
         else:
             is_published = await self.release_next(part.due)
         return len(part.due) * is_published, is_published
 
     async def release(self, due: Iterable[D], stopping: asyncio.Event | None = None) -> int:
-        """Schedule `groups`, until `stopping` is set. Return the number released; others cannot be loaded now."""
+        """Order `groups`, until `stopping` is set. Return the number released; others cannot be loaded now."""
         done, groups = 0, list(groups_of(due))
         async with aclosing(one_ahead(self._draw_missing, chain.from_iterable(groups))) as drawn:
             for group in groups:
@@ -135,7 +135,7 @@ class ReleasePath(Generic[D, L]):
         return done
 
     async def release_together(self, due: Sequence[D], may_send: Callable[[], Awaitable[bool]]) -> bool:
-        """Schedule `together`, of items of a date. Return False if some are left."""
+        """Order `together`, of items of a date. Return False if some are left."""
         records: dict[D, Committed] = {}
         for batch in batches_of(due):
             records |= await self.records(batch)
@@ -147,7 +147,7 @@ class ReleasePath(Generic[D, L]):
         return True
 
     async def release_next(self, due: Sequence[D]) -> bool:
-        """Schedule `chain`: release what follows from items. Return False if they cannot be loaded now.
+        """Order `chain`: release what follows from items. Return False if they cannot be loaded now.
 
         Raises Behind if another worker has committed since the session did: it does not know of it.
         """
@@ -173,7 +173,7 @@ class ReleasePath(Generic[D, L]):
         self._known = None
         session.drop()
 
-    # What the schedules are made of.
+    # What the orders are made of.
 
     async def records(self, batch: Sequence[D]) -> dict[D, Committed]:
         """Return the one record of each item of a date; draw and commit those that are missing.

@@ -100,7 +100,7 @@ class AnswerReleases:
             ReleaseKind(
                 name="query",
                 noun="answers",
-                schedule="groups",
+                order="groups",
                 due=self.due,
                 load=self.load,
                 draw=self.draw,

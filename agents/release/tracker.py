@@ -60,7 +60,7 @@ class TrackedHats:
         self._published: set[str] = set()  # open slots that are known to be published
         self.kind = replace(
             hats.kind,
-            schedule="chain",
+            order="chain",
             due=self.due,
             load=self.load,
             draw=self.draw,
