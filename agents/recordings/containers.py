@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 
 from hatcast.agents.errors.causes import require
-from hatcast.stream.errors import RecordingError
+from hatcast.stream.errors import RecordingError, as_option
 from hatcast.stream.readings.magic import HEAD_BYTES, container_of, foreign
 
 _BUFFER: Final = 1 << 18
@@ -100,7 +100,9 @@ def _zip_member(file: BinaryIO, name: str) -> Any:
     # Not what an operating system adds: __MACOSX/a/._b.csv, a/.DS_Store.
     entries = [each for each in entries if not each.filename.rpartition("/")[2].startswith(".")]
     if any(each.filename.rpartition("/")[2] == "stop_times.txt" for each in entries):
-        raise RecordingError(name, "is a GTFS timetable", "give it as --gtfs or --timetable, or name a recording")
+        raise RecordingError(
+            name, "is a GTFS timetable", f"give it as {as_option('gtfs', 'FILE')}, or name a recording"
+        )
     if len(entries) != 1:
         raise RecordingError(name, f"is a zip file of {len(entries)} files", "unpack it, and name them")
     if entries[0].flag_bits & _ENCRYPTED:

@@ -81,7 +81,7 @@ _NEWEST: Final = 40
 def newest(rows: Sequence[T]) -> tuple[Sequence[T], str]:
     """Return the last rows of a table, as many as a person reads, and a line about the others; empty without any."""
     left_out = len(rows) - _NEWEST
-    line = f"the newest {_NEWEST} of {len(rows):,} rows; all: -o FILE, or --json"
+    line = f"the newest {_NEWEST} of {len(rows):,} rows; a file or JSON has all"
     return (rows, "") if left_out <= 0 else (rows[left_out:], line)
 
 

@@ -85,6 +85,7 @@ OF_COMMANDS = {
     "agents/kafka/topic_rules.py": "options of Kafka's own commands",
     "lab/plan/write.py": "`hatcast plan tracker --write`",
     "stream/areas.py": "`hatcast cells`",
+    "stream/readings/formats/__init__.py": "`hatcast init` and `demo`, which print the next command",
 }
 """Files whose texts the Python API does not show -> what shows them."""
 

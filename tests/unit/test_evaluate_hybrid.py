@@ -190,7 +190,8 @@ def test_the_simulations_grid_and_noise_are_fit_for_the_mechanism_that_ships() -
 
 
 def at_80_columns(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> str:
-    monkeypatch.setenv("COLUMNS", "80")
+    for name, value in (("COLUMNS", "80"), ("FORCE_COLOR", "1"), ("TERM", "dumb")):  # a terminal without colours
+        monkeypatch.setenv(name, value)
     return evaluate("--runs", 20, *arguments).stdout
 
 
