@@ -100,9 +100,8 @@ def _zip_member(file: BinaryIO, name: str) -> Any:
     # Not what an operating system adds: __MACOSX/a/._b.csv, a/.DS_Store.
     entries = [each for each in entries if not each.filename.rpartition("/")[2].startswith(".")]
     if any(each.filename.rpartition("/")[2] == "stop_times.txt" for each in entries):
-        raise RecordingError(
-            name, "is a GTFS timetable", f"give it as {as_option('gtfs', 'FILE')}, or name a recording"
-        )
+        options = " or ".join(as_option(each, "FILE") for each in ("gtfs", "timetable"))
+        raise RecordingError(name, "is a GTFS timetable", f"give it as {options}, or name a recording")
     if len(entries) != 1:
         raise RecordingError(name, f"is a zip file of {len(entries)} files", "unpack it, and name them")
     if entries[0].flag_bits & _ENCRYPTED:

@@ -268,7 +268,10 @@ def tarred() -> bytes:
     ("content", "problem"),
     [
         (zipped(b"x", "other.csv"), "is a zip file of 2 files; unpack it, and name them"),
-        (zipped(b"x", "stop_times.txt"), "is a GTFS timetable; give it as --gtfs or --timetable, or name a recording"),
+        (
+            zipped(b"x", "stop_times.txt"),
+            "is a GTFS timetable; give it as `--gtfs FILE` or `--timetable FILE`, or name a recording",
+        ),
         (zipped(b"x", "[Content_Types].xml"), "is a workbook of Excel or LibreOffice; export it as CSV"),
         (tarred(), "is a tar archive; unpack it"),
         (b"SQLite format 3\0" + bytes(100), "is a SQLite database; export it as CSV"),
