@@ -20,10 +20,10 @@ SCALES: Final = MOST_SCALE - LEAST_SCALE + 1
 """number of them"""
 _SCALES: Final = np.arange(LEAST_SCALE, MOST_SCALE + 1)
 _FACTORS: Final[NDArray[np.float64]] = 2.0 ** (_SCALES / SCALES_OF_A_DOUBLING)
-_WINDOW: Final = 2000.0  # queries; older ones fade exponentially
+_WINDOW: Final = 200.0  # queries; older ones fade exponentially: one scale is too simple for more to be evidence
 _DEVIATIONS: Final = 3.0  # of an innovation, at most: one that is farther out counts as that far
 _STEP: Final = 4  # by which n falls in a day: what is clipped too near looks as if it were near
-_QUANTILE: Final = 0.97
+_QUANTILES: Final = np.array((0.65, 0.98))  # of the posterior: a scale between them stays
 _SHIFT: Final = 1.881  # standard deviations from a normal distribution's mean to its 0.97 quantile
 _PRIOR_SD: Final = 1.2  # of ln(factor), whose 0.97 quantile is 0 before any query
 _PRIOR: Final = -((np.log(_FACTORS) / _PRIOR_SD + _SHIFT) ** 2) / 2
@@ -61,9 +61,10 @@ class Evidence:
 
 
 def next_scale(evidence: Sequence[Evidence], prior_scale: int) -> int:
-    """Return the scale of the next date: one that the right one is below with probability 0.97, so rather too wide.
+    """Return the scale of the next date: of those between two quantiles, the nearest to this date's.
 
-    It stays if there was no query since the last choice.
+    So it falls only to where it is almost surely wide enough, and rises only if it is probably too narrow: clips say
+    little of how much too narrow. It stays if there was no query since the last choice.
 
     evidence      of each sequence of released numbers: a simulation has several, and takes their mean
     prior_scale   of the date before
@@ -74,4 +75,5 @@ def next_scale(evidence: Sequence[Evidence], prior_scale: int) -> int:
         each.is_new = False
     sums = np.mean([each.sums for each in evidence], axis=0) + _PRIOR
     shares = np.exp(sums - sums.max()).cumsum()
-    return max(int(_SCALES[np.searchsorted(shares, _QUANTILE * shares[-1])]), prior_scale - _STEP)
+    low, high = (int(scale) for scale in _SCALES[np.searchsorted(shares, _QUANTILES * shares[-1])])
+    return max(min(max(prior_scale, low), high), prior_scale - _STEP)

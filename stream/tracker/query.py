@@ -27,7 +27,7 @@ CLIPS: Final = np.array((2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 115, 130
 """Hundredths: the grid of z."""
 STEPS: Final = 1_000_000
 """T: steps of one unit of payment"""
-_GUESSED: Final = 11  # position of 1.0, the least z of a guessed prior
+_GUESSED: Final = 13  # position of 1.3, the least z of a guessed prior
 _PER_CLIP: Final = 2 * STEPS // 100  # D for one hundredth of z
 _Z: Final = CLIPS / 100
 _KEPT: Final = np.array([math.erf(z / math.sqrt(2)) for z in _Z])  # derivative of the mean clipped residual: P(|N| < z)
@@ -160,7 +160,8 @@ def designs_of(members: Members, payments: Floats, day: DayCounts, covariance: C
     explained = explained + betas**2 @ covariance.hats[members.hats]
     spreads = (shares**2 @ members.spread**2)[of_payment]
     costs = (spreads[:, None] * _CLIPPED + _NOISE * (_Z / total[:, None]) ** 2) / _KEPT**2
-    # Of a guessed prior the spreads may be far too large: then a small z would count a difference up to 1 / k(z) times.
+    # Spreads of a guessed prior may be far too large: then a small z would count a difference up to 1 / k(z) times. Or
+    # too small for buses, as those of delays are: then it takes much of what a cell differs, and the scale falls more.
     least = _GUESSED if covariance.variances.is_guess else 0
     clip = least + costs[:, least:].argmin(axis=1)
     lost = spreads * (_CLIPPED[clip] / _KEPT[clip] ** 2 - 1)

@@ -206,6 +206,13 @@ def test_without_a_query_since_the_last_choice_the_scale_stays() -> None:
     assert next_scale([evidence], -4) == -8
 
 
+@pytest.mark.parametrize(("scale", "following"), [(-20, -10), (-8, -8), (-4, -4), (0, 0), (4, 0)])
+def test_a_scale_that_released_numbers_leave_likely_stays(scale: int, following: int) -> None:
+    evidence = Evidence()
+    evidence.is_new = True
+    assert next_scale([evidence], scale) == following
+
+
 def test_a_pulse_is_no_evidence() -> None:
     pulse, evidence = asked(0, cells=3), Evidence()
     assert not pulse.members.is_of_one_cell

@@ -17,7 +17,7 @@ from tests.unit.test_smoother_tracker import Key, Tracked, sizes, tracked
 
 @cache
 def whole() -> Tracked:
-    return tracked(POLICY, DATES, ledger(), seeded(4))
+    return tracked(POLICY, DATES, ledger(), seeded(2))
 
 
 def differences(records: list[ReleaseRecord]) -> list[Key]:
