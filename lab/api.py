@@ -134,6 +134,7 @@ def plan(  # noqa: PLR0913 - options by name
     if not limits or not all(1e-3 <= limit <= 1e3 for limit in limits):
         raise HatcastError("daily_limits: give epsilons from 0.001 to 1000, such as (2, 5)")
     reading = ReadingOptions(format, columns, unit, derive_speed)
+    data = table_of(data) if isinstance(data, ArrowStream) else data  # a stream can be read once
     settings = default_settings(policy, data, reading)
     if len(settings.policy.released_values) > 1:
         raise HatcastError("the policy has policy.values, but a tracker is for one value: remove them in a copy")
@@ -157,9 +158,13 @@ def default_settings(
         return settings_of(policy)
     from hatcast.lab.days import policy_of_recordings
 
-    is_files = data is not None and not isinstance(data, ArrowStream)
-    name = reading.choice(paths_of(data)).name if is_files else reading.format
-    return settings_of(policy_of_recordings(None, name or ""))
+    if data is None:
+        name = reading.format or ""
+    elif isinstance(data, ArrowStream):
+        name = reading.choice_of_table(table_of(data).column_names).name
+    else:
+        name = reading.choice(paths_of(data)).name
+    return settings_of(policy_of_recordings(None, name))
 
 
 def _counts_of(data: Data, reading: ReadingOptions, settings: Settings, min_users: int) -> "CountedDays":
@@ -307,6 +312,7 @@ def plan_continual(  # noqa: PLR0913 - options by name
     if sum(each is not None for each in (data, counts, users_per_slot)) > 1:
         raise HatcastError("plan_continual takes one of data, counts and users_per_slot")
     reading = ReadingOptions(format, columns, unit, derive_speed)
+    data = table_of(data) if isinstance(data, ArrowStream) else data  # a stream can be read once
     checked = plain_policy(default_settings(policy, data, reading).policy)
     if len(checked.released_values) > 1:
         raise HatcastError("the policy has policy.values, but running sums are of one value: remove them in a copy")

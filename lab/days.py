@@ -21,6 +21,7 @@ from hatcast.stream.fold.packing import columns
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format
+from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.readings.recording import Recording
 from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 from hatcast.stream.tracker.tracker import HatUsers
@@ -52,6 +53,9 @@ class RecordedDay:
     slots: tuple[RecordedSlot, ...]
 
 
+_OF_VALUES: Final = {Outcome.ZERO, Outcome.BAD_VALUE, Outcome.UNDECODABLE}  # they may follow from speeds: not told
+
+
 @dataclass(frozen=True, slots=True)
 class Recordings:
     """Files that are consecutive days of one stream, opened as one recording."""
@@ -77,8 +81,9 @@ class Recordings:
         found = [RecordedDay(date, tuple(slots)) for date, slots in days]
         if not found:
             problem = "has no HAT with a reading"
-            if folded.outcomes:
-                (outcome, records) = max(folded.outcomes.items(), key=lambda each: each[1])
+            told = {name: records for name, records in folded.outcomes.items() if name not in _OF_VALUES}
+            if told:
+                (outcome, records) = max(told.items(), key=lambda each: each[1])
                 problem += f": {records:,} of its {sum(folded.outcomes.values()):,} records are {outcome}"
             fix = "check policy.hours (`--hours` of `hatcast init`), and the file with `hatcast check`"
             raise RecordingError(self.name, problem, fix)

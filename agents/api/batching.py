@@ -38,7 +38,7 @@ from hatcast.stream.readings.formats import (
     DeriveSpeed,
     Format,
     FormatChoice,
-    format_of_columns,
+    format_of_table,
     jsonl,
 )
 from hatcast.stream.readings.recording import Contents, Recording, reason_of
@@ -80,10 +80,7 @@ class ReadingOptions:
         """Return the readings as an input. Raises HatcastError if they are neither files nor a table."""
         if isinstance(data, ArrowStream):
             table = table_of(data)
-            # A record with its unit is canonical; all other tables are read by the names of their columns.
-            canonical = "unit" in table.column_names and self._columns() is None
-            shown = None if self._columns() else format_of_columns(table.column_names)
-            choice = self._choice(self.format or shown or (jsonl.NAME if canonical else PARQUET))
+            choice = self.choice_of_table(table.column_names)
             return _table_input(table, self._feed(choice, policy), choice)
         paths = paths_of(data)
         choice = self.choice(paths)
@@ -94,6 +91,14 @@ class ReadingOptions:
         if self.format is not None:
             return self._choice(self.format)
         return replace(recognised(paths, self._columns(), (DUMP,)), derive=self.derive_speed)
+
+    def choice_of_table(self, names: Sequence[str]) -> FormatChoice:
+        """Return the format of a table with these columns: the given one, or the one that is recognised."""
+        if self.format is not None:
+            return self._choice(self.format)
+        # A record with its unit is canonical; all other tables are read by the names of their columns.
+        default = jsonl.NAME if "unit" in names and self._columns() is None else PARQUET
+        return replace(format_of_table(names, self._columns(), default), derive=self.derive_speed)
 
     def _choice(self, name: str) -> FormatChoice:
         return FormatChoice(name, self._columns(), self.derive_speed)
@@ -199,8 +204,9 @@ def batch(  # noqa: PLR0913 - options by name
             with `__arrow_c_stream__`. A stream that can be read once is loaded.
         policy: a hatcast.toml, its settings, or a `hatcast.Policy`.
         ledger: the ledger file, created if it is missing. None: a temporary one, with a HatcastWarning.
-        format: of the data, as `--format`: docs/feeds.md. None: by what is in the files; a
-            table is read by the names of its columns, or as `jsonl` if it has a column `unit`.
+        format: of the data, as `--format`: docs/feeds.md. None: by what is in the files, as `hatcast check` says; a
+            table has the format that its columns show, or `jsonl` if it has a column `unit`, or else is read by the
+            names of its columns.
         columns: names of the data's columns by field, such as `{"vehicle": "plate", "time": "ts"}`; a field that is
             left out is found if its column's name is plain. A `hatcast.Columns` also has the format and the zone of
             times.

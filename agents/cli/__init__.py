@@ -237,7 +237,10 @@ def usage_line(error: click.UsageError) -> str:
     path = " ".join(["hatcast", *named]) if error.ctx is None else error.ctx.command_path
     message = " ".join(error.format_message().split()).rstrip(".").replace(" Did you mean", ", did you mean")
     message = _KINDS.sub(lambda kind: f"is not {'an integer' if kind[1] == 'integer' else 'a number'}", message)
-    if re.match(r"(Got unexpected extra argument|No such command) .*\.toml\b", message):
+    command = None if error.ctx is None else error.ctx.command
+    options = [] if command is None else [name for each in command.params for name in each.opts]
+    takes_config = isinstance(command, click.Group) or "--config" in options
+    if takes_config and re.match(r"(Got unexpected extra argument|No such command) .*\.toml\b", message):
         message += ": a configuration is named with --config"
     elif "mean" not in message and (similar := _similar(error, message)) is not None:
         message += f", did you mean {similar}?"

@@ -90,7 +90,7 @@ def _show_layout(file: Path, choice: FormatChoice) -> None:
         text = text.removeprefix("\ufeff")
         if text.lstrip().startswith(("{", "[")):
             names = first_members(text.encode(errors="replace"), columns)
-        elif choice.name == CSV or FORMATS[choice.name].table is not None:
+        elif choice.name == CSV or (choice.name in FORMATS and FORMATS[choice.name].table is not None):
             delimiter, names = header_line(text, columns)
             click.echo(f"separator: {delimiter!r}")
             if columns.numbered or not is_header(names, columns):
@@ -141,6 +141,8 @@ def usual_interval(readings: Sequence[Reading]) -> float | None:
 
 
 def _encoding(head: bytes) -> str:
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
     if head.startswith(codecs.BOM_UTF8):
         return "utf-8-sig"
     return "utf-8" if _is_text(head) else "not UTF-8: latin-1 or cp1252, or no text"

@@ -232,6 +232,8 @@ def _telemetry_format(choice: FormatChoice | None, recordings: tuple[Path, ...])
 def _check_usage(given: dict[str, Any], recordings: tuple[Path, ...], choice: FormatChoice | None) -> None:
     if choice is not None and choice.derive is not None and not recordings:
         raise click.UsageError("--derive-speed is for --recording: give both")
+    if choice is not None and choice != FormatChoice(choice.name, derive=choice.derive) and not recordings:
+        raise click.UsageError("options of columns and --header-time are for --recording: give both")
     if given["value"] is not None and given["upper_bound"] is not None:
         raise click.UsageError("--value has its own bounds: leave --upper-bound out")
     if given["value"] is not None and given["speed"] is not None:

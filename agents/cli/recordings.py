@@ -50,13 +50,14 @@ def format_options(
     of     what has the format, for the help
     """
     # click takes default=None for a value: a required option would then be optional.
-    with_default: dict[str, Any] = {} if default is None else {"show_default": default}
+    with_default: dict[str, Any] = {} if default is None or files is not None else {"show_default": default}
+    of_live = "" if default is None else f"; {default} of what is live"
     add_format = click.option(
         "--format",
         _FORMAT,
         type=click.Choice([*FORMAT_NAMES, *(each.name for each in also)]),
         required=required,
-        help=f"Format of the {of}." + ("" if files is None else "  [default: as `hatcast check` says]"),
+        help=f"Format of the {of}." + ("" if files is None else f"  [default: as `hatcast check` says{of_live}]"),
         **with_default,
     )
 

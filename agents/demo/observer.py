@@ -58,7 +58,10 @@ class OutputReader:
 
         named = self._topics
         topics = (named.means, named.queries, named.budget, named.estimates, named.running)
-        with open_consumer(self._settings, "demo", {"enable.partition.eof": False}) as consumer:
+        with (
+            translate_kafka_errors(self._settings),
+            open_consumer(self._settings, "demo", {"enable.partition.eof": False}) as consumer,
+        ):
             consumer.assign([TopicPartition(topic, each, 0) for topic in topics for each in range(PARTITIONS)])
             while True:
                 messages = consumer.consume(_POLL_RECORDS, 0)  # librdkafka's own threads fetch: this does not block

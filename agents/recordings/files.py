@@ -1,6 +1,7 @@
 """Open plain, compressed or Parquet files and pipes as one recording in arrival order."""
 
 import hashlib
+import shlex
 import shutil
 import stat
 import tempfile
@@ -16,13 +17,12 @@ from hatcast.stream.errors import RecordingError, as_option
 from hatcast.stream.readings.formats import (
     CSV,
     FORMAT_NAMES,
-    PARQUET,
     Columns,
     Format,
     FormatChoice,
     Recorded,
     format_of,
-    format_of_columns,
+    format_of_table,
 )
 from hatcast.stream.readings.magic import container_of
 from hatcast.stream.readings.recording import Recording, reason_of
@@ -49,10 +49,12 @@ def recognised(
     Raises RecordingError: a file cannot be read or is a pipe, or two of them have different formats.
     """
     read = [(path, _recognised(Path(path), columns, also)) for path in paths]
-    first, *others = [(path, choice) for path, choice in read if choice is not None] or [(paths[0], FormatChoice(CSV))]
+    first, *others = [(path, choice) for path, choice in read if choice is not None] or [
+        (paths[0], FormatChoice(CSV, columns))
+    ]
     for path, choice in others:
         if choice != first[1]:
-            both = f"has format {choice.name}, and {first[0]} {first[1].name}"
+            both = f"is read with {shlex.join(choice.words)}, and {first[0]} with {shlex.join(first[1].words)}"
             raise RecordingError(str(path), both, f"read them in several runs, or name one with {_FORMAT}")
     return first[1]
 
@@ -60,12 +62,13 @@ def recognised(
 def _recognised(path: Path, columns: Columns | None, also: Sequence[Format]) -> FormatChoice | None:
     """Return the format of a file; None if it is empty, which a file of any format may be."""
     name = str(path)
-    if path.is_fifo() or path.is_char_device():
+    with readable(name):
+        is_read_once = path.is_fifo() or path.is_char_device()
+    if is_read_once:
         raise RecordingError(name, "can be read only once", f"name its format with {_FORMAT}")
     with ExitStack() as stack, readable(name), _source(path, stack)() as file:
         if container_of(head_of(file)) == "Parquet":
-            names = parquet_names(file, name)
-            return FormatChoice((None if columns else format_of_columns(names)) or PARQUET, columns)
+            return format_of_table(parquet_names(file, name), columns)
         head = plain(file, name).read(_SHOWING_BYTES)
         return format_of(head, name, columns, also) if head.strip() else None
 

@@ -71,17 +71,19 @@ def print_fitted(console: Console, shown: RenderableType) -> None:
         shown.padding, shown.show_edge = 0, False
     if not console.is_terminal:
         console.width = max(width, needed())
-    console.print(shown)
-    console.width = width
+    try:
+        console.print(shown)
+    finally:
+        console.width = width
 
 
-_NEWEST: Final = 40
+_LAST: Final = 40
 
 
-def newest(rows: Sequence[T]) -> tuple[Sequence[T], str]:
+def last_rows(rows: Sequence[T]) -> tuple[Sequence[T], str]:
     """Return the last rows of a table, as many as a person reads, and a line about the others; empty without any."""
-    left_out = len(rows) - _NEWEST
-    line = f"the newest {_NEWEST} of {len(rows):,} rows; a file or JSON has all"
+    left_out = len(rows) - _LAST
+    line = f"the last {_LAST} of {len(rows):,}; a file or JSON has all"
     return (rows, "") if left_out <= 0 else (rows[left_out:], line)
 
 
@@ -188,7 +190,7 @@ def estimates_table(last: Collection[Shown]) -> Table:
     caption = "mean: of all readings of the hour; road: without the chance of which buses came"
     if others := len(last) - len(rows):
         caption += f"\n{others:,} hours without readings that count are predicted only, and not listed"
-    listed, line = newest(rows)
+    listed, line = last_rows(rows)
     caption += f"\n{line}" if line else ""
     headings: list[str | Column] = [*_unbroken("date", "hour", "cell"), "mean", "95 %", "road"]
     return table(f"Estimates: {_quantity(last)} by place and hour", caption, headings, listed, left=3)
@@ -204,7 +206,7 @@ def releases_table(releases: Sequence[Shown], of_queries: str = "") -> Table:
     title = "Releases: private means by place and slot"
     if horizons:
         title = f"Releases: private running means by place, since {', '.join(horizons)}"
-    shown, line = newest(releases)
+    shown, line = last_rows(releases)
     captions = of_queries if any(isinstance(release.query, dict) for release in releases) else "", line
     names = ("date", "slot", "cell", "status")
     caption = "\n".join(filter(None, captions))
@@ -234,7 +236,7 @@ def answers_tables(answers: Iterable[Shown]) -> list[Table]:
     for answer in answers:
         of_period = rows.setdefault(f"Answers to {answer.query_name}, {answer.period}", [])
         of_period.append((answer.slot, answer.cell, _answer_status(answer), *_numbers(answer)))
-    return [_of_noise(title, ("slot", "cell", "status"), *newest(found)) for title, found in rows.items()]
+    return [_of_noise(title, ("slot", "cell", "status"), *last_rows(found)) for title, found in rows.items()]
 
 
 def _of_noise(title: str, names: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Table:

@@ -72,12 +72,12 @@ def recorded_hat(
 @click.option(
     "--cap",
     type=click.IntRange(1, 65_535),
-    help=f"K of the papers' estimators, each with epsilon limit / K.  [default: that of --config, or {_CAP}]",
+    help=f"K of the papers' estimators, each with epsilon limit / K.  [default: that of the configuration, or {_CAP}]",
 )
 @click.option(
     "--min-users",
     type=click.IntRange(1),
-    help=f"HATs with fewer users do not count.  [default: that of --config, or {_MIN_USERS}]",
+    help=f"HATs with fewer users do not count.  [default: that of the configuration, or {_MIN_USERS}]",
 )
 @click.option("--runs", type=click.IntRange(1, 1_000), default=4, show_default=True)  # a design's are in memory at once
 @click.option(

@@ -42,7 +42,7 @@ _source_options: Final = combined(
     click.option(
         "--min-users",
         type=click.IntRange(1),
-        help=f"HATs with fewer users do not count.  [default: that of --config, or {_MIN_USERS}]",
+        help=f"HATs with fewer users do not count.  [default: that of the configuration, or {_MIN_USERS}]",
     ),
     click.option(
         "--write",
@@ -146,7 +146,9 @@ def tracker(  # noqa: PLR0913 - options by name
     policy, paths = policy_of_recordings(config, "" if feed_format is None else feed_format.name), (*data, *more)
     scheduled = named_timetable(timetable, policy)
     if prior_scale is not None and policy.value_name is None:
-        raise click.UsageError("--prior-scale is for values other than speeds, with --config")
+        raise click.UsageError(
+            "--prior-scale is for values other than speeds: the configuration has to have [policy.value]"
+        )
     upper_bound, unit, least = policy.upper_bound / 1000, policy.released_value.unit, _least(min_users, config, policy)
     with progress_bars() as add_bar:
         if feed_format is None:
@@ -196,36 +198,37 @@ def tracker(  # noqa: PLR0913 - options by name
 @click.option(
     "--horizon-days",
     type=click.IntRange(1, 3660),
-    help="Local days of the horizon.  [default: that of --config, the days of the data, or slots / 24]",
+    help="Local days of the horizon.  [default: that of the configuration, the days of the data, or slots / 24]",
 )
 @click.option(
     "--max-slots",
     type=click.IntRange(1),
-    help="Most slots that a user enters in one cell.  [default: that of --config, or as many as 95 % of users and cells"
-    " have in the data]",
+    help="Most slots that a user enters in one cell.  [default: that of the configuration, or as many as 95 % of users"
+    " and cells have in the data]",
 )
 @click.option(
     "--min-separation",
     type=click.IntRange(1),
-    help="Slots between two of them, at least.  [default: that of --config, or 1]",
+    help="Slots between two of them, at least.  [default: that of the configuration, or 1]",
 )
 @click.option(
     "--max-cells",
     type=click.IntRange(1),
-    help="Most cells that a user enters.  [default: that of --config, as many as 95 % of users have in the data, or 1]",
+    help="Most cells that a user enters.  [default: that of the configuration, as many as 95 % of users have in the"
+    " data, or 1]",
 )
 @click.option(
-    "--epsilon", type=FiniteRange(1e-3, 1e3), help="Of a cell and horizon.  [default: that of --config, or 1]"
+    "--epsilon", type=FiniteRange(1e-3, 1e3), help="Of a cell and horizon.  [default: that of the configuration, or 1]"
 )
 @click.option(
     "--delta",
     type=FiniteRange(0, 1e-3),
-    help="Of all cells of a user; 0: only kinds with pure epsilon.  [default: that of --config, or 1e-6]",
+    help="Of all cells of a user; 0: only kinds with pure epsilon.  [default: that of the configuration, or 1e-6]",
 )
 @click.option(
     "--upper-bound",
     type=FiniteRange(1e-3, 1e9),
-    help="Width of the value's range.  [default: that of --config, or 65 km/h]",
+    help="Width of the value's range.  [default: that of the configuration, or 65 km/h]",
 )
 @click.option(
     "--users-per-slot",

@@ -24,7 +24,7 @@ _WINDOW: Final = 200.0  # queries; older ones fade exponentially: one scale is t
 _DEVIATIONS: Final = 3.0  # of an innovation, at most: one that is farther out counts as that far
 _STEP: Final = 4  # by which n falls in a day: what is clipped too near looks as if it were near
 _QUANTILES: Final = np.array((0.65, 0.98))  # of the posterior: a scale between them stays
-_SHIFT: Final = 1.881  # standard deviations from a normal distribution's mean to its 0.97 quantile
+_SHIFT: Final = 1.881  # standard deviations from the mean of the prior alone to its 0.97 quantile
 _PRIOR_SD: Final = 1.2  # of ln(factor), whose 0.97 quantile is 0 before any query
 _PRIOR: Final = -((np.log(_FACTORS) / _PRIOR_SD + _SHIFT) ** 2) / 2
 

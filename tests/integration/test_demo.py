@@ -136,7 +136,7 @@ def on_the_map(url: str) -> list[dict[str, Any]]:
 
 def test_the_map_stays_after_a_recording_if_asked_for(tmp_path: Path, temporary: Path) -> None:
     config = edge_config(tmp_path)
-    given = ("--feed", EDGE, "--format", "jsonl", "--config", config, "--speedup", 0, "--keep", "--json", "--port", 0)
+    given = ("--feed", EDGE, "--config", config, "--speedup", 0, "--keep", "--json", "--port", 0)
     with demo(temporary, *given) as process:
         assert process.stderr is not None
         assert select.select([process.stderr], [], [], SECONDS)[0], "it said nothing"
@@ -153,7 +153,7 @@ def test_the_map_stays_after_a_recording_if_asked_for(tmp_path: Path, temporary:
     assert len(releases(out)) == len(golden("edge")["hats"])
 
 
-@pytest.mark.parametrize("arguments", [("--keep",), ("--feed", EDGE), ("--format", "jsonl"), ("--share", 0.1)])
+@pytest.mark.parametrize("arguments", [("--keep",), ("--format", "jsonl"), ("--share", 0.1)])
 def test_options_that_do_not_fit_are_wrong_usage(arguments: tuple[object, ...], temporary: Path) -> None:
     code, out, err = finished(temporary, *arguments)
     assert (code, out, err.count(b"\n")) == (2, b"", 1)

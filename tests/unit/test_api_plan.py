@@ -97,5 +97,6 @@ def test_a_wrong_argument_is_one_line(arguments: dict[str, Any], line: str) -> N
 
 def test_without_a_policy_the_time_zone_is_that_of_the_recognised_format() -> None:
     day = DATA / "feeds" / "capmetro.csv"
-    assert default_settings(None, day, ReadingOptions()).policy.timezone == "America/Chicago"
+    for data in (day, pl.read_csv(day, infer_schema=False)):
+        assert default_settings(None, data, ReadingOptions()).policy.timezone == "America/Chicago"
     assert default_settings(None, None, ReadingOptions()).policy.timezone == "UTC"

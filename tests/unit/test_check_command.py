@@ -49,6 +49,19 @@ def test_containers_encodings_and_units_are_named(tmp_path: Path) -> None:
     assert "(unit not stated: read as km/h; other commands need --unit)" in found
     file.write_bytes(text.encode("utf-16"))
     assert "encoding: utf-16\n" in checked(file)
+    with pytest.raises(HatcastError, match="is UTF-16; name it with `--encoding utf-16`"):
+        run("check", file, "--format", "csv")
+
+
+def test_a_file_that_is_not_of_the_named_format_is_one_line(tmp_path: Path) -> None:
+    for name in ("parquet", "gtfs-rt"):
+        with pytest.raises(HatcastError, match=r"rows\.csv"):
+            run("check", rows(tmp_path, *ROWS), "--format", name)
+
+
+def test_a_path_that_cannot_be_looked_at_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(HatcastError, match="cannot be read"):
+        run("batch", tmp_path / ("x" * 300), "--config", config(tmp_path))
 
 
 def test_other_formats_are_known_by_their_first_bytes(tmp_path: Path) -> None:
@@ -119,8 +132,15 @@ def test_files_of_two_formats_are_one_line_that_says_what_to_do(tmp_path: Path) 
     with pytest.raises(HatcastError) as refused:
         run("batch", *files, "--config", config(tmp_path))
     assert str(refused.value) == (
-        f"{files[1]}: has format itms, and {files[0]} csv; read them in several runs, or name one with `--format NAME`"
+        f"{files[1]}: is read with --format itms, and {files[0]} with --format csv; read them in several runs, or"
+        " name one with `--format NAME`"
     )
+    utf16 = tmp_path / "utf16"
+    utf16.write_text(files[0].read_text(), encoding="utf-16")
+    with pytest.raises(
+        HatcastError, match=r"is read with --format csv --encoding utf-16, and .* with --format csv; read"
+    ):
+        run("batch", files[0], utf16, "--config", config(tmp_path))
 
 
 def test_no_record_among_others_decides_how_these_are_read(tmp_path: Path) -> None:

@@ -69,6 +69,11 @@ def test_every_file_of_a_command_is_listed() -> None:
         (["doctor", "surplus"], "hatcast doctor: got unexpected extra argument"),
         (["audit", "my.toml"], "argument (my.toml): a configuration is named with --config; see hatcast audit --help"),
         (["plan", "my.toml"], "no such command 'my.toml': a configuration is named with --config; see hatcast plan"),
+        (["check", "a.csv", "my.toml"], "got unexpected extra argument (my.toml); see hatcast check --help"),
+        (
+            ["init", "--config", "none.toml", "--format", "gtfs-rt", "--header-time"],
+            "options of columns and --header-time are for --recording: give both; see hatcast init --help",
+        ),
         (
             ["budget", "show", "--config", "/none/hatcast.toml"],
             "hatcast: /none/hatcast.toml: no such file; create it with `hatcast init`, or name",

@@ -224,7 +224,7 @@ def test_of_many_rows_the_newest_are_printed_with_where_the_others_are() -> None
     assert written.count(CELL) == 40
     assert "2022-01-11" not in written
     assert "2022-01-31" in written
-    assert "the newest 40 of 62 rows; a file or JSON has all" in written
+    assert "the last 40 of 62; a file or JSON has all" in written
 
 
 def test_a_running_mean_is_not_taken_for_the_release_of_its_hour() -> None:

@@ -226,7 +226,6 @@ def format_of(head: bytes, path: str, columns: Columns | None = None, also: Sequ
     Raises RecordingError if its records are of several formats.
     """
     columns = columns or Columns()
-    is_named = columns != Columns(times_in=columns.times_in)
     encoding = columns.encoding or ("utf-16" if head.startswith(_UTF16) else None)
     text = head.decode(encoding or "utf-8", errors="replace").removeprefix("\ufeff")
     is_json = text.lstrip().startswith(("{", "["))
@@ -236,7 +235,7 @@ def format_of(head: bytes, path: str, columns: Columns | None = None, also: Sequ
         names = [_MEMBER.findall(each) for each in records or [text]]
     else:
         names = [header_line(text, columns)[1]]
-    shown = {format_of_columns(each, text, None if is_named else also) for each in names}
+    shown = {format_of_columns(each, text, None if columns.are_named() else also) for each in names}
     if len(shown) > 1:
         raise RecordingError(path, "has records of several formats", f"name one with {as_option('format', 'NAME')}")
     (found,) = shown
@@ -254,6 +253,12 @@ def format_of_columns(names: Collection[str], text: str = "", also: Sequence[For
     """
     known = [*(also or ()), *(each for each in FORMATS.values() if also is not None or each.table is None)]
     return next((each.name for each in known if each.shows(text, names)), None)
+
+
+def format_of_table(names: Collection[str], columns: Columns | None, default: str = PARQUET) -> FormatChoice:
+    """Return the format of a table with these columns, which has no text: the one that shows itself, or `default`."""
+    is_named = columns is not None and columns.are_named()
+    return FormatChoice((None if is_named else format_of_columns(names)) or default, columns)
 
 
 def header_line(text: str, columns: Columns) -> tuple[str, list[str]]:

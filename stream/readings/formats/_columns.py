@@ -98,6 +98,10 @@ class Columns:
         if not 0 <= self.skip <= _SKIPPED_MAX:
             raise SettingError("skip", f"{self.skip} lines cannot be left out", f"use 0 to {_SKIPPED_MAX}")
 
+    def are_named(self) -> bool:
+        """Whether anything but the zone of times is given: then a table is read by its columns' names."""
+        return self != Columns(times_in=self.times_in)
+
     @classmethod
     def parse(cls, text: str | Iterable[str], option: Literal["columns", "where"] = "columns") -> "Columns":
         """Parse `vehicle=plate,time=ts,..`, or several such texts. A column with a comma is written in double quotes.
