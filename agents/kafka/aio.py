@@ -1,4 +1,4 @@
-"""aiokafka for the rest of hatcast: the names that other rooms use, and what it lacks.
+"""Names of aiokafka that other packages use, and two things that it lacks.
 
 It lacks silence about errors that were raised elsewhere, and a reconnect backoff. Only agents/kafka imports aiokafka:
 .importlinter has the contract.

@@ -42,7 +42,7 @@ _SHOWING_BYTES: Final = 1 << 16  # more than a header or a record has
 def recognised(
     paths: Sequence[str | Path], columns: Columns | None = None, also: Sequence[Format] = ()
 ) -> FormatChoice:
-    """Return the format of recordings, by what is in them, whatever their names are.
+    """Return the format of recordings. Their contents show it, not their file names.
 
     columns   named ones, by which tables are read
     also      further formats

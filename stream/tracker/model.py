@@ -218,7 +218,7 @@ class Covariance:
         self.drifted += added
 
     def rescale(self, prior_scale: int) -> "Rescaled":
-        """Change the scale of a guessed prior, and keep what was learnt; return how the means change.
+        """Change the scale of a guessed prior without losing what was learnt, and return the change of the means.
 
         What is known beyond the prior is the precision, 1 / variance, less that of the prior: without the drift since a
         cell's last observation, which comes on top again. Numbers about a cell tell of the shared parts as well, and

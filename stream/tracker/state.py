@@ -23,7 +23,7 @@ SMOOTHER_VERSION: Final = 6
 
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
-    """State of the model between two dates: a function of public counts and released numbers. It has no HATs.
+    """State of the model between two dates. It follows from public counts and released numbers, and has no HATs.
 
     cells         names, in the order of their numbers
     prior_scale, shared, slopes, variance, drifted   as in `Covariance`: float64 [29, 29], [C, 29], [C], [C]

@@ -195,7 +195,10 @@ class BatchConsumer(driver.Consumer):
         self._acknowledged.clear()
 
     async def commit(self, topics: object = None, start_new_transaction: bool = True) -> bool:  # noqa: FBT001, FBT002 - Faust's interface
-        """Commit what was acknowledged since the last call. Faust calls it every `commit_interval` and at a stop."""
+        """Commit the offsets that were acknowledged since the last commit.
+
+        Faust calls it every `commit_interval` and at a stop.
+        """
         async with self._committing:
             positions, self._acknowledged = self._acknowledged, {}
             if not positions:
@@ -286,7 +289,7 @@ class NoTables(TableManager):
     """Manager of Faust's tables, of which the app has none: a rebalance ends without the loop that reads changelogs."""
 
     async def on_start(self) -> None:
-        """Let the agents' topics be subscribed; Faust would wait a second before, until tables are declared."""
+        """Subscribe to the agents' topics at once. Faust would first wait a second for tables."""
         await self._update_channels()
 
     async def on_rebalance(self, *_: object) -> None:

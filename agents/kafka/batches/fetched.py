@@ -37,7 +37,7 @@ class FetchedChunk(NamedTuple):
 
 
 class Unpacker:
-    """Iterator of chunks over what was fetched from one partition. It omits aborted records and checks checksums.
+    """Unpack the records that were fetched from one partition, in chunks. Aborted ones are left out, checksums checked.
 
     Every offset of a log is one of a record, a transaction marker or an aborted record, unless compaction removed it:
     such a hole ends a chunk, and the next one, which crosses it, is `lost`. [docs/specification/fold.md, Deleted
@@ -151,7 +151,7 @@ def _offsets(records: Sequence[Any]) -> Sequence[int]:
 
 
 def return_chunks(consumer: Any, max_records: int) -> asyncio.Event:
-    """Let a started aiokafka consumer's `getmany` return chunks in place of records, which its `max_records` counts.
+    """Make `getmany` of a started aiokafka consumer return chunks, and its `max_records` count them.
 
     max_records   largest number of records of a chunk
     Returns the event that is set whenever something was fetched, an error included.

@@ -173,7 +173,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         return bool(self._chains) and self._chains.keys() <= self.answered.keys()
 
     async def _drain(self, capacity: int) -> list[RecordBatch]:
-        """Return up to `capacity` batches of what was fetched, without waiting, unless the group rebalances."""
+        """Return up to `capacity` batches of fetched records. It waits only while the group rebalances."""
         # aiokafka drains one partition completely before the next, and fetches the drained ones again while the others
         # are processed. Round robin would drain all at the same time, and then wait for the broker.
         consumer = self._ensure_consumer()
@@ -201,7 +201,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         return batches
 
     def _note_positions(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
-        """Note what the last fetch responses say of the started partitions."""
+        """Store the log's end and the time of the last fetch response of each started partition."""
         assigned = consumer.assignment()
         for partition, chain in self._chains.items():
             tp = self._tp(partition)

@@ -256,7 +256,7 @@ def format_of_columns(names: Collection[str], text: str = "", also: Sequence[For
 
 
 def format_of_table(names: Collection[str], columns: Columns | None, default: str = PARQUET) -> FormatChoice:
-    """Return the format of a table with these columns, which has no text: the one that shows itself, or `default`."""
+    """Return the format of a table or a Parquet file: the one that its names of columns show, or `default`."""
     is_named = columns is not None and columns.are_named()
     return FormatChoice((None if is_named else format_of_columns(names)) or default, columns)
 

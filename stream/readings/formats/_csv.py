@@ -161,7 +161,7 @@ def header_of(line: str, columns: Columns) -> tuple[str, list[str]]:
 
 
 def is_header(names: Sequence[str], columns: Columns) -> bool:
-    """Return whether the first line of a file with speeds is a header: it shows fields, or has no number."""
+    """Return whether a first line is a header: it has names of fields, or no number."""
     return columns.shown(names, REQUIRED, SPEED) >= _SHOWN_MIN or not any(map(is_data, names))
 
 
