@@ -16,7 +16,7 @@ from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.rejections import Behind
 from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline
-from tests.integration.readings import HOUR_MS, NOON_MS, Sample, open_stores, store_closed, ticks
+from tests.integration.readings import HOUR_MS, NOON_MS, Sample, Stores, open_stores, store_closed, ticks
 from tests.integration.recovering import sealer_of
 from tests.integration.test_release import ALL, due_hats, releasing
 from tests.integration.test_sealed_days import DAYS, day, fold, release, samples, sealing, summaries
@@ -33,6 +33,14 @@ def copy_of(pipeline: Pipeline) -> Copy:
         patterns = (f"{{{pipeline.name}}}*", f"{{{pipeline.settings.policy.name}:*")
         keys = {key for pattern in patterns for key in redis.scan_iter(pattern, count=1000)}
         return {key: redis.dump(key) or b"" for key in keys}
+
+
+async def copy_with_days_to_release(pipeline: Pipeline, stores: Stores, days: int) -> Copy:
+    """A copy whose ledger is recovered, with the HATs of some days that nobody has released."""
+    async with releasing(pipeline, stores) as releaser:
+        await releaser.round(asyncio.Event())
+    await fold(pipeline, stores, days)
+    return copy_of(pipeline)
 
 
 def go_back(pipeline: Pipeline, copy: Copy) -> None:
@@ -53,10 +61,7 @@ def assert_one_value_each(pipeline: Pipeline, hats: int) -> None:
 async def test_the_next_owner_finds_that_a_living_redis_lost_a_day_that_was_sealed(pipeline: Pipeline) -> None:
     """Nobody else misses a commit sequence, and nothing is left to read behind the seal's offsets."""
     async with open_stores(pipeline) as stores:
-        async with releasing(pipeline, stores) as releaser:  # a ledger that is recovered
-            await releaser.round(asyncio.Event())
-        await fold(pipeline, stores)
-        copy = copy_of(pipeline)
+        copy = await copy_with_days_to_release(pipeline, stores, DAYS)
         await release(pipeline, stores)
         before = await summaries(stores)
         go_back(pipeline, copy)
@@ -91,10 +96,7 @@ async def test_a_seal_counts_only_if_redis_did_not_go_back_while_its_summary_was
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_stores(pipeline) as stores:
-        async with releasing(pipeline, stores) as releaser:
-            await releaser.round(asyncio.Event())
-        await fold(pipeline, stores, 1)
-        copy = copy_of(pipeline)
+        copy = await copy_with_days_to_release(pipeline, stores, 1)
         async with releasing(pipeline, stores) as releaser:
             await releaser.round(asyncio.Event())
             before = await summaries(stores, 1)
@@ -171,10 +173,7 @@ async def test_a_redis_that_goes_back_right_after_a_catch_up_is_noticed_by_the_o
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_stores(pipeline) as stores:
-        async with releasing(pipeline, stores) as releaser:
-            await releaser.round(asyncio.Event())
-        await fold(pipeline, stores, 1)
-        copy = copy_of(pipeline)
+        copy = await copy_with_days_to_release(pipeline, stores, 1)
         async with releasing(pipeline, stores) as releaser:
             await releaser.round(asyncio.Event())
         product, went = Adopter.adopt, list[bool]()
