@@ -8,8 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-MAGIC: Final = b"SQLite format 3\0"
-"""The first bytes of every file"""
+MAGIC: Final = b"SQLite format 3\0"  # the first bytes of every file
 
 _TYPES: Final = {"TEXT": "text", "INTEGER": "integer", "BLOB": "blob"}  # of a column -> of its values
 _held: Final = Counter[tuple[int, int]]()  # device and inode of the files that threads of this process have locked

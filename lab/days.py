@@ -32,16 +32,11 @@ TRACKER_CAP: Final = 500
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedSlot:
-    """Final HATs of one slot, by cell.
+    """Final HATs of one slot, by cell."""
 
-    key        `date/slot`
-    start_ms   ms UTC
-    hour       of the local clock in which the slot starts
-    """
-
-    key: str
-    start_ms: int
-    hour: int
+    key: str  # `date/slot`
+    start_ms: int  # ms UTC
+    hour: int  # of the local clock in which the slot starts
     hats: tuple[HatUsers, ...]
 
 

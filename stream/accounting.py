@@ -24,8 +24,7 @@ from hatcast.stream.units import NANO
 _TRUNCATED: Final = 1e-15  # mass that may be outside of the retained losses; it is counted as an infinite loss
 _ORDERS: Final = range(1, 21)  # of the Chernoff bound, divided by the number of losses
 
-Probabilities = NDArray[np.float64]
-"""[n] probabilities of n neighbouring multiples of the interval"""
+Probabilities = NDArray[np.float64]  # [n] probabilities of n neighbouring multiples of the interval
 _MAX_EPSILON: Final = 20.0  # of one charge; above it a PLD gains too little for its cost
 _MAX_LEVELS: Final = 16  # different charges; with more the plain sum is returned
 _MIN_FINENESS: Final = 3  # below a scale of 8 steps discrete noise differs too much from continuous noise
@@ -39,18 +38,12 @@ NOISES: Final = frozenset({"noise", "numerator", "denominator"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossDistribution:
-    """Distribution of a privacy loss.
+    """Distribution of a privacy loss."""
 
-    interval       grid step of the losses
-    first          smallest loss, in intervals
-    probabilities  of the losses `first`, `first` + 1, ..., in intervals
-    infinite       probability of an infinite loss
-    """
-
-    interval: float
-    first: int
-    probabilities: Probabilities
-    infinite: float = 0.0
+    interval: float  # grid step of the losses
+    first: int  # smallest loss, in intervals
+    probabilities: Probabilities  # of the losses `first`, `first` + 1, ..., in intervals
+    infinite: float = 0.0  # probability of an infinite loss
 
     @classmethod
     def pure(cls, epsilon: float, interval: float) -> Self:
@@ -166,16 +159,11 @@ def _transform_size(length: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ChargeSplit:
-    """Mechanisms that one charge paid for. All shares sum to 1.
+    """Mechanisms that one charge paid for. All shares sum to 1."""
 
-    noises      shares of epsilon of Laplace noise on integers
-    selections  shares of epsilon of private selections
-    fineness    every noise had a scale of at least 2**fineness grid steps
-    """
-
-    noises: tuple[Fraction, ...]
-    selections: tuple[Fraction, ...]
-    fineness: int
+    noises: tuple[Fraction, ...]  # shares of epsilon of Laplace noise on integers
+    selections: tuple[Fraction, ...]  # shares of epsilon of private selections
+    fineness: int  # every noise had a scale of at least 2**fineness grid steps
 
     @classmethod
     def of(cls, shares: Mapping[str, Fraction], fineness: int) -> Self:

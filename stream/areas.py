@@ -8,11 +8,9 @@ import h3.api.basic_int as h3
 
 from hatcast.stream.errors import HatcastError
 
-CELLS_MAX: Final = 1_000_000
-"""Most cells of a list: a policy holds it in memory, and the map draws it."""
+CELLS_MAX: Final = 1_000_000  # most cells of a list: a policy holds it in memory, and the map draws it
 
-Point = tuple[float, float]
-"""Latitude and longitude in degrees (WGS 84)."""
+Point = tuple[float, float]  # latitude and longitude in degrees (WGS 84)
 
 _EARTH_KM: Final = 6371.0072  # radius of the sphere whose area is the earth's, as H3 uses it
 _FRACTION_OF_EDGE: Final = 64

@@ -20,24 +20,18 @@ from hatcast.stream.units import NANO
 
 @dataclass(frozen=True, slots=True)
 class DayLoss:
-    """Largest privacy loss of one user's day under one policy. Charges are integers in 1e-9 epsilon.
+    """Largest privacy loss of one user's day under one policy. Charges are integers in 1e-9 epsilon."""
 
-    most_hats  most HATs that the day can enter
-    epsilon    charge of the release of one HAT
-    queries    budget that each query reserves of the day, by name
-    limit      daily limit, for all policies of the telemetry topic together
-    gaussian   (number of releases, delta) -> epsilon of their composition, with Gaussian noise: then every bound of a
-               day holds with the policy's delta; None: bounds are pure epsilon
-    split      what the charge of a HAT pays for, unless noise is finer than its `fineness`; None: any mechanism
-    horizon    of running sums: the reservation of a day is then that of all days of its horizon; None: without
-    """
-
-    most_hats: int
-    epsilon: int
-    queries: Mapping[str, Reserved]
-    limit: int
+    most_hats: int  # most HATs that the day can enter
+    epsilon: int  # charge of the release of one HAT
+    queries: Mapping[str, Reserved]  # budget that each query reserves of the day, by name
+    limit: int  # daily limit, for all policies of the telemetry topic together
+    # (number of releases, delta) -> epsilon of their composition, with Gaussian noise: then every bound of a day holds
+    # with the policy's delta; None: bounds are pure epsilon
     gaussian: Callable[[int, float], float] | None = None
+    # what the charge of a HAT pays for, unless noise is finer than its `fineness`; None: any mechanism
     split: ChargeSplit | None = None
+    # of running sums: the reservation of a day is then that of all days of its horizon; None: without
     horizon: ContinualKeys | None = None
 
     @property
@@ -130,34 +124,24 @@ def day_loss(policy: Policy, date: str | None = None) -> DayLoss:
 
 @dataclass(frozen=True, slots=True)
 class ReportSettings:
-    """Inputs of the report's figures; the defaults are the report's own numbers.
+    """Inputs of the report's figures; the defaults are the report's own numbers."""
 
-    most_hats    K: most HATs that a bus entered on one day
-    upper_bound  U, km/h
-    user_days    N: daily unique buses, summed over the days, in each of the K HATs with the fewest. The report uses a
-                 separate N for each and prints only the smallest and the total; 468 in each gives that total
-    days         D, of both queries
-    scale        B of the Laplace noise: km/h for query 1, buses a day for query 2
-    epsilon      of the mean that hatcast releases for each HAT and day; the report releases none
-    """
-
-    most_hats: int = 89
-    upper_bound: Fraction = Fraction(65)
+    most_hats: int = 89  # K: most HATs that a bus entered on one day
+    upper_bound: Fraction = Fraction(65)  # U, km/h
+    # N: daily unique buses, summed over the days, in each of the K HATs with the fewest. The report uses a separate N
+    # for each and prints only the smallest and the total; 468 in each gives that total
     user_days: int = 468
-    days: int = 31
-    scale: Fraction = Fraction(1)
-    epsilon: Fraction = Fraction(1)
+    days: int = 31  # D, of both queries
+    scale: Fraction = Fraction(1)  # B of the Laplace noise: km/h for query 1, buses a day for query 2
+    epsilon: Fraction = Fraction(1)  # of the mean that hatcast releases for each HAT and day; the report releases none
 
 
 @dataclass(frozen=True, slots=True)
 class ReportTable:
-    """Epsilon of one bus's day.
+    """Epsilon of one bus's day."""
 
-    hats                for the means of all its HATs
-    query_1, query_2    for each query, over all its HATs
-    """
-
-    hats: Fraction
+    hats: Fraction  # for the means of all its HATs
+    # query_1, query_2: for each query, over all its HATs
     query_1: Fraction
     query_2: Fraction
 

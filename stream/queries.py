@@ -52,12 +52,10 @@ class SuppressionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RetainedDay:
-    """Retained contributions of one cell, slot and date: one row per user, in an order that does not identify users.
+    """Retained contributions of one cell, slot and date: one row per user, in an order that does not identify users."""
 
-    counts, sums, maxima   int64 [n]  number, sum and maximum of the readings; milli-units above the value's
-                           lower bound, readings clipped to [0, U]
-    """
-
+    # counts, sums, maxima: int64 [n]  number, sum and maximum of the readings; milli-units above the value's lower
+    # bound, readings clipped to [0, U]
     counts: Column
     sums: Column
     maxima: Column
@@ -107,18 +105,12 @@ _NO_TOP: Final = 2**60
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Publishable answer of a query about one cell, one slot and one period.
+    """Publishable answer of a query about one cell, one slot and one period."""
 
-    estimate   None if suppressed
-    reason     reason for suppression; None if not suppressed
-    missing    dates of the period without data
-    user_days  number of user-days, public under `replace`; None under `add_remove`
-    """
-
-    estimate: Estimate | None
-    reason: SuppressionReason | None
-    missing: tuple[str, ...]
-    user_days: int | None
+    estimate: Estimate | None  # None if suppressed
+    reason: SuppressionReason | None  # reason for suppression; None if not suppressed
+    missing: tuple[str, ...]  # dates of the period without data
+    user_days: int | None  # number of user-days, public under `replace`; None under `add_remove`
 
 
 class MeanSpeed:

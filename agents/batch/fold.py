@@ -26,51 +26,36 @@ V = TypeVar("V")
 _RECORDS: Final = 4_096  # of one call of the fold
 _RETAIN_RECORDS: Final = 100_000  # between two calls of the retention: bounds memory, besides open slots
 
-_Lines = tuple[list[int], list[int], list[bytes | None]]
-"""Offsets, timestamps and values of a partition's records."""
+_Lines = tuple[list[int], list[int], list[bytes | None]]  # offsets, timestamps and values of a partition's records
 
 _reading_of: Final[Callable[[Recorded], Reading | None]] = attrgetter("reading")
 
 
 @dataclass(frozen=True, slots=True)
 class FoldJob:
-    """Settings of a fold, the same for all partitions.
-
-    now_ms     time of the start: records with a later arrival arrived in the future
-    progress   called with the number of records folded since the last call
-    """
+    """Settings of a fold, the same for all partitions."""
 
     policy: Policy
     users: FoldUsers
-    now_ms: int
+    now_ms: int  # time of the start: records with a later arrival arrived in the future
     retention: Retention
-    progress: Callable[[int], None]
+    progress: Callable[[int], None]  # called with the number of records folded since the last call
 
 
 @dataclass(frozen=True, slots=True)
 class FoldResult:
-    """Result of folding files.
+    """Result of folding files."""
 
-    outcomes        outcome -> number of records; only outcomes that occur
-    is_final        whether a slot is final, by the watermark (ms UTC) that closes it
-    first_ms        the least arrival time (ms UTC) that set a watermark; None if none did
-    last_ms         the greatest watermark; None if there is none
-    complete_from   time (ms UTC) before which some partition lacks deleted records; None if none does
-    late_hats       (`date/slot`, cell) of HATs that had a record when readings of a new user arrived
-    ahead           of a dump: why partitions were not folded to their ends, in the worker's words
-    problems        number of undecodable records of a recording by reason
-    spans           how many timeslots of their day vehicle ids live in
-    """
-
-    outcomes: dict[str, int]
-    is_final: Callable[[int], bool]
-    first_ms: int | None
-    last_ms: int | None
-    complete_from: int | None
+    outcomes: dict[str, int]  # outcome -> number of records; only outcomes that occur
+    is_final: Callable[[int], bool]  # whether a slot is final, by the watermark (ms UTC) that closes it
+    first_ms: int | None  # the least arrival time (ms UTC) that set a watermark; None if none did
+    last_ms: int | None  # the greatest watermark; None if there is none
+    complete_from: int | None  # time (ms UTC) before which some partition lacks deleted records; None if none does
+    # (`date/slot`, cell) of HATs that had a record when readings of a new user arrived
     late_hats: frozenset[tuple[str, str]] = frozenset()
-    ahead: tuple[str, ...] = ()
-    spans: IdSpans = field(default_factory=IdSpans)
-    problems: Mapping[str, int] = field(default_factory=dict)
+    ahead: tuple[str, ...] = ()  # of a dump: why partitions were not folded to their ends, in the worker's words
+    spans: IdSpans = field(default_factory=IdSpans)  # how many timeslots of their day vehicle ids live in
+    problems: Mapping[str, int] = field(default_factory=dict)  # number of undecodable records of a recording by reason
 
     def merged_with(self, reports: "FoldResult") -> "FoldResult":
         """Return this result merged with that of devices' reports, whose outcomes get the prefix `reports.`"""

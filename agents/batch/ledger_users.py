@@ -24,16 +24,11 @@ _KEY_SETTINGS: Final = "worker.user_key_file or HATCAST_USER_KEY"
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """The users of a HAT.
+    """The users of a HAT."""
 
-    vehicles   concatenated pseudonyms of the users with readings
-    devices    concatenated pseudonyms of the users with reports
-    digest     of the identities of the readings and reports, without their values
-    """
-
-    vehicles: bytes = b""
-    devices: bytes = b""
-    digest: bytes = b""
+    vehicles: bytes = b""  # concatenated pseudonyms of the users with readings
+    devices: bytes = b""  # concatenated pseudonyms of the users with reports
+    digest: bytes = b""  # of the identities of the readings and reports, without their values
 
 
 NO_USERS: Final = Entered()

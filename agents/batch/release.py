@@ -57,16 +57,13 @@ MAX_BATCH: Final = 500  # releases committed together, which waits for the disk 
 
 @dataclass(frozen=True, slots=True)
 class FilesPath:
-    """The path of all kinds of release of one run. Each method yields records after they are durable in the ledger.
-
-    timetable   of a tracker's policy, as its file is now; None: it names none
-    """
+    """The path of all kinds of release of one run. Each method yields records after they are durable in the ledger."""
 
     folded: FoldResult
     retained: RetainChunks
     ledger: LedgerFile
     noise: Noise
-    timetable: Timetable | None = None
+    timetable: Timetable | None = None  # of a tracker's policy, as its file is now; None: it names none
 
     @property
     def policy(self) -> Policy:
@@ -236,8 +233,7 @@ def _number(record: bytes) -> int:
 _MAX_DAYS: Final = 366  # without --days: one record with a wrong time must not release decades
 
 
-Days = tuple[date, date]
-"""The first and the last local date, both included."""
+Days = tuple[date, date]  # the first and the last local date, both included
 
 
 def release_final(path: FilesPath, days: Days | None = None, add_bar: AddBar = no_bar) -> Iterator[bytes]:

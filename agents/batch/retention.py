@@ -18,8 +18,7 @@ V = TypeVar("V")
 
 _DIGEST_BYTES: Final = 8  # enough to detect a change; not meant to resist an attacker
 
-Totals = tuple[int, int, int, int]
-"""Users, readings, sum and max in milli-units."""
+Totals = tuple[int, int, int, int]  # users, readings, sum and max in milli-units
 
 
 class Retention(Protocol):
@@ -64,14 +63,10 @@ def in_unit(totals: Totals, policy: Policy) -> Totals:
 
 @dataclass(frozen=True, slots=True, order=True)
 class RetainedHat:
-    """A HAT; the order is that of release, by slot, then cell.
+    """A HAT; the order is that of release, by slot, then cell."""
 
-    end_ms   of its slot
-    slot     `date/slot`
-    """
-
-    end_ms: int
-    slot: str
+    end_ms: int  # of its slot
+    slot: str  # `date/slot`
     cell: str
 
     @property

@@ -38,23 +38,17 @@ _CHANGED: Final = (
 )
 
 
-RELEASING: Final = "releasing"
-"""Description of the bar that is shown while records are yielded"""
+RELEASING: Final = "releasing"  # description of the bar that is shown while records are yielded
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Readings to fold.
+    """Readings to fold."""
 
-    name        of the files, for error messages
-    feed        their format; DUMP for the output of `hatcast dump`
-    choice      the options that chose the format, which a ledger compares
-    open        opens them as one recording, which can be read more than once
-    """
-
-    name: str
-    feed: Format
-    choice: FormatChoice
+    name: str  # of the files, for error messages
+    feed: Format  # their format; DUMP for the output of `hatcast dump`
+    choice: FormatChoice  # the options that chose the format, which a ledger compares
+    # opens them as one recording, which can be read more than once
     open: Callable[[], AbstractContextManager[Recording]]
 
 
@@ -65,34 +59,27 @@ def files_input(paths: Sequence[str | Path], feed: Format, choice: FormatChoice)
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """One run over an input.
-
-    reports    output of `hatcast dump reports`; None: none
-    progress   shows the progress of what it is called with, as long as it is open
-    warn       called with each line about the input for the operator
-    report     called with what is undecodable and why, however few records are; None: only `warn` is called
-    is_private whether `warn` and `report` are read by the operator alone: then they may have counts under `add_remove`
-    """
+    """One run over an input."""
 
     settings: Settings
     input: Input
-    reports: Path | None
+    reports: Path | None  # output of `hatcast dump reports`; None: none
+    # shows the progress of what it is called with, as long as it is open
     progress: Callable[[str], AbstractContextManager[AddBar]]
-    warn: Callable[[str], None]
+    warn: Callable[[str], None]  # called with each line about the input for the operator
+    # called with what is undecodable and why, however few records are; None: only `warn` is called
     report: Callable[[str], None] | None = None
+    # whether `warn` and `report` are read by the operator alone: then they may have counts under `add_remove`
     is_private: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasedRun:
-    """Releases of a run, valid as long as its ledger is open.
-
-    records   yields each record after it is durable in the ledger: consume all of them
-    """
+    """Releases of a run, valid as long as its ledger is open."""
 
     folded: FoldResult
     ledger: "LedgerFile"
-    records: Iterator[bytes]
+    records: Iterator[bytes]  # yields each record after it is durable in the ledger: consume all of them
 
 
 def release_problem(

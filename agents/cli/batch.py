@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 
 _ESTIMATES: Final = "estimates"
 _RUNNING: Final = "running"
-_KINDS: Final = (_ESTIMATES, _RUNNING)
-"""options of the command, and keys of `[topics]`"""
+_KINDS: Final = (_ESTIMATES, _RUNNING)  # options of the command, and keys of `[topics]`
 _OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read the estimates, without --releases"
 
 
@@ -188,16 +187,12 @@ def _check_output(output: Path | None, *, as_json: bool, publishes: bool) -> Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Output:
-    """Output of a run's records: a file, or standard output as JSON or as tables.
-
-    inferring   kinds of records that follow from the releases
-    queries     the tables have a tracker's single queries, in place of estimates
-    """
+    """Output of a run's records: a file, or standard output as JSON or as tables."""
 
     file: Path | None
     as_json: bool
-    inferring: Sequence[str]
-    queries: bool
+    inferring: Sequence[str]  # kinds of records that follow from the releases
+    queries: bool  # the tables have a tracker's single queries, in place of estimates
 
     def is_read_by_estimates(self, policy: Policy) -> bool:
         """Whether a file has estimates in place of the releases."""

@@ -69,8 +69,7 @@ def _stop_lines(tables: Tables, trips: dict[str, int]) -> Iterator[list[Point]]:
             yield [first, second]
 
 
-Box = tuple[float, float, float, float]
-"""West, south, east and north, in degrees."""
+Box = tuple[float, float, float, float]  # west, south, east and north, in degrees
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 

@@ -83,8 +83,7 @@ def format_options(
     return decorate
 
 
-DERIVE: Final = "derive"
-"""Name of the parameter of `derive_options`."""
+DERIVE: Final = "derive"  # name of the parameter of `derive_options`
 
 
 def derive_options(function: Function) -> Function:
@@ -101,8 +100,7 @@ def derive_options(function: Function) -> Function:
     return missing(always(function))
 
 
-HEADER_TIME: Final = "header_time"
-"""Name of the parameter of `header_time_option`."""
+HEADER_TIME: Final = "header_time"  # name of the parameter of `header_time_option`
 header_time_option: Final = click.option(
     "--header-time",
     HEADER_TIME,

@@ -155,19 +155,13 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Result of a command.
+    """Result of a command."""
 
-    shown     tables and sentences, for a terminal
-    figures   JSON object
-    settings  of the run, in the JSON object and in each row of a file; None: the figures have them
-    rows      of a file
-    plot      writes a figure in the format of the file's suffix. Raises HatcastError if it cannot be written
-    """
-
-    shown: Sequence[Table | str]
-    figures: Row
-    settings: Row | None = None
-    rows: Sequence[Row] = ()
+    shown: Sequence[Table | str]  # tables and sentences, for a terminal
+    figures: Row  # JSON object
+    settings: Row | None = None  # of the run, in the JSON object and in each row of a file; None: the figures have them
+    rows: Sequence[Row] = ()  # of a file
+    # writes a figure in the format of the file's suffix. Raises HatcastError if it cannot be written
     plot: Callable[[Path], None] = lambda _: None
 
     def write(self, *, as_json: bool, output: Path | None = None, plot_file: Path | None = None) -> None:

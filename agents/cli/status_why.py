@@ -49,25 +49,17 @@ def slot_asked(calendar: Calendar, policy: Policy, hour: str, watermarks: Sequen
 
 @dataclass(frozen=True, slots=True)
 class StoredHour:
-    """The stored state of one slot.
+    """The stored state of one slot."""
 
-    pending      cells whose releases Kafka has not acknowledged
-    published    number of releases that it has
-    sealed       whether the date is sealed: all of it is published
-    first_ms     start of the policy's first slot, under `add_remove`
-    next_policy  name of the policy that releases the date in place of this one
-    spent, limit  of the date, in 1e-9
-    last         release id and `released_at` of a release of the newest slot that has any
-    """
-
-    pending: int
-    published: int
-    sealed: bool
-    first_ms: int | None
-    next_policy: str | None
+    pending: int  # cells whose releases Kafka has not acknowledged
+    published: int  # number of releases that it has
+    sealed: bool  # whether the date is sealed: all of it is published
+    first_ms: int | None  # start of the policy's first slot, under `add_remove`
+    next_policy: str | None  # name of the policy that releases the date in place of this one
+    # spent, limit: of the date, in 1e-9
     spent: int
     limit: int
-    last: tuple[str, str] | None
+    last: tuple[str, str] | None  # release id and `released_at` of a release of the newest slot that has any
 
 
 async def read_hour(store: HatStore, ledger: LedgerStore, policy: Policy, slot: Slot) -> StoredHour:

@@ -36,18 +36,12 @@ from hatcast.stream.readings.vehicles import KEY_BYTES, PSEUDONYM_BYTES, Pseudon
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors:
-    """Users' vectors. Everything is private except the shape.
+    """Users' vectors. Everything is private except the shape."""
 
-    slots        [d] coordinates
-    pseudonyms   [n] ascending
-    steps        int64 [n, d] mean speeds in grid steps, in [0, upper bound]
-    key          user key of the pseudonyms
-    """
-
-    slots: Sequence[str]
-    pseudonyms: NDArray[np.uint64]
-    steps: Integers
-    key: bytes
+    slots: Sequence[str]  # [d] coordinates
+    pseudonyms: NDArray[np.uint64]  # [n] ascending
+    steps: Integers  # int64 [n, d] mean speeds in grid steps, in [0, upper bound]
+    key: bytes  # user key of the pseudonyms
 
 
 def select_slots(policy: Policy, wanted: Sequence[str] | None) -> list[str]:
@@ -110,13 +104,10 @@ class ClusterBlend(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClusteringOptions:
-    """Options of a release.
-
-    local   share of users that count as local devices, from 0 to 1
-    """
+    """Options of a release."""
 
     setting: ClusteringSetting
-    local: float
+    local: float  # share of users that count as local devices, from 0 to 1
     blend: ClusterBlend
 
 

@@ -123,13 +123,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Configuration of a command, checked.
-
-    retention_ms   retention of telemetry if hatcast creates it; None: unlimited (recordings)
-    user_key       32 bytes; None: created once and stored in Redis
-    report_keys    keys that decide which device reports are genuine; None: signatures are not checked
-    listen         address of the health endpoints; None: not served, so that several workers can share one machine
-    """
+    """Configuration of a command, checked."""
 
     kafka: KafkaTable
     redis: RedisTable
@@ -139,11 +133,13 @@ class Settings:
     checkpoint_interval_s: float
     session_timeout_s: float
     idle_after_ms: int
-    retention_ms: int | None
+    retention_ms: int | None  # retention of telemetry if hatcast creates it; None: unlimited (recordings)
     kafka_password: str | None
     redis_password: str | None
-    user_key: bytes | None
+    user_key: bytes | None  # 32 bytes; None: created once and stored in Redis
+    # keys that decide which device reports are genuine; None: signatures are not checked
     report_keys: ReportKeys | None
+    # address of the health endpoints; None: not served, so that several workers can share one machine
     listen: Address | None
     display: DisplaySettings
 

@@ -173,22 +173,15 @@ class DisplayTable(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class DisplaySettings:
-    """`[display]`, parsed.
-
-    keep_ms         slots that ended longer before the newest one are not shown
-    gtfs            timetable whose routes and stops are drawn; None: none
-    basemap         PMTiles archive that is drawn under the hexagons; None: none
-    allow_origins   origins whose pages may read the API; `*`: all
-    allow_framing   origins whose pages may show the map in a frame; `*`: all
-    """
+    """`[display]`, parsed."""
 
     listen: Address
-    keep_ms: int
+    keep_ms: int  # slots that ended longer before the newest one are not shown
     title: str
-    gtfs: Path | None = None
-    basemap: Path | None = None
-    allow_origins: tuple[str, ...] = ()
-    allow_framing: tuple[str, ...] = ()
+    gtfs: Path | None = None  # timetable whose routes and stops are drawn; None: none
+    basemap: Path | None = None  # PMTiles archive that is drawn under the hexagons; None: none
+    allow_origins: tuple[str, ...] = ()  # origins whose pages may read the API; `*`: all
+    allow_framing: tuple[str, ...] = ()  # origins whose pages may show the map in a frame; `*`: all
 
 
 def display_settings(table: DisplayTable, folder: Path) -> DisplaySettings:

@@ -47,33 +47,28 @@ _LOCALTIME: Final = Path("/etc/localtime")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateAnswers:
-    """Values for the template. Speeds in km/h.
-
-    epsilon, max_hats_per_day   not of a tracker, which spends `daily_limit` where it helps most
-    daily_limit                 None: 2 of a tracker, else the charge of `max_hats_per_day` HATs
-    tracker                     keys of [policy.tracker]; empty: the defaults
-    value                       name, unit, lower and upper of another value than the speed; None: the speed
-    speed, min_interval         which speed; the usual interval of a vehicle's reports, of a journey speed
-    gtfs                        timetable of the map and of a tracker of speeds; None: none
-    """
+    """Values for the template. Speeds in km/h."""
 
     name: str = "bus-speeds"
     timezone: str
     upper_bound: float = 65.0
     hours: tuple[int, int] = (9, 21)
     estimator: str = TRACKER
+    # epsilon, max_hats_per_day: not of a tracker, which spends `daily_limit` where it helps most
     epsilon: float = 1.0
     max_hats_per_day: int = 89
-    daily_limit: float | None = None
-    tracker: Mapping[str, str | float] = field(default_factory=dict)
+    daily_limit: float | None = None  # None: 2 of a tracker, else the charge of `max_hats_per_day` HATs
+    tracker: Mapping[str, str | float] = field(default_factory=dict)  # keys of [policy.tracker]; empty: the defaults
     kafka: str = "localhost:9092"
     redis: str = "redis://localhost:6379/0"
     telemetry_format: str = "jsonl"
     telemetry_retention: str = "72h"
+    # name, unit, lower and upper of another value than the speed; None: the speed
     value: tuple[str, str, float, float] | None = None
+    # speed, min_interval: which speed; the usual interval of a vehicle's reports, of a journey speed
     speed: str = MOVING
     min_interval: str = "30s"
-    gtfs: str | None = None
+    gtfs: str | None = None  # timetable of the map and of a tracker of speeds; None: none
 
     @property
     def is_journey(self) -> bool:

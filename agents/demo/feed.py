@@ -212,16 +212,11 @@ def _send_both(recording: Recording, plan: Replay, producer: RecordedProducer, f
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """Vehicles by group.
+    """Vehicles by group."""
 
-    takes_reports   whether the policy uses reports of devices
-    devices         vehicles with devices; their readings are not sent
-    vehicles        number of all vehicles; 0 if the policy takes no reports
-    """
-
-    takes_reports: bool
-    devices: frozenset[str] = frozenset()
-    vehicles: int = 0
+    takes_reports: bool  # whether the policy uses reports of devices
+    devices: frozenset[str] = frozenset()  # vehicles with devices; their readings are not sent
+    vehicles: int = 0  # number of all vehicles; 0 if the policy takes no reports
 
     @property
     def counts(self) -> dict[str, int]:

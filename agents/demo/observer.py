@@ -25,8 +25,7 @@ from hatcast.stream.records.fields import Status
 _POLL_S: Final = 0.1
 _POLL_RECORDS: Final = 1_000
 
-Ends = Mapping[str, Sequence[int]]
-"""Topic -> end offset of each of its partitions."""
+Ends = Mapping[str, Sequence[int]]  # topic -> end offset of each of its partitions
 
 
 class RecordListener(Protocol):

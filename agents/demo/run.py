@@ -43,30 +43,20 @@ _WORKER_STOP_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """Options of the user; see `FeedJob` for those of the feed.
-
-    seconds   time limit; None: until Ctrl-C or the end of the recording
-    port      of the map; None: `MAP_PORT`, or any free port if that is in use
-    hybrid    the policy has to take reports of devices
-    share     share of the vehicles that trust the operator; None: `SHARE`
-    keep      keep the map after the end of the recording, until Ctrl-C or the time limit
-    gtfs      timetable that the map draws, and of the tracker of recordings
-    basemap   PMTiles archive that the map draws
-    seed      of a synthetic city
-    """
+    """Options of the user; see `FeedJob` for those of the feed."""
 
     config: Path | None = None
     files: Sequence[Path] = ()
     format: FormatChoice | None = None
     speedup: float | None = None
-    seconds: float | None = None
-    port: int | None = None
-    hybrid: bool = False
-    share: float | None = None
-    keep: bool = False
-    gtfs: Path | None = None
-    basemap: Path | None = None
-    seed: int = field(default_factory=lambda: secrets.randbits(32))
+    seconds: float | None = None  # time limit; None: until Ctrl-C or the end of the recording
+    port: int | None = None  # of the map; None: `MAP_PORT`, or any free port if that is in use
+    hybrid: bool = False  # the policy has to take reports of devices
+    share: float | None = None  # share of the vehicles that trust the operator; None: `SHARE`
+    keep: bool = False  # keep the map after the end of the recording, until Ctrl-C or the time limit
+    gtfs: Path | None = None  # timetable that the map draws, and of the tracker of recordings
+    basemap: Path | None = None  # PMTiles archive that the map draws
+    seed: int = field(default_factory=lambda: secrets.randbits(32))  # of a synthetic city
 
     def timetable(self, folder: Path) -> Path | None:
         """Return the timetable of the demo's own policy: of a synthetic city its own, which is written."""

@@ -17,37 +17,27 @@ from hatcast.stream.records.fields import is_settlement, query_kind
 
 
 class FeedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """Job of the feed: source, speed-up and target services. Without `files`, the synthetic city.
-
-    config    path of a hatcast.toml whose [policy] is used; None: the demo's policy
-    speedup   None: chosen to fit the recording; 0: as fast as possible
-    hybrid    the policy has to take reports of devices
-    share     share of the vehicles that trust the operator, if the policy takes reports
-    seed      of the synthetic city
-    """
+    """Job of the feed: source, speed-up and target services. Without `files`, the synthetic city."""
 
     addresses: Addresses
-    config: str | None = None
+    config: str | None = None  # path of a hatcast.toml whose [policy] is used; None: the demo's policy
     files: tuple[str, ...] = ()
     format: FormatChoice | None = None
-    speedup: float | None = None
-    hybrid: bool = False
-    share: float = 1.0
-    seed: int = 0
+    speedup: float | None = None  # None: chosen to fit the recording; 0: as fast as possible
+    hybrid: bool = False  # the policy has to take reports of devices
+    share: float = 1.0  # share of the vehicles that trust the operator, if the policy takes reports
+    seed: int = 0  # of the synthetic city
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The feed has opened its source and starts to send.
+    """The feed has opened its source and starts to send."""
 
-    records             number of records; None: endless
-    first_ms, last_ms   ms UTC of the first and last arrival; None: unknown
-    trusting, devices   number of vehicles that send readings, and of those with devices; None: all send readings
-    """
-
-    records: int | None
+    records: int | None  # number of records; None: endless
+    # first_ms, last_ms: ms UTC of the first and last arrival; None: unknown
     first_ms: int
     last_ms: int | None
     speedup: float
+    # trusting, devices: number of vehicles that send readings, and of those with devices; None: all send readings
     trusting: int | None = None
     devices: int | None = None
 
@@ -59,17 +49,12 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The feed has sent everything, and Kafka has acknowledged it.
+    """The feed has sent everything, and Kafka has acknowledged it."""
 
-    sent                  records without heartbeats, with `undecodable` ones
-    arrived_in_future     records that were not sent: they arrive later than now
-    arrived_before_1970   records that were not sent
-    """
-
-    sent: int
+    sent: int  # records without heartbeats, with `undecodable` ones
     undecodable: int
-    arrived_in_future: int
-    arrived_before_1970: int
+    arrived_in_future: int  # records that were not sent: they arrive later than now
+    arrived_before_1970: int  # records that were not sent
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -87,16 +72,11 @@ _MAX_LATEST: Final = 200  # releases: more than any terminal has lines
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Source of the readings, and of the policy.
+    """Source of the readings, and of the policy."""
 
-    files    recordings; empty: the synthetic city
-    format   of the recordings
-    config   hatcast.toml with the policy; None: the demo's own policy
-    """
-
-    files: Sequence[Path] = ()
-    format: FormatChoice | None = None
-    config: Path | None = None
+    files: Sequence[Path] = ()  # recordings; empty: the synthetic city
+    format: FormatChoice | None = None  # of the recordings
+    config: Path | None = None  # hatcast.toml with the policy; None: the demo's own policy
 
     @property
     def name(self) -> str:
@@ -107,47 +87,32 @@ class Origin:
 
 @dataclass(slots=True)
 class DemoState:
-    """Progress of the demo.
-
-    origin        source of the readings and of the policy
-    map_url       URL of the live map
-    began         source and pace of the feed; None: it has not started
-    watermark_ms  minimum of the partitions (ms UTC)
-    outcomes      readings by outcome, without heartbeats
-    report_outcomes   reports of devices by outcome, without heartbeats
-    counts        HATs by status
-    hours         `date/slot` -> HATs by status, in the order of their first release
-    budgets       date -> its latest record
-    answers       release_id -> answer to a query over days, in the order of their arrival
-    estimates     cell -> its newest estimate
-    running       name of a running mean -> cell -> its newest record
-    settled_dates dates with a settled estimate
-    settling      date of the newest settlement of a tracker; "" without one
-    not_sent      records of the recording that arrived in the future or before 1970
-    feed_ended    the feed has sent everything
-    finished      everything is released
-    """
+    """Progress of the demo."""
 
     policy: Policy
     calendar: Calendar
-    origin: Origin
-    map_url: str
-    began: Began | None = None
-    watermark_ms: int | None = None
-    outcomes: Mapping[str, int] = field(default_factory=dict)
+    origin: Origin  # source of the readings and of the policy
+    map_url: str  # URL of the live map
+    began: Began | None = None  # source and pace of the feed; None: it has not started
+    watermark_ms: int | None = None  # minimum of the partitions (ms UTC)
+    outcomes: Mapping[str, int] = field(default_factory=dict)  # readings by outcome, without heartbeats
+    # reports of devices by outcome, without heartbeats
     report_outcomes: Mapping[str, int] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)  # HATs by status
+    # `date/slot` -> HATs by status, in the order of their first release
     hours: dict[str, Counter[str]] = field(default_factory=dict)
-    budgets: dict[str, BudgetRecord] = field(default_factory=dict)
+    budgets: dict[str, BudgetRecord] = field(default_factory=dict)  # date -> its latest record
+    # release_id -> answer to a query over days, in the order of their arrival
     answers: dict[str, QueryRecord] = field(default_factory=dict)
-    estimates: dict[str, EstimateRecord] = field(default_factory=dict)
+    estimates: dict[str, EstimateRecord] = field(default_factory=dict)  # cell -> its newest estimate
+    # name of a running mean -> cell -> its newest record
     running: dict[str, dict[str, RunningRecord]] = field(default_factory=dict)
-    settled_dates: set[str] = field(default_factory=set)
-    settling: str = ""
+    settled_dates: set[str] = field(default_factory=set)  # dates with a settled estimate
+    settling: str = ""  # date of the newest settlement of a tracker; "" without one
     latest: deque[ReleaseRecord] = field(default_factory=lambda: deque(maxlen=_MAX_LATEST))
-    not_sent: int = 0
-    feed_ended: bool = False
-    finished: bool = False
+    not_sent: int = 0  # records of the recording that arrived in the future or before 1970
+    feed_ended: bool = False  # the feed has sent everything
+    finished: bool = False  # everything is released
     _seen_ids: set[str] = field(default_factory=set)
 
     def add(self, release: ReleaseRecord) -> bool:

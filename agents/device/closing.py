@@ -22,8 +22,7 @@ log = structlog.get_logger()
 _POLL_S: Final = 0.5
 _BATCH: Final = 1_000  # readings between two checks of the clock
 
-Arrived = tuple[int, Reading] | None
-"""(arrival in ms UTC, reading); None: the source has ended."""
+Arrived = tuple[int, Reading] | None  # (arrival in ms UTC, reading); None: the source has ended
 
 
 class LiveRun:

@@ -76,16 +76,11 @@ _USER = np.zeros(1, np.uint64)  # one vehicle at a time needs no pseudonym
 
 @dataclass(slots=True)
 class AnswerTally:
-    """Number of rounds, one for each vehicle, by result.
+    """Number of rounds, one for each vehicle, by result."""
 
-    answered   answer drawn and stored now
-    repeated   answered before: the stored bytes are sent again
-    rejected   other parameters than the policy's or the first round's, or no budget left
-    """
-
-    answered: int = 0
-    repeated: int = 0
-    rejected: int = 0
+    answered: int = 0  # answer drawn and stored now
+    repeated: int = 0  # answered before: the stored bytes are sent again
+    rejected: int = 0  # other parameters than the policy's or the first round's, or no budget left
 
 
 class Answering:

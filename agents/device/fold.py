@@ -21,19 +21,13 @@ LATENESS_MIN_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class OwnHat:
-    """A device's readings in one HAT. Private: the mean is perturbed once; docs/device.md lists the stored data.
+    """A device's readings in one HAT. Private: the mean is perturbed once; docs/device.md lists the stored data."""
 
-    vehicle  canonical id
-    cell     H3 index
-    count    number of readings
-    total    their sum, milli-units, of values clipped to [0, U]
-    """
-
-    vehicle: str
+    vehicle: str  # canonical id
     slot: Slot
-    cell: int
-    count: int
-    total: int
+    cell: int  # H3 index
+    count: int  # number of readings
+    total: int  # their sum, milli-units, of values clipped to [0, U]
 
     @property
     def mean(self) -> Fraction:

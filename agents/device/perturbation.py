@@ -15,26 +15,18 @@ from hatcast.stream.hybrid import DeviceReport, encode_report, report
 from hatcast.stream.hybrid.reports import DayKey
 from hatcast.stream.mechanisms import Noise
 
-Sign = Callable[[bytes, DayKey], bytes]
-"""Returns an encoded report with its signature."""
+Sign = Callable[[bytes, DayKey], bytes]  # returns an encoded report with its signature
 
 
 @dataclass(slots=True)
 class Tally:
-    """Number of HATs with readings, by result.
+    """Number of HATs with readings, by result."""
 
-    reported         report drawn and stored now
-    reported_before  report drawn before, not again
-    over_cap         the day's reports are used up
-    forgotten        the day is so old that its reports may have been deleted
-    uncertified      no certified key of the date is left to sign with
-    """
-
-    reported: int = 0
-    reported_before: int = 0
-    over_cap: int = 0
-    forgotten: int = 0
-    uncertified: int = 0
+    reported: int = 0  # report drawn and stored now
+    reported_before: int = 0  # report drawn before, not again
+    over_cap: int = 0  # the day's reports are used up
+    forgotten: int = 0  # the day is so old that its reports may have been deleted
+    uncertified: int = 0  # no certified key of the date is left to sign with
 
 
 class Reporter:

@@ -34,39 +34,24 @@ from hatcast.stream.replay.heartbeats import RecordingPass
 
 
 class DeviceSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Results of a device or a fleet: counts only, no places and no values.
-
-    readings         readings of its vehicles, by outcome
-    reported         HATs whose report was drawn and stored now
-    reported_before  HATs whose report was drawn before
-    over_cap         HATs without a report: the day's reports are used up
-    forgotten        HATs of days that are too old for the state file
-    uncertified      HATs without a report: no certified key of their date is left to sign with
-    sent             reports acknowledged by Kafka, also those of earlier starts
-    expired          reports that were too late to be sent
-    unsent           reports to send at the next start
-    ticks            heartbeat records sent
-    answered         rounds of clusterings answered now
-    rejected         rounds with parameters that the policy does not allow, or for which no budget was left
-    finished         False: stopped before its end
-    """
+    """Results of a device or a fleet: counts only, no places and no values."""
 
     topic: str
     partitions: int
-    readings: dict[str, int]
-    reported: int
-    reported_before: int
-    over_cap: int
-    forgotten: int
-    uncertified: int
-    sent: int
-    expired: int
-    unsent: int
-    ticks: int
-    answered: int
-    rejected: int
+    readings: dict[str, int]  # readings of its vehicles, by outcome
+    reported: int  # HATs whose report was drawn and stored now
+    reported_before: int  # HATs whose report was drawn before
+    over_cap: int  # HATs without a report: the day's reports are used up
+    forgotten: int  # HATs of days that are too old for the state file
+    uncertified: int  # HATs without a report: no certified key of their date is left to sign with
+    sent: int  # reports acknowledged by Kafka, also those of earlier starts
+    expired: int  # reports that were too late to be sent
+    unsent: int  # reports to send at the next start
+    ticks: int  # heartbeat records sent
+    answered: int  # rounds of clusterings answered now
+    rejected: int  # rounds with parameters that the policy does not allow, or for which no budget was left
     seconds: float
-    finished: bool
+    finished: bool  # False: stopped before its end
 
     def show(self, *, as_json: bool) -> None:
         """Print to standard output."""
@@ -95,22 +80,14 @@ ReadingFilter = Callable[[Reading], bool]
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """Options of the user.
+    """Options of the user."""
 
-    state            path of the state file
-    choice           how records of readings are read; None: they are a synthetic city's
-    most_hats        most reports a day; None: as many as the policy allows
-    with_end         report the last slot too, after the source has ended
-    cluster_epsilon  the most that clusterings of one local date may cost; None: answer none
-    with_signatures  sign reports with the certified keys in the state file
-    """
-
-    state: Path
-    choice: FormatChoice | None = None
-    most_hats: int | None = None
-    with_end: bool = True
-    cluster_epsilon: float | None = None
-    with_signatures: bool = False
+    state: Path  # path of the state file
+    choice: FormatChoice | None = None  # how records of readings are read; None: they are a synthetic city's
+    most_hats: int | None = None  # most reports a day; None: as many as the policy allows
+    with_end: bool = True  # report the last slot too, after the source has ended
+    cluster_epsilon: float | None = None  # the most that clusterings of one local date may cost; None: answer none
+    with_signatures: bool = False  # sign reports with the certified keys in the state file
 
 
 class Device:

@@ -14,17 +14,13 @@ from hatcast.stream.hybrid.reports import KEY_BYTES, DayKey, device_id
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """Stored report or answer; every attempt sends the same bytes.
-
-    id         key on the topic
-    sent_ms    time (ms UTC) at which it was first due, wall clock or recorded
-    closes_ms  time (ms UTC) from which the operator rejects it: a watermark for a report, the wall clock for an answer
-    """
+    """Stored report or answer; every attempt sends the same bytes."""
 
     number: int
-    id: str
+    id: str  # key on the topic
     body: bytes
-    sent_ms: int
+    sent_ms: int  # time (ms UTC) at which it was first due, wall clock or recorded
+    # time (ms UTC) from which the operator rejects it: a watermark for a report, the wall clock for an answer
     closes_ms: int
 
 
@@ -38,8 +34,7 @@ class VehicleHat:
     cell: str
 
 
-STORED = "number, id, body, sent_ms, closes_ms"
-"""Columns of a `StoredMessage`."""
+STORED = "number, id, body, sent_ms, closes_ms"  # columns of a `StoredMessage`
 
 
 class MessageTable:

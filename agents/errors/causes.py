@@ -18,8 +18,7 @@ from typing import Final
 
 from hatcast.stream.errors import HatcastError
 
-NOTICE_S: Final = 1.5
-"""A service that starts, or a connection that is lost for a moment, is no news before that."""
+NOTICE_S: Final = 1.5  # a service that starts, or a connection that is lost for a moment, is no news before that
 
 
 class Waiting:
@@ -132,12 +131,9 @@ _STATES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why an operation failed, without the error's own text.
+    """Why an operation failed, without the error's own text."""
 
-    service   `Redis`, `Kafka`, or `hatcast` for a bug or a state of hatcast itself
-    """
-
-    service: str
+    service: str  # `Redis`, `Kafka`, or `hatcast` for a bug or a state of hatcast itself
     text: str
 
 

@@ -43,14 +43,10 @@ _PART: Final = ".part"
 
 
 class ExportProgress(msgspec.Struct):
-    """Position up to which a topic was read.
+    """Position up to which a topic was read."""
 
-    topic_id   None if the broker is older than topic ids
-    offsets    partition -> next offset
-    """
-
-    topic_id: str | None
-    offsets: dict[int, int]
+    topic_id: str | None  # None if the broker is older than topic ids
+    offsets: dict[int, int]  # partition -> next offset
 
 
 class _State(msgspec.Struct, forbid_unknown_fields=True):
@@ -190,17 +186,12 @@ class ExportBatch:
 
 @dataclass(frozen=True, slots=True)
 class NewRecords:
-    """Records of a topic that were not read before.
-
-    topic_id   None if the broker is older than topic ids
-    starts     partition -> first offset to read
-    ends       partition -> offset after the last committed record
-    """
+    """Records of a topic that were not read before."""
 
     topic: str
-    topic_id: str | None
-    starts: Mapping[int, int]
-    ends: Mapping[int, int]
+    topic_id: str | None  # None if the broker is older than topic ids
+    starts: Mapping[int, int]  # partition -> first offset to read
+    ends: Mapping[int, int]  # partition -> offset after the last committed record
 
     @property
     def most(self) -> int:
@@ -277,16 +268,12 @@ def _connection_errors(settings: Settings, topic: str) -> Iterator[None]:
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """Result for one table.
-
-    records    records of the topic that were merged into the files
-    rejected   records that are not of this table, which were left out
-    """
+    """Result for one table."""
 
     table: str
     topic: str
-    records: int
-    rejected: int
+    records: int  # records of the topic that were merged into the files
+    rejected: int  # records that are not of this table, which were left out
 
 
 def export(settings: Settings, folder: ExportFolder, key: str, advance: Callable[[str, int], None]) -> Exported:

@@ -80,11 +80,9 @@ _NOTHING: Final = View({}, {})
 
 @dataclass(frozen=True, slots=True)
 class _Known(View):
-    """Rows that are remembered.
+    """Rows that are remembered."""
 
-    absent   key -> field, of records and of costs of places: they are taken as absent, and the apply compares that
-    """
-
+    # key -> field, of records and of costs of places: they are taken as absent, and the apply compares that
     absent: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def get(self, key: str, name: str) -> bytes | None:

@@ -53,21 +53,15 @@ def slot_view(slot: str, start: str, end: str) -> dict[str, str]:
 
 @dataclass(slots=True)
 class PolicyHistory:
-    """Stored slots and budgets of one policy.
-
-    slots     by name, in the order of their first record
-    seen      every cell that ever had a record
-    budgets   by date
-    version   grows with each change: the cache key of rendered responses
-    """
+    """Stored slots and budgets of one policy."""
 
     name: str
-    slots: dict[str, SlotRecords] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
-    budgets: dict[str, Budget] = field(default_factory=dict)
+    slots: dict[str, SlotRecords] = field(default_factory=dict)  # by name, in the order of their first record
+    seen: set[str] = field(default_factory=set)  # every cell that ever had a record
+    budgets: dict[str, Budget] = field(default_factory=dict)  # by date
     newest_ms: int = 0
     count: int = 0
-    version: int = 0
+    version: int = 0  # grows with each change: the cache key of rendered responses
 
     def in_order(self) -> list[SlotRecords]:
         """Return the slots, ordered by start."""

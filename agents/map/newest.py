@@ -24,14 +24,10 @@ MAX_POLICIES: Final = 8
 
 @dataclass(slots=True)
 class AnswerPeriod:
-    """Answers of one query about one period.
+    """Answers of one query about one period."""
 
-    first   the first answer that was read: it has the query's public fields
-    slots   slot -> cell -> record
-    """
-
-    first: PlacedAnswer
-    slots: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    first: PlacedAnswer  # the first answer that was read: it has the query's public fields
+    slots: dict[str, dict[str, bytes]] = field(default_factory=dict)  # slot -> cell -> record
 
     @property
     def key(self) -> tuple[str, str]:

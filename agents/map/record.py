@@ -45,32 +45,26 @@ _NO_WINDOW: Final = RunningWindow("", "", "")
 
 @dataclass(frozen=True, slots=True)
 class HatRecord:
-    """Indexed record of one HAT, or of a window that ends with its slot.
-
-    record             original bytes
-    partition, offset  position on the kind's topic
-    slot               `2022-01-02T09:00`, local, as in the record's id
-    start, end         as written in the record
-    start_ms, end_ms   ms UTC
-    value              the mean; of an estimate without one the road: for the colour range only, the page shows `record`
-    unit               of the value; empty without one
-    window             of a running mean; without a name for other kinds
-    """
+    """Indexed record of one HAT, or of a window that ends with its slot."""
 
     kind: RecordKind
-    record: bytes
+    record: bytes  # original bytes
+    # partition, offset: position on the kind's topic
     partition: int
     offset: int
     policy: str
     cell: str
-    slot: str
+    slot: str  # `2022-01-02T09:00`, local, as in the record's id
+    # start, end: as written in the record
     start: str
     end: str
+    # start_ms, end_ms: ms UTC
     start_ms: int
     end_ms: int
+    # the mean; of an estimate without one the road: for the colour range only, the page shows `record`
     value: float | None
-    unit: str = ""
-    window: RunningWindow = _NO_WINDOW
+    unit: str = ""  # of the value; empty without one
+    window: RunningWindow = _NO_WINDOW  # of a running mean; without a name for other kinds
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,15 +46,11 @@ class BadBasemap(HatcastError):
 
 @dataclass(frozen=True, slots=True)
 class Basemap:
-    """A checked archive.
-
-    credits   whom the page credits, each a text and an address or ""
-    bounds    west, south, east and north, in degrees
-    """
+    """A checked archive."""
 
     path: Path
-    credits: tuple[tuple[str, str], ...]
-    bounds: tuple[float, float, float, float]
+    credits: tuple[tuple[str, str], ...]  # whom the page credits, each a text and an address or ""
+    bounds: tuple[float, float, float, float]  # west, south, east and north, in degrees
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Register its path."""

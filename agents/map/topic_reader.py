@@ -32,12 +32,9 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class MapTopics:
-    """Partitions of each topic, 0 while it does not exist.
+    """Partitions of each topic, 0 while it does not exist."""
 
-    cluster   the cluster's id
-    """
-
-    cluster: str
+    cluster: str  # the cluster's id
     means: tuple[str, int]
     budget: tuple[str, int]
     estimates: tuple[str, int]

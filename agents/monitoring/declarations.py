@@ -32,32 +32,24 @@ class Label:
     """Label of a metric, with all its values.
 
     A label is never a cell or a vehicle: those sets are large, and a value for one of them is a release without noise.
-
-    values   empty: not listed, because the label is a partition number or a public fact of a build or a policy
     """
 
     name: str
+    # empty: not listed, because the label is a partition number or a public fact of a build or a policy
     values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Metric(Generic[Kind_co]):
-    """Declaration of one metric.
+    """Declaration of one metric."""
 
-    kind        Counter, from 0 at the start of the process; Gauge, exported once it is set; Histogram of durations
-    name        `hatcast_...`, in base units: seconds, bytes, ratios from 0 to 1; a counter's name ends in `_total`
-    text        help text, one line
-    processes   the processes that export it
-    labels      in the order in which their values are passed
-    buckets     of a histogram: upper bounds in seconds
-    """
-
+    # Counter, from 0 at the start of the process; Gauge, exported once it is set; Histogram of durations
     kind: type[Kind_co]
-    name: str
-    text: str
-    processes: tuple[Process, ...]
-    labels: tuple[Label, ...] = ()
-    buckets: tuple[float, ...] = ()
+    name: str  # `hatcast_...`, in base units: seconds, bytes, ratios from 0 to 1; a counter's name ends in `_total`
+    text: str  # help text, one line
+    processes: tuple[Process, ...]  # the processes that export it
+    labels: tuple[Label, ...] = ()  # in the order in which their values are passed
+    buckets: tuple[float, ...] = ()  # of a histogram: upper bounds in seconds
 
 
 Counter = Metric[prometheus.Counter]

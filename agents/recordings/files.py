@@ -31,8 +31,7 @@ _DIGESTED_BYTES: Final = 1 << 20  # at once
 _BEGINNING_BYTES: Final = 1 << 12  # more than a header, which files of several agencies may share
 _LAYOUT: Final = b" \t\r\n\xef\xbb\xbf"  # of a text: programs that save it again change line ends, blanks and the mark
 
-_Sources = Sequence[tuple[str, Callable[[], BinaryIO]]]
-"""Name of each file, and a function that opens it at its start"""
+_Sources = Sequence[tuple[str, Callable[[], BinaryIO]]]  # name of each file, and a function that opens it at its start
 
 
 _FORMAT: Final = as_option("format", "NAME")

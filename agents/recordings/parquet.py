@@ -33,8 +33,7 @@ _INDEX: Final = "__index_level_"  # how pandas begins the name of a column of th
 _lines: Final = msgspec.json.Encoder(enc_hook=str).encode_lines
 
 Rows = Iterable[Sequence[object]]
-Conversion = Callable[["pa.Array"], list[object]]
-"""Converts a column to JSON types."""
+Conversion = Callable[["pa.Array"], list[object]]  # converts a column to JSON types
 
 
 def parquet_records(file: BinaryIO, path: str, feed: Format) -> Iterator[Recorded]:

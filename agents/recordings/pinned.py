@@ -33,17 +33,12 @@ _APART: Final = 2  # days between the local dates of one instant in two zones: o
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Options and rules of the code by which readings are read.
-
-    meaning   name -> value, fixed for all runs with a file; the reading rules for a policy's life
-    options   fixed for each content: agencies may differ in formats and columns
-    contents  of the recording; none of a live source, which comes once
-    """
+    """Options and rules of the code by which readings are read."""
 
     policy: Policy
-    meaning: Mapping[str, str]
-    options: str
-    contents: Contents
+    meaning: Mapping[str, str]  # name -> value, fixed for all runs with a file; the reading rules for a policy's life
+    options: str  # fixed for each content: agencies may differ in formats and columns
+    contents: Contents  # of the recording; none of a live source, which comes once
 
     @classmethod
     def of(cls, choice: FormatChoice, contents: Contents, settings: Settings) -> Self:

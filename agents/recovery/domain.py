@@ -13,24 +13,15 @@ from hatcast.stream.ledger.transitions import NextPolicy
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """One telemetry topic with all its policies.
+    """One telemetry topic with all its policies."""
 
-    releases     topics with means and answers, except those of ended policies
-    budgets      topics with budget records, except those of ended policies
-    partitions   policy name -> number of its release partitions
-    ended        replaced policies of which every day is sealed
-    sealed       policy name -> its seal
-    days         summaries of sealed days
-    next_policies   policy name -> its next policy
-    """
-
-    releases: frozenset[str]
-    budgets: frozenset[str]
-    partitions: Mapping[str, int] = field(default_factory=dict)
-    ended: frozenset[str] = frozenset()
-    sealed: Mapping[str, Sealed] = field(default_factory=dict)
-    days: tuple[SealedDay, ...] = ()
-    next_policies: Mapping[str, NextPolicy] = field(default_factory=dict)
+    releases: frozenset[str]  # topics with means and answers, except those of ended policies
+    budgets: frozenset[str]  # topics with budget records, except those of ended policies
+    partitions: Mapping[str, int] = field(default_factory=dict)  # policy name -> number of its release partitions
+    ended: frozenset[str] = frozenset()  # replaced policies of which every day is sealed
+    sealed: Mapping[str, Sealed] = field(default_factory=dict)  # policy name -> its seal
+    days: tuple[SealedDay, ...] = ()  # summaries of sealed days
+    next_policies: Mapping[str, NextPolicy] = field(default_factory=dict)  # policy name -> its next policy
 
     @property
     def outputs(self) -> frozenset[str]:

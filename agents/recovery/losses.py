@@ -135,14 +135,10 @@ def _offset_of(position: Position | None, end: Position) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """Unsent records that are discarded.
+    """Unsent records that are discarded."""
 
-    number   how many
-    nonces   of the dates and of the total, after the last one
-    """
-
-    number: int
-    nonces: Nonces
+    number: int  # how many
+    nonces: Nonces  # of the dates and of the total, after the last one
 
 
 class Unsent:

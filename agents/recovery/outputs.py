@@ -43,13 +43,10 @@ class Record:
 
 @dataclass(slots=True)
 class OutputBatch:
-    """Consecutive records of one output partition.
-
-    following   the offset after them, and after the transaction markers and deleted records that follow them
-    """
+    """Consecutive records of one output partition."""
 
     place: OutputPartition
-    following: int
+    following: int  # the offset after them, and after the transaction markers and deleted records that follow them
     records: list[Record] = field(default_factory=list)
 
 

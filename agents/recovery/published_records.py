@@ -17,21 +17,16 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Contents:
-    """Decoded records of a batch.
+    """Decoded records of a batch."""
 
-    releases  means and answers, each with its offset
-    answered  reservations of the answered queries
-    budgets   (policy name, date) -> the newest budget record
-    budget_days   (policy name, date) -> offset of the first budget record
-    spans     policy name -> its first and last slot, under `add_remove`
-    slots     (policy name, local date, start, end) of the releases: local times, as published
-    """
-
-    releases: list[tuple[int, Published]] = field(default_factory=list)
-    answered: set[Answered] = field(default_factory=set)
+    releases: list[tuple[int, Published]] = field(default_factory=list)  # means and answers, each with its offset
+    answered: set[Answered] = field(default_factory=set)  # reservations of the answered queries
+    # (policy name, date) -> the newest budget record
     budgets: dict[tuple[str, str], BudgetRecord] = field(default_factory=dict)
+    # (policy name, date) -> offset of the first budget record
     budget_days: dict[tuple[str, str], int] = field(default_factory=dict)
-    spans: dict[str, Span] = field(default_factory=dict)
+    spans: dict[str, Span] = field(default_factory=dict)  # policy name -> its first and last slot, under `add_remove`
+    # (policy name, local date, start, end) of the releases: local times, as published
     slots: set[tuple[str, str, str, str]] = field(default_factory=set)
 
     def add_budget(self, offset: int, budget: BudgetRecord) -> None:

@@ -46,11 +46,9 @@ class Cluster(redis.RedisCluster):
 
 
 class AsyncCluster(redis.asyncio.RedisCluster):
-    """An asyncio cluster client that raises only RedisError.
+    """An asyncio cluster client that raises only RedisError."""
 
-    problem    why the cluster itself did not run a command, and when (monotonic seconds)
-    """
-
+    # why the cluster itself did not run a command, and when (monotonic seconds)
     problem: tuple[str, float] | None = None
 
     async def initialize(self, *args: Any, **kwargs: Any) -> "AsyncCluster":
@@ -131,8 +129,7 @@ _PRELUDES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(  # shared par
 )
 
 Argument = str | bytes | int
-Call = tuple[Sequence[str], Sequence[Argument]]
-"""Keys, all with one hash tag, and arguments of one run."""
+Call = tuple[Sequence[str], Sequence[Argument]]  # keys, all with one hash tag, and arguments of one run
 
 
 class Script:

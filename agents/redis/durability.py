@@ -37,13 +37,10 @@ class Persistence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """Durability settings of a Redis server.
-
-    eviction   its maxmemory-policy; None if it does not report one
-    """
+    """Durability settings of a Redis server."""
 
     persistence: Persistence
-    eviction: str | None
+    eviction: str | None  # its maxmemory-policy; None if it does not report one
 
     @property
     def is_persistent(self) -> bool:

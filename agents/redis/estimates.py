@@ -20,22 +20,16 @@ from hatcast.stream.tracker.state import SMOOTHER_VERSION, SmootherState
 
 
 class RunningSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Inputs of running means that are stored beside the snapshot.
+    """Inputs of running means that are stored beside the snapshot."""
 
-    days    number of local dates up to the last one that are stored, if they have a slot
-    dates   those that have one, in order
-    """
-
-    days: int
-    dates: Sequence[str]
+    days: int  # number of local dates up to the last one that are stored, if they have a slot
+    dates: Sequence[str]  # those that have one, in order
 
 
 class StoredSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """State at the beginning of a date, and where to read on.
+    """State at the beginning of a date, and where to read on."""
 
-    positions   partition of `hats.means` -> offset; all records of the date and of later ones are there or after it
-    """
-
+    # partition of `hats.means` -> offset; all records of the date and of later ones are there or after it
     positions: Mapping[int, int]
     state: SmootherState
     running: RunningSnapshot

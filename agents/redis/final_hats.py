@@ -24,16 +24,11 @@ _MANY_USERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FinalHat:
-    """A HAT whose slot has ended, from the partitions' indexes.
+    """A HAT whose slot has ended, from the partitions' indexes."""
 
-    slot        `date/slot`
-    cell        H3 index in hexadecimal
-    closes_ms   the least watermark (ms UTC) at which a partition accepts no more readings of it
-    """
-
-    slot: str
-    cell: str
-    closes_ms: int
+    slot: str  # `date/slot`
+    cell: str  # H3 index in hexadecimal
+    closes_ms: int  # the least watermark (ms UTC) at which a partition accepts no more readings of it
 
 
 class _PartitionHats(NamedTuple):

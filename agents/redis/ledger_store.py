@@ -27,17 +27,13 @@ from hatcast.stream.policy.policy import Policy
 
 @dataclass(slots=True)
 class CommitGuard:
-    """The recovery token and the commit sequences that this worker knows.
+    """The recovery token and the commit sequences that this worker knows."""
 
-    token        of the finished recovery, which commits compare; "" while the ledger is not known to be recovered
-    written      release partition -> the commit sequence that this worker wrote last; only for partitions it took over
-    commits      the greatest number of the domain's commits that this worker knows, its own or others'
-    newest       generation and token of the newest recovery that this worker knows; kept by `reset`
-    """
-
-    token: str = ""
+    token: str = ""  # of the finished recovery, which commits compare; "" while the ledger is not known to be recovered
+    # release partition -> the commit sequence that this worker wrote last; only for partitions it took over
     written: dict[int, int] = field(default_factory=dict)
-    commits: int = 0
+    commits: int = 0  # the greatest number of the domain's commits that this worker knows, its own or others'
+    # generation and token of the newest recovery that this worker knows; kept by `reset`
     newest: tuple[int, str] = (0, "")
 
     @property

@@ -28,20 +28,13 @@ from hatcast.stream.units import INSTANT_DIGITS
 
 @dataclass(slots=True)
 class Index:
-    """Counts in a partition's state.
+    """Counts in a partition's state."""
 
-    ends       `date/slot` -> end (ms UTC)
-    cells      `date/slot` -> number of cells with contributions
-    days       date -> users; of a horizon its first date
-    outcomes   outcome -> records
-    journal    number of blocks
-    """
-
-    ends: dict[str, int] = field(default_factory=dict)
-    cells: dict[str, int] = field(default_factory=dict)
-    days: dict[str, int] = field(default_factory=dict)
-    outcomes: dict[str, int] = field(default_factory=dict)
-    journal: int = 0
+    ends: dict[str, int] = field(default_factory=dict)  # `date/slot` -> end (ms UTC)
+    cells: dict[str, int] = field(default_factory=dict)  # `date/slot` -> number of cells with contributions
+    days: dict[str, int] = field(default_factory=dict)  # date -> users; of a horizon its first date
+    outcomes: dict[str, int] = field(default_factory=dict)  # outcome -> records
+    journal: int = 0  # number of blocks
 
 
 def index_of(key: str, state: Mapping[bytes, bytes]) -> Index:

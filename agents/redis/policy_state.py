@@ -26,14 +26,10 @@ from hatcast.stream.policy.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class StoredPolicy:
-    """A policy that this domain has started.
+    """A policy that this domain has started."""
 
-    from_date    its own first local date, if it replaces another policy
-    partitions   number of telemetry partitions at its first start; 0 if Redis has lost it
-    """
-
-    from_date: str | None
-    partitions: int
+    from_date: str | None  # its own first local date, if it replaces another policy
+    partitions: int  # number of telemetry partitions at its first start; 0 if Redis has lost it
 
 
 class PolicyTransitionStore:

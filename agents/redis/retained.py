@@ -19,27 +19,19 @@ _DELETE_BATCH: Final = 5_000  # cells of one script: Redis does nothing else mea
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A gap in a partition: records that arrived between these times (ms UTC) may be lost.
+    """A gap in a partition: records that arrived between these times (ms UTC) may be lost."""
 
-    from_ms   its watermark at the gap; None if its state was new, so that all earlier records are unknown
-    """
-
-    from_ms: int | None
+    from_ms: int | None  # its watermark at the gap; None if its state was new, so that all earlier records are unknown
     until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """Retained contributions of some cells in some slots, from all partitions.
+    """Retained contributions of some cells in some slots, from all partitions."""
 
-    gaps    of the partitions that have one
-    data    slots in which any cell has data in any partition
-    parts   (cell, slot) -> stripped chunks; no entry if none are retained
-    """
-
-    gaps: tuple[Gap, ...]
-    data: frozenset[str]
-    parts: Mapping[tuple[str, str], list[bytes]]
+    gaps: tuple[Gap, ...]  # of the partitions that have one
+    data: frozenset[str]  # slots in which any cell has data in any partition
+    parts: Mapping[tuple[str, str], list[bytes]]  # (cell, slot) -> stripped chunks; no entry if none are retained
 
 
 class RetainedStore:

@@ -26,19 +26,14 @@ TRACKER_PARTITION: Final = 0  # the owner of this release partition makes a trac
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A release that is due.
+    """A release that is due."""
 
-    max_users   of a batch, which is loaded at once: bounds memory
-    date        local date that stores its record; a batch has one
-    users       number of users' rows to load, 0 or more
-    """
-
-    max_users: ClassVar[int]
+    max_users: ClassVar[int]  # of a batch, which is loaded at once: bounds memory
 
     release_id: str
     cell: str
-    date: str
-    users: int = field(compare=False)
+    date: str  # local date that stores its record; a batch has one
+    users: int = field(compare=False)  # number of users' rows to load, 0 or more
 
     @property
     def dates(self) -> Sequence[str]:
@@ -87,19 +82,15 @@ class Drawn(Generic[D]):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseContext:
-    """Parts of a worker that all kinds of release use.
-
-    registry   of the requests that queries take
-    failures   failure log of the release loop
-    """
+    """Parts of a worker that all kinds of release use."""
 
     settings: Settings
     store: HatStore
     ledger: LedgerStore
     recovery: LedgerRecovery
-    registry: Registry
+    registry: Registry  # of the requests that queries take
     noise: Noise
-    failures: FailureLog = field(default_factory=lambda: FailureLog("release"))
+    failures: FailureLog = field(default_factory=lambda: FailureLog("release"))  # failure log of the release loop
 
     @property
     def policy(self) -> Policy:
@@ -126,26 +117,20 @@ async def _nothing(_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DuePart(Generic[D]):
-    """The items that a kind releases next, in order.
-
-    may_send   of the order `together`: called once all items have records; nothing is sent before it returns True
-    """
+    """The items that a kind releases next, in order."""
 
     due: Sequence[D]
+    # of the order `together`: called once all items have records; nothing is sent before it returns True
     may_send: Callable[[], Awaitable[bool]] = _at_once
 
 
 @dataclass(frozen=True, slots=True)
 class Session(Generic[D]):
-    """Memory of the order `chain` in this process: the numbers that it has released.
+    """Memory of the order `chain` in this process: the numbers that it has released."""
 
-    open         makes it anew
-    drop         forgets it
-    has_stored   returns whether an item had a record when the session began its date: the same numbers lead to it
-    """
-
-    open: Callable[[], Awaitable[None]]
-    drop: Callable[[], None]
+    open: Callable[[], Awaitable[None]]  # makes it anew
+    drop: Callable[[], None]  # forgets it
+    # returns whether an item had a record when the session began its date: the same numbers lead to it
     has_stored: Callable[[D], bool]
 
 
@@ -155,27 +140,22 @@ class ReleaseKind(Generic[D, L]):
 
     D            what is due: its `dates` name the budget records that are sent with it
     L            what is loaded
-    name         in metrics
-    noun         of the releases in the log
-    order        see agents/release/path.py
-    due          yields what is due of these release partitions; what follows a `yield` runs once that is published
-    load         loads the input of items that are loaded together; None if it is not complete now
-    draw         draws the proposed record of each item, with its noise; of a chain those that follow from the items
-    delete       deletes the input of released items that no other release reads; a chain does that at its day's end
-    after_mark   called with items of a date once they are marked as published
-    spent        returns the charges of a tracker's users on a date; None: not known here
-    is_done      returns True if everything before a local date is published
-    session      of the order `chain` alone
     """
 
-    name: str
-    noun: str
-    order: Literal["groups", "together", "chain"]
+    name: str  # in metrics
+    noun: str  # of the releases in the log
+    order: Literal["groups", "together", "chain"]  # see agents/release/path.py
+    # yields what is due of these release partitions; what follows a `yield` runs once that is published
     due: Callable[[frozenset[int]], AsyncGenerator[DuePart[D]]]
+    # loads the input of items that are loaded together; None if it is not complete now
     load: Callable[[Sequence[D]], Awaitable[L | None]]
+    # draws the proposed record of each item, with its noise; of a chain those that follow from the items
     draw: Callable[[Sequence[D], L], Awaitable[Mapping[D, AnyProposal]]]
+    # deletes the input of released items that no other release reads; a chain does that at its day's end
     delete: Callable[[Sequence[D]], Awaitable[None]]
-    is_done: Callable[[str], Awaitable[bool]]
+    is_done: Callable[[str], Awaitable[bool]]  # returns True if everything before a local date is published
+    # called with items of a date once they are marked as published
     after_mark: Callable[[Sequence[D]], Awaitable[None]] = _nothing
+    # returns the charges of a tracker's users on a date; None: not known here
     spent: Callable[[str], Spent | None] = lambda _: None
-    session: Session[D] | None = None
+    session: Session[D] | None = None  # of the order `chain` alone

@@ -189,14 +189,10 @@ ROUND_S: Final = 0.5  # between rounds
 
 @dataclass(frozen=True, slots=True)
 class PublicationProgress:
-    """Progress of the publication of a policy's releases.
+    """Progress of the publication of a policy's releases."""
 
-    through_ms   ms UTC: all HATs of the slots that end by then are
-    settled      local date: the settlements up to it are; "" if there is none
-    """
-
-    through_ms: int
-    settled: str = ""
+    through_ms: int  # ms UTC: all HATs of the slots that end by then are
+    settled: str = ""  # local date: the settlements up to it are; "" if there is none
 
 
 class ReleaseLoop:

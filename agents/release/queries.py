@@ -28,15 +28,12 @@ from hatcast.stream.release.schedule import listed_cells
 
 @dataclass(frozen=True, slots=True)
 class DueAnswer(Due):
-    """A query about a cell whose period is over, and the number of users, of all days, retained for it.
-
-    first_ms   slots that began earlier (ms UTC) are not the policy's
-    """
+    """A query about a cell whose period is over, and the number of users, of all days, retained for it."""
 
     max_users: ClassVar[int] = 400_000
 
     query_period: QueryPeriod = field(compare=False)
-    first_ms: int
+    first_ms: int  # slots that began earlier (ms UTC) are not the policy's
 
     @property
     def dates(self) -> Sequence[str]:

@@ -30,8 +30,7 @@ from pamqp.header import ContentHeader
 from hatcast.agents.sources.connection import MESSAGE_BYTES_MAX, AckTracker, SourceConnection
 from hatcast.agents.sources.endpoint import Endpoint, SourceLost, SourceRejection, source_error
 
-OVERSIZED: Final = b"oversized"
-"""In place of the body of a message that is too large. It is compared by identity."""
+OVERSIZED: Final = b"oversized"  # In place of the body of a message that is too large. It is compared by identity.
 
 _QUEUED_BYTES_MAX: Final = 64 << 20
 _HEADER: Final = struct.Struct(">HHQ")
@@ -109,15 +108,12 @@ _REJECTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AmqpQueue:
-    """Queue to consume.
-
-    exchange     None: the queue exists. Otherwise it is declared durable and bound to this exchange
-    routing_key  routing key of that binding
-    """
+    """Queue to consume."""
 
     queue: str
     vhost: str = "/"
-    exchange: str | None = None
+    exchange: str | None = None  # None: the queue exists. Otherwise it is declared durable and bound to this exchange
+    # routing key of that binding
     routing_key: str = "#"
 
 

@@ -31,16 +31,13 @@ class SourceRejection(SourceLost):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Address and credentials of a message broker.
-
-    tls   None: a plaintext connection
-    """
+    """Address and credentials of a message broker."""
 
     host: str
     port: int
     user: str | None = None
     password: str | None = field(default=None, repr=False)
-    tls: ssl.SSLContext | None = None
+    tls: ssl.SSLContext | None = None  # None: a plaintext connection
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

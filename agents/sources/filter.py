@@ -62,8 +62,7 @@ class Repetitions:
 
 log = structlog.get_logger()
 
-Clock = Callable[[], int]
-"""Milliseconds UTC."""
+Clock = Callable[[], int]  # milliseconds UTC
 
 VALUE_BYTES_MAX: Final = 16 << 10  # a canonical record with a readable time is far smaller
 _LOG_INTERVAL_S: Final = 60.0

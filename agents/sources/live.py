@@ -55,42 +55,30 @@ LISTEN_OPTION: Final = "--metrics-listen"
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """Options of a live bridge.
+    """Options of a live bridge."""
 
-    format   format of the source's messages
-    buffer   readings in flight to Kafka, at most
-    polled   every message of the source has all vehicles, changed or not
-    seconds  stop after this time; None: at Ctrl-C or SIGTERM
-    listen   address of metrics and health endpoints; None: not served
-    """
-
-    format: FormatChoice
-    buffer: int = IN_FLIGHT
-    polled: bool = False
-    seconds: float | None = None
-    listen: Address | None = None
+    format: FormatChoice  # format of the source's messages
+    buffer: int = IN_FLIGHT  # readings in flight to Kafka, at most
+    polled: bool = False  # every message of the source has all vehicles, changed or not
+    seconds: float | None = None  # stop after this time; None: at Ctrl-C or SIGTERM
+    listen: Address | None = None  # address of metrics and health endpoints; None: not served
 
 
 class LiveSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters of a finished live bridge.
-
-    records      readings that Kafka has confirmed
-    unconfirmed  messages, heartbeats included, that Kafka had not confirmed at the shutdown timeout
-    never_reached   the source and the reason, if it never answered; else empty
-    """
+    """Counters of a finished live bridge."""
 
     topic: str
     partitions: int
-    records: int
+    records: int  # readings that Kafka has confirmed
     undecodable: int
     arrived_in_future: int
     repeated: int
     without_speed: int
     dropped: int
     losses: int
-    unconfirmed: int
+    unconfirmed: int  # messages, heartbeats included, that Kafka had not confirmed at the shutdown timeout
     seconds: float
-    never_reached: str = ""
+    never_reached: str = ""  # the source and the reason, if it never answered; else empty
 
     def show(self, *, as_json: bool) -> None:
         """Print it to standard output."""

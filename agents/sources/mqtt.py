@@ -46,18 +46,12 @@ _REJECTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Topics to subscribe to, and the session.
+    """Topics to subscribe to, and the session."""
 
-    topics     filters, with + and #, or $share/GROUP/FILTER
-    qos        1: the broker sends unacknowledged messages again; 0: it does not
-    client_id  names the session; two bridges with one id disconnect each other
-    session_s  session expiry interval (MQTT 5; with 3.1.1 the broker's configuration applies)
-    """
-
-    topics: Sequence[str]
-    qos: int = 1
-    client_id: str | None = None
-    session_s: int = 86_400
+    topics: Sequence[str]  # filters, with + and #, or $share/GROUP/FILTER
+    qos: int = 1  # 1: the broker sends unacknowledged messages again; 0: it does not
+    client_id: str | None = None  # names the session; two bridges with one id disconnect each other
+    session_s: int = 86_400  # session expiry interval (MQTT 5; with 3.1.1 the broker's configuration applies)
     protocol: str = "5"
 
     def identity(self, target: str) -> str:

@@ -101,24 +101,17 @@ class ProgressBar:
 
 
 class FeedSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters of a finished feed.
-
-    records              sent, `undecodable` of them as raw bytes with the key ""
-    ticks                heartbeat records sent
-    arrived_in_future    not sent: docs/specification/fold.md, rule 1
-    arrived_before_1970  not sent: Kafka rejects such timestamps; `batch` counts them as undecodable
-    finished             False: it was stopped before its end
-    """
+    """Counters of a finished feed."""
 
     topic: str
     partitions: int
-    records: int
-    ticks: int
+    records: int  # sent, `undecodable` of them as raw bytes with the key ""
+    ticks: int  # heartbeat records sent
     undecodable: int = 0
-    arrived_in_future: int = 0
-    arrived_before_1970: int = 0
+    arrived_in_future: int = 0  # not sent: docs/specification/fold.md, rule 1
+    arrived_before_1970: int = 0  # not sent: Kafka rejects such timestamps; `batch` counts them as undecodable
     seconds: float
-    finished: bool
+    finished: bool  # False: it was stopped before its end
 
     def show(self, *, as_json: bool) -> None:
         """Print it to standard output."""

@@ -33,22 +33,16 @@ _REJECTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """URL to poll, interval and credentials.
+    """URL to poll, interval and credentials."""
 
-    name    of the command: gtfs-rt or siri
-    url     http or https
-    key     (name of a header, or of a query parameter if `in_query`; its value); None: no key
-    tls     None: the system's certificate authorities
-    accept  media types in the order of preference, for servers that offer several; empty: any
-    """
-
-    name: str
-    url: str
+    name: str  # of the command: gtfs-rt or siri
+    url: str  # http or https
     interval_s: float
+    # (name of a header, or of a query parameter if `in_query`; its value); None: no key
     key: tuple[str, str] | None = field(default=None, repr=False)
     in_query: bool = False
-    tls: ssl.SSLContext | None = None
-    accept: str = ""
+    tls: ssl.SSLContext | None = None  # None: the system's certificate authorities
+    accept: str = ""  # media types in the order of preference, for servers that offer several; empty: any
 
 
 class PollSource:

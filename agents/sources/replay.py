@@ -206,14 +206,10 @@ _START_AFRESH = "the topic still has what was sent; to start afresh give topics.
 
 @dataclass(frozen=True, slots=True)
 class ProgressListener:
-    """Callbacks of a feed.
+    """Callbacks of a feed."""
 
-    on_progress   called now and then by `RecordedProducer.send_all`
-    note          called with a sentence for the user
-    """
-
-    on_progress: ProgressCallback
-    note: Callable[[str], object]
+    on_progress: ProgressCallback  # called now and then by `RecordedProducer.send_all`
+    note: Callable[[str], object]  # called with a sentence for the user
 
 
 def run_replay(

@@ -37,19 +37,13 @@ _OMIT_START: Final = "omit --start to continue at the end of the topic"
 
 @dataclass(frozen=True, slots=True)
 class CityOptions:
-    """Options of a synthetic city.
-
-    speedup   as in `Pace`; unless it is 1 the city begins in the past
-    start     ms UTC; None: `default_start_ms`
-    centre    degrees (latitude, longitude)
-    seed      None: another city each time
-    """
+    """Options of a synthetic city."""
 
     vehicles: int = 300
-    speedup: float = 1.0
-    start: int | None = None
-    centre: tuple[float, float] | None = None
-    seed: int | None = None
+    speedup: float = 1.0  # as in `Pace`; unless it is 1 the city begins in the past
+    start: int | None = None  # ms UTC; None: `default_start_ms`
+    centre: tuple[float, float] | None = None  # degrees (latitude, longitude)
+    seed: int | None = None  # None: another city each time
 
 
 def check_speeds_only(policy: Policy) -> None:

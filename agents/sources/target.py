@@ -24,16 +24,11 @@ from hatcast.stream.replay.heartbeats import Router
 
 @dataclass(frozen=True, slots=True)
 class FeedTarget:
-    """State of the telemetry topic.
+    """State of the telemetry topic."""
 
-    router        key and partition of each vehicle
-    retention_ms  None: unlimited
-    newest_ms     greatest arrival (ms UTC) in the topic, or folded by workers of the policy; None: no record
-    """
-
-    router: Router
-    retention_ms: int | None
-    newest_ms: int | None
+    router: Router  # key and partition of each vehicle
+    retention_ms: int | None  # None: unlimited
+    newest_ms: int | None  # greatest arrival (ms UTC) in the topic, or folded by workers of the policy; None: no record
 
 
 def open_target(settings: Settings, first_ms: int | None) -> FeedTarget:

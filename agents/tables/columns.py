@@ -14,15 +14,12 @@ import msgspec
 
 from hatcast.stream.errors import UNREADABLE
 
-Fields = Mapping[str, Any]
-"""A decoded record. A number with a point or an exponent is its text."""
+Fields = Mapping[str, Any]  # A decoded record. A number with a point or an exponent is its text.
 
-Row = dict[str, Any]
-"""column -> value, of the column's type; None if the record has none"""
+Row = dict[str, Any]  # column -> value, of the column's type; None if the record has none
 
 
-RECORD: Final = "record"
-"""Column of the whole record, as JSON."""
+RECORD: Final = "record"  # column of the whole record, as JSON
 
 
 class Type(Enum):
@@ -63,18 +60,13 @@ Layout: TypeAlias = "Table | Mixed | Figures"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One kind of record.
-
-    key           the column that identifies a record; records with an equal key are one row
-    keeps_last    whether a later record of a key replaces an earlier one; otherwise they are equal byte for byte
-    check         raises msgspec.DecodeError for anything but a record of this kind
-    """
+    """One kind of record."""
 
     name: str
-    key: str
-    keeps_last: bool
+    key: str  # the column that identifies a record; records with an equal key are one row
+    keeps_last: bool  # whether a later record of a key replaces an earlier one; otherwise they are equal byte for byte
     columns: Sequence[Column]
-    check: Callable[[bytes], object]
+    check: Callable[[bytes], object]  # raises msgspec.DecodeError for anything but a record of this kind
 
     def values(self, record: bytes) -> Row | None:
         """Return a record's row with its numbers as written; None if the record is not of this kind."""

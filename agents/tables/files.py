@@ -182,8 +182,7 @@ FORMATS: Final[Mapping[str, Callable[[Sink, Layout, CsvStyle], RecordFile]]] = M
 )
 """By extension. GeoJSON, the last, needs the column of cells."""
 _PACKAGES: Final[Mapping[str, str]] = MappingProxyType({".parquet": "pyarrow", ".xlsx": "xlsxwriter"})
-APART: Final = (".csv", ".xlsx", ".geojson")
-"""Formats with one kind of record in a file, by default as the short table."""
+APART: Final = (".csv", ".xlsx", ".geojson")  # formats with one kind of record in a file, by default as the short table
 
 
 EXTENSIONS: Final = (*FORMATS,)
@@ -294,16 +293,12 @@ def _check(path: Path, layout: Layout, option: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Options of the files that tables are written to.
+    """Options of the files that tables are written to."""
 
-    style   of CSV
-    whole   whether CSV, Excel and GeoJSON have every field and the record itself, in place of the short table
-    place   names the places of cells, for the short table; None: nobody does
-    """
-
-    style: CsvStyle = PLAIN
+    style: CsvStyle = PLAIN  # of CSV
+    # whether CSV, Excel and GeoJSON have every field and the record itself, in place of the short table
     whole: bool = False
-    place: Place | None = None
+    place: Place | None = None  # names the places of cells, for the short table; None: nobody does
 
 
 def files_of(path: Path, tables: Sequence[Table]) -> list[Path]:

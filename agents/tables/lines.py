@@ -67,8 +67,7 @@ _CELLS: Final = 10_000  # cached polygons, about 1 kB each
 _HALF: Final = 180.0
 _IDS: Final = ("release_id", "estimate_id", "running_id")
 
-Point = tuple[float, float]
-"""Longitude and latitude, in degrees."""
+Point = tuple[float, float]  # longitude and latitude, in degrees
 
 
 def feature(cell: str, properties: bytes, name: str | None = None) -> bytes:

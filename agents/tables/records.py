@@ -194,8 +194,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
 """By key of `[topics]`."""
 
 
-Place = Callable[[str], str | None]
-"""Name of the place of a cell; None if it has none"""
+Place = Callable[[str], str | None]  # name of the place of a cell; None if it has none
 
 _CELLS: Final = 10_000  # cached centres
 

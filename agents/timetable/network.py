@@ -75,8 +75,7 @@ def _distances(points: _Vectors, chords: _Vectors) -> NDArray[np.float64]:
 
 
 STOPS_MAX: Final = 100_000
-POINTS_MAX: Final = 1_000_000
-"""Most points of simplified lines: the page holds and draws them."""
+POINTS_MAX: Final = 1_000_000  # most points of simplified lines: the page holds and draws them
 
 _TOLERANCE_M: Final = 5.0  # a pixel at zoom 15: 4.8 m at the equator
 _SAME_STOP_KM: Final = 0.25  # stops of one name on both sides of a road, or at a junction, are one
@@ -85,8 +84,7 @@ _NAME_MAX: Final = 100
 _COLOUR: Final = re.compile(r"[0-9A-Fa-f]{6}")
 _CUT: Final = "cut out the part that the map shows"
 
-_Served = tuple[Point, set[int]]
-"""Place of a stop, and the numbers of the routes that serve it."""
+_Served = tuple[Point, set[int]]  # place of a stop, and the numbers of the routes that serve it
 
 
 @dataclass(frozen=True, slots=True)

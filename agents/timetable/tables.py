@@ -37,28 +37,19 @@ class BadTimetable(HatcastError):
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Points of several lines, one after the other.
+    """Points of several lines, one after the other."""
 
-    number   int64 [n]    number of the line that a point is of, ascending
-    lats     float64 [n]  degrees
-    lngs     float64 [n]  degrees
-    """
-
-    number: NDArray[np.int64]
-    lats: NDArray[np.float64]
-    lngs: NDArray[np.float64]
+    number: NDArray[np.int64]  # int64 [n]    number of the line that a point is of, ascending
+    lats: NDArray[np.float64]  # float64 [n]  degrees
+    lngs: NDArray[np.float64]  # float64 [n]  degrees
 
 
 @dataclass(frozen=True, slots=True)
 class Visits:
-    """Stops of several trips, in the order in which each trip serves them.
+    """Stops of several trips, in the order in which each trip serves them."""
 
-    number   int64 [n]  number of the trip, ascending
-    stop     int64 [n]  number of the stop
-    """
-
-    number: NDArray[np.int64]
-    stop: NDArray[np.int64]
+    number: NDArray[np.int64]  # int64 [n]  number of the trip, ascending
+    stop: NDArray[np.int64]  # int64 [n]  number of the stop
 
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return trip, stop and next stop, of each stop that is not a trip's last."""

@@ -126,20 +126,16 @@ _MOST: Final = 120  # HATs of the bus: more take seconds
 _BESIDE: Final = 4  # buses that are everywhere
 _LEAST: Final = 0.001  # km/h
 
-Chunks = dict[tuple[str, str], HatChunks]
-"""by slot and cell"""
+Chunks = dict[tuple[str, str], HatChunks]  # by slot and cell
 
 
 @dataclass(frozen=True, slots=True)
 class Trip:
-    """HATs that the bus tries to enter, in this order, and its shares of the range in each, of either neighbour.
-
-    other   None: the bus is not there
-    """
+    """HATs that the bus tries to enter, in this order, and its shares of the range in each, of either neighbour."""
 
     hats: tuple[tuple[Slot, int], ...]
     one: tuple[float, ...]
-    other: tuple[float, ...] | None
+    other: tuple[float, ...] | None  # None: the bus is not there
 
 
 class DayFamily:

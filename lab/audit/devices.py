@@ -26,8 +26,7 @@ _CLUSTERS: Final = 2
 _ROUNDS: Final = 2
 _MOST_SLOTS: Final = 2  # coordinates: more take longer, and no claim depends on their number
 _MOST_USERS: Final = 4  # of each group
-Vectors = tuple[tuple[float, ...], ...]
-"""[users][slots] shares of the range"""
+Vectors = tuple[tuple[float, ...], ...]  # [users][slots] shares of the range
 
 
 class ReportFamily:

@@ -34,8 +34,7 @@ Table = NDArray[np.float64]
 MISSING: Final = -(2.0**70)  # no record has this number
 _ALIKE: Final = 0.9  # correlation of ranks from which on two columns say the same, such as `raw` and `mean`
 Floats = NDArray[np.float64]
-Sides = NDArray[np.bool_]
-"""[samples]: whether a sample is of the first neighbour"""
+Sides = NDArray[np.bool_]  # [samples]: whether a sample is of the first neighbour
 Score = Callable[[Table], Floats]
 _BINS: Final = 20
 _THRESHOLDS: Final = 60
@@ -43,14 +42,12 @@ _THRESHOLDS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class EventCounts:
-    """Samples of two neighbours, and how many of them are in an event.
+    """Samples of two neighbours, and how many of them are in an event."""
 
-    one, other                number of samples
-    one_inside, other_inside  of these, in the event
-    """
-
+    # one, other: number of samples
     one: int
     other: int
+    # one_inside, other_inside: of these, in the event
     one_inside: int
     other_inside: int
 

@@ -115,27 +115,19 @@ def _chi_square(observed: Integers, expected: Floats) -> float:
 
 
 class AuditFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """Findings about one part of a policy.
+    """Findings about one part of a policy."""
 
-    part        such as `mean`
-    epsilon, delta   of the claim
-    neighbours  the worst found, in words
-    pairs       neighbours compared, in the search or exactly
-    loss        the largest loss of what is asked of the noise, or the exact one; None: neighbours differ elsewhere
-    samples     releases drawn
-    bound       lower bound of epsilon by samples; None: none were drawn
-    problem     why the claim does not hold; None: no reason was found
-    """
-
-    part: str
+    part: str  # such as `mean`
+    # epsilon, delta: of the claim
     epsilon: float
     delta: float
-    neighbours: str
-    pairs: int
+    neighbours: str  # the worst found, in words
+    pairs: int  # neighbours compared, in the search or exactly
+    # the largest loss of what is asked of the noise, or the exact one; None: neighbours differ elsewhere
     loss: float | None
-    samples: int
-    bound: float | None
-    problem: str | None
+    samples: int  # releases drawn
+    bound: float | None  # lower bound of epsilon by samples; None: none were drawn
+    problem: str | None  # why the claim does not hold; None: no reason was found
 
     @property
     def margin(self) -> float | None:

@@ -58,33 +58,24 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Two neighbouring inputs.
+    """Two neighbouring inputs."""
 
-    name   in one line, without anything of real data: they are made up
-    data   of the family, for `Family.varied`
-    """
-
-    name: str
+    name: str  # in one line, without anything of real data: they are made up
     one: Run
     other: Run
-    data: Any
+    data: Any  # of the family, for `Family.varied`
 
 
 class Family(Protocol):
-    """Neighbouring inputs of one part of a policy.
+    """Neighbouring inputs of one part of a policy."""
 
-    name      such as `mean`
-    claim     read from the policy, not from the code under audit
-    is_alone  whether noise is requested alone and added later, so that `shifts` compares requests. Otherwise all that
-              depends on data is a value that the noise is requested for, and `transcript.replayed` does
-    sample_divisor   releases are drawn for one of so many samples; 0: for none, as of whole days, since a bound is
-              never above the logarithm of the samples. 4 where a release has many noisy numbers: it takes longer, and
-              each number shows little
-    """
-
-    name: str
-    claim: Claim
+    name: str  # such as `mean`
+    claim: Claim  # read from the policy, not from the code under audit
+    # whether noise is requested alone and added later, so that `shifts` compares requests. Otherwise all that depends
+    # on data is a value that the noise is requested for, and `transcript.replayed` does
     is_alone: bool
+    # releases are drawn for one of so many samples; 0: for none, as of whole days, since a bound is never above the
+    # logarithm of the samples. 4 where a release has many noisy numbers: it takes longer, and each number shows little
     sample_divisor: int
 
     def worst(self) -> Sequence[Neighbours]:
@@ -156,18 +147,12 @@ _ENDS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class HatPair:
-    """A HAT and its neighbour.
+    """A HAT and its neighbour."""
 
-    counts   readings of each user
-    shares   [users][values] mean of each user, as a share of the range
-    user     in which the neighbours differ
-    other    [values] the user's shares in the other one; None: the user is not there
-    """
-
-    counts: tuple[int, ...]
-    shares: tuple[tuple[float, ...], ...]
-    user: int
-    other: tuple[float, ...] | None
+    counts: tuple[int, ...]  # readings of each user
+    shares: tuple[tuple[float, ...], ...]  # [users][values] mean of each user, as a share of the range
+    user: int  # in which the neighbours differ
+    other: tuple[float, ...] | None  # [values] the user's shares in the other one; None: the user is not there
 
 
 class MeanFamily:

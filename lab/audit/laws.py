@@ -33,8 +33,7 @@ from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.cells_file import SelectionCost
 
 DIGITS: Final = 40
-ROUNDING: Final = Decimal("1e-25")
-"""of sums of a few numbers with 40 digits"""
+ROUNDING: Final = Decimal("1e-25")  # of sums of a few numbers with 40 digits
 COUNTS: Final = ((3, 3, 3, 2, 2, 2), (10, 6, 6, 6, 6, 6))
 """readings of users; with the first one as array length WRAPAROUND splits users, and LEVY has two bins and three"""
 _STEPS: Final = 4  # of the grid up to U

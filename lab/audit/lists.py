@@ -36,8 +36,7 @@ _MORE: Final = 3  # pairs beyond the limit that the bus tries to enter
 _SPEED: Final = 30.0
 _GAP_MS: Final = 1000
 
-Pairs = tuple[tuple[int, int], ...]
-"""(candidate, slot) that a user-day tries to enter; the first ones in time count"""
+Pairs = tuple[tuple[int, int], ...]  # (candidate, slot) that a user-day tries to enter; the first ones in time count
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +122,7 @@ class ListFamily:
 _COUNTS: Final = 5
 _MORE_USERS: Final = 4  # a day, beyond what `min_n` needs
 
-UserDay = tuple[int, float]
-"""Readings of a user on a day, and their mean as a share of the range"""
+UserDay = tuple[int, float]  # readings of a user on a day, and their mean as a share of the range
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,7 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import ContinualKeys, HybridKeys, MeansKeys, Policy, TrackerKeys, ValuesKeys
 
 HEADINGS: Final = ("policy", "part", "claim", "loss of requests", "pairs", "bound", "margin", "verdict")
-FALSE_ALARM: Final = 1e-6
-"""probability that a run reports a claim that holds, at most"""
+FALSE_ALARM: Final = 1e-6  # probability that a run reports a claim that holds, at most
 
 
 def families_of(policy: Policy) -> list[Family]:

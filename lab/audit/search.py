@@ -105,16 +105,12 @@ def _cheapest(columns: Sequence[Integers], wanted: Integers, rates: NDArray[np.f
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The neighbours with the largest loss, as a share of the claim's epsilon.
-
-    leak    why what is published differs in more than its noise; None: it does not
-    pairs   number of neighbours that were compared
-    """
+    """The neighbours with the largest loss, as a share of the claim's epsilon."""
 
     neighbours: Neighbours
     share: float
-    leak: str | None
-    pairs: int
+    leak: str | None  # why what is published differs in more than its noise; None: it does not
+    pairs: int  # number of neighbours that were compared
 
 
 def search(family: Family, pairs: int, random: RandomNumbers, noise: Noise) -> Found:
@@ -142,8 +138,7 @@ def search(family: Family, pairs: int, random: RandomNumbers, noise: Noise) -> F
     return Found(best.neighbours, best.share, best.leak, number + 1)
 
 
-TOLERANCE = 1e-9
-"""relative; of sums of floats in `transcript`"""
+TOLERANCE = 1e-9  # relative; of sums of floats in `transcript`
 
 
 def _compared(claim: Claim, neighbours: Neighbours, loss_of: Callable[[Neighbours], float], number: int) -> Found:

@@ -33,13 +33,10 @@ class Leak(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Arguments of a request for noise, without its values: equal for neighbours.
+    """Arguments of a request for noise, without its values: equal for neighbours."""
 
-    kind       `laplace`, `gaussian`; with `many`, requests with the same terms are one vector
-    l1, l2_squared   distances in steps; l2_squared is 0 for Laplace noise
-    """
-
-    kind: str
+    kind: str  # `laplace`, `gaussian`; with `many`, requests with the same terms are one vector
+    # l1, l2_squared: distances in steps; l2_squared is 0 for Laplace noise
     l1: int
     l2_squared: int
     epsilon: float
@@ -127,20 +124,15 @@ class Recorder:
 
 @dataclass
 class ReplayedNoise:
-    """Noise that repeats recorded answers, and keeps how far the noise is moved for that.
-
-    shift     [numbers] is added to the answers, in the order of the requests; None: 0 everywhere
-    numbers   answered so far
-    selected  sum of the largest log ratios of selections whose candidates have the same weights
-    """
+    """Noise that repeats recorded answers, and keeps how far the noise is moved for that."""
 
     entries: Sequence[NoiseRequest | SelectionDraw]
-    shift: Integers | None = None
+    shift: Integers | None = None  # [numbers] is added to the answers, in the order of the requests; None: 0 everywhere
     at: int = 0
-    numbers: int = 0
+    numbers: int = 0  # answered so far
     moved: dict[tuple[Terms, int], list[Integers]] = field(default_factory=dict)
     log_ratio: float = 0.0
-    selected: float = 0.0
+    selected: float = 0.0  # sum of the largest log ratios of selections whose candidates have the same weights
     rest: tuple[int, int] | None = None
 
     def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:

@@ -22,13 +22,11 @@ _ELEMENTS: Final = 1_000_000  # users x coordinates x runs of a batch: about 8 M
 
 @dataclass(frozen=True, slots=True)
 class MeanError:
-    """Mean absolute error of `raw` against the mean of all readings, and its standard error; in l1 for vectors.
-
-    suppressed   share of runs whose HAT was suppressed by noise; the error is over the others, NaN if there are none
-    """
+    """Mean absolute error of `raw` against the mean of all readings, and its standard error; in l1 for vectors."""
 
     mae: float
     standard_error: float
+    # share of runs whose HAT was suppressed by noise; the error is over the others, NaN if there are none
     suppressed: float = 0.0
 
     @classmethod
@@ -41,8 +39,7 @@ class MeanError:
         return cls(mae, spread / max(number, 1) ** 0.5, 1 - number / len(deviations))
 
 
-Errors = dict[str, dict[float, MeanError]]
-"""By contender and epsilon."""
+Errors = dict[str, dict[float, MeanError]]  # by contender and epsilon
 
 
 def compare(

@@ -50,21 +50,17 @@ class BadContender(HatcastError):
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One row of the comparison.
+    """One row of the comparison."""
 
-    name      as written: `estimator[:setting]..`
-    gamma     of `levy`; None: the default
-    printed   use the papers' constants for WRAPAROUND: 2 U/K or 2 (b - a)/K, selections with s = 1. The selections
-              then cost up to twice their share of epsilon: for reproduction only
-    """
-
-    name: str
+    name: str  # as written: `estimator[:setting]..`
     estimator: Estimator
     grouping: str | None
     array_length: str | int | None
     quantiles: str | None
+    # use the papers' constants for WRAPAROUND: 2 U/K or 2 (b - a)/K, selections with s = 1. The selections then cost up
+    # to twice their share of epsilon: for reproduction only
     printed: bool = False
-    gamma: float | None = None
+    gamma: float | None = None  # of `levy`; None: the default
 
     def resolve(
         self, counts: Counts, upper_bound_milli: int, epsilon: float, dimensions: int = 1
@@ -99,16 +95,12 @@ class Contender:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResolvedContender:
-    """A contender with all settings resolved, for one epsilon.
-
-    sensitivity   before an interval is drawn; in l1 for vectors
-    weights       [L] weights of users' means, if the value is a weighted mean of them
-    """
+    """A contender with all settings resolved, for one epsilon."""
 
     contender: Contender
     parameters: Parameters
-    sensitivity: Fraction
-    weights: Floats | None
+    sensitivity: Fraction  # before an interval is drawn; in l1 for vectors
+    weights: Floats | None  # [L] weights of users' means, if the value is a weighted mean of them
     arrays: Arrays | None = None
 
     @property

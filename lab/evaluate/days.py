@@ -34,8 +34,7 @@ from hatcast.stream.tracker.timetable import Timetable
 
 _MILLI: Final = 1000
 DEFAULT: Final = (TRACKER, "array_averaging")
-MONTH: Final = 31
-"""days"""
+MONTH: Final = 31  # days
 Progress = Callable[[int], None]
 _CONSTANTS: Final = {"half_bound": "U/2", "city": "the city's mean", "cell": "each cell's mean"}
 _COLUMNS: Final = {
@@ -49,42 +48,30 @@ _COLUMNS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DaysJob:
-    """Designs and limits of a comparison.
-
-    limits      epsilon that a bus can lose on one day
-    designs     names of `--estimators`; a `Contender` is an estimator of the papers
-    cap         K of the papers' estimators
-    min_users   HATs with fewer users are neither released nor scored
-    timetable   of the tracker; None: it has none
-    """
+    """Designs and limits of a comparison."""
 
     paths: Sequence[Path]
     feed: Format
     policy: Policy
-    limits: Sequence[float]
-    designs: Sequence[str | Contender]
+    limits: Sequence[float]  # epsilon that a bus can lose on one day
+    designs: Sequence[str | Contender]  # names of `--estimators`; a `Contender` is an estimator of the papers
     tracker: TrackerDesign
-    cap: int
-    min_users: int
+    cap: int  # K of the papers' estimators
+    min_users: int  # HATs with fewer users are neither released nor scored
     runs: int
-    timetable: Timetable | None = None
+    timetable: Timetable | None = None  # of the tracker; None: it has none
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Scores of one design at one daily limit.
+    """Scores of one design at one daily limit."""
 
-    live, end   of the estimates at the close of a HAT's slot, and at the end of its day
-    plain       of an estimator's own releases; None for a tracker, which has none
-    released    share of the scored HATs of which something was released
-    skill       of the live estimates
-    """
-
+    # live, end: of the estimates at the close of a HAT's slot, and at the end of its day
     live: Scores
     end: Scores
-    skill: Skill
-    plain: Scores | None = None
-    released: float = 1.0
+    skill: Skill  # of the live estimates
+    plain: Scores | None = None  # of an estimator's own releases; None for a tracker, which has none
+    released: float = 1.0  # share of the scored HATs of which something was released
 
 
 _NOTHING: Final = Result({}, {}, Skill(0, 0, None, {}))
@@ -92,18 +79,13 @@ _NOTHING: Final = Result({}, {}, Skill(0, 0, None, {}))
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Results by design and daily limit, and the scores of constants.
+    """Results by design and daily limit, and the scores of constants."""
 
-    dates   local dates with a scored HAT
-    hats    number of scored HATs
-    unit    of errors
-    """
-
-    dates: list[str]
-    hats: int
+    dates: list[str]  # local dates with a scored HAT
+    hats: int  # number of scored HATs
     results: dict[str, dict[float, Result]]
     constants: dict[str, Scores]
-    unit: str = "km/h"
+    unit: str = "km/h"  # of errors
 
 
 def parse_designs(text: str) -> list[str | Contender]:

@@ -32,28 +32,20 @@ from hatcast.stream.tracker.track import HatEstimate
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import NANO, nano_floor
 
-MANY_USERS: Final = 10
-"""a HAT with so many users counts as a large one"""
+MANY_USERS: Final = 10  # a HAT with so many users counts as a large one
 _MILLI: Final = 1000
-Key = tuple[str, str]
-"""`date/slot` and cell of a HAT"""
-Drawn = Mapping[Key, tuple[Users, Estimate]]
-"""what one run releases, by HAT"""
+Key = tuple[str, str]  # `date/slot` and cell of a HAT
+Drawn = Mapping[Key, tuple[Users, Estimate]]  # what one run releases, by HAT
 _DEVIATIONS: Final = 1.96  # of a normal distribution, on either side: 95 %
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Truth:
-    """Scored HATs, in the order of release.
+    """Scored HATs, in the order of release."""
 
-    means   float64 [H]  of all readings, in the policy's unit
-    users   int64 [H]
-    cells   int64 [H]  number of each HAT's cell
-    """
-
-    means: Floats
-    users: Integers
-    cells: Integers
+    means: Floats  # float64 [H]  of all readings, in the policy's unit
+    users: Integers  # int64 [H]
+    cells: Integers  # int64 [H]  number of each HAT's cell
 
     @classmethod
     def of(cls, days: Sequence[RecordedDay]) -> Self:
@@ -69,13 +61,10 @@ class Truth:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublishedRuns:
-    """Values of each HAT as published, in several runs.
+    """Values of each HAT as published, in several runs."""
 
-    means       float64 [R, H]  within [0, U], in the policy's unit
-    low, high   float64 [R, H]  ends of 95 % intervals, within [0, U]; NaN where nothing was released
-    """
-
-    means: Floats
+    means: Floats  # float64 [R, H]  within [0, U], in the policy's unit
+    # low, high: float64 [R, H]  ends of 95 % intervals, within [0, U]; NaN where nothing was released
     low: Floats
     high: Floats
 
@@ -93,8 +82,7 @@ class Score:
     standard_error: float | None
 
 
-Scores = dict[str, Score]
-"""By column, as `scores_of` names them; only columns that have a value"""
+Scores = dict[str, Score]  # by column, as `scores_of` names them; only columns that have a value
 
 
 def hats_of(days: Sequence[RecordedDay]) -> list[HatUsers]:
@@ -256,26 +244,19 @@ class TrackerDesign:
 
 @dataclass(frozen=True, slots=True)
 class DaysReplay:
-    """Days that are replayed, and how.
-
-    upper_bound   U, milli-units
-    runs          1 or more
-    noise         that of a release
-    speed, value  as in `Policy.speed` and `Policy.value_name`: what its prior is
-    min_users     least number of buses of a tracker's query of a whole slot
-    lower         of the value, in its unit: the days' values are above it
-    """
+    """Days that are replayed, and how."""
 
     days: Sequence[RecordedDay]
-    upper_bound: int
+    upper_bound: int  # U, milli-units
     grid: Grid
-    runs: int
-    noise: Noise
+    runs: int  # 1 or more
+    noise: Noise  # that of a release
+    # speed, value: as in `Policy.speed` and `Policy.value_name`: what its prior is
     speed: Literal["journey"] | None = None
     value: str | None = None
-    min_users: int = 1
+    min_users: int = 1  # least number of buses of a tracker's query of a whole slot
     timetable: Timetable | None = None
-    lower: float = 0.0
+    lower: float = 0.0  # of the value, in its unit: the days' values are above it
 
     def tracker(self, keys: TrackerKeys) -> tuple[PublishedRuns, PublishedRuns]:
         """Return a tracker's estimates of each HAT at the close of its slot, and at the end of its day.

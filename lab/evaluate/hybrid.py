@@ -111,17 +111,13 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Relative improvement R over the better baseline at one x: by the lemmas, and simulated.
-
-    over_worse      r over the worse baseline, by the lemmas
-    standard_error  of `simulated`
-    """
+    """Relative improvement R over the better baseline at one x: by the lemmas, and simulated."""
 
     x: float
     theory: float
-    over_worse: float
+    over_worse: float  # r over the worse baseline, by the lemmas
     simulated: float
-    standard_error: float
+    standard_error: float  # of `simulated`
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,16 +154,12 @@ def parse_sigmas(text: str) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The case of a recorded HAT, and R and r of every estimator in it, by the lemmas.
+    """The case of a recorded HAT, and R and r of every estimator in it, by the lemmas."""
 
-    name   of recording and HAT
-    unit   of its values; upper_bound: U in it
-    """
-
-    name: str
+    name: str  # of recording and HAT
     case: Case
     upper_bound: float
-    unit: str
+    unit: str  # of its values; upper_bound: U in it
     ratios: Mapping[str, tuple[float, float]]
 
     @property

@@ -15,23 +15,20 @@ from hatcast.stream.estimators.grouping import Counts
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format
 
-Scaling = tuple[Literal["samples", "users"], int]
-"""N times the readings of every user, or N copies of every user"""
+Scaling = tuple[Literal["samples", "users"], int]  # N times the readings of every user, or N copies of every user
 _READINGS_MAX: Final = 2**31  # of all users: products of two such numbers fit into 64 bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledHat:
-    """Users of one HAT. counts: [L] largest first; means: drawn for each run; dimensions, unit: of a reading.
-
-    at_bound   share of the recorded users' means that are at the upper bound; None: means are simulated
-    """
+    """Users of one HAT. counts: [L] largest first; means: drawn for each run; dimensions, unit: of a reading."""
 
     counts: Counts
     means: Means
     upper_bound_milli: int
     dimensions: int = 1
     unit: str = "km/h"
+    # share of the recorded users' means that are at the upper bound; None: means are simulated
     at_bound: float | None = None
 
 

@@ -141,12 +141,9 @@ class BadCoalition(HatcastError):
 
 @dataclass(frozen=True, slots=True)
 class GaussianNoise:
-    """Gaussian noise for (epsilon, delta): on the central users' mean, and on each local user's value.
+    """Gaussian noise for (epsilon, delta): on the central users' mean, and on each local user's value."""
 
-    upper_bound   U, any unit
-    """
-
-    upper_bound: float
+    upper_bound: float  # U, any unit
     epsilon: float
     delta: float
 
@@ -169,16 +166,11 @@ class GaussianNoise:
 
 @dataclass(frozen=True, slots=True)
 class AmplifiedPrivacy:
-    """Privacy against observers of the blend only, at the delta of the noise.
+    """Privacy against observers of the blend only, at the delta of the noise."""
 
-    epsilon       never above that of the noise itself
-    sensitivity   sensitivity of the blend to one user, in the unit of U
-    deviation     s', standard deviation of the noise in the blend that the coalition does not know
-    """
-
-    epsilon: float
-    sensitivity: float
-    deviation: float
+    epsilon: float  # never above that of the noise itself
+    sensitivity: float  # sensitivity of the blend to one user, in the unit of U
+    deviation: float  # s', standard deviation of the noise in the blend that the coalition does not know
 
 
 def amplified(noise: GaussianNoise, setting: Setting, weight: float, max_coalition: int) -> AmplifiedPrivacy:

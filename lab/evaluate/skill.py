@@ -21,17 +21,12 @@ class Skill:
     """1 - MSE / MSE(best public baseline) of live estimates: 0 is no better than what everybody knows.
 
     A city has one sequence of noise, so each run is compared with the baseline that is best in it on the date.
-
-    mean             over dates and runs
-    worst            of the worst date: the mean over runs
-    standard_error   of `mean`, over runs; None for one
-    baselines        mean absolute error of each baseline, over all HATs and runs
     """
 
-    mean: float
-    worst: float
-    standard_error: float | None
-    baselines: dict[str, float]
+    mean: float  # over dates and runs
+    worst: float  # of the worst date: the mean over runs
+    standard_error: float | None  # of `mean`, over runs; None for one
+    baselines: dict[str, float]  # mean absolute error of each baseline, over all HATs and runs
 
 
 def skill_of(

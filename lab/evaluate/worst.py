@@ -38,19 +38,13 @@ _MILLI: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class WorstCase:
-    """Worst case of one contender at one epsilon, in km/h; in l1 for vectors. None: not fixed by counts, or not used.
+    """Worst case of a contender at one epsilon, in km/h; in l1 for vectors. None: not fixed by counts, or not used."""
 
-    array_length   m; arrays: K, which is no integer for full arrays
-    tau            width of LEVY's bins
-    bias           largest difference of the value before noise from the mean of all readings, over all speeds
-    noise          mean of the noise's absolute value, before it is widened by the grid
-    """
-
-    array_length: int | None
+    array_length: int | None  # m; arrays: K, which is no integer for full arrays
     arrays: float | None
-    tau: float | None
-    bias: float | None
-    noise: float | None
+    tau: float | None  # width of LEVY's bins
+    bias: float | None  # largest difference of the value before noise from the mean of all readings, over all speeds
+    noise: float | None  # mean of the noise's absolute value, before it is widened by the grid
 
     @property
     def total(self) -> float | None:
@@ -58,8 +52,7 @@ class WorstCase:
         return None if self.bias is None or self.noise is None else self.bias + self.noise
 
 
-WorstCases = dict[str, dict[float, WorstCase]]
-"""By contender and epsilon."""
+WorstCases = dict[str, dict[float, WorstCase]]  # by contender and epsilon
 
 
 @dataclass(frozen=True, slots=True, eq=False)

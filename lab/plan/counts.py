@@ -20,8 +20,7 @@ if TYPE_CHECKING:  # the processes that search for keys import this module, and 
 _MOST_DAYS: Final = 7
 HEADER: Final = ("date", "hour", "cell", "vehicle", "readings")
 
-Row = tuple[str, int, str, str, int]
-"""date, hour of the local clock, cell, vehicle, readings"""
+Row = tuple[str, int, str, str, int]  # date, hour of the local clock, cell, vehicle, readings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,14 +33,10 @@ class SlotCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedDays:
-    """Counts of whole days.
+    """Counts of whole days."""
 
-    days    slots of each day, in order; numbers of cells are common to all days
-    names   of the cells, by their numbers
-    """
-
-    days: tuple[tuple[SlotCounts, ...], ...]
-    names: tuple[str, ...]
+    days: tuple[tuple[SlotCounts, ...], ...]  # slots of each day, in order; numbers of cells are common to all days
+    names: tuple[str, ...]  # of the cells, by their numbers
 
     @property
     def cells(self) -> int:

@@ -35,30 +35,23 @@ and at the end of the day those of all HATs, in the order of their slots"""
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Expected absolute errors of one day, in the policy's unit: means over its HATs.
+    """Expected absolute errors of one day, in the policy's unit: means over its HATs."""
 
-    live, end             of the mean of all readings of a HAT, at the close of its slot and at the end of the day
-    road_live, road_end   of the road: the mean for cell and hour without the sampling of the HAT's buses
-    """
-
+    # live, end: of the mean of all readings of a HAT, at the close of its slot and at the end of the day
     live: float
     end: float
+    # road_live, road_end: of the road: the mean for cell and hour without the sampling of the HAT's buses
     road_live: float
     road_end: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Design:
-    """Observations of one day.
+    """Observations of one day."""
 
-    day    counts as the model sees them
-    live   of each slot, in order
-    end    of the settlement
-    """
-
-    day: DayCounts
-    live: list[list[Observation]]
-    end: list[Observation]
+    day: DayCounts  # counts as the model sees them
+    live: list[list[Observation]]  # of each slot, in order
+    end: list[Observation]  # of the settlement
 
 
 class Forecast:
@@ -139,16 +132,11 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Expected errors of publishing what costs nothing, by the model's prior.
+    """Expected errors of publishing what costs nothing, by the model's prior."""
 
-    half_bound   U/2 for each HAT
-    city         the city's mean, if it were known
-    timetable    the timetable, if the city's mean were known; None without one
-    """
-
-    half_bound: float
-    city: float
-    timetable: float | None
+    half_bound: float  # U/2 for each HAT
+    city: float  # the city's mean, if it were known
+    timetable: float | None  # the timetable, if the city's mean were known; None without one
 
     @property
     def best(self) -> float:

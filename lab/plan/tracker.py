@@ -17,12 +17,9 @@ from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.units import nano_floor
 
-MONTH: Final = 31
-"""days"""
-HORIZONS: Final = (7, 30)
-"""days after which errors are forecast, besides the first ones"""
-WORTH: Final = 0.9
-"""an error above this part of the constant's is not worth having"""
+MONTH: Final = 31  # days
+HORIZONS: Final = (7, 30)  # days after which errors are forecast, besides the first ones
+WORTH: Final = 0.9  # an error above this part of the constant's is not worth having
 _SHARES: Final = (0.1, 0.3, 0.6)
 _FACTORS: Final = (0.5, 2.0)  # of the default price
 _GRID_DAYS: Final = 4  # the keys with the least error on this day are the best: on the first one nothing is known yet
@@ -35,16 +32,12 @@ _UNWORTHY: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class TrackerPlan:
-    """The best keys found for one total, and their expected errors.
-
-    first   means over the given days, which are the first ones of the policy
-    after   by number of days: on that day
-    """
+    """The best keys found for one total, and their expected errors."""
 
     total: float
     keys: TrackerKeys
-    first: Expected
-    after: dict[int, Expected]
+    first: Expected  # means over the given days, which are the first ones of the policy
+    after: dict[int, Expected]  # by number of days: on that day
 
     @property
     def stages(self) -> dict[str, Expected]:

@@ -44,8 +44,7 @@ from hatcast.lab.survey.figures import Resolution, SlotFigures
 from hatcast.lab.survey.rows import Spill, cell_column
 from hatcast.stream.mechanisms import Noise
 
-Counts = NDArray[np.int64]
-"""[cells, slots]: S(c, t)"""
+Counts = NDArray[np.int64]  # [cells, slots]: S(c, t)
 _TOTALS: Final = {"cell": pl.Int64, "slot": pl.Int32, "users": pl.Int64}
 _DATE: Final = _TOTALS | {"readings": pl.Int64}
 

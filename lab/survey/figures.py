@@ -5,19 +5,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-Histogram = Mapping[int, int]
-"""value -> number of occurrences"""
+Histogram = Mapping[int, int]  # value -> number of occurrences
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerSummary:
-    """Summary of a distribution of integers. A quantile is the smallest value that this share does not exceed.
-
-    deviation   standard deviation of the sample (divided by n - 1), as in the report; 0 for a single number
-    """
+    """Summary of a distribution of integers. A quantile is the smallest value that this share does not exceed."""
 
     mean: float
-    deviation: float
+    deviation: float  # standard deviation of the sample (divided by n - 1), as in the report; 0 for a single number
     minimum: int
     p25: int
     median: int
@@ -41,33 +37,23 @@ class SlotFigures:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Statistics of recordings at one H3 resolution. Not private. HATs without a reading do not count.
-
-    cells, hats         number with at least one reading; a HAT is a cell, a slot and a date
-    cell_slots          number of pairs of a cell and a slot with a reading on any date: the HATs of the report
-    edge_km, area_km2   H3's world averages
-    busy_cells          number of cells whose mean of daily users is above the threshold in every slot
-    users               histogram of users per HAT
-    hat_readings        histogram of readings per HAT
-    readings            histogram of readings per user and HAT
-    hats_per_user_day   histogram of HATs per user and day with a reading
-    by_slot             figures of each slot, by its minutes since midnight
-    at_bound            number of users and HATs whose readings are all at the upper bound
-    """
+    """Statistics of recordings at one H3 resolution. Not private. HATs without a reading do not count."""
 
     resolution: int
+    # cells, hats: number with at least one reading; a HAT is a cell, a slot and a date
     cells: int
-    cell_slots: int
+    cell_slots: int  # number of pairs of a cell and a slot with a reading on any date: the HATs of the report
     hats: int
+    # edge_km, area_km2: H3's world averages
     edge_km: float
     area_km2: float
-    busy_cells: int
-    users: Histogram
-    hat_readings: Histogram
-    readings: Histogram
-    hats_per_user_day: Histogram
-    at_bound: int
-    by_slot: Mapping[int, SlotFigures]
+    busy_cells: int  # number of cells whose mean of daily users is above the threshold in every slot
+    users: Histogram  # histogram of users per HAT
+    hat_readings: Histogram  # histogram of readings per HAT
+    readings: Histogram  # histogram of readings per user and HAT
+    hats_per_user_day: Histogram  # histogram of HATs per user and day with a reading
+    at_bound: int  # number of users and HATs whose readings are all at the upper bound
+    by_slot: Mapping[int, SlotFigures]  # figures of each slot, by its minutes since midnight
 
     @property
     def bound_share(self) -> float:

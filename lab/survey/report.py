@@ -30,8 +30,7 @@ _HEIGHTS: Final = (3.5, 11.0)
 _KM_PER_DEGREE: Final = 111.19  # of latitude
 _MARGIN: Final = 0.04
 _BUSY, _OTHER, _EDGE = "#4caf50", "#dddddd", "#666666"
-Ring = list[tuple[float, float]]
-"""(longitude, latitude) of each corner, in degrees"""
+Ring = list[tuple[float, float]]  # (longitude, latitude) of each corner, in degrees
 
 
 def report_of(survey: Survey, policy: Policy, users: Fraction, *, places: bool) -> Report:

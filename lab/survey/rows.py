@@ -47,23 +47,16 @@ _USERS: Final = 1 << 64
 
 @dataclass(slots=True)
 class DayRows:
-    """Readings of one local date as columns.
-
-    users      pseudonyms as unsigned 64-bit integers
-    slots      local starts in minutes since midnight
-    steps      number of whole `min_interval`s since the slot's start
-    arrivals   ms UTC
-    at_bound   1 for a reading of U or more, else 0
-    cells      H3 indexes, one column per resolution
-    """
+    """Readings of one local date as columns."""
 
     resolutions: int
-    users: "array[int]" = field(default_factory=lambda: array("Q"))
-    slots: "array[int]" = field(default_factory=lambda: array("i"))
+    users: "array[int]" = field(default_factory=lambda: array("Q"))  # pseudonyms as unsigned 64-bit integers
+    slots: "array[int]" = field(default_factory=lambda: array("i"))  # local starts in minutes since midnight
+    # number of whole `min_interval`s since the slot's start
     steps: "array[int]" = field(default_factory=lambda: array("i"))
-    arrivals: "array[int]" = field(default_factory=lambda: array("q"))
-    at_bound: "array[int]" = field(default_factory=lambda: array("b"))
-    cells: list["array[int]"] = field(init=False)
+    arrivals: "array[int]" = field(default_factory=lambda: array("q"))  # ms UTC
+    at_bound: "array[int]" = field(default_factory=lambda: array("b"))  # 1 for a reading of U or more, else 0
+    cells: list["array[int]"] = field(init=False)  # H3 indexes, one column per resolution
 
     def __post_init__(self) -> None:
         self.cells = [array("q") for _ in range(self.resolutions)]
@@ -195,13 +188,10 @@ def _identity(reading: Reading) -> Reading:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """Limits of the rows in memory.
+    """Limits of the rows in memory."""
 
-    chunk_rows   rows before they are written
-    part_rows    rows of a date that are counted at once, about; all rows of one user's day are always together
-    """
-
-    chunk_rows: int = 1 << 18
+    chunk_rows: int = 1 << 18  # rows before they are written
+    # rows of a date that are counted at once, about; all rows of one user's day are always together
     part_rows: int = 1 << 19
 
 

@@ -36,8 +36,7 @@ SURVEYED: Final = (5, 6, 7, 8, 9)
 _DEFAULT_LIMITS: Final = MemoryLimits()
 _PROGRESS_EVERY: Final = 10_000  # records between two calls of `progress`
 Days = tuple[date, date]
-Progress = Callable[[str, int], None]
-"""(name of the step, units done since the last call)"""
+Progress = Callable[[str, int], None]  # (name of the step, units done since the last call)
 
 
 def survey_policy(config: Path | None, feed_format: str, overrides: Mapping[str, Any], max_hats: int | None) -> Policy:
@@ -99,55 +98,39 @@ def _counting_table(table: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class SurveyJob:
-    """Input of a survey or a selection.
-
-    policy   time zone, hours, slots, rules, and the h3_resolution of selected cells; its list of cells is ignored
-    days     first and last local date; None: those of the readings
-    users    N: what the mean of daily users has to be above, in every slot
-    now_ms   the time of the start
-    """
+    """Input of a survey or a selection."""
 
     paths: Sequence[Path]
     feed: Format
+    # time zone, hours, slots, rules, and the h3_resolution of selected cells; its list of cells is ignored
     policy: Policy
-    days: Days | None
-    users: Fraction
-    now_ms: int
+    days: Days | None  # first and last local date; None: those of the readings
+    users: Fraction  # N: what the mean of daily users has to be above, in every slot
+    now_ms: int  # the time of the start
     progress: Progress
     limits: MemoryLimits = _DEFAULT_LIMITS
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Results of a survey. Not private.
+    """Results of a survey. Not private."""
 
-    days        first and last of the D dates that means are over
-    outcomes    records by outcome; `accepted`: before `min_interval`
-    cells       cells of the policy's resolution with a reading
-    busy        those of them with more than N users a day in every slot
-    spans       how many timeslots of their day vehicle ids live in
-    """
-
-    days: Days
+    days: Days  # first and last of the D dates that means are over
     number_of_days: int
-    outcomes: dict[str, int]
+    outcomes: dict[str, int]  # records by outcome; `accepted`: before `min_interval`
     resolutions: list[Resolution]
-    cells: list[int]
-    busy: list[int]
-    spans: IdSpans
+    cells: list[int]  # cells of the policy's resolution with a reading
+    busy: list[int]  # those of them with more than N users a day in every slot
+    spans: IdSpans  # how many timeslots of their day vehicle ids live in
 
 
 @dataclass(frozen=True, slots=True)
 class CellSelection:
-    """Cells selected with noise: private for the epsilon of the selection.
+    """Cells selected with noise: private for the epsilon of the selection."""
 
-    candidates   number of candidates
-    scale        scale of the noise on a mean of daily users
-    """
-
-    candidates: int
+    candidates: int  # number of candidates
     selected: list[int]
-    scale: float
+    scale: float  # scale of the noise on a mean of daily users
 
 
 def survey(job: SurveyJob) -> Survey:

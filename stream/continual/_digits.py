@@ -27,14 +27,10 @@ _LEVEL: Final = 1 << 40  # of a node's key: keys sort by level, then by place
 
 
 class Nodes(NamedTuple):
-    """Nodes of one prefix, in ascending order of their keys.
+    """Nodes of one prefix, in ascending order of their keys."""
 
-    keys   int64 [N], different for all nodes of the tree
-    signs  int64 [N], 1 or -1
-    """
-
-    keys: Integers
-    signs: Integers
+    keys: Integers  # int64 [N], different for all nodes of the tree
+    signs: Integers  # int64 [N], 1 or -1
 
 
 class Digits:

@@ -39,26 +39,18 @@ class BadState(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SumSetting:
-    """Public parameters of the running sum of one cell over one horizon. Raises ValueError if one is out of range.
+    """Public parameters of the running sum of one cell over one horizon. Raises ValueError if one is out of range."""
 
-    slots           n, of the horizon; a slot's index is in 0 to n - 1
-    max_slots       k: a user is in at most this many slots
-    min_separation  b: and two of them are at least this many slots apart
-    bound           milli-units: a user's value in a slot is in [0, bound]
-    epsilon, delta  of the whole horizon; delta is 0 with Laplace noise
-    branching       of kind `kary`; None: the one of the least maximum error
-    buffers         of kind `blt`
-    """
-
-    slots: int
-    max_slots: int
-    min_separation: int
-    bound: int
+    slots: int  # n, of the horizon; a slot's index is in 0 to n - 1
+    max_slots: int  # k: a user is in at most this many slots
+    min_separation: int  # b: and two of them are at least this many slots apart
+    bound: int  # milli-units: a user's value in a slot is in [0, bound]
+    # epsilon, delta: of the whole horizon; delta is 0 with Laplace noise
     epsilon: float
     delta: float
     noise: NoiseKind
-    branching: int | None = None
-    buffers: int | None = None
+    branching: int | None = None  # of kind `kary`; None: the one of the least maximum error
+    buffers: int | None = None  # of kind `blt`
 
     def __post_init__(self) -> None:
         if min(self.slots, self.max_slots, self.min_separation, self.bound) < 1:
@@ -74,44 +66,30 @@ class SumSetting:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entries:
-    """Users of one cell and slot, each once.
+    """Users of one cell and slot, each once."""
 
-    pseudonyms  uint64 [N], of the horizon
-    values      int64 [N], milli-units above the value's lower bound, in [0, bound]
-    """
-
-    pseudonyms: NDArray[np.uint64]
-    values: NDArray[np.int64]
+    pseudonyms: NDArray[np.uint64]  # uint64 [N], of the horizon
+    values: NDArray[np.int64]  # int64 [N], milli-units above the value's lower bound, in [0, bound]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """The next slot of one cell.
+    """The next slot of one cell."""
 
-    state  of the cell after its last slot; None: it has had none in this horizon
-    index  of the slot, above that of the state; nobody was in the slots between
-    """
-
-    state: bytes | None
-    index: int
+    state: bytes | None  # of the cell after its last slot; None: it has had none in this horizon
+    index: int  # of the slot, above that of the state; nobody was in the slots between
     entries: Entries
 
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """The state after a slot, and the running sum from the horizon's start to the end of this slot.
-
-    total         noisy, milli-units
-    sd            standard deviation of its noise
-    half_width95  the noise is within this distance of 0 with a probability of at least 0.95
-    count         values in the sum; None: all that have been entered
-    """
+    """The state after a slot, and the running sum from the horizon's start to the end of this slot."""
 
     state: bytes
-    total: float
-    sd: float
-    half_width95: float
-    count: int | None = None
+    total: float  # noisy, milli-units
+    sd: float  # standard deviation of its noise
+    half_width95: float  # the noise is within this distance of 0 with a probability of at least 0.95
+    count: int | None = None  # values in the sum; None: all that have been entered
 
 
 class Mechanism(Protocol):
@@ -212,14 +190,10 @@ def checked_sum(before: Integers, added: Integers) -> Integers:
 
 
 class StateContents(NamedTuple):
-    """Contents of a state.
+    """Contents of a state."""
 
-    last     index of the last slot
-    numbers  int64 [M], of the kind
-    """
-
-    last: int
-    numbers: NDArray[np.int64]
+    last: int  # index of the last slot
+    numbers: NDArray[np.int64]  # int64 [M], of the kind
 
 
 @lru_cache(maxsize=256)

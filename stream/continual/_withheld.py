@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from hatcast.stream.continual._digits import Integers
 from hatcast.stream.continual._interface import BadState, Entries, SumSetting
 
-OUTSIDE: Final = 0.05
-"""largest probability that an item of independent values is more than d from its mean"""
+OUTSIDE: Final = 0.05  # largest probability that an item of independent values is more than d from its mean
 _INTERVAL: Final = 5  # steps d: a bin, and two on each side
 STREAMS_SHARE: Final = Fraction(3, 4)
 """of epsilon, for the streams if items are truncated; the rest is for the estimates"""
@@ -31,20 +30,13 @@ _DAMAGED: Final = "the state of a running sum is damaged"
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One group of a user's values.
+    """One group of a user's values."""
 
-    size   s, of values
-    end    values that a user has entered when the group is complete
-    first  index of the first slot at which it may be complete
-    range  milli-units: an item is in [0, range]
-    step   milli-units: d, if items are truncated; else 0
-    """
-
-    size: int
-    end: int
-    first: int
-    range: int
-    step: int = 0
+    size: int  # s, of values
+    end: int  # values that a user has entered when the group is complete
+    first: int  # index of the first slot at which it may be complete
+    range: int  # milli-units: an item is in [0, range]
+    step: int = 0  # milli-units: d, if items are truncated; else 0
 
     @property
     def width(self) -> int:
@@ -99,14 +91,11 @@ def _untruncated(setting: SumSetting) -> tuple[Group, ...]:
 
 @dataclass(slots=True)
 class HorizonUsers:
-    """Users of the horizon in ascending order of pseudonyms.
-
-    counts   int64 [N]: values that each has entered
-    sums     int64 [N]: of the values of its incomplete group
-    """
+    """Users of the horizon in ascending order of pseudonyms."""
 
     pseudonyms: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
-    counts: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    counts: Integers = field(default_factory=lambda: np.zeros(0, np.int64))  # int64 [N]: values that each has entered
+    # int64 [N]: of the values of its incomplete group
     sums: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def enter(self, entries: Entries, groups: tuple[Group, ...]) -> dict[int, Integers]:
@@ -146,24 +135,15 @@ class HorizonUsers:
 
 @dataclass(slots=True)
 class ReleasedItems:
-    """Items of one stream.
+    """Items of one stream."""
 
-    start    index of the slot of the first released item; -1: none yet
-    lowest   lower end of the interval of items; -1: not yet estimated
-    number   of released items
-    total    sum of the released items after truncation, milli-units
-    before   slots in the prefix that `noises` are of
-    waiting  int64: items that wait for the interval
-    noises   int64: of the prefix's nodes
-    """
-
-    start: int = -1
-    lowest: int = -1
-    number: int = 0
-    total: int = 0
-    before: int = 0
-    waiting: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    noises: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    start: int = -1  # index of the slot of the first released item; -1: none yet
+    lowest: int = -1  # lower end of the interval of items; -1: not yet estimated
+    number: int = 0  # of released items
+    total: int = 0  # sum of the released items after truncation, milli-units
+    before: int = 0  # slots in the prefix that `noises` are of
+    waiting: Integers = field(default_factory=lambda: np.zeros(0, np.int64))  # int64: items that wait for the interval
+    noises: Integers = field(default_factory=lambda: np.zeros(0, np.int64))  # int64: of the prefix's nodes
 
     def prefix(self, index: int) -> int:
         """Return the number of slots from the first released item to slot `index`; 0 if there is none."""

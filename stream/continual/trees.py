@@ -58,17 +58,13 @@ def distances(digits: Digits, setting: SumSetting) -> Distances:
 
 
 class PrefixSteps(NamedTuple):
-    """Steps from the noises of one prefix to those of a later one.
+    """Steps from the noises of one prefix to those of a later one."""
 
-    kept_from, kept_to  int64 [K]: places of the nodes of both, in the earlier and in the later prefix
-    drawn_to            int64 [D]: places of the nodes that have no noise yet, in the later prefix
-    signs               int64 [N]: of the later prefix's nodes
-    """
-
+    # kept_from, kept_to: int64 [K]: places of the nodes of both, in the earlier and in the later prefix
     kept_from: Integers
     kept_to: Integers
-    drawn_to: Integers
-    signs: Integers
+    drawn_to: Integers  # int64 [D]: places of the nodes that have no noise yet, in the later prefix
+    signs: Integers  # int64 [N]: of the later prefix's nodes
 
 
 def plan(digits: Digits, before: int, after: int) -> PrefixSteps:
@@ -137,18 +133,12 @@ class PrefixNoise:
 
 
 class _StoredNodes(NamedTuple):
-    """State of one cell.
+    """State of one cell."""
 
-    first   index of its first slot
-    prefix  slots from there on
-    total   their exact sum
-    noises  int64: of the prefix's nodes
-    """
-
-    first: int
-    prefix: int
-    total: int
-    noises: Integers
+    first: int  # index of its first slot
+    prefix: int  # slots from there on
+    total: int  # their exact sum
+    noises: Integers  # int64: of the prefix's nodes
 
 
 def placed(plan: PrefixSteps, stored: Integers, drawn: Integers) -> Integers:
@@ -178,14 +168,10 @@ def kary(setting: SumSetting) -> PrefixNoise:
 
 
 class _ShapeError(NamedTuple):
-    """Integers that order shapes by their errors, the same on every machine.
+    """Integers that order shapes by their errors, the same on every machine."""
 
-    largest  proportional to the largest variance of a running sum
-    mean     to the mean one
-    """
-
-    largest: int
-    mean: int
+    largest: int  # proportional to the largest variance of a running sum
+    mean: int  # to the mean one
     branching: int
     levels: int
 

@@ -55,8 +55,7 @@ from hatcast.stream.continual._withheld import STREAMS_SHARE, Group, ReleasedIte
 from hatcast.stream.continual.trees import PrefixSteps, kary_digits, placed, plan
 from hatcast.stream.mechanisms import MAX_VALUE, Distances, UnsafeNoise, VectorNoise
 
-MISSED: Final = 0.05
-"""largest probability that a noise of a search is too large for it"""
+MISSED: Final = 0.05  # largest probability that a noise of a search is too large for it
 _MOST_ITEMS: Final = 2**16  # of one stream in one slot, whose sum must fit into 64 bits
 
 
@@ -66,17 +65,12 @@ _MOST_ITEMS: Final = 2**16  # of one stream in one slot, whose sum must fit into
 # together, and each search an equal part of the rest. The whole is epsilon-private by adaptive composition.
 @dataclass(frozen=True, slots=True)
 class GroupStream:
-    """Noise of one group's items.
-
-    digits  the tree of prefixes, from the first slot with an item on
-    nodes   noise of its nodes
-    counts  noise of the counts of its search; not used without truncation
-    """
+    """Noise of one group's items."""
 
     group: Group
-    digits: Digits
-    nodes: NoiseCalibration
-    counts: NoiseCalibration
+    digits: Digits  # the tree of prefixes, from the first slot with an item on
+    nodes: NoiseCalibration  # noise of its nodes
+    counts: NoiseCalibration  # noise of the counts of its search; not used without truncation
 
     @property
     def queries(self) -> int:

@@ -24,14 +24,12 @@ class ArrayMeans:
     """Means of K arrays: numerators / denominators [K], milli-units in [0, U].
 
     Numerators are private. Denominators depend on counts only.
-    upper_bound_milli     U
-    largest_denominator   upper bound of the denominators
     """
 
     numerators: Wide
     denominators: Wide
-    upper_bound_milli: int
-    largest_denominator: int
+    upper_bound_milli: int  # U
+    largest_denominator: int  # upper bound of the denominators
 
     @classmethod
     def of(cls, counts: Counts, sums: Integers, arrays: Arrays, upper_bound_milli: int) -> Self:

@@ -49,29 +49,20 @@ class BadUsers(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Public parameters of an estimate. Raises SettingError if no estimate could satisfy them.
+    """Public parameters of an estimate. Raises SettingError if no estimate could satisfy them."""
 
-    upper_bound_milli  U, milli-units
-    epsilon            epsilon of the whole estimate
-    grouping           a name of GROUPINGS; None for estimators without arrays
-    array_length       a name of RULES or a number of places; None for estimators without arrays
-    quantiles          a name of QUANTILES; None except for `quantile`
-    interval           the privately selected interval; None before or without selection, meaning all of [0, U]
-    weight_threshold   readings; a HAT with a smaller noisy weight is suppressed. None except for a ratio of noisy sums
-    gamma              of `levy`; None: its default
-    least_scale        of noise, in steps: narrower noise is widened; 0 without a limit given as (epsilon, delta)
-    """
-
-    upper_bound_milli: int
+    upper_bound_milli: int  # U, milli-units
     grid: Grid
-    epsilon: float
-    grouping: str | None = None
-    array_length: str | int | None = None
-    quantiles: str | None = None
+    epsilon: float  # epsilon of the whole estimate
+    grouping: str | None = None  # a name of GROUPINGS; None for estimators without arrays
+    array_length: str | int | None = None  # a name of RULES or a number of places; None for estimators without arrays
+    quantiles: str | None = None  # a name of QUANTILES; None except for `quantile`
+    # the privately selected interval; None before or without selection, meaning all of [0, U]
     interval: Interval | None = None
+    # readings; a HAT with a smaller noisy weight is suppressed. None except for a ratio of noisy sums
     weight_threshold: float | None = None
-    gamma: float | None = None
-    least_scale: int = 0
+    gamma: float | None = None  # of `levy`; None: its default
+    least_scale: int = 0  # of noise, in steps: narrower noise is widened; 0 without a limit given as (epsilon, delta)
 
     def __post_init__(self) -> None:
         if not 1 <= self.upper_bound_milli < MAX_UPPER_BOUND:
@@ -146,13 +137,11 @@ class Parameters:
 class Users:
     """Users of one HAT, largest count first, ties by pseudonym: an order that does not depend on speeds.
 
-    counts   int64 [L]  readings per user, 1 or more
-    sums     int64 [L]  sum of each user's readings, milli-units
     Raises BadUsers if the arrays violate this.
     """
 
-    counts: Counts
-    sums: Integers
+    counts: Counts  # int64 [L]  readings per user, 1 or more
+    sums: Integers  # int64 [L]  sum of each user's readings, milli-units
 
     def __post_init__(self) -> None:
         counts, sums = self.counts, self.sums
@@ -194,21 +183,15 @@ class EmptyHat(BadUsers):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Publishable estimate of a HAT, in grid steps; `Grid.text` and `Grid.scale_text` format it in the value's unit.
+    """Publishable estimate of a HAT, in grid steps; `Grid.text` and `Grid.scale_text` format it in the value's unit."""
 
-    raw          noisy value
-    scale        scale of its Laplace noise; None for a ratio of noisy sums, which has two scales
-    top          largest step that is not above U
-    interval95   within [0, top]; contains the value before noise with probability 0.95 or more, for any data. It covers
-                 the noise only, not clipping or sampling
-    interval     privately selected interval, milli-units; None without selection
-    """
-
-    raw: int
-    scale: float | None
-    top: int
+    raw: int  # noisy value
+    scale: float | None  # scale of its Laplace noise; None for a ratio of noisy sums, which has two scales
+    top: int  # largest step that is not above U
+    # within [0, top]; contains the value before noise with probability 0.95 or more, for any data. It covers the noise
+    # only, not clipping or sampling
     interval95: tuple[int, int]
-    interval: Interval | None = None
+    interval: Interval | None = None  # privately selected interval, milli-units; None without selection
 
     @classmethod
     def of_laplace(cls, noisy: Noisy, top: int, interval: Interval | None = None) -> Self:
@@ -312,18 +295,12 @@ def epsilon_share(epsilon: float, share: Fraction) -> float:
 
 @dataclass(frozen=True, slots=True)
 class BeforeNoise:
-    """An estimate before its one draw, which all of epsilon pays for. Private: it has the exact value.
+    """An estimate before its one draw, which all of epsilon pays for. Private: it has the exact value."""
 
-    value       rounded to the grid, in steps
-    distance    of the values of neighbours, in steps, at most. As public as the counts
-    parameters  of the estimate
-    weights     of `Linear.weights`, if they were computed on the way
-    """
-
-    value: int
-    distance: int
-    parameters: Parameters
-    weights: tuple[Weights, int] | None = None
+    value: int  # rounded to the grid, in steps
+    distance: int  # of the values of neighbours, in steps, at most. As public as the counts
+    parameters: Parameters  # of the estimate
+    weights: tuple[Weights, int] | None = None  # of `Linear.weights`, if they were computed on the way
 
     @classmethod
     def of(

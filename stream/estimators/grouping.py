@@ -26,24 +26,17 @@ Integers = NDArray[np.int64]
 class Arrays:
     """K arrays and the P parts of users in them. The mean of array k is sum(places * mean of user) / fills[k].
 
-    array_length  places in one array
-    fills         [K] occupied places; 1 to array_length
-    users         [P] user of the part: index into counts; ascending
-    arrays        [P] array of the part
-    places        [P] number of places of the part
-    split         largest number of arrays of one user, s: 1 for BESTFIT, 2 for WRAPAROUND
-
     A user is in two arrays only if arrays are full, so all arrays of one user have equal fills. At most two parts of an
     array are not all readings of their user: WRAPAROUND splits users only at the ends of an array, and a user with more
     readings than places fills an array alone unless it is split.
     """
 
-    array_length: int
-    fills: Integers
-    users: Integers
-    arrays: Integers
-    places: Integers
-    split: int
+    array_length: int  # places in one array
+    fills: Integers  # [K] occupied places; 1 to array_length
+    users: Integers  # [P] user of the part: index into counts; ascending
+    arrays: Integers  # [P] array of the part
+    places: Integers  # [P] number of places of the part
+    split: int  # largest number of arrays of one user, s: 1 for BESTFIT, 2 for WRAPAROUND
 
     @property
     def number(self) -> int:
@@ -51,8 +44,7 @@ class Arrays:
         return len(self.fills)
 
 
-Grouping = Callable[[Counts, int], Arrays]
-"""(counts, array_length >= 1) -> arrays; none without users"""
+Grouping = Callable[[Counts, int], Arrays]  # (counts, array_length >= 1) -> arrays; none without users
 
 
 def order_of(pseudonyms: NDArray[np.uint64], counts: Counts) -> Integers:
@@ -206,8 +198,7 @@ def total(numbers: Integers) -> int:
     return sums_of_runs(numbers, np.zeros(1, np.int64))[0] if len(numbers) > FEW else sum(numbers.tolist())
 
 
-Weights = tuple[Integers, Integers]
-"""(places, fills), [L] each: a user's mean has weight places / fills"""
+Weights = tuple[Integers, Integers]  # (places, fills), [L] each: a user's mean has weight places / fills
 
 
 def weights_in(counts: Counts, arrays: Arrays) -> Weights:

@@ -15,8 +15,7 @@ from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 _SHARE: Final = Fraction(1, 4)  # of epsilon, for each end
 
-Rank = Callable[[int, float], int]
-"""(K, epsilon) -> number of means below the lower end, and above the upper end"""
+Rank = Callable[[int, float], int]  # (K, epsilon) -> number of means below the lower end, and above the upper end
 
 QUANTILES: Final[Mapping[str, Rank]] = MappingProxyType(
     {

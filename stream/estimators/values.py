@@ -30,14 +30,10 @@ VALUE_ESTIMATORS: Final[Mapping[str, Estimator]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One value of a reading.
+    """One value of a reading."""
 
-    lower        milli-units; sums of users are of distances from it
-    parameters   of the estimator on [0, W_i], with epsilon / d and the axis's grid
-    """
-
-    lower: int
-    parameters: Parameters
+    lower: int  # milli-units; sums of users are of distances from it
+    parameters: Parameters  # of the estimator on [0, W_i], with epsilon / d and the axis's grid
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -48,18 +44,12 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class ValueEstimate:
-    """Publishable estimate of one value, in steps of its own grid.
+    """Publishable estimate of one value, in steps of its own grid."""
 
-    raw          noisy value
-    mean         `raw` clipped to [lower, upper]
-    scale        scale of its Laplace noise
-    interval95   raw -+ the noise's 95 % quantile, clipped like the mean
-    """
-
-    raw: int
-    mean: int
-    scale: float
-    interval95: tuple[int, int]
+    raw: int  # noisy value
+    mean: int  # `raw` clipped to [lower, upper]
+    scale: float  # scale of its Laplace noise
+    interval95: tuple[int, int]  # raw -+ the noise's 95 % quantile, clipped like the mean
 
     @classmethod
     def of(cls, noisy: Noisy, bounds: tuple[int, int]) -> Self:

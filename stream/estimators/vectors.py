@@ -33,14 +33,10 @@ LINEAR: Final[Mapping[str, Linear]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class WorstCaseError:
-    """E_M = bias + noise, in milli-units: an upper bound of the mean absolute error on every data set.
+    """E_M = bias + noise, in milli-units: an upper bound of the mean absolute error on every data set."""
 
-    bias    largest difference of the value before noise from the mean of all readings, over all sums
-    noise   E|noise|: the scale sensitivity / epsilon, without the increase by the grid
-    """
-
-    bias: Fraction
-    noise: Fraction
+    bias: Fraction  # largest difference of the value before noise from the mean of all readings, over all sums
+    noise: Fraction  # E|noise|: the scale sensitivity / epsilon, without the increase by the grid
 
     @property
     def total(self) -> Fraction:
@@ -89,13 +85,11 @@ class NoVectorForm(HatcastError):
 class VectorUsers:
     """Users of one HAT, largest count first, ties by pseudonym: an order that does not depend on readings.
 
-    counts   int64 [L]      readings per user, 1 or more
-    sums     int64 [L, d]   sum of each user's readings, milli-units; d is 1 or more
     Raises BadUsers if the arrays violate this.
     """
 
-    counts: Counts
-    sums: Integers
+    counts: Counts  # int64 [L]      readings per user, 1 or more
+    sums: Integers  # int64 [L, d]   sum of each user's readings, milli-units; d is 1 or more
 
     def __post_init__(self) -> None:
         counts, sums = self.counts, self.sums
@@ -131,14 +125,10 @@ class VectorUsers:
 
 @dataclass(frozen=True, slots=True)
 class VectorEstimate:
-    """Publishable vector estimate of a HAT.
+    """Publishable vector estimate of a HAT."""
 
-    raw     [d] noisy value, in grid steps
-    scale   scale of the Laplace noise on each coordinate, in steps
-    """
-
-    raw: tuple[int, ...]
-    scale: float
+    raw: tuple[int, ...]  # [d] noisy value, in grid steps
+    scale: float  # scale of the Laplace noise on each coordinate, in steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,33 +21,24 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class FoldChanges:
-    """Changes since the last call of `take_changes`.
+    """Changes since the last call of `take_changes`."""
 
-    watermark      ms UTC; None before the first record
-    outcomes       number of records by outcome, of all outcomes
-    slots          `date/slot` -> end (ms UTC), of the changed slots
-    hats           `date/slot` -> {cell: number of users}
-    chunks         (`date/slot`, cell, chunk) -> packed contributions
-    days           date -> number of users; of a horizon its first date
-    day_chunks     (date, chunk) -> packed users of the day or horizon
-    days_over      date -> number of chunks to delete: no record can count on these days or in these horizons any more
-    complete_from  ms UTC or None, as in the fold
-    block          number and bytes of the next block of the journal; None: no row has changed, or they are in chunks
-    ends_journal   all blocks are to be deleted: the chunks have their rows
-    rules          local date -> its rules, of all dates that have opened in the partition, if one opens now; else empty
-    """
-
-    watermark: int | None
-    outcomes: dict[str, int]
-    slots: dict[str, int] = field(default_factory=dict)
-    hats: dict[str, dict[str, int]] = field(default_factory=dict)
+    watermark: int | None  # ms UTC; None before the first record
+    outcomes: dict[str, int]  # number of records by outcome, of all outcomes
+    slots: dict[str, int] = field(default_factory=dict)  # `date/slot` -> end (ms UTC), of the changed slots
+    hats: dict[str, dict[str, int]] = field(default_factory=dict)  # `date/slot` -> {cell: number of users}
+    # (`date/slot`, cell, chunk) -> packed contributions
     chunks: dict[tuple[str, str, int], bytes] = field(default_factory=dict)
-    days: dict[str, int] = field(default_factory=dict)
+    days: dict[str, int] = field(default_factory=dict)  # date -> number of users; of a horizon its first date
+    # (date, chunk) -> packed users of the day or horizon
     day_chunks: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    # date -> number of chunks to delete: no record can count on these days or in these horizons any more
     days_over: dict[str, int] = field(default_factory=dict)
-    complete_from: int | None = None
+    complete_from: int | None = None  # ms UTC or None, as in the fold
+    # number and bytes of the next block of the journal; None: no row has changed, or they are in chunks
     block: tuple[int, bytes] | None = None
-    ends_journal: bool = False
+    ends_journal: bool = False  # all blocks are to be deleted: the chunks have their rows
+    # local date -> its rules, of all dates that have opened in the partition, if one opens now; else empty
     rules: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -112,27 +103,20 @@ def _slice(rows: list[T], chunk: int) -> list[T]:
 
 @dataclass(frozen=True, slots=True)
 class StoredPartition:
-    """State of a partition as read from the store.
-
-    hats           (`date/slot`, cell) -> chunks in order
-    days           date -> chunks in order; of a horizon its first date
-    complete_from  ms UTC or None, as in the fold
-    journal        blocks in order
-    missing        records before the stored offset were deleted unread, and no record after them has been folded
-    rules          as in the fold
-    users          number of users of a HAT, and of a day, as the store's indexes have them; empty: not known
-    """
+    """State of a partition as read from the store."""
 
     watermark: int | None
     outcomes: Mapping[str, int]
-    hats: Mapping[tuple[str, str], Iterable[bytes]]
-    days: Mapping[str, Iterable[bytes]]
-    complete_from: int | None = None
+    hats: Mapping[tuple[str, str], Iterable[bytes]]  # (`date/slot`, cell) -> chunks in order
+    days: Mapping[str, Iterable[bytes]]  # date -> chunks in order; of a horizon its first date
+    complete_from: int | None = None  # ms UTC or None, as in the fold
+    # records before the stored offset were deleted unread, and no record after them has been folded
     missing: bool = False
-    journal: Sequence[bytes] = ()
+    journal: Sequence[bytes] = ()  # blocks in order
+    # number of users of a HAT, and of a day, as the store's indexes have them; empty: not known
     users: Mapping[tuple[str, str], int] = field(default_factory=dict)
     users_of_days: Mapping[str, int] = field(default_factory=dict)
-    rules: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, str] = field(default_factory=dict)  # as in the fold
 
     def open_hats(self) -> dict[tuple[str, int], OpenHat]:
         """Return the stored HATs by slot (`date/slot`) and cell, in the order in which users entered them.

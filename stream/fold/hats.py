@@ -26,18 +26,16 @@ _SLOT_CACHE_SIZE: Final = 10_000  # more than a year of hours
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One slot of the local clock on one local date.
+    """One slot of the local clock on one local date."""
 
-    date, name         "2022-01-02", "09:00": the local start
-    start_ms, end_ms   ms UTC; [start, end)
-    outside            outcome of its readings by rule 8 if its date is before the policy's first or after its last, or
-                       its local start outside the policy's `hours`; None if they count
-    """
-
+    # date, name: "2022-01-02", "09:00": the local start
     date: str
     name: str
+    # start_ms, end_ms: ms UTC; [start, end)
     start_ms: int
     end_ms: int
+    # outcome of its readings by rule 8 if its date is before the policy's first or after its last, or its local start
+    # outside the policy's `hours`; None if they count
     outside: str | None
 
     @property

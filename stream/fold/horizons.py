@@ -20,8 +20,7 @@ VERSION: Final = 1
 _HEADER_BYTES: Final = 3
 _CELL_BYTES: Final = 8
 
-Places = dict[int, list[int]]
-"""H3 cell -> numbers of the slots that a user has entered in a horizon, ascending"""
+Places = dict[int, list[int]]  # H3 cell -> numbers of the slots that a user has entered in a horizon, ascending
 
 
 def horizon_of(keys: ContinualKeys, day: str) -> Period:

@@ -33,19 +33,14 @@ AcceptedRow = tuple[OpenHat, Contribution, int, int] | tuple[OpenHat, Contributi
 
 @dataclass(slots=True)
 class Journal:
-    """Sizes of a partition's journal.
+    """Sizes of a partition's journal."""
 
-    blocks, rows   in the store
-    hats           HATs that have numbers in it
-    new            HATs that got a number since the last block
-    users          rows in the chunks of all open HATs
-    """
-
+    # blocks, rows: in the store
     blocks: int = 0
     rows: int = 0
-    hats: int = 0
-    new: list[OpenHat] = field(default_factory=list)
-    users: int = 0
+    hats: int = 0  # HATs that have numbers in it
+    new: list[OpenHat] = field(default_factory=list)  # HATs that got a number since the last block
+    users: int = 0  # rows in the chunks of all open HATs
 
     def add_hat(self, hat: OpenHat) -> None:
         """Give a HAT its number."""

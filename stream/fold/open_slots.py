@@ -27,13 +27,10 @@ class IdSpans:
 
     Counts of vehicles of days that are over, a day with few vehicles or few timeslots left out. Only these leave the
     fold: for hints to the operator, and a metric.
-
-    few    vehicles that were in one or two timeslots of their day
-    many   all others
     """
 
-    few: int = 0
-    many: int = 0
+    few: int = 0  # vehicles that were in one or two timeslots of their day
+    many: int = 0  # all others
 
     def add(self, slots_of_vehicles: Iterable[int], slots_of_day: int) -> None:
         """Add a day. slots_of_vehicles: the number of timeslots of each vehicle; 0: not seen in this run."""
@@ -60,20 +57,13 @@ class IdSpans:
 
 
 class Contribution(msgspec.Struct, gc=False):
-    """Contribution of one user to one HAT. Untracked by the garbage collector: there are millions, without cycles.
+    """Contribution of one user to one HAT. Untracked by the garbage collector: there are millions, without cycles."""
 
-    count     number of readings
-    total     milli-units: sum of their values, each clipped to [0, U]
-    maximum   milli-units
-    seen      bit i is set if a reading of step i of `min_interval` was counted
-    ordinal   position of the user in the HAT, in order of entry: its chunk is ordinal // CHUNK_USERS
-    """
-
-    count: int
-    total: int
-    maximum: int
-    seen: int
-    ordinal: int
+    count: int  # number of readings
+    total: int  # milli-units: sum of their values, each clipped to [0, U]
+    maximum: int  # milli-units
+    seen: int  # bit i is set if a reading of step i of `min_interval` was counted
+    ordinal: int  # position of the user in the HAT, in order of entry: its chunk is ordinal // CHUNK_USERS
 
     @property
     def others(self) -> list[int]:
@@ -86,12 +76,9 @@ class Contribution(msgspec.Struct, gc=False):
 
 
 class ValuesContribution(Contribution, gc=False):
-    """Contribution with several values.
+    """Contribution with several values."""
 
-    others   for each value besides the speed the sum of its distances from `lower`, milli-units: 0 or more
-    """
-
-    others: list[int]
+    others: list[int]  # for each value besides the speed the sum of its distances from `lower`, milli-units: 0 or more
 
     def row(self, pseudonym: bytes) -> Row:
         """Return the row to pack."""
@@ -112,20 +99,14 @@ def contributions_of(users: ChunkUsers, first: int) -> Iterator[Contribution]:
 
 
 class OpenHat(msgspec.Struct, gc=False):
-    """Contributions of one HAT from one partition. Untracked by the garbage collector, as contributions are.
+    """Contributions of one HAT from one partition. Untracked by the garbage collector, as contributions are."""
 
-    slot     `date/slot`
-    end_ms   ms UTC: end of the slot
-    changed  bit i is set if chunk i has changed since it was last written
-    number   in the journal; set if `changed` is not 0
-    """
-
-    slot: str
+    slot: str  # `date/slot`
     cell: int
-    end_ms: int = 0
+    end_ms: int = 0  # ms UTC: end of the slot
     users: dict[bytes, Contribution] = msgspec.field(default_factory=dict)
-    changed: int = 0
-    number: int = 0
+    changed: int = 0  # bit i is set if chunk i has changed since it was last written
+    number: int = 0  # in the journal; set if `changed` is not 0
 
     def change(self, ordinal: int) -> None:
         """Mark the chunk of the user with this ordinal as changed."""
@@ -144,16 +125,13 @@ class UserOfDay(msgspec.Struct, gc=False):
     """Number of HATs that a user entered on a local date. Retained after their release: K caps the whole day.
 
     Untracked by the garbage collector: so a user has its day's date, not the day, which has the user.
-
-    period   the local date; of a horizon the first one
-    slots    number of timeslots in which it sent, entered or not; after a restart at least some of them
     """
 
     pseudonym: bytes
     entered: int
     ordinal: int
-    period: str
-    slots: int = 0
+    period: str  # the local date; of a horizon the first one
+    slots: int = 0  # number of timeslots in which it sent, entered or not; after a restart at least some of them
     latest_ms: int = _NEVER
 
     def see(self, start_ms: int) -> None:
@@ -163,31 +141,22 @@ class UserOfDay(msgspec.Struct, gc=False):
 
 
 class UserOfHorizon(UserOfDay, gc=False):
-    """Cells and slots that a user entered in a horizon. Retained until the horizon is over. entered: HATs.
+    """Cells and slots that a user entered in a horizon. Retained until the horizon is over. entered: HATs."""
 
-    places   H3 cell -> numbers of slots in the horizon, ascending
-    packed   its part of a chunk; None: not packed since it has changed
-    """
-
+    # H3 cell -> numbers of slots in the horizon, ascending
     places: dict[int, list[int]] = msgspec.field(default_factory=dict)
-    packed: bytes | None = None
+    packed: bytes | None = None  # its part of a chunk; None: not packed since it has changed
 
 
 @dataclass(slots=True)
 class PeriodUsers:
-    """Users of a local date, or of a horizon, and the indexes of the changed chunks.
+    """Users of a local date, or of a horizon, and the indexes of the changed chunks."""
 
-    date    the local date; of a horizon the first one
-
-    over    no record can count on this date any more, and the checkpoint deletes it from the store
-    slots   the timeslots in which users sent, by their starts
-    """
-
-    date: str
+    date: str  # the local date; of a horizon the first one
     users: dict[bytes, UserOfDay] = field(default_factory=dict)
     changed: set[int] = field(default_factory=set)
-    over: bool = False
-    slots: set[int] = field(default_factory=set)
+    over: bool = False  # no record can count on this date any more, and the checkpoint deletes it from the store
+    slots: set[int] = field(default_factory=set)  # the timeslots in which users sent, by their starts
 
     def add_to(self, spans: IdSpans) -> None:
         """Add its users to the counts of how long ids live."""
@@ -196,32 +165,26 @@ class PeriodUsers:
 
 @dataclass(slots=True)
 class OpenSlot:
-    """A slot and its HATs by H3 cell.
-
-    closes_ms   watermark from which a reading is late
-    released    users of each HAT that was released before this fold began, by H3 cell: no other user can enter it
-    """
+    """A slot and its HATs by H3 cell."""
 
     slot: Slot
-    closes_ms: int
+    closes_ms: int  # watermark from which a reading is late
     day: PeriodUsers
     hats: dict[int, OpenHat] = field(default_factory=dict)
+    # users of each HAT that was released before this fold began, by H3 cell: no other user can enter it
     released: Mapping[int, frozenset[bytes]] = field(default_factory=dict)
 
 
 class Vehicle(msgspec.Struct, gc=False):
-    """A vehicle id as sent: its canonical form, whether it belongs to this partition, its user on the latest date.
-
-    slot, cell, hat, known   the HAT that it entered last, and its user's contribution there. Most readings are in the
-                             HAT of the reading before them, and so need no look-up
-    marked                   mark of the fold when it marked the chunk of `known` as changed; None: not yet
-    """
+    """A vehicle id as sent: its canonical form, whether it belongs to this partition, its user on the latest date."""
 
     canonical: str
     belongs: bool
     user: UserOfDay | None = None
+    # slot, cell, hat, known: the HAT that it entered last, and its user's contribution there. Most readings are in the
+    # HAT of the reading before them, and so need no look-up
     slot: OpenSlot | None = None
     cell: int = 0
     hat: OpenHat | None = None
     known: Contribution | None = None
-    marked: object = None
+    marked: object = None  # mark of the fold when it marked the chunk of `known` as changed; None: not yet

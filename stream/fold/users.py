@@ -42,13 +42,10 @@ class EarlierRuns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FoldUsers:
-    """Users of a fold, the same for all partitions.
-
-    earlier   HATs of earlier runs; None: none
-    """
+    """Users of a fold, the same for all partitions."""
 
     pseudonyms: Pseudonyms
-    earlier: EarlierRuns | None = None
+    earlier: EarlierRuns | None = None  # HATs of earlier runs; None: none
 
 
 class UserLimit(Protocol):

@@ -37,33 +37,22 @@ _NO_REPORTS: Integers = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class HybridEstimate:
-    """Publishable estimate of a HAT, in grid steps; `Grid.text` formats it in km/h. Its target is TARGET.
+    """Publishable estimate of a HAT, in grid steps; `Grid.text` formats it in km/h. Its target is TARGET."""
 
-    raw            blend of two noisy means, on the grid
-    top            largest step that is not above U
-    interval95     within [0, top]; contains the blend before noise with probability 0.95 or more, for any data. It
-                   covers the noise only, not sampling or differences between the groups
-    weight         w, weight of the central mean
-    kind           kind of both noises; the scale of Gaussian noise is its standard deviation
-    central_scale  scale of the noise on the central mean, steps; 0 if none was drawn
-    local_scale    scale of the noise on each local report, steps; 0 without reports
-    variance       variance of both noises together in `raw`, steps^2
-    public_epsilon epsilon of any user against observers of releases only: at most the epsilon of its own noise
-    delta          delta of Gaussian noise, for each epsilon; 0 for Laplace noise
-    groups         each group's own estimate; None if no group's own mean is published
-    """
-
-    raw: int
-    top: int
+    raw: int  # blend of two noisy means, on the grid
+    top: int  # largest step that is not above U
+    # within [0, top]; contains the blend before noise with probability 0.95 or more, for any data. It covers the noise
+    # only, not sampling or differences between the groups
     interval95: tuple[int, int]
-    weight: Fraction
-    kind: NoiseKind
-    central_scale: float
-    local_scale: float
-    variance: float
+    weight: Fraction  # w, weight of the central mean
+    kind: NoiseKind  # kind of both noises; the scale of Gaussian noise is its standard deviation
+    central_scale: float  # scale of the noise on the central mean, steps; 0 if none was drawn
+    local_scale: float  # scale of the noise on each local report, steps; 0 without reports
+    variance: float  # variance of both noises together in `raw`, steps^2
+    # epsilon of any user against observers of releases only: at most the epsilon of its own noise
     public_epsilon: float
-    delta: float
-    groups: "GroupEstimates | None" = None
+    delta: float  # delta of Gaussian noise, for each epsilon; 0 for Laplace noise
+    groups: "GroupEstimates | None" = None  # each group's own estimate; None if no group's own mean is published
 
     @property
     def mean(self) -> int:

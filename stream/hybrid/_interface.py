@@ -34,23 +34,16 @@ _ROUNDED: Final = 1 + 1e-12  # factor of ratios, above their floating-point erro
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Public setting of a hybrid estimate, in any unit of values that all fields share.
+    """Public setting of a hybrid estimate, in any unit of values that all fields share."""
 
-    central, local     number of users of either group: c n that trust the operator, (1 - c) n that do not
-    central_noise      s_T^2: variance of the noise on the mean of the central users
-    local_noise        s_L^2: variance of the noise on each local user's own value
-    central_variance   sigma_T^2: variance of the distribution of central users' values
-    local_variance     sigma_L^2: variance of the distribution of local users' values
-    gap                mu_L - mu_T
-    """
-
+    # central, local: number of users of either group: c n that trust the operator, (1 - c) n that do not
     central: Number
     local: Number
-    central_noise: Number
-    local_noise: Number
-    central_variance: Number = Fraction(0)
-    local_variance: Number = Fraction(0)
-    gap: Number = Fraction(0)
+    central_noise: Number  # s_T^2: variance of the noise on the mean of the central users
+    local_noise: Number  # s_L^2: variance of the noise on each local user's own value
+    central_variance: Number = Fraction(0)  # sigma_T^2: variance of the distribution of central users' values
+    local_variance: Number = Fraction(0)  # sigma_L^2: variance of the distribution of local users' values
+    gap: Number = Fraction(0)  # mu_L - mu_T
 
     @property
     def users(self) -> Number:
@@ -73,15 +66,12 @@ class Needs(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Prior knowledge about users' means; constants of the policy. A wrong value costs accuracy, never privacy.
+    """Prior knowledge about users' means; constants of the policy. A wrong value costs accuracy, never privacy."""
 
-    central_milli, local_milli   sigma_T, sigma_L: standard deviations of users' means, milli-units
-    gap_milli                    mu_L - mu_T, milli-units
-    """
-
+    # central_milli, local_milli: sigma_T, sigma_L: standard deviations of users' means, milli-units
     central_milli: int
     local_milli: int
-    gap_milli: int = 0
+    gap_milli: int = 0  # mu_L - mu_T, milli-units
 
     @classmethod
     def homogeneous(cls, sigma_milli: int) -> Self:
@@ -96,25 +86,18 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class HybridParameters:
-    """Public parameters of a hybrid estimate. Raises SettingError if no estimate could satisfy them.
+    """Public parameters of a hybrid estimate. Raises SettingError if no estimate could satisfy them."""
 
-    upper_bound_milli  U, milli-units
-    epsilon            epsilon of the operator's noise on the mean of central users
-    local_epsilon      epsilon of each local device's own noise
-    spread             None if the estimator does not need it
-    delta              delta of the operator's Gaussian noise on one mean, and of a device's on one report; None for
-                       Laplace noise
-    max_coalition      number of local users that may share their own noise; None: no amplification is claimed
-    group_min_users    users that each group needs for a mean of its own; None: no group's own mean is published
-    """
-
-    upper_bound_milli: int
+    upper_bound_milli: int  # U, milli-units
     grid: Grid
-    epsilon: float
-    local_epsilon: float
-    spread: Spread | None = None
+    epsilon: float  # epsilon of the operator's noise on the mean of central users
+    local_epsilon: float  # epsilon of each local device's own noise
+    spread: Spread | None = None  # None if the estimator does not need it
+    # delta of the operator's Gaussian noise on one mean, and of a device's on one report; None for Laplace noise
     delta: float | None = None
+    # number of local users that may share their own noise; None: no amplification is claimed
     max_coalition: int | None = None
+    # users that each group needs for a mean of its own; None: no group's own mean is published
     group_min_users: int | None = None
 
     def __post_init__(self) -> None:

@@ -20,18 +20,12 @@ _DIGITS: Final = 10**6
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Public sizes of the groups in a release.
+    """Public sizes of the groups in a release."""
 
-    weight    w, weight of the central mean
-    central   number of users of the central mean
-    local     number of reports in the local mean, each with its own noise; 0 if w is 1
-    devices   number of these that devices have sent
-    """
-
-    weight: Fraction
-    central: int
-    local: int
-    devices: int
+    weight: Fraction  # w, weight of the central mean
+    central: int  # number of users of the central mean
+    local: int  # number of reports in the local mean, each with its own noise; 0 if w is 1
+    devices: int  # number of these that devices have sent
 
     @property
     def reports_in_one(self) -> Fraction:

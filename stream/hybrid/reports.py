@@ -23,22 +23,16 @@ _PERSONALIZATION: Final = b"hatcast-report"
 
 
 class DeviceReport(msgspec.Struct, frozen=True, gc=False):
-    """One report of a device.
+    """One report of a device."""
 
-    id           id of the device on this local day: 32 hexadecimal digits
-    cell         H3 index in hexadecimal
-    date, slot   local, `YYYY-MM-DD` and `HH:MM`
-    value        in the policy's unit, noisy
-    epsilon      epsilon of the device's noise
-    """
-
-    id: DeviceId
+    id: DeviceId  # id of the device on this local day: 32 hexadecimal digits
     policy_id: PolicyId
-    cell: Cell
+    cell: Cell  # H3 index in hexadecimal
+    # date, slot: local, `YYYY-MM-DD` and `HH:MM`
     date: Date
     slot: Slot
-    value: Decimal
-    epsilon: float
+    value: Decimal  # in the policy's unit, noisy
+    epsilon: float  # epsilon of the device's noise
 
 
 _DECODER: Final = msgspec.json.Decoder(DeviceReport)
@@ -65,14 +59,10 @@ def encode_report(report: DeviceReport) -> bytes:
 # Keys: workers read them from `worker.report_keys_file`, devices have their own.
 @dataclass(frozen=True, slots=True)
 class DayKey:
-    """Key pair of a device for one local date, with its certificate.
+    """Key pair of a device for one local date, with its certificate."""
 
-    seed          32 random bytes, secret
-    certificate   signature of the authority
-    """
-
-    seed: bytes = field(repr=False)
-    certificate: bytes
+    seed: bytes = field(repr=False)  # 32 random bytes, secret
+    certificate: bytes  # signature of the authority
 
 
 def device_id(key: bytes) -> str:
@@ -82,14 +72,10 @@ def device_id(key: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReportKeys:
-    """Keys that decide which reports are genuine.
+    """Keys that decide which reports are genuine."""
 
-    authorities   public keys that certify the day keys of devices
-    revoked       public day keys whose reports are rejected, certified or not
-    """
-
-    authorities: frozenset[bytes]
-    revoked: frozenset[bytes] = frozenset()
+    authorities: frozenset[bytes]  # public keys that certify the day keys of devices
+    revoked: frozenset[bytes] = frozenset()  # public day keys whose reports are rejected, certified or not
 
 
 def parse_report_keys(text: str) -> ReportKeys:

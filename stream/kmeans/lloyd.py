@@ -32,16 +32,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterMeans:
-    """Noisy means of the clusters after an iteration.
+    """Noisy means of the clusters after an iteration."""
 
-    users      [K] noisy number of users; may be negative
-    means      [K, d] steps; not clipped to [0, top]
-    variances  [K, d] variance of the noise on `means`, steps^2
-    """
-
-    users: Floats
-    means: Floats
-    variances: Floats
+    users: Floats  # [K] noisy number of users; may be negative
+    means: Floats  # [K, d] steps; not clipped to [0, top]
+    variances: Floats  # [K, d] variance of the noise on `means`, steps^2
 
 
 def central_means(
@@ -137,20 +132,13 @@ def uniform(setting: ClusteringSetting, stream: int) -> Integers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
-    """Publishable clusters.
+    """Publishable clusters."""
 
-    centres   int64 [K, d], steps, in [0, top]
-    users     float64 [K] noisy number of users, 0 or more
-    noise     float64 [K, d] standard deviation of the noise on a centre, steps; 0 if `moved` is 0
-    weights   float64 [K, d] weight of the central group's mean; 0 if `moved` is 0
-    moved     int64 [K] iteration that computed the centre, from 1 on; 0: an initial position or a restart
-    """
-
-    centres: Integers
-    users: Floats
-    noise: Floats
-    weights: Floats
-    moved: Integers
+    centres: Integers  # int64 [K, d], steps, in [0, top]
+    users: Floats  # float64 [K] noisy number of users, 0 or more
+    noise: Floats  # float64 [K, d] standard deviation of the noise on a centre, steps; 0 if `moved` is 0
+    weights: Floats  # float64 [K, d] weight of the central group's mean; 0 if `moved` is 0
+    moved: Integers  # int64 [K] iteration that computed the centre, from 1 on; 0: an initial position or a restart
 
 
 WeightedMeans = tuple[ClusterMeans, Floats]

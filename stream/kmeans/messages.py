@@ -26,17 +26,10 @@ _PLACES: Final = 40  # accepted digits before or after the point; 1E-999999999 w
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="status", tag="round"):
-    """One round of a clustering.
+    """One round of a clustering."""
 
-    clusters_id  `clustering/round`: the record's key
-    clustering   random id: 32 hexadecimal digits
-    round        from 1 to `iterations`
-    centres      current centres, km/h by slot
-    closes       ms UTC: later answers are not counted
-    """
-
-    clusters_id: str
-    clustering: DeviceId
+    clusters_id: str  # `clustering/round`: the record's key
+    clustering: DeviceId  # random id: 32 hexadecimal digits
     policy: str
     policy_id: PolicyId
     date: Date
@@ -44,9 +37,9 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="status", tag="
     epsilon: float
     iterations: int
     seed: int
-    round: Annotated[int, msgspec.Meta(ge=1, le=MAX_ITERATIONS)]
-    closes: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-    centres: tuple[tuple[Decimal, ...], ...]
+    round: Annotated[int, msgspec.Meta(ge=1, le=MAX_ITERATIONS)]  # from 1 to `iterations`
+    closes: Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # ms UTC: later answers are not counted
+    centres: tuple[tuple[Decimal, ...], ...]  # current centres, km/h by slot
 
     @property
     def parameters(self) -> bytes:
@@ -56,18 +49,13 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="status", tag="
 
 
 class ClusterAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One answer of a device.
-
-    id        of the device in this clustering, random: 32 hexadecimal digits; the record's key
-    cluster   index of a cluster, from 0, by randomised response
-    vector    noisy vector, km/h by slot; only in the device's first answer
-    """
+    """One answer of a device."""
 
     clustering: DeviceId
     round: int
-    id: DeviceId
-    cluster: int
-    vector: tuple[Decimal, ...] | None = None
+    id: DeviceId  # of the device in this clustering, random: 32 hexadecimal digits; the record's key
+    cluster: int  # index of a cluster, from 0, by randomised response
+    vector: tuple[Decimal, ...] | None = None  # noisy vector, km/h by slot; only in the device's first answer
 
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")

@@ -34,24 +34,17 @@ Contributions = tuple[str, NDArray[np.uint64], Integers, Integers]
 class ClusteringSetting:
     """Public parameters. Raises SettingError if no clustering could satisfy them.
 
-    dimensions   d
-    top          upper bound of a coordinate, in grid steps
-    clusters     K
-    iterations   tau
-    epsilon      of the whole clustering, for each user
-    seed         seed of the initial centres: any integer of 64 bits
-
     The paper's m is 1: a coordinate is measured in units of its own upper bound. Counts and sums get noise of the same
     scale, so m divides epsilon between them; at m = 1 a user counts as much in a count as in a coordinate. The error of
     a mean is about b sqrt(1 + mean^2 / m^2) / N, and m = 1 is within a few percent of the optimum.
     """
 
-    dimensions: int
-    top: int
-    clusters: int
-    iterations: int
-    epsilon: float
-    seed: int = 0
+    dimensions: int  # d
+    top: int  # upper bound of a coordinate, in grid steps
+    clusters: int  # K
+    iterations: int  # tau
+    epsilon: float  # of the whole clustering, for each user
+    seed: int = 0  # seed of the initial centres: any integer of 64 bits
 
     def __post_init__(self) -> None:
         _within("dimensions", self.dimensions, 1, MAX_DIMENSIONS)

@@ -42,30 +42,21 @@ class Position(NamedTuple):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """A record of an output topic, reduced to the fields that the ledger needs.
-
-    place          `cell/slot`
-    charge         1e-9
-    fineness       of its noise; 0 if unknown
-    slot_start_ms  ms UTC; only of a HAT under `add_remove`, whose progress is by slot
-    answered       the query's reservation, if the record answers a query
-    horizon        first local date of the horizon of a running sum; "" for other records
-    is_drawn       of a running sum: whether the state of its cell changed with it
-    start, end     local times, as published
-    """
+    """A record of an output topic, reduced to the fields that the ledger needs."""
 
     release_id: str
     name: str
     date: str
-    place: str
-    charge: int
+    place: str  # `cell/slot`
+    charge: int  # 1e-9
     seq: int
-    fineness: int
+    fineness: int  # of its noise; 0 if unknown
     record: bytes
-    slot_start_ms: int | None = None
-    answered: "Answered | None" = None
-    horizon: str = ""
-    is_drawn: bool = False
+    slot_start_ms: int | None = None  # ms UTC; only of a HAT under `add_remove`, whose progress is by slot
+    answered: "Answered | None" = None  # the query's reservation, if the record answers a query
+    horizon: str = ""  # first local date of the horizon of a running sum; "" for other records
+    is_drawn: bool = False  # of a running sum: whether the state of its cell changed with it
+    # start, end: local times, as published
     start: str = ""
     end: str = ""
 
@@ -97,22 +88,16 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionBatch:
-    """The contents of consecutive records of one output partition.
-
-    stored     the position up to which the ledger has adopted the partition before this batch; None for nothing
-    following  the position after the batch
-    records    releases and answers, each with its offset
-    days       (policy name, date) -> the offset of the first budget record about that day
-    answered   reservations of queries that these records answer
-    budgets    budget records, the newest of each policy and date
-    spans      policy name -> its published slots and its number of release partitions, under `add_remove`
-    """
+    """The contents of consecutive records of one output partition."""
 
     place: OutputPartition
+    # the position up to which the ledger has adopted the partition before this batch; None for nothing
     stored: Position | None
-    following: Position
-    records: Sequence[tuple[int, Published]]
+    following: Position  # the position after the batch
+    records: Sequence[tuple[int, Published]]  # releases and answers, each with its offset
+    # (policy name, date) -> the offset of the first budget record about that day
     days: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    answered: Collection[Answered] = ()
-    budgets: Collection[BudgetRecord] = ()
+    answered: Collection[Answered] = ()  # reservations of queries that these records answer
+    budgets: Collection[BudgetRecord] = ()  # budget records, the newest of each policy and date
+    # policy name -> its published slots and its number of release partitions, under `add_remove`
     spans: Mapping[str, tuple[Span, int]] = field(default_factory=dict)

@@ -15,17 +15,13 @@ _OF_POLICY = ("commits", "releases", "epsilon", "cap", "fineness", "told")
 
 @dataclass(slots=True)
 class Book:
-    """A date of the ledger, for one policy.
-
-    day       charges of all policies: our own by level, those of others as what they cost
-    numbers   the date's and the policy's other numbers, as they are now, by field
-    """
+    """A date of the ledger, for one policy."""
 
     draft: Draft
     name: str
     date: str
-    day: DayLedger
-    numbers: dict[str, int]
+    day: DayLedger  # charges of all policies: our own by level, those of others as what they cost
+    numbers: dict[str, int]  # the date's and the policy's other numbers, as they are now, by field
     _stored: "_Stored" = field(repr=False)
 
     @classmethod

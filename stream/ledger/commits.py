@@ -41,28 +41,19 @@ Rejection = Unrecovered | DaySealed | Replaced | Unclaimed | DamagedRow | TooLar
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """State that a worker expects of a ledger: a commit compares it, to notice a loss of data before it writes.
+    """State that a worker expects of a ledger: a commit compares it, to notice a loss of data before it writes."""
 
-    token     of the finished recovery; "" while the ledger is not known to be recovered
-    written   release partition -> the commit sequence that this worker wrote last
-    commits   the greatest number of the domain's commits that this worker knows
-    """
-
-    token: str
-    written: Mapping[int, int]
-    commits: int
+    token: str  # of the finished recovery; "" while the ledger is not known to be recovered
+    written: Mapping[int, int]  # release partition -> the commit sequence that this worker wrote last
+    commits: int  # the greatest number of the domain's commits that this worker knows
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A reservation that the ledger has.
+    """A reservation that the ledger has."""
 
-    new     whether this decision makes it
-    token   of the finished recovery that the ledger had; b"" without one
-    """
-
-    new: bool
-    token: bytes
+    new: bool  # whether this decision makes it
+    token: bytes  # of the finished recovery that the ledger had; b"" without one
 
 
 def commit_rows(policy: Policy, proposals: Sequence[AnyProposal], guard: Guard | None) -> Wanted:
@@ -221,16 +212,13 @@ def _count_commits(draft: Draft, name: str, new: Mapping[int, int], guard: Guard
 
 @dataclass(slots=True)
 class _Entry:
-    """Bookings of one decision so far: the books of its dates, and their common total.
-
-    changed    dates with a change
-    """
+    """Bookings of one decision so far: the books of its dates, and their common total."""
 
     view: View
     policy: Policy
     draft: Draft = field(init=False)
     books: dict[str, Book] = field(default_factory=dict)
-    changed: dict[str, None] = field(default_factory=dict)
+    changed: dict[str, None] = field(default_factory=dict)  # dates with a change
     _total: Total | None = None
 
     def __post_init__(self) -> None:

@@ -44,28 +44,22 @@ def day_cost(levels: Mapping[int, int], cap: int | None) -> int:
 
 @dataclass(slots=True)
 class Total:
-    """Cost of all days of a domain, for a user who was present on each of them (privacy unit `user`).
+    """Cost of all days of a domain, for a user who was present on each of them (privacy unit `user`)."""
 
-    spent   1e-9: sum of the days' costs
-    limit   1e-9: smallest `total_limit` of the policies that charged; None if none of them has a limit
-    """
-
-    spent: int = 0
+    spent: int = 0  # 1e-9: sum of the days' costs
+    # 1e-9: smallest `total_limit` of the policies that charged; None if none of them has a limit
     limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Reservation of a query over days on one day: `epsilon` (1e-9) for each of the `places` a user may have entered.
+    """Reservation of a query over days on one day: `epsilon` (1e-9) for each of the `places` that a user may enter."""
 
-    places     0 if the day's budget had no room: then the query is not answered
-    is_spent   the epsilon is spent already, so it is reserved even above the limits
-    is_required   releases of a day that has no room for it are `budget_exhausted`, though they charge nothing else
-    """
-
-    places: int
+    places: int  # 0 if the day's budget had no room: then the query is not answered
     epsilon: int
+    # the epsilon is spent already, so it is reserved even above the limits
     is_spent: bool = field(default=False, compare=False)
+    # releases of a day that has no room for it are `budget_exhausted`, though they charge nothing else
     is_required: bool = field(default=False, compare=False)
 
     @property
@@ -81,20 +75,14 @@ class Reserved:
 
 @dataclass(slots=True)
 class PolicyDay:
-    """Charges of one policy on one day.
+    """Charges of one policy on one day."""
 
-    cap      K of the policy; None while the ledger does not know it: then every charge counts
-    costs    `cell/slot` -> e(cell, slot), in 1e-9, of the places that are charged next; another has none yet
-    levels   e -> number of cells and slots with this e
-    hats     sum of the K largest e, in 1e-9
-    queries  query name -> its reservation
-    """
-
-    cap: int | None
+    cap: int | None  # K of the policy; None while the ledger does not know it: then every charge counts
+    # `cell/slot` -> e(cell, slot), in 1e-9, of the places that are charged next; another has none yet
     costs: dict[str, int] = field(default_factory=dict)
-    levels: dict[int, int] = field(default_factory=dict)
-    hats: int = 0
-    queries: dict[str, Reserved] = field(default_factory=dict)
+    levels: dict[int, int] = field(default_factory=dict)  # e -> number of cells and slots with this e
+    hats: int = 0  # sum of the K largest e, in 1e-9
+    queries: dict[str, Reserved] = field(default_factory=dict)  # query name -> its reservation
 
     @property
     def cost(self) -> int:
@@ -114,13 +102,10 @@ class PolicyDay:
 
 @dataclass(slots=True)
 class DayLedger:
-    """Charges of one day of a domain, by policy.
-
-    limit   1e-9: smallest `daily_limit` of the policies that charged; None if no policy has charged
-    """
+    """Charges of one day of a domain, by policy."""
 
     policies: dict[str, PolicyDay] = field(default_factory=dict)
-    limit: int | None = None
+    limit: int | None = None  # 1e-9: smallest `daily_limit` of the policies that charged; None if no policy has charged
 
     @property
     def cost(self) -> int:

@@ -32,14 +32,11 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A policy's progress. Times are ms UTC.
+    """A policy's progress. Times are ms UTC."""
 
-    first_ms   start of the policy's first slot; None if the ledger has lost it, or no worker was ever started
-    marks      (mark, release partition) -> end of the last slot done
-    """
-
+    # start of the policy's first slot; None if the ledger has lost it, or no worker was ever started
     first_ms: int | None
-    marks: Mapping[tuple[Mark, int], int]
+    marks: Mapping[tuple[Mark, int], int]  # (mark, release partition) -> end of the last slot done
 
     def through(self, mark: Mark, release_partitions: Iterable[int]) -> int:
         """Return the end of the last slot that all of these partitions have done; 0 for none."""

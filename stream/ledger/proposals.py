@@ -8,43 +8,28 @@ from hatcast.stream.ledger.day import Reserved
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """Change of a horizon by the commit of a running sum's record.
+    """Change of a horizon by the commit of a running sum's record."""
 
-    horizon   first local date
-    before    the state that `after` was drawn from; None: there was none. The commit compares it
-    after     state to store; None: none
-    closes    status with which the horizon ends; None: it goes on
-    """
-
-    horizon: str
+    horizon: str  # first local date
     cell: str
-    before: bytes | None
-    after: bytes | None
-    closes: str | None = None
+    before: bytes | None  # the state that `after` was drawn from; None: there was none. The commit compares it
+    after: bytes | None  # state to store; None: none
+    closes: str | None = None  # status with which the horizon ends; None: it goes on
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A release before its commit: its charge, and the two records it may become.
-
-    place       `cell/slot`
-    charge      1e-9
-    record      the bytes before and after `seq`; nothing after if the record has no `seq`
-    exhausted   the same, if the day's budget does not allow the charge
-    fineness    of its noise, as `Release.fineness`; 0 if unknown
-    change      of a running sum: what the commit does to its horizon
-    release_partition   its owner commits the release
-    """
+    """A release before its commit: its charge, and the two records it may become."""
 
     release_id: str
     date: str
-    place: str
-    charge: int
-    record: tuple[bytes, bytes]
-    exhausted: tuple[bytes, bytes]
-    fineness: int = 0
-    change: StateChange | None = None
-    release_partition: int = field(kw_only=True)
+    place: str  # `cell/slot`
+    charge: int  # 1e-9
+    record: tuple[bytes, bytes]  # the bytes before and after `seq`; nothing after if the record has no `seq`
+    exhausted: tuple[bytes, bytes]  # the same, if the day's budget does not allow the charge
+    fineness: int = 0  # of its noise, as `Release.fineness`; 0 if unknown
+    change: StateChange | None = None  # of a running sum: what the commit does to its horizon
+    release_partition: int = field(kw_only=True)  # its owner commits the release
 
     @property
     def ends_horizon(self) -> bool:
@@ -54,24 +39,17 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class AnswerProposal:
-    """An answer to a query over days before its commit.
-
-    date        the local date that stores the record
-    dates       the dates of its period
-    query       name of the query
-    reserved    cost of the query for a user on each of these dates
-    record, exhausted   as in Proposal
-    release_partition   its owner commits the answer
-    """
+    """An answer to a query over days before its commit."""
 
     release_id: str
-    date: str
-    dates: Sequence[str]
-    query: str
-    reserved: Reserved
+    date: str  # the local date that stores the record
+    dates: Sequence[str]  # the dates of its period
+    query: str  # name of the query
+    reserved: Reserved  # cost of the query for a user on each of these dates
+    # record, exhausted: as in Proposal
     record: tuple[bytes, bytes]
     exhausted: tuple[bytes, bytes]
-    release_partition: int
+    release_partition: int  # its owner commits the answer
 
 
 @dataclass(frozen=True, slots=True)

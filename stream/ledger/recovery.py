@@ -15,41 +15,28 @@ from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, View, Wanted
 _SERVER = ("run_id", "replid")
 _ATTEMPT = ("attempt", "attempt_run_id", "attempt_replid")
 
-RECOVERED_ROWS: Wanted = {rows.RECOVERY: {"token", *_SERVER}, rows.SERVER: _SERVER}
-"""What `require_recovered` reads"""
+RECOVERED_ROWS: Wanted = {rows.RECOVERY: {"token", *_SERVER}, rows.SERVER: _SERVER}  # what `require_recovered` reads
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryState:
-    """The recovery of the ledger, as read at one time.
+    """The recovery of the ledger, as read at one time."""
 
-    token            of the finished recovery; "" while the ledger is not recovered
-    attempt          token of a recovery in progress; "" for none
-    sealed_through   the last sealed local date of the policy; "" for none
-    commits          number of commits in the domain, of all policies and workers
-    generation       number of this recovery: Redis went back if it is not greater than that of another known one
-    sequences        release partition -> its commit sequence
-    """
-
-    token: str
-    attempt: str
-    sealed_through: str
-    commits: int
-    generation: int
-    sequences: Mapping[int, int]
+    token: str  # of the finished recovery; "" while the ledger is not recovered
+    attempt: str  # token of a recovery in progress; "" for none
+    sealed_through: str  # the last sealed local date of the policy; "" for none
+    commits: int  # number of commits in the domain, of all policies and workers
+    generation: int  # number of this recovery: Redis went back if it is not greater than that of another known one
+    sequences: Mapping[int, int]  # release partition -> its commit sequence
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A recovery in progress, which any worker may join.
-
-    ours       this call began it
-    is_fenced  all publishers are fenced, and the end offsets of the output topics are stored
-    """
+    """A recovery in progress, which any worker may join."""
 
     token: str
-    ours: bool
-    is_fenced: bool
+    ours: bool  # this call began it
+    is_fenced: bool  # all publishers are fenced, and the end offsets of the output topics are stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +137,7 @@ def store_ends(view: View, attempt: str, ends: Mapping[OutputPartition, Position
     return Decision(result=True, changes=draft.changes)
 
 
-Nonces = Mapping[str, bytes | None]
-"""Local date, or rows.TOTAL -> nonce"""
+Nonces = Mapping[str, bytes | None]  # local date, or rows.TOTAL -> nonce
 
 
 def finish_rows(sealed: Collection[str], nonces: Collection[str]) -> Wanted:

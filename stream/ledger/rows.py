@@ -13,19 +13,13 @@ LIMIT: Final = "limit"
 NONCES: Final = "nonces"
 """Local date, or TOTAL -> random value that each change of its rows replaces. Not a counter: a store that went back
 would count to the same number again, with other rows. A date with a ledger has one"""
-SEQUENCES: Final = "sequences"
-"""`policy/R` -> commits of release partition R; ALL -> commits of the domain"""
+SEQUENCES: Final = "sequences"  # `policy/R` -> commits of release partition R; ALL -> commits of the domain
 ALL: Final = "*"
-SEALED: Final = "sealed"
-"""Policy -> its last sealed local date"""
-NEXT_POLICIES: Final = "successors"
-"""Policy -> `DATE NAME`, its next policy and that one's first local date"""
-LAST: Final = "last"
-"""Policy -> its last local date with a record"""
-RULES: Final = "rules"
-"""Local date -> rules under which all policies of the domain release it: `Calendar.rules_of`"""
-ANNOUNCED: Final = "announced"
-"""Policy -> `1`, once the cost of its private list of cells is on `hats.budget`"""
+SEALED: Final = "sealed"  # policy -> its last sealed local date
+NEXT_POLICIES: Final = "successors"  # policy -> `DATE NAME`, its next policy and that one's first local date
+LAST: Final = "last"  # policy -> its last local date with a record
+RULES: Final = "rules"  # local date -> rules under which all policies of the domain release it: `Calendar.rules_of`
+ANNOUNCED: Final = "announced"  # policy -> `1`, once the cost of its private list of cells is on `hats.budget`
 RECOVERY: Final = "recovery"
 """`run_id`, `replid`, `token`: this server process, with this replication history, has every published record;
 `attempt`, `attempt_run_id`, `attempt_replid`: the same of a recovery in progress; `generation`: of the newest one"""
@@ -33,10 +27,8 @@ ENDS: Final = "ends"
 """`topic/partition` -> `topic id:offset`, the end of a recovery in progress; empty before its fence"""
 ADOPTED: Final = "adopted"
 """`topic/partition` -> `topic id:offset`, up to which the ledger contains all published records"""
-OLDEST: Final = "oldest"
-"""`topic/partition date policy` -> `topic id:offset`, the first record of an unsealed day"""
-SERVER: Final = "server"
-"""Not stored: `run_id` and `replid` of the server that was read"""
+OLDEST: Final = "oldest"  # `topic/partition date policy` -> `topic id:offset`, the first record of an unsealed day
+SERVER: Final = "server"  # not stored: `run_id` and `replid` of the server that was read
 
 COUNT: Final = "#"
 """Field of any key, which is not stored: its number of fields"""

@@ -24,25 +24,16 @@ class TopicStart(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Sealed(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy's seal. Registry key `sealed/POLICY`.
-
-    through     the last sealed local date; all earlier days are sealed too
-    rules       under which that date was released: `Calendar.rules_of`
-    first_ms    start of the policy's first slot (ms UTC), under `add_remove`
-    done_ms     end of the last sealed slot (ms UTC), under `add_remove`
-    partitions  number of release partitions of the policy
-    starts      output topic -> where reading starts; all earlier records are of sealed days
-    has_horizons   whether the policy has running sums: their states cannot be read again from the topics
-    """
+    """A policy's seal. Registry key `sealed/POLICY`."""
 
     policy: str
-    through: str
-    rules: str
-    partitions: int
-    starts: dict[str, TopicStart]
-    first_ms: int | None = None
-    done_ms: int | None = None
-    has_horizons: bool = False
+    through: str  # the last sealed local date; all earlier days are sealed too
+    rules: str  # under which that date was released: `Calendar.rules_of`
+    partitions: int  # number of release partitions of the policy
+    starts: dict[str, TopicStart]  # output topic -> where reading starts; all earlier records are of sealed days
+    first_ms: int | None = None  # start of the policy's first slot (ms UTC), under `add_remove`
+    done_ms: int | None = None  # end of the last sealed slot (ms UTC), under `add_remove`
+    has_horizons: bool = False  # whether the policy has running sums: their states cannot be read again from the topics
 
     def read_from(self, place: OutputPartition) -> Position | None:
         """Return the position before which an output partition has only records of sealed days; None if unknown."""
@@ -53,23 +44,17 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SealedDay(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy's final part of a day's ledger. Registry key `day/POLICY/DATE`.
-
-    cost                its cost for one user (1e-9)
-    sequence            the day's ledger number at that time
-    limit, total_limit  of a day and of all days (1e-9), "" if charges have not set them
-    fields              the policy's fields of the day's ledger, values as text
-    levels              e(cell, slot) -> number of cells and slots with that e, both as text
-    """
+    """A policy's final part of a day's ledger. Registry key `day/POLICY/DATE`."""
 
     policy: str
     date: str
-    cost: int
-    sequence: int
+    cost: int  # its cost for one user (1e-9)
+    sequence: int  # the day's ledger number at that time
+    # limit, total_limit: of a day and of all days (1e-9), "" if charges have not set them
     limit: str
     total_limit: str
-    fields: dict[str, str]
-    levels: dict[str, str]
+    fields: dict[str, str]  # the policy's fields of the day's ledger, values as text
+    levels: dict[str, str]  # e(cell, slot) -> number of cells and slots with that e, both as text
 
 
 def check_lost(lost: Collection[Sealed], calendar: Calendar) -> None:

@@ -14,32 +14,21 @@ from hatcast.stream.policy.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class DaySummary:
-    """Summary of a policy's day, as published in `hats.budget`.
+    """Summary of a policy's day, as published in `hats.budget`."""
 
-    releases          number of HATs released
-    epsilon_sum       1e-9: sum of the charges
-    epsilon_user_day  1e-9: upper bound of a user's cost on this day so far, over all policies of the domain
-    shared            whether another policy of the domain has charged this day too
-    limit             1e-9: smallest daily limit of the policies that charged; None if nothing was charged
-    sequence          number of changes of the day's ledger
-    levels            largest charges of one user: of each policy the K largest of HATs, and those of its queries
-    total             total of the domain
-    policy_levels     K largest charges of this policy's HATs, as levels
-    fineness          `mechanisms.grid.fineness` -> number of this policy's charges whose noise had that fineness
-    queries           name of a query of this policy -> its reservation
-    """
-
-    releases: int
-    epsilon_sum: int
-    epsilon_user_day: int
-    shared: bool
-    limit: int | None
-    sequence: int
+    releases: int  # number of HATs released
+    epsilon_sum: int  # 1e-9: sum of the charges
+    epsilon_user_day: int  # 1e-9: upper bound of a user's cost on this day so far, over all policies of the domain
+    shared: bool  # whether another policy of the domain has charged this day too
+    limit: int | None  # 1e-9: smallest daily limit of the policies that charged; None if nothing was charged
+    sequence: int  # number of changes of the day's ledger
+    # largest charges of one user: of each policy the K largest of HATs, and those of its queries
     levels: Mapping[int, int]
-    total: Total
-    policy_levels: Mapping[int, int] = field(default_factory=dict)
+    total: Total  # total of the domain
+    policy_levels: Mapping[int, int] = field(default_factory=dict)  # K largest charges of this policy's HATs, as levels
+    # `mechanisms.grid.fineness` -> number of this policy's charges whose noise had that fineness
     fineness: Mapping[int, int] = field(default_factory=dict)
-    queries: Mapping[str, Reserved] = field(default_factory=dict)
+    queries: Mapping[str, Reserved] = field(default_factory=dict)  # name of a query of this policy -> its reservation
 
     @property
     def least_fineness(self) -> int | None:

@@ -29,16 +29,12 @@ NONE: Final = b"none"  # before the first state; not b"": a state that was cut t
 
 @dataclass(frozen=True, slots=True)
 class StoredStates:
-    """States of cells in a horizon.
+    """States of cells in a horizon."""
 
-    closed    status with which the horizon has ended; None: it goes on
-    states    of each requested cell, in order; None: the cell has had no slot in the horizon, or its state is damaged
-    damaged   whether one of these states is damaged: then nothing more of the horizon may be drawn
-    """
-
-    closed: Status | None
+    closed: Status | None  # status with which the horizon has ended; None: it goes on
+    # of each requested cell, in order; None: the cell has had no slot in the horizon, or its state is damaged
     states: Sequence[bytes | None]
-    damaged: bool = False
+    damaged: bool = False  # whether one of these states is damaged: then nothing more of the horizon may be drawn
 
 
 def states_rows(name: str, horizon: str, cells: Sequence[str]) -> Wanted:

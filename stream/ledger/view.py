@@ -14,8 +14,7 @@ from hatcast.stream.ledger.rows import NONCES, ledger
 
 R = TypeVar("R")
 
-Wanted = Mapping[str, Collection[str] | None]
-"""Key -> fields to read; None: all of them"""
+Wanted = Mapping[str, Collection[str] | None]  # key -> fields to read; None: all of them
 
 _MOST_DIGITS: Final = 25
 _LEAST_TOO_LARGE: Final = 10**_MOST_DIGITS
@@ -49,16 +48,11 @@ class Unread(Exception):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Rows of one moment.
+    """Rows of one moment."""
 
-    asked    what was read: of another key or field nothing is known
-    found    key -> field -> value, of what is stored
-    damaged  keys of another type: they reject what needs them, and nothing else
-    """
-
-    asked: Wanted
-    found: Mapping[str, dict[str, bytes]]
-    damaged: Collection[str] = ()
+    asked: Wanted  # what was read: of another key or field nothing is known
+    found: Mapping[str, dict[str, bytes]]  # key -> field -> value, of what is stored
+    damaged: Collection[str] = ()  # keys of another type: they reject what needs them, and nothing else
 
     def get(self, key: str, name: str) -> bytes | None:
         """Return a value; None if it is not stored. Raises Unread, DamagedRow."""
@@ -82,23 +76,21 @@ class View:
 class RowChanges:
     """Changes of rows, and the conditions under which they are applied.
 
-    equal      key -> field -> value that must be stored; None: none may be
-    at_least   (key, field) -> number that must be stored, or a greater one
-    set        key -> field -> value; None deletes the field; of a set the members, with empty values
-    add        (key, field) -> number to add, negative too; the sum stays from 0 to 2^53
-    raised     (key, field) -> number or date, stored unless a greater one is
-    deleted    keys to delete with all of their fields
-    nonces     fields of NONCES to replace by fresh random values
     A field, or the membership in a set, is in `set`, `add` or `raised` of one apply at most.
     """
 
+    # key -> field -> value that must be stored; None: none may be
     equal: dict[str, dict[str, bytes | None]] = field(default_factory=dict)
+    # (key, field) -> number that must be stored, or a greater one
     at_least: dict[tuple[str, str], int] = field(default_factory=dict)
+    # key -> field -> value; None deletes the field; of a set the members, with empty values
     set: dict[str, dict[str, bytes | None]] = field(default_factory=dict)
+    # (key, field) -> number to add, negative too; the sum stays from 0 to 2^53
     add: dict[tuple[str, str], int] = field(default_factory=dict)
+    # (key, field) -> number or date, stored unless a greater one is
     raised: dict[tuple[str, str], bytes] = field(default_factory=dict)
-    deleted: dict[str, None] = field(default_factory=dict)
-    nonces: dict[str, None] = field(default_factory=dict)
+    deleted: dict[str, None] = field(default_factory=dict)  # keys to delete with all of their fields
+    nonces: dict[str, None] = field(default_factory=dict)  # fields of NONCES to replace by fresh random values
 
     @property
     def is_empty(self) -> bool:

@@ -24,36 +24,25 @@ class UnsafeNoise(HatcastError):
 
 @dataclass(frozen=True, slots=True)
 class Noisy:
-    """A noisy number in grid steps, and the public scale of its noise.
-
-    scale   0 if no noise was drawn; the standard deviation for Gaussian noise
-    """
+    """A noisy number in grid steps, and the public scale of its noise."""
 
     value: int
-    scale: float
+    scale: float  # 0 if no noise was drawn; the standard deviation for Gaussian noise
 
 
 class NoisyVector(NamedTuple):
-    """Noisy numbers in grid steps, and the public scale of the noise of each.
+    """Noisy numbers in grid steps, and the public scale of the noise of each."""
 
-    values  int64 [N]
-    scale   as in `Noisy`
-    """
-
-    values: NDArray[np.int64]
-    scale: float
+    values: NDArray[np.int64]  # int64 [N]
+    scale: float  # as in `Noisy`
 
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """Bounds of how far apart two vectors of integers are, in grid steps.
+    """Bounds of how far apart two vectors of integers are, in grid steps."""
 
-    l1          sum of the absolute differences, at most
-    l2_squared  sum of their squares, at most
-    """
-
-    l1: int
-    l2_squared: int
+    l1: int  # sum of the absolute differences, at most
+    l2_squared: int  # sum of their squares, at most
 
     @property
     def l2(self) -> float:

@@ -20,21 +20,15 @@ _NO_TAIL: Final = 0.01  # below this scale, noise is 0 with probability 1 - 2 ex
 class Grid:
     """A grid of a value, which starts at the value's lower bound.
 
-    step    in the value's unit, such as Decimal("0.001")
-    lower   milli-units, a multiple of the step: values are computed as distances from it; `text` adds it
     Raises ValueError unless the step is above 0 and `lower` is a multiple of it.
     """
 
-    step: Decimal
-    lower: int = 0
-    milli: Fraction = field(init=False, repr=False)
-    """one step in milli-units"""
-    digits: int = field(init=False, repr=False)
-    """after the point, of every number on the grid"""
-    units: int = field(init=False, repr=False)
-    """of the last digit, in one step"""
-    origin: int = field(init=False, repr=False)
-    """`lower` in steps"""
+    step: Decimal  # in the value's unit, such as Decimal("0.001")
+    lower: int = 0  # milli-units, a multiple of the step: values are computed as distances from it; `text` adds it
+    milli: Fraction = field(init=False, repr=False)  # one step in milli-units
+    digits: int = field(init=False, repr=False)  # after the point, of every number on the grid
+    units: int = field(init=False, repr=False)  # of the last digit, in one step
+    origin: int = field(init=False, repr=False)  # `lower` in steps
 
     def __post_init__(self) -> None:
         if not (self.step.is_finite() and self.step > 0):

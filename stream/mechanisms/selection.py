@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
-Bits = Callable[[int], int]
-"""k -> an integer uniform in [0, 2**k), independent of all before"""
+Bits = Callable[[int], int]  # k -> an integer uniform in [0, 2**k), independent of all before
 
 FIRST_BITS: Final = 128  # does not decide a draw with a probability below 2**-60 for a million candidates
 _LN2: Final = Fraction(6932, 10_000)  # a little above ln 2
@@ -75,8 +74,7 @@ def _sums(weights: list[int], costs: list[int], rate: Fraction, digits: int) -> 
     return list(accumulate(map(mul, weights, lower))), list(accumulate(map(mul, weights, upper)))
 
 
-Bounds = tuple[int, int]
-"""Integers (lower, upper) around 2**digits times a real in [0, 1]."""
+Bounds = tuple[int, int]  # integers (lower, upper) around 2**digits times a real in [0, 1]
 
 
 def _powers(costs: list[int], base: Bounds, digits: int) -> tuple[list[int], list[int]]:

@@ -150,15 +150,11 @@ def _index(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FineCells:
-    """Listed cells of resolutions above `h3_resolution`.
+    """Listed cells of resolutions above `h3_resolution`."""
 
-    resolutions   those of the list's cells, finest first
-    remainders    coarse cells that overlap a listed cell
-    """
-
-    resolutions: tuple[int, ...]
+    resolutions: tuple[int, ...]  # those of the list's cells, finest first
     cells: frozenset[int]
-    remainders: frozenset[int]
+    remainders: frozenset[int]  # coarse cells that overlap a listed cell
 
     def cell_at(self, latitude: float, longitude: float) -> int | None:
         """Return the finest listed cell of a place; None if no listed cell contains it."""

@@ -34,18 +34,13 @@ _DIGITS: Final = 1e6  # a composed epsilon is rounded up to six digits, as `hats
 
 @dataclass(frozen=True, slots=True)
 class ComposedLimit:
-    """The daily limit (epsilon, delta) of a user, as the composition of its releases gives it.
-
-    releases      n, no more than `max_hats_per_day`
-    fineness      every noise has a scale of at least 2**fineness grid steps
-    least_scale   steps; narrower noise is widened to it. 0: the policy's noise is as wide anyway, or need not be
-    """
+    """The daily limit (epsilon, delta) of a user, as the composition of its releases gives it."""
 
     epsilon: float
     delta: float
-    releases: int
-    fineness: int
-    least_scale: int
+    releases: int  # n, no more than `max_hats_per_day`
+    fineness: int  # every noise has a scale of at least 2**fineness grid steps
+    least_scale: int  # steps; narrower noise is widened to it. 0: the policy's noise is as wide anyway, or need not be
 
 
 def without_delta_of_limit(table: Mapping[str, Any]) -> tuple[Mapping[str, Any], float | None]:

@@ -25,8 +25,7 @@ from hatcast.stream.policy.table import PolicyTable
 from hatcast.stream.policy.toml_tables import decode_table, such_as
 from hatcast.stream.units import NANO, nano_ceil, nano_floor
 
-CONTINUAL: Final = "continual"
-"""name of the estimator of these policies, in records and in `Policy.estimator`"""
+CONTINUAL: Final = "continual"  # name of the estimator of these policies, in records and in `Policy.estimator`
 CONTINUAL_ESTIMATOR: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
     {CONTINUAL: EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}))}
 )
@@ -99,29 +98,19 @@ class ContinualTable(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class ContinualKeys(MethodKeys):
-    """Keys of `[policy.continual]` with defaults filled in.
-
-    horizon_days    D, local dates of a horizon
-    max_slots       k: most slots that a user enters in one cell of a horizon
-    min_separation  b: two slots of one user in one cell are at least this many slots apart
-    max_cells       most cells that a user enters in a horizon
-    branching       of kind `kary`, odd; None: the one of the least maximum error, or another kind
-    buffers         of kind `blt`; None for the others
-    first           first local date of the first horizon
-    slots           n: slots of a horizon, whatever the local clock skips
-    """
+    """Keys of `[policy.continual]` with defaults filled in."""
 
     kind: ContinualKind
     noise: NoiseKind
-    horizon_days: int
-    max_slots: int
-    min_separation: int
-    max_cells: int
-    branching: int | None
-    buffers: int | None
+    horizon_days: int  # D, local dates of a horizon
+    max_slots: int  # k: most slots that a user enters in one cell of a horizon
+    min_separation: int  # b: two slots of one user in one cell are at least this many slots apart
+    max_cells: int  # most cells that a user enters in a horizon
+    branching: int | None  # of kind `kary`, odd; None: the one of the least maximum error, or another kind
+    buffers: int | None  # of kind `blt`; None for the others
     at_end: AtEnd
-    first: date
-    slots: int
+    first: date  # first local date of the first horizon
+    slots: int  # n: slots of a horizon, whatever the local clock skips
 
     @property
     def is_pure(self) -> bool:
@@ -208,8 +197,7 @@ _EXCLUDED_PRIVACY: Final[Mapping[str, str]] = MappingProxyType(
         "max_coalition": "remove it: devices' reports are not used",
     }
 )
-BUFFERS: Final = 3
-"""default of kind `blt`"""
+BUFFERS: Final = 3  # default of kind `blt`
 NOISES: Final[Mapping[ContinualKind, tuple[NoiseKind, ...]]] = MappingProxyType(
     {
         ContinualKind.LAPLACE: (NoiseKind.LAPLACE,),

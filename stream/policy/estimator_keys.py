@@ -32,24 +32,20 @@ class Relation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EstimatorKeys:
-    """Relations that an estimator is proved for, and the keys of [policy.estimator] that it uses.
-
-    defaults           by key; a key that is absent here is rejected, one with default None is required
-    choices            allowed names by key; `array_length` may also be an integer
-    weight_threshold   (array_length, epsilon) -> default of that key; None: the estimator does not use the key
-    hybrid             inputs of a hybrid estimator; None: the estimator does not use devices' reports
-    gamma              default of that key; None: the estimator does not use it
-    shares             of epsilon, by purpose, of an estimator for trusted users alone; empty: of another one
-    several_values     whether it is proved for several values of a reading (hatcast.stream.estimators.values)
-    """
+    """Relations that an estimator is proved for, and the keys of [policy.estimator] that it uses."""
 
     relations: frozenset[Relation]
+    # by key; a key that is absent here is rejected, one with default None is required
     defaults: Mapping[str, str | None]
+    # allowed names by key; `array_length` may also be an integer
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    # (array_length, epsilon) -> default of that key; None: the estimator does not use the key
     weight_threshold: Callable[[int, float], float] | None = None
-    hybrid: HybridUse | None = None
+    hybrid: HybridUse | None = None  # inputs of a hybrid estimator; None: the estimator does not use devices' reports
+    # whether it is proved for several values of a reading (hatcast.stream.estimators.values)
     several_values: bool = False
-    gamma: float | None = None
+    gamma: float | None = None  # default of that key; None: the estimator does not use it
+    # of epsilon, by purpose, of an estimator for trusted users alone; empty: of another one
     shares: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
 
 

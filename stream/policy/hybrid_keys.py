@@ -29,37 +29,30 @@ class GroupMeans(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HybridUse:
-    """Inputs of a hybrid estimator.
+    """Inputs of a hybrid estimator."""
 
-    central, local   whether a release uses data of central users, and reports of local devices
-    all_local        central users' means get the devices' noise
-    spread           the keys of [policy.estimator] on the distribution of users' means; the first is required
-    """
-
+    # central, local: whether a release uses data of central users, and reports of local devices
     central: bool
     local: bool
-    all_local: bool = False
+    all_local: bool = False  # central users' means get the devices' noise
+    # the keys of [policy.estimator] on the distribution of users' means; the first is required
     spread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class HybridKeys(MethodKeys):
-    """Keys of a hybrid estimator, which publishes means of telemetry and devices' reports.
-
-    local_epsilon       epsilon of a device's noise on each of its reports
-    max_coalition       number of local users that may share their noise values; None: no amplification is claimed
-    sigma_milli, sigma_local_milli, mean_gap_milli   milli-units; None, None, 0 if the estimator does not use them
-    groups              means in a release
-    """
+    """Keys of a hybrid estimator, which publishes means of telemetry and devices' reports."""
 
     use: HybridUse
     noise: NoiseKind
-    local_epsilon: float
+    local_epsilon: float  # epsilon of a device's noise on each of its reports
+    # number of local users that may share their noise values; None: no amplification is claimed
     max_coalition: int | None
+    # sigma_milli, sigma_local_milli, mean_gap_milli: milli-units; None, None, 0 if the estimator does not use them
     sigma_milli: int | None
     sigma_local_milli: int | None
     mean_gap_milli: int
-    groups: GroupMeans = GroupMeans.TOGETHER
+    groups: GroupMeans = GroupMeans.TOGETHER  # means in a release
 
     @property
     def is_pure(self) -> bool:

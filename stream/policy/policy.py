@@ -95,62 +95,47 @@ K = TypeVar("K", bound=MethodKeys)
 class Policy:
     """Public parameters of the releases. Values are in milli-units of their unit, times in milliseconds.
 
-    canonical       JSON by RFC 8785 without the name and `running`; policy_id is its hash
-    replaces, from_date   the previous policy, and the first local date of this one (YYYY-MM-DD)
-    h3_resolution   of the cells; with `fine` of those outside of the listed finer cells
-    fine            listed cells of finer resolutions; None: all cells have one resolution
-    cells           H3 indexes, with the finer ones; None: all cells
-    selection_cost  privacy cost of a private selection of `cells` or of finer cells; None: none
-    upper_bound     U: the largest distance of two values; `value.upper` - `value.lower` with a value
-    grid            in the value's unit; releases are multiples of it
-    delta           of the (epsilon, delta) that is shown for a day; with Gaussian noise every bound holds with it
-    total_limit     of all days of one user, for unit `user` only
-    epsilon         of one HAT; the daily limit of a tracker, which has none
     epsilon_nano    charge of one HAT in 1e-9, rounded up
-    min_users       a HAT with fewer users is suppressed; 0 under add_remove, where their number is private
-    method          what is published, and how: the keys of the estimator; of running sums `epsilon` is of one cell's
-                    horizon
-    queries         over several days, each answered for every cell and slot
-    most_hats       most HATs that one user's day can enter: K, or cells x slots if fewer are listed
-    value           the one value of a reading that is released; None: its speed, in km/h from 0 to U
-    composed_limit  (epsilon, delta) that `daily_limit` was given as, and the number of releases that it stands for;
-                    None: it was given as a plain epsilon
-    running         running means: post-processing of what is published, so not a part of `policy_id`
     """
 
     name: str
     policy_id: str
-    canonical: bytes = field(repr=False)
+    canonical: bytes = field(repr=False)  # JSON by RFC 8785 without the name and `running`; policy_id is its hash
+    # replaces, from_date: the previous policy, and the first local date of this one (YYYY-MM-DD)
     replaces: str | None
     from_date: str | None
-    upper_bound: int
+    upper_bound: int  # U: the largest distance of two values; `value.upper` - `value.lower` with a value
     reject_above: int | None
     drop_zero: bool
     timezone: str
-    h3_resolution: int
-    fine: FineCells | None = field(repr=False)
+    h3_resolution: int  # of the cells; with `fine` of those outside of the listed finer cells
+    fine: FineCells | None = field(repr=False)  # listed cells of finer resolutions; None: all cells have one resolution
     slot_length_ms: int
     hours: tuple[int, int]
     lateness_ms: int
     max_ahead_ms: int
     min_interval_ms: int
-    cells: frozenset[int] | None = field(repr=False)
-    selection_cost: SelectionCost | None
-    grid: Decimal
+    cells: frozenset[int] | None = field(repr=False)  # H3 indexes, with the finer ones; None: all cells
+    selection_cost: SelectionCost | None  # privacy cost of a private selection of `cells` or of finer cells; None: none
+    grid: Decimal  # in the value's unit; releases are multiples of it
     unit: str
     relation: Relation
-    epsilon: float
+    epsilon: float  # of one HAT; the daily limit of a tracker, which has none
     max_hats_per_day: int
     daily_limit: float
-    total_limit: float | None
-    delta: float
-    min_users: int
+    total_limit: float | None  # of all days of one user, for unit `user` only
+    delta: float  # of the (epsilon, delta) that is shown for a day; with Gaussian noise every bound holds with it
+    min_users: int  # a HAT with fewer users is suppressed; 0 under add_remove, where their number is private
     estimator: str
+    # what is published, and how: the keys of the estimator; of running sums `epsilon` is of one cell's horizon
     method: Method
-    queries: tuple[Query, ...]
-    most_hats: int
-    value: Value | None = None
+    queries: tuple[Query, ...]  # over several days, each answered for every cell and slot
+    most_hats: int  # most HATs that one user's day can enter: K, or cells x slots if fewer are listed
+    value: Value | None = None  # the one value of a reading that is released; None: its speed, in km/h from 0 to U
+    # running means: post-processing of what is published, so not a part of `policy_id`
     running: tuple[Running, ...] = ()
+    # (epsilon, delta) that `daily_limit` was given as, and the number of releases that it stands for; None: it was
+    # given as a plain epsilon
     composed_limit: ComposedLimit | None = None
 
     @property

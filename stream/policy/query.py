@@ -56,34 +56,25 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query of a policy.
-
-    days          D, length of a period
-    first         first date of the first period
-    epsilon_nano  charge of one answer on each of its days, in 1e-9, rounded up
-    epsilon       as configured; None if `scale` is configured
-    kind_name     name of the kind in the policy and in records
-    scale         B, of the Laplace noise in milli-units (of a reading, or of vehicles); None if `epsilon` is configured
-    min_n         `mean_speed` is suppressed below this number of user-days; 0 for the other kind
-    speed_limit   of `over_speed_limit`: milli-units above the value's lower bound; 0 for the other kind; None: not
-                  answered unless one is requested
-    on_request    an operator may request a speed limit for each period, once; `speed_limit` is used without a request
-    canonical     the part that is hashed into policy_id
-    """
+    """One query of a policy."""
 
     name: str
     kind: Kind
-    days: int
-    first: date
-    epsilon_nano: int
-    epsilon: float | None
+    days: int  # D, length of a period
+    first: date  # first date of the first period
+    epsilon_nano: int  # charge of one answer on each of its days, in 1e-9, rounded up
+    epsilon: float | None  # as configured; None if `scale` is configured
+    # B, of the Laplace noise in milli-units (of a reading, or of vehicles); None if `epsilon` is configured
     scale: Fraction | None
-    min_n: int
+    min_n: int  # `mean_speed` is suppressed below this number of user-days; 0 for the other kind
+    # of `over_speed_limit`: milli-units above the value's lower bound; 0 for the other kind; None: not answered unless
+    # one is requested
     speed_limit: int | None
     missing_days: MissingDays
-    canonical: dict[str, str | int | float] = field(compare=False, repr=False)
+    canonical: dict[str, str | int | float] = field(compare=False, repr=False)  # the part that is hashed into policy_id
+    # an operator may request a speed limit for each period, once; `speed_limit` is used without a request
     on_request: bool = False
-    kind_name: str = ""
+    kind_name: str = ""  # name of the kind in the policy and in records
 
     def period_of(self, day: str) -> Period | None:
         """Return the period that contains a local date; None before the first period."""

@@ -68,17 +68,12 @@ class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """Names and units of the queries of one policy.
+    """Names and units of the queries of one policy."""
 
-    kinds   by name in the policy
-    limit   key of the limit of `over_speed_limit`
-    lower   of the value, milli-units
-    """
-
-    kinds: Mapping[str, Kind]
-    limit: str
+    kinds: Mapping[str, Kind]  # by name in the policy
+    limit: str  # key of the limit of `over_speed_limit`
     unit: str
-    lower: int
+    lower: int  # of the value, milli-units
     upper: int
 
     @classmethod

@@ -59,17 +59,13 @@ class RunningTable(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One `[[policy.running]]`. Not a part of the `policy_id`: it is post-processing.    [decisions/0032]
-
-    days    number of local dates up to the present one that can be in the window
-    hours   of a period: its first local hour, and the hour after its last
-    """
+    """One `[[policy.running]]`. Not a part of the `policy_id`: it is post-processing.    [decisions/0032]"""
 
     name: str
     window: Window
     of: RunningOf
-    days: int
-    hours: tuple[int, int] = (0, 24)
+    days: int  # number of local dates up to the present one that can be in the window
+    hours: tuple[int, int] = (0, 24)  # of a period: its first local hour, and the hour after its last
 
     def has_hour(self, slot: str) -> bool:
         """Return whether a slot, by its local start such as `09:00`, can be in the window."""

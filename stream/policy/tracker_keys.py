@@ -24,8 +24,7 @@ from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable
 from hatcast.stream.policy.toml_tables import decode_table, such_as
 from hatcast.stream.units import NANO, nano_floor
 
-TRACKER: Final = "tracker"
-"""name of the estimator"""
+TRACKER: Final = "tracker"  # name of the estimator
 TRACKER_ESTIMATOR: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
     {TRACKER: EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}))}
 )
@@ -47,21 +46,17 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TimetablePrior:
-    """Constants of cells with a scheduled speed, which are hashed into policy_id.
-
-    reference         km/h, from which scheduled speeds are counted
-    lowest, highest   km/h: bounds of that difference
-    slope, slope_sd   prior mean and standard deviation of a cell's speed per km/h of that difference
-    variance          of a cell around it, (km/h)^2: as `Variances.cell`, with `REFERENCE_BOUND`
-    """
+    """Constants of cells with a scheduled speed, which are hashed into policy_id."""
 
     # A city's own slope is near 1. The prior is wide and nearer to 0, so that a file that says nothing costs less.
-    reference: float = 25.0
+    reference: float = 25.0  # km/h, from which scheduled speeds are counted
+    # lowest, highest: km/h: bounds of that difference
     lowest: float = -20.0
     highest: float = 25.0
+    # slope, slope_sd: prior mean and standard deviation of a cell's speed per km/h of that difference
     slope: float = 0.6
     slope_sd: float = 0.45
-    variance: float = 18.0
+    variance: float = 18.0  # of a cell around it, (km/h)^2: as `Variances.cell`, with `REFERENCE_BOUND`
 
 
 TIMETABLE_PRIOR: Final = TimetablePrior()
@@ -88,26 +83,19 @@ class TrackerTable(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class TrackerKeys(MethodKeys):
-    """Keys of a tracker, which publishes what few queries of a day say about every HAT.
+    """Keys of a tracker, which publishes what few queries of a day say about every HAT."""
 
-    daily_limit   epsilon that a bus can lose on one day to the tracker, in 1e-9
-    price         summed standard deviation, in the policy's unit, that one unit of a bus's epsilon must save in the
-                  settlement; at first, because it falls
-    share         of the limit, for queries at the close of an hour; the rest is for the settlement
-    objective     of the settlement
-    watch         cells that are queried first
-    watch_share   of a bus's limit, for queries of watched cells
-    watched       content of the watch file; empty without one
-    timetable     path of a GTFS file; None: without one. Which one it is, is no part of the policy: it changes often
-    """
-
-    daily_limit: int
+    daily_limit: int  # epsilon that a bus can lose on one day to the tracker, in 1e-9
+    # summed standard deviation, in the policy's unit, that one unit of a bus's epsilon must save in the settlement; at
+    # first, because it falls
     price: float
-    share: float = 0.3
-    objective: Objective = Objective.CELLS
-    watch: frozenset[str] = frozenset()
-    watch_share: float = 0.0
+    share: float = 0.3  # of the limit, for queries at the close of an hour; the rest is for the settlement
+    objective: Objective = Objective.CELLS  # of the settlement
+    watch: frozenset[str] = frozenset()  # cells that are queried first
+    watch_share: float = 0.0  # of a bus's limit, for queries of watched cells
+    # content of the watch file; empty without one
     watched: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    # path of a GTFS file; None: without one. Which one it is, is no part of the policy: it changes often
     timetable: str | None = None
 
     @property

@@ -60,18 +60,15 @@ class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value of a reading, and its public range.
-
-    lower, upper   milli-units of `unit`: readings are clipped to this range
-    grid           in `unit`: releases are multiples of it
-    missing        milli-units of `unit`, outside the range: numbers that say that there is no value, such as -999
-    """
+    """One value of a reading, and its public range."""
 
     name: str
     unit: str
+    # lower, upper: milli-units of `unit`: readings are clipped to this range
     lower: int
     upper: int
-    grid: Decimal
+    grid: Decimal  # in `unit`: releases are multiples of it
+    # milli-units of `unit`, outside the range: numbers that say that there is no value, such as -999
     missing: tuple[int, ...] = ()
 
     @property

@@ -29,28 +29,20 @@ _EARTH_KM: Final = 6371.0088  # mean radius of WGS 84
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DATES_CACHED: Final = 10_000  # minutes: a week
 
-DeriveSpeed = Literal["missing", "always"]
-"""Derive the speeds that records lack, or all of them."""
+DeriveSpeed = Literal["missing", "always"]  # derive the speeds that records lack, or all of them
 
-_Position = tuple[int, float, float, int]
-"""time (ms UTC), latitude, longitude, arrival (ms UTC)"""
+_Position = tuple[int, float, float, int]  # time (ms UTC), latitude, longitude, arrival (ms UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """Settings of derived speeds.
+    """Settings of derived speeds."""
 
-    timezone      of the policy: two positions on different local dates give no speed
-    fastest       km/h: two positions that imply more give no speed
-    max_ahead_ms  a position dated later than this after its arrival is not used (rule 6)
-    always        derive also the speeds of records that have one
-    counts        returns whether a record counts, as that of a `Format`; its position is used all the same
-    """
-
-    timezone: str
-    fastest: float
-    max_ahead_ms: int
-    always: bool = False
+    timezone: str  # of the policy: two positions on different local dates give no speed
+    fastest: float  # km/h: two positions that imply more give no speed
+    max_ahead_ms: int  # a position dated later than this after its arrival is not used (rule 6)
+    always: bool = False  # derive also the speeds of records that have one
+    # returns whether a record counts, as that of a `Format`; its position is used all the same
     counts: Callable[[bytes], bool] | None = None
 
 

@@ -74,18 +74,15 @@ class Outcome(StrEnum):
 class Reading(msgspec.Struct, gc=False):
     """One decoded record of one vehicle.
 
-    vehicle   the id as sent; `canonical_vehicle` of `vehicles` gives the user
-    time      ISO 8601 text, or milliseconds since 1970 as a number or as text of 12 or more digits
-    lat, lon  degrees (WGS 84)
-    speed     in `unit`
     Numbers that JSON cannot represent are the texts "nan", "inf" and "-inf".
     """
 
-    vehicle: str
-    time: str | int | float
+    vehicle: str  # the id as sent; `canonical_vehicle` of `vehicles` gives the user
+    time: str | int | float  # ISO 8601 text, or milliseconds since 1970 as a number or as text of 12 or more digits
+    # lat, lon: degrees (WGS 84)
     lat: float | str
     lon: float | str
-    speed: float | str
+    speed: float | str  # in `unit`
     unit: str = "km/h"
 
 
@@ -105,13 +102,11 @@ MISSING: Final = "missing"
 
 @dataclass(frozen=True, slots=True)
 class ValueUnits:
-    """Values that readings carry for a policy.
+    """Values that readings carry for a policy."""
 
-    others   unit by name, of values besides the speed
-    single   name and unit of the value that readings have instead of the speed; None: they have a speed
-    """
-
+    # unit by name, of values besides the speed
     others: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    # name and unit of the value that readings have instead of the speed; None: they have a speed
     single: tuple[str, str] | None = None
 
     @property

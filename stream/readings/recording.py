@@ -21,8 +21,7 @@ NOT_OF_FORMAT: Final = "is not in the format that was named: docs/feeds.md"
 LACKS_SPEED: Final = "they lack only their speed: `--derive-speed` (in Python `derive_speed`) derives it from positions"
 NO_SPEED: Final = "no speed follows from its position"
 """`Recorded.problem` of a record without a speed, where speeds are derived."""
-Contents = Sequence[tuple[str, bytes]]
-"""Name and digest of the content of each file"""
+Contents = Sequence[tuple[str, bytes]]  # name and digest of the content of each file
 BUFFERED_RECORDS: Final = 1 << 18  # out of order, at most: some 200 MB of ITMS records
 
 

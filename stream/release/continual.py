@@ -40,31 +40,22 @@ _HEAD: Final = struct.Struct(">BIQ")  # version, index of the last slot, values 
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """A horizon of a policy.
+    """A horizon of a policy."""
 
-    first, last   local dates; the first one is its name
-    start         of its first slot
-    """
-
+    # first, last: local dates; the first one is its name
     first: str
     last: str
-    start: datetime
+    start: datetime  # of its first slot
 
 
 @dataclass(frozen=True, slots=True)
 class RunningSum:
-    """A noisy running sum.
+    """A noisy running sum."""
 
-    count         number of values in it
-    total         milli-units above `count` times the value's lower bound
-    sd            standard deviation of its noise, milli-units
-    half_width95  the noise is within this distance of 0 with a probability of at least 0.95, milli-units
-    """
-
-    count: int
-    total: float
-    sd: float
-    half_width95: float
+    count: int  # number of values in it
+    total: float  # milli-units above `count` times the value's lower bound
+    sd: float  # standard deviation of its noise, milli-units
+    half_width95: float  # the noise is within this distance of 0 with a probability of at least 0.95, milli-units
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +64,14 @@ class ContinualRelease(Placed):
 
     start     of the horizon
     end       of the slot
-    index     of the slot in the horizon
-    running   None unless it was drawn
-    before    stored state of the cell; None: there was none
-    state     after the slot; None: the state does not change
-    closes    status with which its horizon ends; None: it goes on
     """
 
     horizon: Horizon
-    index: int
-    running: RunningSum | None = None
-    before: bytes | None = None
-    state: bytes | None = None
-    closes: Status | None = None
+    index: int  # of the slot in the horizon
+    running: RunningSum | None = None  # None unless it was drawn
+    before: bytes | None = None  # stored state of the cell; None: there was none
+    state: bytes | None = None  # after the slot; None: the state does not change
+    closes: Status | None = None  # status with which its horizon ends; None: it goes on
 
     @property
     def charge(self) -> int:

@@ -169,20 +169,15 @@ class HatChunks:
     reports: Sequence[bytes] = ()
 
 
-Hat = tuple[str, str, HatChunks]
-"""Slot (`date/name`), cell, contributions."""
+Hat = tuple[str, str, HatChunks]  # slot (`date/name`), cell, contributions
 
 
 @dataclass(frozen=True, slots=True)
 class Release(Placed):
-    """The release of one HAT, before the ledger assigns its `seq`.
+    """The release of one HAT, before the ledger assigns its `seq`."""
 
-    estimate    None unless the status is `released`
-    counts      the record's field `counts`; None unless it has one
-    """
-
-    estimate: AnyEstimate | None
-    counts: Mapping[str, Any] | None = None
+    estimate: AnyEstimate | None  # None unless the status is `released`
+    counts: Mapping[str, Any] | None = None  # the record's field `counts`; None unless it has one
 
     @property
     def charge(self) -> int:

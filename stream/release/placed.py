@@ -33,14 +33,12 @@ class AnyRelease(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Placed(ABC):
-    """A release of one cell and slot. A kind that charges by reservation alone has the charge and fineness 0.
-
-    start, end   of what it is about, in local time
-    """
+    """A release of one cell and slot. A kind that charges by reservation alone has the charge and fineness 0."""
 
     policy: Policy
     slot: Slot
     cell: str
+    # start, end: of what it is about, in local time
     start: datetime
     end: datetime
     status: Status

@@ -24,15 +24,12 @@ from hatcast.stream.release.schedule import released_at_ms
 
 @dataclass(frozen=True, slots=True)
 class QueryPeriod:
-    """One query over one slot of the day on the dates of one period, for all cells.
-
-    slots   slots of the period that exist in local time, in order: at least one
-    """
+    """One query over one slot of the day on the dates of one period, for all cells."""
 
     policy: Policy
     query: Query
     period: Period
-    slots: tuple[Slot, ...]
+    slots: tuple[Slot, ...]  # slots of the period that exist in local time, in order: at least one
 
     @property
     def closing(self) -> Slot:
@@ -79,17 +76,14 @@ def query_periods(policy: Policy, calendar: Calendar, slots: Iterable[str]) -> l
 
 @dataclass(frozen=True, slots=True)
 class QueryRelease:
-    """The release of a query about one cell, before the ledger assigns its `seq`.
-
-    start, end  local start of the first slot and end of the last slot
-    answer      None if the budget has no room for it
-    """
+    """The release of a query about one cell, before the ledger assigns its `seq`."""
 
     query_period: QueryPeriod
     cell: str
+    # start, end: local start of the first slot and end of the last slot
     start: str
     end: str
-    answer: Answer | None
+    answer: Answer | None  # None if the budget has no room for it
 
     @property
     def release_id(self) -> str:
@@ -176,18 +170,12 @@ class QueryRelease:
 
 @dataclass(frozen=True, slots=True)
 class RetainedPeriod:
-    """Input of the answers of one query period.
+    """Input of the answers of one query period."""
 
-    with_data   slots (`date/slot`) with retained contributions of any cell
-    parts       (cell, `date/slot`) -> retained chunks
-    first_ms    slots that began earlier (ms UTC) are not the policy's
-    has_lost    whether a slot may lack readings, as public facts show
-    """
-
-    with_data: Container[str]
-    parts: Mapping[tuple[str, str], Sequence[bytes]]
-    first_ms: int
-    has_lost: Callable[[Slot], bool]
+    with_data: Container[str]  # slots (`date/slot`) with retained contributions of any cell
+    parts: Mapping[tuple[str, str], Sequence[bytes]]  # (cell, `date/slot`) -> retained chunks
+    first_ms: int  # slots that began earlier (ms UTC) are not the policy's
+    has_lost: Callable[[Slot], bool]  # whether a slot may lack readings, as public facts show
 
     def complete_slots(self, query_period: QueryPeriod) -> list[Slot]:
         """Return the slots that have all their data; an empty one under `replace`, where counts are public, has not."""

@@ -32,21 +32,14 @@ _ALIKE: Final = 1e-9  # relative difference of floats that two machines may comp
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MadeQuery:
-    """A query with its released number.
+    """A query with its released number."""
 
-    number      of the query on its date, from 1
-    hats        slot and cell of each of `design.members.hats`
-    released    Y
-    predicted   what the model expected of the weighted HATs before, above the value's lower bound
-    limit       of the date's queries for a user, 1e-9
-    """
-
-    number: int
+    number: int  # of the query on its date, from 1
     design: ResidualQuery
-    hats: tuple[tuple[str, str], ...]
-    released: int
-    predicted: float
-    limit: int
+    hats: tuple[tuple[str, str], ...]  # slot and cell of each of `design.members.hats`
+    released: int  # Y
+    predicted: float  # what the model expected of the weighted HATs before, above the value's lower bound
+    limit: int  # of the date's queries for a user, 1e-9
 
     @property
     def cell(self) -> str:
@@ -106,20 +99,16 @@ def _clip_of(scale: int) -> float:
 class TrackerRelease(Placed):
     """A release of a tracker policy, before the ledger assigns its `seq`.
 
-    name         its release_id, of a HAT or of a query of the settlement or of a whole slot
     slot         of the HAT, or of the first HAT that the query is about
     start, end   of these HATs, local time
-    hat          the HAT's users; None for a query that is not of one HAT
-    query        None unless the status is `released`
-    scheduled    speed of the HAT's cell in the timetable that holds on its date, 0.1 km/h; None: it has none
-    prior_scale  of the model on its date; None: the prior is no guess
     """
 
-    name: str
-    hat: HatUsers | None
-    query: MadeQuery | None = None
+    name: str  # its release_id, of a HAT or of a query of the settlement or of a whole slot
+    hat: HatUsers | None  # the HAT's users; None for a query that is not of one HAT
+    query: MadeQuery | None = None  # None unless the status is `released`
+    # speed of the HAT's cell in the timetable that holds on its date, 0.1 km/h; None: it has none
     scheduled: int | None = None
-    prior_scale: int | None = None
+    prior_scale: int | None = None  # of the model on its date; None: the prior is no guess
 
     @property
     def release_id(self) -> str:

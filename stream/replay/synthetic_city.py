@@ -41,19 +41,13 @@ class RandomSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BusLine:
-    """A bus line: points every 100 m and, for each stretch between two points, its speeds.
-
-    free_kmh   speed without traffic
-    exposure   share of the speed that is lost in the worst rush hour
-    stops_m    metres from the start, ascending; the last stop is the terminal
-    circular   whether the last point is the first point
-    """
+    """A bus line: points every 100 m and, for each stretch between two points, its speeds."""
 
     points: Sequence[Point]
-    free_kmh: Sequence[float]
-    exposure: Sequence[float]
-    stops_m: Sequence[float]
-    circular: bool
+    free_kmh: Sequence[float]  # speed without traffic
+    exposure: Sequence[float]  # share of the speed that is lost in the worst rush hour
+    stops_m: Sequence[float]  # metres from the start, ascending; the last stop is the terminal
+    circular: bool  # whether the last point is the first point
 
     @property
     def length_m(self) -> float:

@@ -49,22 +49,14 @@ class Weights(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """Inputs of one slot: N cells, each once. In float32, so that memory is 24 bytes for each.
+    """Inputs of one slot: N cells, each once. In float32, so that memory is 24 bytes for each."""
 
-    cells    int32 [N]  numbers of cells
-    weights  [N]
-    values   [N]  above the policy's lower bound, in its unit
-    common   [N]  standard deviation of the part of the error that a cell's slots share
-    own      [N]  variance of the part that is independent of all other slots
-    fourth   [N]  fourth cumulant of that part: 0 of a normal distribution
-    """
-
-    cells: NDArray[np.int32]
-    weights: Numbers
-    values: Numbers
-    common: Numbers
-    own: Numbers
-    fourth: Numbers
+    cells: NDArray[np.int32]  # int32 [N]  numbers of cells
+    weights: Numbers  # [N]
+    values: Numbers  # [N]  above the policy's lower bound, in its unit
+    common: Numbers  # [N]  standard deviation of the part of the error that a cell's slots share
+    own: Numbers  # [N]  variance of the part that is independent of all other slots
+    fourth: Numbers  # [N]  fourth cumulant of that part: 0 of a normal distribution
 
     @classmethod
     def of(cls, rows: Iterable[tuple[float, ...]]) -> Self:
@@ -75,13 +67,11 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotInputs:
-    """Inputs of one slot, by their kind.
-
-    start_ms, end_ms   ms UTC
-    """
+    """Inputs of one slot, by their kind."""
 
     date: str
     name: str
+    # start_ms, end_ms: ms UTC
     start_ms: int
     end_ms: int
     of: Mapping[RunningOf, Inputs]
@@ -124,14 +114,10 @@ def estimate_inputs(parts: DayParts, number: Callable[[str], int], weights: Weig
 
 @dataclass(frozen=True, slots=True)
 class RunningSetting:
-    """Public parameters of running means, from the policy.
+    """Public parameters of running means, from the policy."""
 
-    means   the running means of the policy
-    value   range and unit of the value, its digits, and the policy's name and id
-    """
-
-    means: Sequence[Running]
-    value: SmootherSetting
+    means: Sequence[Running]  # the running means of the policy
+    value: SmootherSetting  # range and unit of the value, its digits, and the policy's name and id
     weights: Weights
     calendar: Calendar
 

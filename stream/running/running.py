@@ -30,8 +30,7 @@ from hatcast.stream.tracker.smoother import DayParts, Smoother, SmootherSetting
 # of Laplace noise has a larger quantile than the noise alone.
 _PER_KURTOSIS: Final = (DEVIATIONS**3 - 3 * DEVIATIONS) / 24
 _LAPLACE: Final = math.log(20) / math.sqrt(2)
-VERSION: Final = 1
-"""of this format and of the inputs: another version's state is not read"""
+VERSION: Final = 1  # of this format and of the inputs: another version's state is not read
 Stage = Literal["live", "settled"]
 
 
@@ -42,19 +41,14 @@ Stage = Literal["live", "settled"]
 #
 # by Cauchy-Schwarz for the common parts, whatever their correlation, and by independence for the own parts.
 class WindowMeans(NamedTuple):
-    """Means of the cells that have a slot in a window.
+    """Means of the cells that have a slot in a window."""
 
-    cells        int64 [C]  their numbers, ascending
-    slots        int64 [C]  number of slots
-    means, sd    float64 [C]  above the policy's lower bound, in its unit; not clipped
-    half_widths  float64 [C]  of 95 % intervals
-    """
-
-    cells: Integers
-    slots: Integers
+    cells: Integers  # int64 [C]  their numbers, ascending
+    slots: Integers  # int64 [C]  number of slots
+    # means, sd: float64 [C]  above the policy's lower bound, in its unit; not clipped
     means: Floats
     sd: Floats
-    half_widths: Floats
+    half_widths: Floats  # float64 [C]  of 95 % intervals
 
 
 def window_means(window: Iterable[Inputs], cells: int) -> WindowMeans:
@@ -79,26 +73,20 @@ def window_means(window: Iterable[Inputs], cells: int) -> WindowMeans:
 
 
 class _Slot(msgspec.Struct, frozen=True):
-    """Inputs of a slot. Arrays are little-endian: int32 numbers of cells, then float32 [5, N].
-
-    of   kind of inputs -> both arrays
-    """
+    """Inputs of a slot. Arrays are little-endian: int32 numbers of cells, then float32 [5, N]."""
 
     name: str
     start_ms: int
     end_ms: int
-    of: dict[str, tuple[bytes, bytes]]
+    of: dict[str, tuple[bytes, bytes]]  # kind of inputs -> both arrays
 
 
 class DateState(msgspec.Struct, frozen=True):
-    """Inputs of one local date.
-
-    cells   names of the cells with a number, by the numbers that the slots have
-    """
+    """Inputs of one local date."""
 
     version: int
     date: str
-    cells: Sequence[str]
+    cells: Sequence[str]  # names of the cells with a number, by the numbers that the slots have
     slots: Sequence[_Slot]
 
 

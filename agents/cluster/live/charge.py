@@ -34,15 +34,11 @@ _PAUSE_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RecordedUsers:
-    """Trusted users of a clustering: in recordings, which a ledger file charges.
-
-    feed      format of the files
-    choice    the options that chose it
-    """
+    """Trusted users of a clustering: in recordings, which a ledger file charges."""
 
     files: Sequence[Path]
-    feed: Format
-    choice: FormatChoice
+    feed: Format  # format of the files
+    choice: FormatChoice  # the options that chose it
     ledger: Path
 
 

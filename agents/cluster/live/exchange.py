@@ -90,14 +90,10 @@ CLUSTERS: Final = "clusters"  # name of its records in `tools.schemas.RECORDS`
 
 @dataclass(slots=True)
 class DeviceAnswers:
-    """Acceptable answers to one clustering: of each device its first vector, and its first answer to each round.
+    """Acceptable answers to one clustering: of each device its first vector, and its first answer to each round."""
 
-    vectors    id -> noisy vector, steps
-    clusters   round -> id -> cluster
-    """
-
-    vectors: dict[str, list[int]] = field(default_factory=dict)
-    clusters: dict[int, dict[str, int]] = field(default_factory=dict)
+    vectors: dict[str, list[int]] = field(default_factory=dict)  # id -> noisy vector, steps
+    clusters: dict[int, dict[str, int]] = field(default_factory=dict)  # round -> id -> cluster
 
     def of_round(self, number: int) -> tuple[list[int], list[list[int]]]:
         """Return the clusters and vectors of the devices that answered a round and have sent a vector."""

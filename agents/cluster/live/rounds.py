@@ -27,8 +27,7 @@ from hatcast.stream.kmeans.messages import Round, decode_round, encode, speeds_o
 from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.policy import Policy
 
-SEND = Callable[[str, bytes], None]
-"""Sends a record of `hats.clusters` with its key, and waits until Kafka has it."""
+SEND = Callable[[str, bytes], None]  # sends a record of `hats.clusters` with its key, and waits until Kafka has it
 
 
 class Collects(Protocol):

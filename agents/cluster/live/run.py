@@ -61,15 +61,11 @@ _PAUSE_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LiveClusteringOptions:
-    """Options of the user.
+    """Options of the user."""
 
-    state      path of the state file
-    round_s    how long devices have for an answer
-    users      the trusted users; None: those of the telemetry topic, whom the ledger of the workers charges
-    """
-
-    state: Path
-    round_s: float
+    state: Path  # path of the state file
+    round_s: float  # how long devices have for an answer
+    # the trusted users; None: those of the telemetry topic, whom the ledger of the workers charges
     users: RecordedUsers | None
 
 

@@ -38,14 +38,11 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusteringPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One clustering.
+    """One clustering."""
 
-    clustering    random id
-    answers_from  first offset of its answers in each partition of `cluster-answers`; none without devices
-    """
-
-    clustering: str
+    clustering: str  # random id
     chosen: Chosen
+    # first offset of its answers in each partition of `cluster-answers`; none without devices
     answers_from: tuple[int, ...]
 
     @property
@@ -69,17 +66,15 @@ CREATE TABLE rounds (number INTEGER PRIMARY KEY, body BLOB NOT NULL, closes_ms I
 
 
 class RoundNumbers(msgspec.Struct, frozen=True, kw_only=True):
-    """Noisy numbers of a round: all that the next centres follow from. A group without users has none.
+    """Noisy numbers of a round: all that the next centres follow from. A group without users has none."""
 
-    counts, sums          of the trusted users, in steps: [K] and [K][d]
-    answered, local_sums  of the devices: `hatcast.stream.kmeans.lloyd.tally_answers`
-    central, devices      number of trusted users, and of devices that answered; public
-    """
-
+    # counts, sums: of the trusted users, in steps: [K] and [K][d]
     counts: list[int] | None
     sums: list[list[int]] | None
+    # answered, local_sums: of the devices: `hatcast.stream.kmeans.lloyd.tally_answers`
     answered: list[float] | None
     local_sums: list[list[float]] | None
+    # central, devices: number of trusted users, and of devices that answered; public
     central: int
     devices: int
 

@@ -84,32 +84,21 @@ def tracker_errors(stream: PlannedSums, counts: CountedDays, progress: Callable[
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Participation in recordings.
+    """Participation in recordings."""
 
-    presence   without limits
-    cut        share of the entries that the declared participation cuts
-    counts     of the HATs with enough users, for a tracker; None if the slots are not hours
-    """
-
-    presence: Presence
-    cut: float
-    counts: CountedDays | None
+    presence: Presence  # without limits
+    cut: float  # share of the entries that the declared participation cuts
+    counts: CountedDays | None  # of the HATs with enough users, for a tracker; None if the slots are not hours
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Errors of running means without a continual policy, at the same cost of a day.
+    """Errors of running means without a continual policy, at the same cost of a day."""
 
-    daily_cost        epsilon that a user's day can lose
-    release_epsilon   of one HAT
-    releases          of releases, with users that have one value in a HAT
-    tracker           of a tracker, at most; None: without counts
-    """
-
-    daily_cost: float
-    release_epsilon: float
-    releases: ErrorSpread
-    tracker: ErrorSpread | None
+    daily_cost: float  # epsilon that a user's day can lose
+    release_epsilon: float  # of one HAT
+    releases: ErrorSpread  # of releases, with users that have one value in a HAT
+    tracker: ErrorSpread | None  # of a tracker, at most; None: without counts
 
     def best(self, criterion: Criterion) -> float:
         """Return the least error of the running mean."""
@@ -119,21 +108,16 @@ class Free:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContinualPlan:
-    """Errors of each kind, in the order of the kinds, and of the free alternatives.
-
-    best       the candidate with the least error by the criterion
-    constant   error of publishing the middle of the value's range, if values are spread evenly over it
-    observed   None: without recordings
-    """
+    """Errors of each kind, in the order of the kinds, and of the free alternatives."""
 
     stream: PlannedSums
     users: UsersBySlot
     criterion: Criterion
     candidates: tuple[Candidate, ...]
-    best: Candidate
+    best: Candidate  # the candidate with the least error by the criterion
     free: Free
-    constant: float
-    observed: Observed | None
+    constant: float  # error of publishing the middle of the value's range, if values are spread evenly over it
+    observed: Observed | None  # None: without recordings
 
     @property
     def per_slot_is_best(self) -> bool:

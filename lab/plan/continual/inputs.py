@@ -29,8 +29,7 @@ _EPSILON: Final = 1.0
 _DELTA: Final = 1e-6
 _BOUND: Final = 65.0  # km/h
 MIN_USERS: Final = 3
-USERS: Final = 10.0
-"""default users of a cell in each slot, without data"""
+USERS: Final = 10.0  # default users of a cell in each slot, without data
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +49,12 @@ class RequestedPlan:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCounts:
-    """Public counts of recordings.
-
-    rows        with the number of a slot within its day in place of the hour
-    first_hour  of the day; None if the slots are not hours, which a tracker's forecast needs
-    min_users   a HAT with fewer does not count
-    """
+    """Public counts of recordings."""
 
     name: str
-    rows: Sequence[Row]
-    first_hour: int | None
-    min_users: int
+    rows: Sequence[Row]  # with the number of a slot within its day in place of the hour
+    first_hour: int | None  # of the day; None if the slots are not hours, which a tracker's forecast needs
+    min_users: int  # a HAT with fewer does not count
 
     @property
     def days(self) -> int:

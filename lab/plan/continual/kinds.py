@@ -16,8 +16,7 @@ from hatcast.stream.policy.continual_keys import BUFFERS, NOISES, ContinualKind,
 from hatcast.stream.policy.method import NoiseKind
 
 Floats = NDArray[np.float64]
-INDEPENDENT: Final = (ContinualKind.LAPLACE, ContinualKind.GAUSSIAN)
-"""kinds that add noise to each slot alone"""
+INDEPENDENT: Final = (ContinualKind.LAPLACE, ContinualKind.GAUSSIAN)  # kinds that add noise to each slot alone
 _BRANCHINGS: Final = (3, 5, 7, 9, 11, 13, 17, 21)
 _MILLI: Final = 1000
 
@@ -41,12 +40,9 @@ class ErrorSpread:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Standard deviations of running sums around the sums of all values, and of running means around their means.
+    """Standard deviations of running sums around the sums of all values, and of running means around their means."""
 
-    sum   None: of kind `withhold_release`, whose sums lack values
-    """
-
-    sum: ErrorSpread | None
+    sum: ErrorSpread | None  # None: of kind `withhold_release`, whose sums lack values
     mean: ErrorSpread
 
     def by(self, criterion: Criterion) -> float:
@@ -57,18 +53,15 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One kind with its best noise and branching, and its errors.
-
-    factor  root mean square of the running mean's noise with one user in each slot, in standard deviations of the noise
-            that one slot of one user needs
-    memory  bytes of a cell's state, at most
-    """
+    """One kind with its best noise and branching, and its errors."""
 
     kind: ContinualKind
     setting: SumSetting
     errors: Errors
+    # root mean square of the running mean's noise with one user in each slot, in standard deviations of the noise that
+    # one slot of one user needs
     factor: float
-    memory: int
+    memory: int  # bytes of a cell's state, at most
 
     @property
     def name(self) -> str:
@@ -79,20 +72,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSums:
-    """Public parameters of the running sum of each cell.
-
-    day_slots  slots of a local day
-    epsilon    of a cell and horizon
-    delta      of all cells of a user; 0: only Laplace noise
-    bound      width of the value's range, in its unit
-    """
+    """Public parameters of the running sum of each cell."""
 
     slots: int
-    day_slots: int
+    day_slots: int  # slots of a local day
     participation: Participation
-    epsilon: float
-    delta: float
-    bound: float
+    epsilon: float  # of a cell and horizon
+    delta: float  # of all cells of a user; 0: only Laplace noise
+    bound: float  # width of the value's range, in its unit
 
     def setting(self, noise: NoiseKind, branching: int | None = None, buffers: int | None = None) -> SumSetting:
         """Return the setting of a mechanism with this noise."""

@@ -15,8 +15,7 @@ from hatcast.stream.continual import Entries, Mechanism, Step
 from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.mechanisms import Distances, NoisyVector
 
-Entry = tuple[int, str, str]
-"""index of the slot in the horizon, cell, vehicle"""
+Entry = tuple[int, str, str]  # index of the slot in the horizon, cell, vehicle
 _SHARE: Final = 95  # % of users whose participation the defaults cover
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -27,44 +26,29 @@ _MILLI: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """Declared participation of a user in a horizon.
+    """Declared participation of a user in a horizon."""
 
-    max_slots        most slots in one cell
-    min_separation   slots between two of them, at least; 1: any two different slots
-    max_cells        most cells
-    """
-
-    max_slots: int
-    min_separation: int
-    max_cells: int
+    max_slots: int  # most slots in one cell
+    min_separation: int  # slots between two of them, at least; 1: any two different slots
+    max_cells: int  # most cells
 
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """Participation of all users, without limits.
+    """Participation of all users, without limits."""
 
-    entries   distinct, in the order of their slots
-    slots     histogram of the slots of a user in a cell
-    cells     histogram of the cells of a user
-    """
-
-    entries: tuple[Entry, ...]
-    slots: Histogram
-    cells: Histogram
+    entries: tuple[Entry, ...]  # distinct, in the order of their slots
+    slots: Histogram  # histogram of the slots of a user in a cell
+    cells: Histogram  # histogram of the cells of a user
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """Users that count under a declared participation.
+    """Users that count under a declared participation."""
 
-    entries  int64 [E, 3]: cell, slot and vehicle, by number, in the order of the slots
-    users    int64 [C, n]  in each cell and slot
-    cut      share of the entries that do not count (outcome `over_participation`)
-    """
-
-    entries: NDArray[np.int64]
-    users: NDArray[np.int64]
-    cut: float
+    entries: NDArray[np.int64]  # int64 [E, 3]: cell, slot and vehicle, by number, in the order of the slots
+    users: NDArray[np.int64]  # int64 [C, n]  in each cell and slot
+    cut: float  # share of the entries that do not count (outcome `over_participation`)
 
 
 def presence_of(rows: Iterable[Row], days: int, day_slots: int) -> Presence:
@@ -115,30 +99,21 @@ def kept_by(presence: Presence, limits: Participation, slots: int) -> Kept:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsersBySlot:
-    """Users of each cell and slot.
+    """Users of each cell and slot."""
 
-    running    float64 [C, n], values from the horizon's start on
-    published  bool [C, n]: whether the cell has a record at this slot
-    entries    int64 [E, 3]: cell, slot and user, by number, in the order of the slots; None: in each slot the same
-               number of users, each of whom stays for all its slots
-    """
-
-    running: Floats
-    published: NDArray[np.bool_]
+    running: Floats  # float64 [C, n], values from the horizon's start on
+    published: NDArray[np.bool_]  # bool [C, n]: whether the cell has a record at this slot
+    # int64 [E, 3]: cell, slot and user, by number, in the order of the slots; None: in each slot the same number of
+    # users, each of whom stays for all its slots
     entries: Integers | None
 
 
 class PlannedRun(NamedTuple):
-    """A mechanism with its users.
+    """A mechanism with its users."""
 
-    deviations  float64 [1 or C, n], of the running sum's noise in the value's unit
-    values      float64 [C, n], in the running sum
-    memory      bytes of a cell's state, at most; None: not yet measured
-    """
-
-    deviations: Floats
-    values: Floats
-    memory: int | None = None
+    deviations: Floats  # float64 [1 or C, n], of the running sum's noise in the value's unit
+    values: Floats  # float64 [C, n], in the running sum
+    memory: int | None = None  # bytes of a cell's state, at most; None: not yet measured
 
 
 def equal_users(slots: int, users: float) -> UsersBySlot:

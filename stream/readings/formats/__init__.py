@@ -26,8 +26,7 @@ from hatcast.stream.readings.positions import DeriveSpeed
 from hatcast.stream.readings.reading import Reading, ValueUnits, parse_time
 
 PARQUET: Final = "parquet"
-IN_SERVICE: Final = "-in-service"
-"""ends the names of formats without the vehicles that have no trip or journey"""
+IN_SERVICE: Final = "-in-service"  # ends the names of formats without the vehicles that have no trip or journey
 
 
 def _in_service(feed: Format, counts: Callable[[bytes], bool]) -> Format:
@@ -161,18 +160,14 @@ def in_zone(feed: Format, zone: tzinfo) -> Format:
 
 @dataclass(frozen=True, slots=True)
 class FormatChoice:
-    """A format by name.
-
-    columns   for `csv`, `parquet` and `jsonl`, and `times_in` of all; None: the fixed fields of the format, and for
-              `csv` and `parquet` those that the header shows
-    derive    which speeds are derived from positions; None: none
-    header_time  whether records without a time have that of their message's header
-    """
+    """A format by name."""
 
     name: str
+    # for `csv`, `parquet` and `jsonl`, and `times_in` of all; None: the fixed fields of the format, and for `csv` and
+    # `parquet` those that the header shows
     columns: Columns | None = None
-    derive: DeriveSpeed | None = None
-    header_time: bool = False
+    derive: DeriveSpeed | None = None  # which speeds are derived from positions; None: none
+    header_time: bool = False  # whether records without a time have that of their message's header
 
     @property
     def mapped(self) -> bool:

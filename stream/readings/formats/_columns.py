@@ -54,31 +54,25 @@ _SIGNS: Final = re.compile(r"[\W_]+")
 class Columns:
     """Mapping from the columns of a record to the fields of a reading.
 
-    names        column by field: `vehicle`, `time`, `lat`, `lon`, `value` (or `speed`), `arrival`, and further values
-                 of the policy by their names. A field that is left out is found by its name in the header
-    unit         unit of the value: that of the policy, or km/h, m/s, mph or kn for a speed; None: as the header says
-    time_format  as `_times.time_reader`: `iso`, `s`, `ms`, `us`, `ns` or a pattern of strptime; None: `iso`
-    times_in     time zone of times without an offset; None: that of the policy
-    where        value by column: other records are left out
-    records      path of the records in a JSON document, such as `data.bikes`, or `.`; None: the document is a record
-    encoding     of a text; None: UTF-8
-    decimal      between whole numbers and fractions: `.` or `,`
-    skip         lines of CSV before the header
-
     A column of CSV may be a number, counted from 1, if the file has no header; then all of them are. A column of JSON
     may be a path, such as `position.lat` or `location.coordinates.0`.
     Raises SettingError.
     """
 
+    # column by field: `vehicle`, `time`, `lat`, `lon`, `value` (or `speed`), `arrival`, and further values of the
+    # policy by their names. A field that is left out is found by its name in the header
     names: Mapping[str, str] = field(default_factory=dict)
+    # unit of the value: that of the policy, or km/h, m/s, mph or kn for a speed; None: as the header says
     unit: str | None = None
+    # as `_times.time_reader`: `iso`, `s`, `ms`, `us`, `ns` or a pattern of strptime; None: `iso`
     time_format: str | None = None
-    times_in: str | None = None
-    where: Mapping[str, str] = field(default_factory=dict)
+    times_in: str | None = None  # time zone of times without an offset; None: that of the policy
+    where: Mapping[str, str] = field(default_factory=dict)  # value by column: other records are left out
+    # path of the records in a JSON document, such as `data.bikes`, or `.`; None: the document is a record
     records: str | None = None
-    encoding: str | None = None
-    decimal: str = "."
-    skip: int = 0
+    encoding: str | None = None  # of a text; None: UTF-8
+    decimal: str = "."  # between whole numbers and fractions: `.` or `,`
+    skip: int = 0  # lines of CSV before the header
 
     def __post_init__(self) -> None:
         """Check the parts, and write a unit as `UNITS` has it."""

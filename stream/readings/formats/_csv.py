@@ -222,19 +222,14 @@ def _check_header(
 
 
 class _Rows(NamedTuple):
-    """Reader of lines.
+    """Reader of lines."""
 
-    cells_of    finds the cells of the fields in the fields of a line, "" if one is missing
-    where       place and value of columns: lines with other values are left out
-    delimiter   returns what separates the fields of a line
-    width       number of the header's fields; None: there is no header
-    """
-
+    # finds the cells of the fields in the fields of a line, "" if one is missing
     cells_of: Callable[[list[str]], Cells]
     target: CellsTarget
-    where: Sequence[tuple[int, str]]
-    delimiter: Callable[[str], str]
-    width: int | None
+    where: Sequence[tuple[int, str]]  # place and value of columns: lines with other values are left out
+    delimiter: Callable[[str], str]  # returns what separates the fields of a line
+    width: int | None  # number of the header's fields; None: there is no header
 
     @classmethod
     def of(

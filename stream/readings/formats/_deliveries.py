@@ -43,14 +43,10 @@ DELIVERY_BYTES_MAX: Final = 64 << 20  # of one delivery, or of a file without a 
 
 
 class SiriRecord(NamedTuple):
-    """One record of a delivery.
+    """One record of a delivery."""
 
-    raw        JSON of a `VehicleActivity`, or `REJECTED_DELIVERY`
-    delivered  the delivery's `ResponseTimestamp`, as sent; None if it has none
-    """
-
-    raw: bytes
-    delivered: object
+    raw: bytes  # JSON of a `VehicleActivity`, or `REJECTED_DELIVERY`
+    delivered: object  # the delivery's `ResponseTimestamp`, as sent; None if it has none
 
 
 class NotSiriError(Exception):

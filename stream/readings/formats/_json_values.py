@@ -20,8 +20,7 @@ _CUTS_TRIED: Final = 8  # a "}" may end an inner object: then an earlier one end
 
 _MARKS: Final = (b"\xff", b"\xfe")  # which begin no UTF-8
 _FOLLOWED: Final = (b"}{", b"} {")
-KEY: Final = "@key"
-"""Column of the key of a record in an object whose keys are vehicles."""
+KEY: Final = "@key"  # column of the key of a record in an object whose keys are vehicles
 _DEPTH: Final = 4  # objects in objects whose members an error names
 _boundary: Final = re.compile(r"\}\s*(?=\{)").search
 _whole: Final = json.JSONDecoder(parse_float=str, parse_int=str).raw_decode

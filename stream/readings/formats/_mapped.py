@@ -51,15 +51,11 @@ _DECIMAL_COMMA: Final = re.compile(r"\s*[-+]?[0-9]+,[0-9]+\s*")
 
 @dataclass(frozen=True, slots=True)
 class WantedValues:
-    """Values that a policy needs from records with columns of other names.
+    """Values that a policy needs from records with columns of other names."""
 
-    zone           of times without an offset, unless the columns name one
-    units          of the values that readings carry
-    without_speed  a record without a speed is a reading with the speed `MISSING`: see `Format.without_speed`
-    """
-
-    zone: tzinfo
-    units: ValueUnits
+    zone: tzinfo  # of times without an offset, unless the columns name one
+    units: ValueUnits  # of the values that readings carry
+    # a record without a speed is a reading with the speed `MISSING`: see `Format.without_speed`
     without_speed: bool = False
 
     @property
@@ -107,20 +103,13 @@ class WantedValues:
 
 
 class CellsTarget(NamedTuple):
-    """Reading of one row's cells, or the problem with them.
+    """Reading of one row's cells, or the problem with them."""
 
-    instant  reads the time
-    unit     of the value
-    kind     of readings without further values
-    others   names of the further values
-    without_speed  as in `WantedValues`
-    """
-
-    instant: TimeReader
-    unit: str
-    kind: type[Reading]
-    others: tuple[str, ...] = ()
-    without_speed: bool = False
+    instant: TimeReader  # reads the time
+    unit: str  # of the value
+    kind: type[Reading]  # of readings without further values
+    others: tuple[str, ...] = ()  # names of the further values
+    without_speed: bool = False  # as in `WantedValues`
 
 
 def cells_reader(target: CellsTarget, repeated: RepeatedHours | None = None) -> ReadCells:

@@ -26,8 +26,7 @@ from hatcast.stream.readings.reading import Reading
 
 JSONL: Final = "jsonl"
 _LOOKED_AT: Final = 100  # first records, whose keys an error lists
-_TOPIC: Final = re.compile(r"topic:([1-9][0-9]?)")
-"""Column of a level of a message's MQTT topic, counted from 1"""
+_TOPIC: Final = re.compile(r"topic:([1-9][0-9]?)")  # column of a level of a message's MQTT topic, counted from 1
 _POSITION: Final = re.compile(r"[0-9]{1,9}")  # in an array
 
 _Object = Mapping[str, Any]

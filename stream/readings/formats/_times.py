@@ -19,12 +19,9 @@ from hatcast.stream.units import DAY_MS, EPOCHS, half_even
 
 
 class Repeated(int):
-    """The first of two instants (ms UTC) that have this local time.
+    """The first of two instants (ms UTC) that have this local time."""
 
-    second   the other one
-    """
-
-    second: int
+    second: int  # the other one
 
 
 class RepeatedHours:
@@ -41,8 +38,7 @@ class RepeatedHours:
         return time.second if again else int(time)
 
 
-TimeReader = Callable[[object], int | None]
-"""One cell, of any type -> ms UTC; None if it is not such a time"""
+TimeReader = Callable[[object], int | None]  # one cell, of any type -> ms UTC; None if it is not such a time
 
 ISO: Final = "iso"
 # `iso` recognizes the numbers of 2000 to 2099 of each unit: with all numbers up to the next unit, 202405061000, which

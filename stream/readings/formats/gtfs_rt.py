@@ -111,7 +111,6 @@ def _not_a_poll(body: bytes, path: str) -> RecordingError:
     return RecordingError(path, "is not a complete GTFS-Realtime poll", "fetch it again, or name the file's format")
 
 
-FLEET_NUMBERS: Final = "if that is each vehicle's own number, the same all day"
-"""When a plate or label may be the id."""
+FLEET_NUMBERS: Final = "if that is each vehicle's own number, the same all day"  # when a plate or label may be the id
 _FIELDS: Final = {NAME: "id", f"{NAME}-plate": "license_plate", f"{NAME}-label": "label"}
 FORMAT, PLATES, LABELS = (_format(name, field) for name, field in _FIELDS.items())

@@ -20,17 +20,12 @@ INT64: Final = 1 << 63  # Kafka timestamps are int64: an arrival outside is unre
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
-    """One record of a recording.
+    """One record of a recording."""
 
-    raw      its bytes in the file; replay sends them if the record is undecodable
-    reading  None if undecodable
-    arrival  ms UTC: the record's `arrival` field if the format has one, else its time; None if unreadable
-    problem  why it is undecodable, without any of its data; None: decodable, or the format does not say
-    """
-
-    raw: bytes
-    reading: Reading | None
-    arrival: int | None
+    raw: bytes  # its bytes in the file; replay sends them if the record is undecodable
+    reading: Reading | None  # None if undecodable
+    arrival: int | None  # ms UTC: the record's `arrival` field if the format has one, else its time; None if unreadable
+    # why it is undecodable, without any of its data; None: decodable, or the format does not say
     problem: str | None = None
 
 
@@ -57,46 +52,39 @@ def one_record(body: bytes, topic: str = "") -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A telemetry format.
-
-    decode   decodes one record of the telemetry topic; None if undecodable; raises nothing
-    records  reads a recording, uncompressed (the caller decompresses gzip), in file order. Raises RecordingError only
-             if the file as a whole does not have this format (unterminated array, header without a required column)
-    table    how Parquet rows are passed to `records`: as one JSON object a line, or as CSV; None: the format has no
-             columns
-    split    splits a message of a live source into records for `decode`
-    carrying  returns the format whose readings are `ValuesReading`s or `ValueReading`s of these values. Raises
-             SettingError if its records do not have one of them. None: they have no values but the speed
-    without_speed  the format whose decoders also accept a record in which the speed is absent, null or an empty cell:
-             its reading has the speed `MISSING`. Only for deriving speeds from positions.
-             None: its speeds cannot be derived
-    derivation  of such a format: how readers of recordings and bridges derive speeds; None: they do not
-    header_times  returns the format in which a record without a time has that of its message's header. None: messages
-             have no header
-    counts   returns whether a decodable record counts, once speeds are derived; None: all do. `decode` obeys it
-    is_message  returns whether the body of a poll has this format, with or without vehicles
-    encoding  of its files; None: that of the format. `records` gets UTF-8
-    rows     returns the format of the rows of a table with columns of these names, passed as JSON objects. Raises
-             RecordingError if a column is missing. None: the rows are records of this format
-    shows    returns whether a recording plainly has this format, by the text of its first bytes and the names of its
-             columns or of its records' members
-    """
+    """A telemetry format."""
 
     name: str
+    # decodes one record of the telemetry topic; None if undecodable; raises nothing
     decode: Callable[[bytes], Reading | None]
-    records: Callable[[BinaryIO, str], Iterator[Recorded]]
-    """(stream, path for error messages) -> records"""
-    split: Split = one_record
+    # reads a recording, uncompressed (the caller decompresses gzip), in file order. Raises RecordingError only if the
+    # file as a whole does not have this format (unterminated array, header without a required column)
+    records: Callable[[BinaryIO, str], Iterator[Recorded]]  # (stream, path for error messages) -> records
+    split: Split = one_record  # splits a message of a live source into records for `decode`
+    # how Parquet rows are passed to `records`: as one JSON object a line, or as CSV; None: the format has no columns
     table: Table | None = None
+    # returns the format whose readings are `ValuesReading`s or `ValueReading`s of these values. Raises SettingError if
+    # its records do not have one of them. None: they have no values but the speed
     carrying: "Callable[[ValueUnits], Format] | None" = None
+    # the format whose decoders also accept a record in which the speed is absent, null or an empty cell: its reading
+    # has the speed `MISSING`. Only for deriving speeds from positions. None: its speeds cannot be derived
     without_speed: "Format | None" = None
+    # of such a format: how readers of recordings and bridges derive speeds; None: they do not
     derivation: Derivation | None = None
+    # returns the format in which a record without a time has that of its message's header. None: messages have no
+    # header
     header_times: "Callable[[], Format] | None" = None
+    # returns whether a decodable record counts, once speeds are derived; None: all do. `decode` obeys it
     counts: Callable[[bytes], bool] | None = None
+    # returns whether the body of a poll has this format, with or without vehicles
     is_message: Callable[[bytes], bool] = bool
-    encoding: str | None = None
+    encoding: str | None = None  # of its files; None: that of the format. `records` gets UTF-8
+    # returns the format of the rows of a table with columns of these names, passed as JSON objects. Raises
+    # RecordingError if a column is missing. None: the rows are records of this format
     rows: "Callable[[Sequence[str], str], Format] | None" = None
     """(names of the columns, path for error messages) -> format"""
+    # returns whether a recording plainly has this format, by the text of its first bytes and the names of its columns
+    # or of its records' members
     shows: Callable[[str, Collection[str]], bool] = lambda _, __: False
 
     def with_derived_speeds(self, derivation: Derivation) -> "Format":
