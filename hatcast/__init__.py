@@ -72,10 +72,7 @@ __all__ = [
 
 _NAMES: Final = {
     "hatcast.agents.api.batching": ("HatcastWarning", "RawMeans", "batch", "raw_means"),
-    "hatcast.lab.api": (
-        *("PlannedKind", "PlannedKinds", "PlannedLimit", "PlannedLimits"),
-        *("plan", "plan_continual"),
-    ),
+    "hatcast.lab.api": (*("PlannedKind", "PlannedKinds", "PlannedLimit", "PlannedLimits"), *("plan", "plan_continual")),
     "hatcast.agents.api.policy": ("Policy",),
     "hatcast.agents.api.reading": ("estimates", "read", "running_means"),
     "hatcast.agents.api.frames": (

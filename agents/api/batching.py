@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, get_args, runtime_
 from hatcast.agents.api.frames import Answers, BatchReleases, BudgetDays, Frame, Releases
 from hatcast.agents.api.policy import settings_of
 from hatcast.agents.batch.retention import RetainTotals, Totals, in_unit
-from hatcast.agents.batch.run import (
-    BatchRun,
-    Input,
-    files_input,
-    fold_input,
-    open_released,
-    release_problem,
-)
+from hatcast.agents.batch.run import BatchRun, Input, files_input, fold_input, open_released, release_problem
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.causes import require
 from hatcast.agents.kafka.dump import DUMP

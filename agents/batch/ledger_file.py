@@ -125,10 +125,7 @@ class LedgerFile(LedgerDays):
         return stored_records(self._database)
 
     def commit(
-        self,
-        releases: Sequence[AnyRelease],
-        now_ms: int,
-        entered: Mapping[str, Entered] = _NONE_ENTERED,
+        self, releases: Sequence[AnyRelease], now_ms: int, entered: Mapping[str, Entered] = _NONE_ENTERED
     ) -> dict[str, bytes]:
         """Commit releases with their charges, in order, in one durable transaction; an existing record stays.
 

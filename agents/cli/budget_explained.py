@@ -126,11 +126,7 @@ def _sums(policy: Policy, loss: DayLoss) -> Paragraph:
         rows = [("all queries of the tracker", "", eps(keys.daily_limit))]
     else:
         rows = [
-            (
-                f"{loss.most_hats} HATs, each released once",
-                f"{loss.most_hats} x {eps(loss.epsilon)}",
-                eps(loss.hats),
-            )
+            (f"{loss.most_hats} HATs, each released once", f"{loss.most_hats} x {eps(loss.epsilon)}", eps(loss.hats))
         ]
     rows += [
         (

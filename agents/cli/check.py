@@ -18,15 +18,7 @@ from hatcast.agents.recordings.containers import head_of, plain, readable
 from hatcast.agents.recordings.files import open_recording, open_records
 from hatcast.agents.recordings.parquet import parquet_names
 from hatcast.stream.errors import HatcastError, RecordingError, SettingError
-from hatcast.stream.readings.formats import (
-    CSV,
-    FORMATS,
-    Columns,
-    FormatChoice,
-    first_members,
-    header_line,
-    is_header,
-)
+from hatcast.stream.readings.formats import CSV, FORMATS, Columns, FormatChoice, first_members, header_line, is_header
 from hatcast.stream.readings.magic import container_of
 from hatcast.stream.readings.reading import (
     DEGREES_AN_HOUR,

@@ -22,9 +22,7 @@ _CERTIFICATE: Final = re.compile(rf"{_REQUEST.pattern} ([0-9a-f]{{128}})")
 _LINES: Final = click.File("r", encoding="utf-8", lazy=False)
 
 
-@click.group(
-    epilog="Example:  hatcast keys request --state device.db --from 2026-12-01 --days 90",
-)
+@click.group(epilog="Example:  hatcast keys request --state device.db --from 2026-12-01 --days 90")
 def command() -> None:
     """Make and certify the keys of signed reports: an authority once, day keys of devices for weeks or months.
 

@@ -96,11 +96,7 @@ class FiniteRange(click.FloatRange):
 
 
 config_option = click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_FILE,
-    show_default=True,
-    help="The configuration file.",
+    "--config", type=click.Path(path_type=Path), default=DEFAULT_FILE, show_default=True, help="The configuration file."
 )
 optional_config_option = click.option(
     "--config",

@@ -255,12 +255,7 @@ def data_options(purpose: str, *, required: bool = False) -> Callable[[Function]
     """
     return combined(
         click.option(
-            "--data",
-            multiple=True,
-            required=required,
-            type=click.Path(path_type=Path),
-            metavar="FILE...",
-            help=purpose,
+            "--data", multiple=True, required=required, type=click.Path(path_type=Path), metavar="FILE...", help=purpose
         ),
         # A shell expands the pattern after --data to several arguments: the option takes the first one.
         click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar=""),

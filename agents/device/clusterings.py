@@ -165,9 +165,7 @@ class Answering:
         return clusterings + cost_nano <= self._epsilon_nano and spent + cost_nano <= self._rules.limit_nano
 
 
-def _contributions(
-    rows: list[tuple[str, int, int]],
-) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
+def _contributions(rows: list[tuple[str, int, int]]) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
     for slot, count, total in rows:
         yield slot, _USER, np.array([count], np.int64), np.array([total], np.int64)
 

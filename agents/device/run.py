@@ -145,12 +145,7 @@ class Device:
 
 @contextmanager
 def open_device(
-    settings: Settings,
-    options: DeviceOptions,
-    *,
-    live: bool,
-    contents: Contents = (),
-    partitions: int | None = None,
+    settings: Settings, options: DeviceOptions, *, live: bool, contents: Contents = (), partitions: int | None = None
 ) -> Iterator[Device]:
     """Open a device and send its unsent reports and answers.
 

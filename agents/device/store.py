@@ -98,8 +98,7 @@ class DeviceStore(MessageTable):
     def is_reported(self, key: VehicleHat) -> bool:
         """Return whether the HAT has a report."""
         rows = self._sql.execute(
-            "SELECT 1 FROM reports WHERE vehicle = ? AND date = ? AND slot = ? AND cell = ?",
-            _columns(key),
+            "SELECT 1 FROM reports WHERE vehicle = ? AND date = ? AND slot = ? AND cell = ?", _columns(key)
         )
         return rows.fetchone() is not None
 

@@ -103,11 +103,7 @@ class Api:
         """Return the stored slots of a policy."""
         reject_unknown(request.query, "policy")
         name = self._policy(request)
-        stored = [
-            *self._policies(name),
-            self._feed.running.policies.get(name),
-            self._feed.answers.policies.get(name),
-        ]
+        stored = [*self._policies(name), self._feed.running.policies.get(name), self._feed.answers.policies.get(name)]
         versions = [policy and policy.version for policy in stored]
         names = self._feed.names()  # the list of policies changes with other policies too
         body = self._bodies.body(

@@ -264,9 +264,7 @@ BRIDGE_REJECTED: Final = counter(
     _BRIDGE,
 )
 BRIDGE_REPEATED: Final = counter(
-    "hatcast_bridge_repeated_total",
-    "Readings of a poll that are unchanged since the previous poll.",
-    _BRIDGE,
+    "hatcast_bridge_repeated_total", "Readings of a poll that are unchanged since the previous poll.", _BRIDGE
 )
 BRIDGE_WITHOUT_SPEED: Final = counter(
     "hatcast_bridge_without_speed_total",

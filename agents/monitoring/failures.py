@@ -100,10 +100,7 @@ class FailureLog:
             return
         if self._tries:
             after_s = round(monotonic_s() - self._since_s, 1)
-            for event, succeeded in (
-                ("retry succeeded", True),
-                ("retry not needed", False),
-            ):
+            for event, succeeded in (("retry succeeded", True), ("retry not needed", False)):
                 for operation, partitions in _partitions_by_operation(self._operations, succeeded=succeeded).items():
                     where = {"partitions": partitions} if partitions else {}
                     log.info(event, loop=self._loop, operation=operation, after_s=after_s, tries=self._tries, **where)

@@ -62,12 +62,7 @@ class Listener:
     """HTTP server of an application at one address."""
 
     def __init__(
-        self,
-        app: web.Application,
-        most: int,
-        headers: Mapping[str, str] = HEADERS,
-        *,
-        cancel_handlers: bool = False,
+        self, app: web.Application, most: int, headers: Mapping[str, str] = HEADERS, *, cancel_handlers: bool = False
     ) -> None:
         """Args:
         most             connections at a time; one more gets 503
@@ -140,11 +135,7 @@ class _Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
         """Answer a request that no handler could answer, without a word of it. Raises ConnectionError to close."""
         if isinstance(exc, ConnectionError):

@@ -186,12 +186,7 @@ class RecoveryStore:
             recovery.RECOVERY_ROWS, lambda view: recovery.store_ends(view, attempt.token, ends)
         )
 
-    async def finish(
-        self,
-        attempt: Attempt,
-        sealed: Mapping[str, Sealed],
-        nonces: recovery.Nonces,
-    ) -> bool:
+    async def finish(self, attempt: Attempt, sealed: Mapping[str, Sealed], nonces: recovery.Nonces) -> bool:
         """Finish a recovery; False if it is not complete, or an older copy of Redis came back during it.
 
         sealed   by policy: its last seal, which was restored

@@ -49,15 +49,7 @@ from hatcast.agents.kafka.producers import OutputMessage, ProducerGone
 from hatcast.agents.monitoring.declarations import COMMIT_SECONDS, RELEASES
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.release.batching import batches_of, groups_of, one_ahead, sends_of
-from hatcast.agents.release.kind import (
-    TRACKER_PARTITION,
-    Drawn,
-    Due,
-    DuePart,
-    ReleaseContext,
-    ReleaseKind,
-    Session,
-)
+from hatcast.agents.release.kind import TRACKER_PARTITION, Drawn, Due, DuePart, ReleaseContext, ReleaseKind, Session
 from hatcast.agents.release.messages import budget_messages, release_message
 from hatcast.stream.ledger.commits import AnyProposal
 from hatcast.stream.ledger.proposals import Committed

@@ -163,16 +163,11 @@ def days(  # noqa: PLR0913 - options by name
     help="Share of users who trust the operator.",
 )
 @click.option(
-    "--sigma",
-    show_default="0.109,0.289,0.456",
-    help="Standard deviations of users' means, as fractions of U.",
+    "--sigma", show_default="0.109,0.289,0.456", help="Standard deviations of users' means, as fractions of U."
 )
 @click.option("--sigma-local", type=FiniteRange(0, 0.5), help="That of local users, if different.")
 @click.option(
-    "--gap",
-    type=FiniteRange(-1, 1),
-    show_default="0",
-    help="How much faster local users are, as a fraction of U.",
+    "--gap", type=FiniteRange(-1, 1), show_default="0", help="How much faster local users are, as a fraction of U."
 )
 @click.option(
     "--eps",

@@ -101,12 +101,7 @@ def _least(min_users: int | None, config: Path | None, policy: Policy) -> int:
     help="As the newest records of a pilot have it, if the policy has [policy.value]: how much the value differs.",
 )
 @click.option(
-    "--write-limit",
-    "written",
-    type=float,
-    default=5.0,
-    show_default=True,
-    help="The total whose plan --write writes.",
+    "--write-limit", "written", type=float, default=5.0, show_default=True, help="The total whose plan --write writes."
 )
 @plot_option
 @json_option

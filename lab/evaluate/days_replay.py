@@ -143,11 +143,7 @@ def _score(runs: Floats) -> Score:
 
 
 def smoothed(
-    days: Sequence[RecordedDay],
-    setting: SmootherSetting,
-    estimator: str,
-    parameters: Parameters,
-    runs: Sequence[Drawn],
+    days: Sequence[RecordedDay], setting: SmootherSetting, estimator: str, parameters: Parameters, runs: Sequence[Drawn]
 ) -> tuple[PublishedRuns, PublishedRuns]:
     """Return the estimates of each HAT at the close of its slot, and at the end of its day.
 

@@ -25,15 +25,7 @@ from hatcast.lab.evaluate.lemmas import (
 )
 from hatcast.lab.evaluate.simulation import Draws, Floats
 from hatcast.stream.errors import HatcastError, name_fix
-from hatcast.stream.hybrid import (
-    HYBRID_ESTIMATORS,
-    HybridEstimator,
-    HybridParameters,
-    Needs,
-    Number,
-    Setting,
-    Spread,
-)
+from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HybridEstimator, HybridParameters, Needs, Number, Setting, Spread
 from hatcast.stream.mechanisms.grid import Grid
 
 DEFAULT: Final = "kvh,pwh"

@@ -221,11 +221,7 @@ def _caption(plans: Plans, unit: str) -> str:
 
 def keys_json(keys: TrackerKeys) -> dict[str, str | float]:
     """Return the keys of [policy.tracker] that a plan chooses."""
-    return {
-        "share": keys.share,
-        "objective": keys.objective.value,
-        "price": keys.price,
-    }
+    return {"share": keys.share, "objective": keys.objective.value, "price": keys.price}
 
 
 def _plot(plans: Plans, title: str, unit: str, path: Path) -> None:

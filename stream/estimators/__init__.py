@@ -41,13 +41,4 @@ ESTIMATOR_KEYS: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
 )
 """Estimator name -> its keys; `read_policy` validates `[policy.estimator]` with them."""
 
-__all__ = [
-    "ESTIMATORS",
-    "ESTIMATOR_KEYS",
-    "BadUsers",
-    "EmptyHat",
-    "Estimate",
-    "Estimator",
-    "Parameters",
-    "Users",
-]
+__all__ = ["ESTIMATORS", "ESTIMATOR_KEYS", "BadUsers", "EmptyHat", "Estimate", "Estimator", "Parameters", "Users"]

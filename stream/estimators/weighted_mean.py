@@ -22,10 +22,7 @@ class WeightedMean(OneDraw):
 
     name: Final = "weighted_mean"
     keys: Final = EstimatorKeys(
-        frozenset({Relation.REPLACE}),
-        MappingProxyType({"array_length": "median"}),
-        ARRAY_CHOICES,
-        several_values=True,
+        frozenset({Relation.REPLACE}), MappingProxyType({"array_length": "median"}), ARRAY_CHOICES, several_values=True
     )
     shares: Final = NOISE_ONLY
 

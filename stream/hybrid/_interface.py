@@ -263,11 +263,7 @@ def check(estimator: HybridEstimator, parameters: HybridParameters) -> None:
         raise SettingError(key, f"of two groups is not used by {estimator.name}", "use kvh_heterogeneous")
 
 
-_SPREAD: Final = {
-    Needs.NOTHING: (),
-    Needs.SIGMA: ("sigma",),
-    Needs.BOTH_GROUPS: ("sigma", "sigma_local", "mean_gap"),
-}
+_SPREAD: Final = {Needs.NOTHING: (), Needs.SIGMA: ("sigma",), Needs.BOTH_GROUPS: ("sigma", "sigma_local", "mean_gap")}
 
 
 def keys_of(estimator: HybridEstimator) -> EstimatorKeys:

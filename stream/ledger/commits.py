@@ -21,14 +21,7 @@ from hatcast.stream.ledger.date_rules import pin_rules
 from hatcast.stream.ledger.day import Reserved, Total, reservations
 from hatcast.stream.ledger.proposals import AnswerProposal, Committed, Proposal, numbered
 from hatcast.stream.ledger.recovery import RECOVERED_ROWS, require_recovered
-from hatcast.stream.ledger.rejections import (
-    Behind,
-    DaySealed,
-    Exhausted,
-    Replaced,
-    Unclaimed,
-    Unrecovered,
-)
+from hatcast.stream.ledger.rejections import Behind, DaySealed, Exhausted, Replaced, Unclaimed, Unrecovered
 from hatcast.stream.ledger.sums import change_rows, check_state, store_state
 from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, TooLarge, View, Wanted, merged, text_of
 from hatcast.stream.policy.policy import Policy

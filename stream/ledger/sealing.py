@@ -52,12 +52,7 @@ def shrink(view: View, name: str, date: str) -> Decision[bool]:
 
 def day_rows(name: str, date: str) -> Wanted:
     """Return what `day_of` and, of each day, `restore_days` read."""
-    return {
-        rows.NONCES: {date},
-        rows.ledger(date): None,
-        rows.levels(date, name): None,
-        rows.TOTAL: {rows.LIMIT, date},
-    }
+    return {rows.NONCES: {date}, rows.ledger(date): None, rows.levels(date, name): None, rows.TOTAL: {rows.LIMIT, date}}
 
 
 def day_of(view: View, name: str, date: str) -> SealedDay | None:

@@ -75,10 +75,7 @@ def _status_of(key: str, stored: bytes) -> Status:
 
 def change_rows(name: str, change: StateChange) -> Wanted:
     """Return what `check_state` and `store_state` read."""
-    return {
-        rows.horizons(name): {f"closed:{change.horizon}"},
-        rows.states(name, change.horizon): {change.cell},
-    }
+    return {rows.horizons(name): {f"closed:{change.horizon}"}, rows.states(name, change.horizon): {change.cell}}
 
 
 def check_state(draft: Draft, name: str, change: StateChange) -> None:

@@ -26,12 +26,7 @@ from hatcast.stream.policy.checks import (
     most_hats_of,
     reject_above_of,
 )
-from hatcast.stream.policy.composed_limit import (
-    ComposedLimit,
-    canonical_limit,
-    composed_limit,
-    without_delta_of_limit,
-)
+from hatcast.stream.policy.composed_limit import ComposedLimit, canonical_limit, composed_limit, without_delta_of_limit
 from hatcast.stream.policy.continual_keys import (
     CONTINUAL_ESTIMATOR,
     ContinualKeys,

@@ -222,8 +222,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     ) = None
     counts: (
         Annotated[
-            CountsRecord,
-            msgspec.Meta(description="counts of the HAT; not under `add_remove`, and not of blends"),
+            CountsRecord, msgspec.Meta(description="counts of the HAT; not under `add_remove`, and not of blends")
         ]
         | None
     ) = None

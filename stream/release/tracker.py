@@ -20,13 +20,7 @@ from hatcast.stream.queries import TRACKER_QUERIES
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import HatChunks
 from hatcast.stream.release.spending import Spent
-from hatcast.stream.release.tracker_records import (
-    MadeQuery,
-    StoredDraw,
-    TrackerRelease,
-    hat_release,
-    query_release,
-)
+from hatcast.stream.release.tracker_records import MadeQuery, StoredDraw, TrackerRelease, hat_release, query_release
 from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.query import ResidualQuery
 from hatcast.stream.tracker.state import TrackerState
@@ -218,12 +212,7 @@ class PolicyTracker:
 
     def _new_tracker(self) -> Tracker:
         policy = self._policy
-        tracker = Tracker(
-            self._keys,
-            Prior.of_policy(policy),
-            state=self._state,
-            min_users=policy.min_users,
-        )
+        tracker = Tracker(self._keys, Prior.of_policy(policy), state=self._state, min_users=policy.min_users)
         if self._state is None:
             tracker.timetable = self._file
         return tracker

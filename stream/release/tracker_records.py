@@ -155,12 +155,7 @@ def _counts_fields(hat: HatUsers) -> dict[str, Any]:
 
 
 def hat_release(
-    policy: Policy,
-    calendar: Calendar,
-    slot: Slot,
-    hat: HatUsers,
-    status: Status,
-    query: MadeQuery | None = None,
+    policy: Policy, calendar: Calendar, slot: Slot, hat: HatUsers, status: Status, query: MadeQuery | None = None
 ) -> TrackerRelease:
     """Return the release of a HAT."""
     name = release_id(policy.name, slot.key, hat.cell)

@@ -143,12 +143,7 @@ class Replay(RecordingPass):
     """
 
     def __init__(
-        self,
-        policy: Policy,
-        calendar: Calendar,
-        router: Router,
-        now_ms: int,
-        excluded: frozenset[str] = frozenset(),
+        self, policy: Policy, calendar: Calendar, router: Router, now_ms: int, excluded: frozenset[str] = frozenset()
     ) -> None:
         """Args: `excluded`, the canonical ids of vehicles that are not sent."""
         super().__init__(policy, calendar, now_ms)

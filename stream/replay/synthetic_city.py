@@ -186,13 +186,7 @@ class City:
         if speed:
             speed = max(0.0, speed + random.gauss(0.0, _SPEED_NOISE))
         delay = int(_DELAY_MS * (0.5 + random.random()))
-        return Reading(
-            bus.vehicle,
-            now_ms - delay,
-            round(lat, 6),
-            round(lng, 6),
-            round(speed, 1),
-        )
+        return Reading(bus.vehicle, now_ms - delay, round(lat, 6), round(lng, 6), round(speed, 1))
 
 
 def place(centre: Point, point: Point) -> Point:

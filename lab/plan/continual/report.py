@@ -25,10 +25,7 @@ _CRITERIA: Final = {
     Criterion.SUM_RMS: "rms error of the running sum",
     Criterion.SUM_MAX: "maximum error of the running sum",
 }
-_OF_MEAN: Final = {
-    Criterion.SUM_RMS: Criterion.MEAN_RMS,
-    Criterion.SUM_MAX: Criterion.MEAN_MAX,
-}
+_OF_MEAN: Final = {Criterion.SUM_RMS: Criterion.MEAN_RMS, Criterion.SUM_MAX: Criterion.MEAN_MAX}
 _TITLE_WIDTH: Final = 100  # letters
 _DIGITS: Final = 6  # that count
 _QUANTILES: Final = (50, 75, 90, 95, 99, 100)

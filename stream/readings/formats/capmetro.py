@@ -59,11 +59,5 @@ _WITHOUT_SPEED: Final = Format(
 )
 # Only by all columns: some of them are in many exports, whose speeds have other units.
 FORMAT: Final = Format(
-    NAME,
-    decode,
-    records,
-    split_lines,
-    "csv",
-    without_speed=_WITHOUT_SPEED,
-    shows=lambda _, names: (*names,) == COLUMNS,
+    NAME, decode, records, split_lines, "csv", without_speed=_WITHOUT_SPEED, shows=lambda _, names: (*names,) == COLUMNS
 )
