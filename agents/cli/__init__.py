@@ -186,7 +186,7 @@ class Commands(click.Group):
 
 @click.group(
     cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},  # of all commands
     epilog="Start here:  hatcast demo. The --help of each command has an example.",
 )
 @click.version_option(package_name="hatcast")

@@ -25,7 +25,7 @@ from hatcast.agents.batch.run import (
     open_released,
     release_problem,
 )
-from hatcast.agents.cli.options import config_option, days_of, json_option
+from hatcast.agents.cli.options import PATH, config_option, days_of, json_option
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.cli.report import check_one_output, output_option, places_of, write_records
 from hatcast.agents.config.settings import Settings, load_settings
@@ -57,19 +57,15 @@ _OF_QUERIES: Final = "each mean is of one query of the tracker: for speeds read 
 
 
 @click.command(epilog="Example:  hatcast batch suratITMS.json --format itms --config hatcast.toml")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=PATH, metavar="FILE...")
 @format_options(files="files", also=(DUMP,), of="files")
 @config_option
 @click.option(
     "--contributions", is_flag=True, help="Also print users, readings, sum and maximum of each HAT. Not private."
 )
-@click.option(
-    "--ledger", type=click.Path(path_type=Path), help="Release each HAT once, and charge it in this ledger file."
-)
+@click.option("--ledger", type=PATH, help="Release each HAT once, and charge it in this ledger file.")
 @click.option("--days", callback=days_of, metavar="FIRST,LAST", help="Under add_remove: local dates to release.")
-@click.option(
-    "--reports", type=click.Path(path_type=Path), help="Reports of devices: the output of `hatcast dump reports`."
-)
+@click.option("--reports", type=PATH, help="Reports of devices: the output of `hatcast dump reports`.")
 @click.option(
     "--estimates",
     is_flag=True,

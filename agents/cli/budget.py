@@ -15,7 +15,7 @@ from rich.table import Table
 from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.cli.budget_horizon import Paragraph
 from hatcast.agents.cli.budget_tables import BudgetTable, query_table, report_cost_table, today_line
-from hatcast.agents.cli.options import config_option, json_option
+from hatcast.agents.cli.options import FILE, config_option, json_option
 from hatcast.agents.cli.report import check_one_output, output_option, write_records
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
@@ -40,10 +40,7 @@ and does not bind the next day. The only N that it prints is the least, {least}:
 
 
 ledger_option = click.option(
-    "--ledger",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Read this ledger file of `hatcast batch --ledger` and not Redis.",
+    "--ledger", type=FILE, metavar="FILE", help="Read this ledger file of `hatcast batch --ledger` and not Redis."
 )
 
 
@@ -84,7 +81,7 @@ def show(*, config: Path, as_json: bool, ledger: Path | None, output: Path | Non
 @config_option
 @json_option
 @ledger_option
-@click.option("--days", type=click.IntRange(1, DAYS_MAX), default=30, show_default=True, help="Also over so many days.")
+@click.option("--days", type=click.IntRange(1, DAYS_MAX), default=30, help="Also over so many days.")
 def explain(*, config: Path, as_json: bool, ledger: Path | None, days: int) -> None:
     """Explain in words what one bus's day can lose, by the policy; then what it has lost. Works without Redis."""
     settings = load_settings(config)
@@ -152,8 +149,8 @@ def report(*, as_json: bool) -> None:
     short_help="Copy a ledger file of `hatcast batch`, checked.",
     epilog="Example:  hatcast budget backup day.ledger day.ledger.backup",
 )
-@click.argument("ledger", type=click.Path(path_type=Path, dir_okay=False), metavar="LEDGER")
-@click.argument("copy", type=click.Path(path_type=Path, dir_okay=False), metavar="COPY")
+@click.argument("ledger", type=FILE, metavar="LEDGER")
+@click.argument("copy", type=FILE, metavar="COPY")
 def backup(*, ledger: Path, copy: Path) -> None:
     """Copy LEDGER, a file of `hatcast batch --ledger`, to COPY, checked, in place of an older backup of it."""
     from hatcast.agents.batch.ledger_database import back_up

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 import msgspec
 import numpy as np
 
-from hatcast.agents.cli.options import parsed
+from hatcast.agents.cli.options import FILE, parsed
 from hatcast.agents.timetable.tables import BadTimetable, Tables, Tell, VisitRows, open_timetable
 from hatcast.stream.areas import BadArea, Point, cells_of_area, cells_of_box, cells_of_lines, widened
 from hatcast.stream.errors import UNREADABLE, HatcastError
@@ -71,8 +71,6 @@ def _stop_lines(tables: Tables, trips: dict[str, int]) -> Iterator[list[Point]]:
 
 Box = tuple[float, float, float, float]  # west, south, east and north, in degrees
 
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
-
 
 def _box(text: str) -> Box:
     west, south, east, north = map(float, text.split(","))
@@ -80,25 +78,23 @@ def _box(text: str) -> Box:
 
 
 @click.command(epilog="Example:  hatcast cells --gtfs timetable.zip --resolution 7 -o cells.txt")
-@click.option("--gtfs", type=_FILE, help="GTFS timetable (zip): the cells that its trips cross.")
-@click.option("--geojson", type=_FILE, help="GeoJSON file: the cells that its areas, lines and points touch.")
+@click.option("--gtfs", type=FILE, help="GTFS timetable (zip): the cells that its trips cross.")
+@click.option("--geojson", type=FILE, help="GeoJSON file: the cells that its areas, lines and points touch.")
 @click.option(
     "--bbox",
     callback=parsed(_box, "write WEST,SOUTH,EAST,NORTH in degrees, such as 72.7,21.1,73.0,21.3"),
     metavar="W,S,E,N",
     help="Box in degrees: the cells that it touches.",
 )
-@click.option("--resolution", type=click.IntRange(0, 15), default=7, show_default=True, help="H3 resolution.")
+@click.option("--resolution", type=click.IntRange(0, 15), default=7, help="H3 resolution.")
 @click.option(
     "--route-type",
     type=int,
     multiple=True,
     help="With --gtfs: only routes of this type, such as 3 for buses (with 700 to 799).",
 )
-@click.option(
-    "--rings", type=click.IntRange(0, 10), default=0, show_default=True, help="Add so many rings of neighbours."
-)
-@click.option("-o", "--output", type=_FILE, help="Write to this new file.  [default: standard output]")
+@click.option("--rings", type=click.IntRange(0, 10), default=0, help="Add so many rings of neighbours.")
+@click.option("-o", "--output", type=FILE, help="Write to this new file.  [default: standard output]")
 def command(**given: Any) -> None:
     """Make a list of cells for `policy.cells` that is public: it is made without telemetry.
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from hatcast.agents.cli.options import PATH
 from hatcast.agents.cli.recordings import format_options
 from hatcast.agents.demo.defaults import RECORDED_ZONES
 from hatcast.agents.kafka.dump import DUMP
@@ -41,7 +42,7 @@ _LISTED: Final = 40  # columns
 
 
 @click.command(epilog="Example:  hatcast check export.csv --unit km/h")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @format_options(files="file", also=(DUMP,), derives=False, of="file")
 def command(*, file: Path, feed_format: FormatChoice) -> None:
     """Print a file's format, encoding, separator and columns, and which records are left out and why.

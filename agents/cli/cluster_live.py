@@ -9,7 +9,16 @@ import click
 from rich.console import Console
 from rich.table import Column, Table
 
-from hatcast.agents.cli.options import FiniteRange, combined, config_option, json_option, parsed, plot_option
+from hatcast.agents.cli.options import (
+    FILE,
+    PATH,
+    FiniteRange,
+    combined,
+    config_option,
+    json_option,
+    parsed,
+    plot_option,
+)
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.cli.report import Report, open_axes
 from hatcast.agents.config.settings import load_settings
@@ -20,23 +29,15 @@ UNITS: Final = {"user_day": "each vehicle's day", "user": "each vehicle"}
 _MARKERS: Final = "osD^v<>pPX*"
 clustering_options: Final = combined(
     click.option("--epsilon", type=FiniteRange(0.01, 10), required=True, help="Total epsilon of a user."),
-    click.option("--clusters", type=click.IntRange(1, 100), default=4, show_default=True),
-    click.option(
-        "--iterations", type=click.IntRange(1, 100), default=5, show_default=True, help="Epsilon is split among them."
-    ),
+    click.option("--clusters", type=click.IntRange(1, 100), default=4),
+    click.option("--iterations", type=click.IntRange(1, 100), default=5, help="Epsilon is split among them."),
     click.option(
         "--slots", metavar="HH:MM,..", help="Slots: the coordinates.  [default: all slots of the policy's hours]"
     ),
-    click.option(
-        "--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="Seed of the start centres."
-    ),
+    click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, help="Seed of the start centres."),
 )
 blend_option: Final = click.option(
-    "--blend",
-    type=click.Choice(["pwh", "tcm_only", "lm_only"]),
-    default="pwh",
-    show_default=True,
-    help="Both groups (pwh), or only one.",
+    "--blend", type=click.Choice(["pwh", "tcm_only", "lm_only"]), default="pwh", help="Both groups (pwh), or only one."
 )
 
 
@@ -44,7 +45,7 @@ blend_option: Final = click.option(
     short_help="In rounds, with devices that answer over Kafka.",
     epilog="Example:  hatcast cluster live --date 2022-01-02 --epsilon 4 --state day.db",
 )
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
+@click.argument("files", nargs=-1, type=PATH, metavar="[FILE]...")
 @format_options(files="files", of="files")
 @config_option
 @click.option(
@@ -56,22 +57,12 @@ blend_option: Final = click.option(
 )
 @clustering_options
 @blend_option
-@click.option(
-    "--round-seconds",
-    type=FiniteRange(1, 86_400),
-    default=60,
-    show_default=True,
-    help="How long devices have for an answer.",
-)
-@click.option(
-    "--ledger",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="With FILEs: the ledger file of `hatcast batch` that charges their users.",
-)
+@click.option("--round-seconds", type=FiniteRange(1, 86_400), default=60, help="How long devices have for an answer.")
+@click.option("--ledger", type=FILE, help="With FILEs: the ledger file of `hatcast batch` that charges their users.")
 @click.option(
     "--state",
     required=True,
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="State file of this clustering. The same file and options go on with it, or print its result.",
 )
 @plot_option

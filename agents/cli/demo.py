@@ -2,17 +2,16 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 from rich.console import Console
 
+from hatcast.agents.cli.options import FILE, PATH
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.demo.defaults import TOPIC_NAMES
 from hatcast.agents.demo.embedded import Addresses, Services
 from hatcast.stream.readings.formats import FormatChoice
-
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command(epilog="Example:  hatcast demo --feed 2017-03-21.csv.gz --format capmetro")
@@ -20,7 +19,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
     "--feed",
     "files",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="A recording, plain, packed or Parquet. Repeatable: all are sent together, in the order of arrival.",
 )
@@ -35,7 +34,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="Port of the map; 0: any free port.  [default: 8080, if free]"
 )
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Take [policy] from this hatcast.toml.")
+@click.option("--config", type=PATH, metavar="FILE", help="Take [policy] from this hatcast.toml.")
 @click.option(
     "--hybrid",
     is_flag=True,
@@ -51,11 +50,11 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 @click.option("--keep", is_flag=True, help="Keep the map after the end of the recordings, until Ctrl-C or --for.")
 @click.option(
     "--gtfs",
-    type=_FILE,
+    type=FILE,
     metavar="FILE",
     help="A timetable (zip): the map draws its routes and stops; of recordings, the tracker knows its speeds.",
 )
-@click.option("--basemap", type=_FILE, metavar="FILE", help="A PMTiles archive: the map draws it under the hexagons.")
+@click.option("--basemap", type=FILE, metavar="FILE", help="A PMTiles archive: the map draws it under the hexagons.")
 @click.option("--json", "as_json", is_flag=True, help="Print releases and answers as JSON lines, for programs.")
 def command(*, files: tuple[Path, ...], feed_format: FormatChoice | None, as_json: bool, **given: Any) -> None:
     """Run everything on this machine: a feed, Kafka, Redis, a worker and a live map; show the releases.

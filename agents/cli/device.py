@@ -9,7 +9,16 @@ from typing import Any, Final
 
 import click
 
-from hatcast.agents.cli.options import FiniteRange, config_option, json_option, parsed, stop_on_signals, vehicles_of
+from hatcast.agents.cli.options import (
+    FILE,
+    PATH,
+    FiniteRange,
+    config_option,
+    json_option,
+    parsed,
+    stop_on_signals,
+    vehicles_of,
+)
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.device.run import DeviceOptions, DeviceSummary, run_city, run_live, run_recording
@@ -60,7 +69,7 @@ def _own_id(text: str) -> str:
 @click.option(
     "--vehicles-file",
     "vehicles",
-    type=click.Path(path_type=Path),
+    type=PATH,
     callback=vehicles_of,
     help="Trial: a device for each vehicle in this file, one id per line.",
 )
@@ -74,9 +83,7 @@ def _own_id(text: str) -> str:
 @click.option("--for", "seconds", type=click.FloatRange(min=0), help="Stop after this many seconds.")
 @click.option("--no-end", is_flag=True, help="Do not report the last slot when the source ends.")
 @click.option(
-    "--state",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="State file.  [default: hatcast/device.db in $XDG_STATE_HOME or ~/.local/state]",
+    "--state", type=FILE, help="State file.  [default: hatcast/device.db in $XDG_STATE_HOME or ~/.local/state]"
 )
 @click.option(
     "--max-hats-per-day", type=click.IntRange(min=1), help="Most reports a day, if fewer than the policy allows."

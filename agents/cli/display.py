@@ -9,7 +9,13 @@ from pathlib import Path
 import click
 import structlog
 
-from hatcast.agents.cli.options import METRICS_LISTEN, config_option, log_level_option, metrics_listen_option
+from hatcast.agents.cli.options import (
+    EXISTING_FILE,
+    METRICS_LISTEN,
+    config_option,
+    log_level_option,
+    metrics_listen_option,
+)
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.config.tables import Address
 from hatcast.agents.kafka.grants import Role
@@ -24,7 +30,7 @@ log = structlog.get_logger()
 @click.option("--port", type=click.IntRange(0, 65535), help="Port; 0: any free port.  [default: display.listen, 8080]")
 @click.option(
     "--ledger",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=EXISTING_FILE,
     help="Show the records of this ledger file of `hatcast batch`, in place of the topics.",
 )
 @metrics_listen_option

@@ -35,7 +35,6 @@ _STYLES = {CheckState.OK: "green", CheckState.WARNING: "yellow", CheckState.PROB
     "--records",
     type=click.IntRange(1, 1_000_000),
     default=SAMPLE_RECORDS,
-    show_default=True,
     help="Number of that topic's newest records to read.",
 )
 def command(*, config: Path, as_json: bool, topic: str | None, feed: str | None, **chosen: Any) -> None:

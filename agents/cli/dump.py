@@ -10,7 +10,7 @@ from typing import BinaryIO, Final, cast
 import click
 
 from hatcast.agents.cli import write_all, write_output
-from hatcast.agents.cli.options import config_option
+from hatcast.agents.cli.options import PATH, config_option
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.dump import open_dump
 from hatcast.agents.progress import progress_bars
@@ -25,9 +25,7 @@ GZIP_LEVEL: Final = 3  # on telemetry a third larger than level 6, in a third of
 @click.argument("topic")
 @config_option
 @click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Write to this file, compressed if it ends in .gz.  [default: standard output]",
+    "--output", type=PATH, help="Write to this file, compressed if it ends in .gz.  [default: standard output]"
 )
 def command(topic: str, config: Path, output: Path | None) -> None:
     """Print a topic as lines for `batch --format kafka`: from its first record to the current end.

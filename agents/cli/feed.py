@@ -49,7 +49,6 @@ for _live in (feed_live.mqtt, feed_live.gtfs_rt, feed_live.siri, feed_live.amqp)
     "--speedup",
     type=click.FloatRange(min=0),
     default=1.0,
-    show_default=True,
     help="60: a recorded hour per minute; 0: as fast as possible.",
 )
 @click.option("--no-end", is_flag=True, help="Omit the last heartbeat records, which close the last slot.")
@@ -100,12 +99,11 @@ def _instant(text: str) -> int:
     short_help="A synthetic city of buses.",
     epilog="Example:  hatcast feed synthetic --vehicles 1000 --speedup 60 --for 300",
 )
-@click.option("--vehicles", type=click.IntRange(1, 100_000), default=300, show_default=True)
+@click.option("--vehicles", type=click.IntRange(1, 100_000), default=300)
 @click.option(
     "--speedup",
     type=click.FloatRange(min=0),
     default=1.0,
-    show_default=True,
     help="60: an hour per minute, from a past time on, in real time once it reaches now. 0: as fast as possible.",
 )
 @click.option("--for", "seconds", type=click.FloatRange(min=0), help="Stop after this many seconds.")

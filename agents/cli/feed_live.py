@@ -3,13 +3,13 @@
 import asyncio
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import click
 
 from hatcast.agents.cli.options import (
+    FILE,
     Function,
     combined,
     config_option,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 _MQTT_PORTS: Final = (1883, 8883)
 _AMQP_PORTS: Final = (5672, 5671)
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 def _duration(_: click.Context, parameter: click.Parameter, text: str) -> float:
@@ -70,23 +69,22 @@ _common = combined(
         "--buffer",
         type=click.IntRange(1, 1_000_000),
         default=10_000,
-        show_default=True,
         help="Most readings on the way to Kafka; then the source waits.",
     ),
     metrics_listen_option,
     log_level_option,
     json_option,
 )
-_ca_file = click.option("--ca-file", type=_FILE, help="CA file for the source's certificate.  [default: the system's]")
+_ca_file = click.option("--ca-file", type=FILE, help="CA file for the source's certificate.  [default: the system's]")
 _broker = combined(
     click.option("--host", required=True, help="Host of the broker."),
     click.option("--port", type=click.IntRange(1, 65_535), help="Port of the broker.  [default: the standard port]"),
     click.option("--user", help="User name."),
-    click.option("--password-file", type=_FILE, help="File with the password; else HATCAST_FEED_PASSWORD."),
+    click.option("--password-file", type=FILE, help="File with the password; else HATCAST_FEED_PASSWORD."),
     click.option("--tls", is_flag=True, help="Use TLS; the certificate is verified."),
     _ca_file,
-    click.option("--cert-file", type=_FILE, help="Client certificate, if the broker requires one."),
-    click.option("--key-file", type=_FILE, help="Private key of the client certificate."),
+    click.option("--cert-file", type=FILE, help="Client certificate, if the broker requires one."),
+    click.option("--key-file", type=FILE, help="Private key of the client certificate."),
 )
 
 
@@ -104,12 +102,10 @@ _broker = combined(
     help="Topic filter, with + and #; may be repeated.",
 )
 @format_options(required=True, of="payloads")
-@click.option(
-    "--qos", type=click.IntRange(0, 1), default=1, show_default=True, help="0: lost messages are not sent again."
-)
+@click.option("--qos", type=click.IntRange(0, 1), default=1, help="0: lost messages are not sent again.")
 @click.option("--client-id", help="Client id of the session.  [default: by topics, target and machine]")
-@click.option("--session", callback=_duration, default="1d", show_default=True, help="Expiry of the session (MQTT 5).")
-@click.option("--protocol", type=click.Choice(["5", "3.1.1"]), default="5", show_default=True)
+@click.option("--session", callback=_duration, default="1d", help="Expiry of the session (MQTT 5).")
+@click.option("--protocol", type=click.Choice(["5", "3.1.1"]), default="5")
 @_common
 def mqtt(**given: Any) -> None:
     """Send the messages of an MQTT topic, until Ctrl-C, SIGTERM or --for.
@@ -132,12 +128,12 @@ def _polled(every: str) -> Callable[[Function], Function]:
     """Return the options of the polled feeds. `every`: the default interval."""
     return combined(
         click.argument("url"),
-        click.option("--every", callback=_duration, default=every, show_default=True, help="Polling interval."),
+        click.option("--every", callback=_duration, default=every, help="Polling interval."),
         click.option("--key-header", metavar="NAME", help="Header of the API key, such as X-API-Key."),
         click.option(
             "--key-parameter", metavar="NAME", help="Query parameter of the API key, if it is not sent in a header."
         ),
-        click.option("--key-file", type=_FILE, help="File with the API key; else HATCAST_FEED_KEY."),
+        click.option("--key-file", type=FILE, help="File with the API key; else HATCAST_FEED_KEY."),
         click.option("--in-service", is_flag=True, help="Leave out vehicles without a trip or journey."),
         derive_options,
         _ca_file,
@@ -157,7 +153,6 @@ def _polled(every: str) -> Callable[[Function], Function]:
     "field",
     type=click.Choice(["id", "plate", "label"]),
     default="id",
-    show_default=True,
     help="Field with the vehicle's id; label: only if each vehicle has one of its own, the same all day.",
 )
 def gtfs_rt(**given: Any) -> None:
@@ -226,9 +221,9 @@ def _run_polls(given: dict[str, Any], name: str, form: str, accept: str) -> None
 )
 @_broker
 @click.option("--queue", required=True, help="Queue to consume; it must exist unless --exchange is given.")
-@click.option("--vhost", default="/", show_default=True)
+@click.option("--vhost", default="/")
 @click.option("--exchange", help="Create the queue as durable and bind it to this exchange.")
-@click.option("--routing-key", default="#", show_default=True, help="Routing key of that binding.")
+@click.option("--routing-key", default="#", help="Routing key of that binding.")
 @format_options(default="itms", of="bodies")
 @_common
 def amqp(**given: Any) -> None:

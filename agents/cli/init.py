@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from hatcast.agents.cli import laboratory
-from hatcast.agents.cli.options import config_option, parsed
+from hatcast.agents.cli.options import EXISTING_FILE, PATH, config_option, parsed
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.template import (
@@ -108,14 +108,14 @@ def _value(text: str) -> tuple[str, str, float, float]:
     "--recording",
     "recordings",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="A recorded day of the city: chooses the keys as `hatcast plan tracker` does. Repeatable.",
 )
 @format_options(files="recordings", of="recordings, if any, and of the telemetry, which `hatcast feed` sends as jsonl")
 @click.option(
     "--gtfs",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=EXISTING_FILE,
     metavar="FILE",
     help="The city's GTFS timetable (zip): the tracker expects hexagons at about their scheduled speeds, and the map"
     " names places by its stops. Prints how to get streets, too.",

@@ -10,13 +10,13 @@ from typing import IO, TYPE_CHECKING, Final
 
 import click
 
+from hatcast.agents.cli.options import FILE
 from hatcast.agents.errors.causes import require
 from hatcast.stream.errors import HatcastError
 
 if TYPE_CHECKING:
     from hatcast.agents.device.stored import IsCertified
 
-_STATE: Final = click.Path(path_type=Path, dir_okay=False)
 _REQUEST: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9a-f]{64})")
 _CERTIFICATE: Final = re.compile(rf"{_REQUEST.pattern} ([0-9a-f]{{128}})")
 _LINES: Final = click.File("r", encoding="utf-8", lazy=False)
@@ -36,7 +36,7 @@ def command() -> None:
 @command.command(
     short_help="Make the key of an authority.", epilog="Example:  hatcast keys authority authority.key >> report-keys"
 )
-@click.argument("file", type=_STATE)
+@click.argument("file", type=FILE)
 def authority(file: Path) -> None:
     """Print the line of an authority for `worker.report_keys_file`; create its secret key FILE if there is none.
 
@@ -55,10 +55,10 @@ def authority(file: Path) -> None:
     short_help="Request certificates for day keys.",
     epilog="Example:  hatcast keys request --state device.db --from 2026-12-01 --days 90 > request",
 )
-@click.option("--state", type=_STATE, required=True, help="State file of the device, which may not be running.")
+@click.option("--state", type=FILE, required=True, help="State file of the device, which may not be running.")
 @click.option("--from", "first", type=click.DateTime(["%Y-%m-%d"]), required=True, help="First local date.")
 @click.option("--days", type=click.IntRange(1, 400), required=True, help="Number of local dates.")
-@click.option("--devices", type=click.IntRange(1), default=1, show_default=True, help="Of a fleet in one file.")
+@click.option("--devices", type=click.IntRange(1), default=1, help="Of a fleet in one file.")
 def request(state: Path, first: datetime, days: int, devices: int) -> None:
     """Print a certificate request: a line DATE KEY for each day. Missing keys are drawn and stored in the state file.
 
@@ -81,7 +81,7 @@ def request(state: Path, first: datetime, days: int, devices: int) -> None:
     short_help="Certify requests, as the authority.",
     epilog="Example:  sort request-* | hatcast keys sign --authority authority.key > certificates",
 )
-@click.option("--authority", "file", type=_STATE, required=True, help="Secret key of the authority.")
+@click.option("--authority", "file", type=FILE, required=True, help="Secret key of the authority.")
 @click.argument("requests", type=_LINES, default="-")
 def sign(file: Path, requests: IO[str]) -> None:
     """Certify the keys of REQUESTS (or of standard input), and print the certificates in the order of their keys.
@@ -104,7 +104,7 @@ def sign(file: Path, requests: IO[str]) -> None:
 @command.command(
     short_help="Store a device's certificates.", epilog="Example:  hatcast keys install --state device.db certificates"
 )
-@click.option("--state", type=_STATE, required=True, help="State file of the device, which may not be running.")
+@click.option("--state", type=FILE, required=True, help="State file of the device, which may not be running.")
 @click.option(
     "--report-keys",
     type=click.File("r", encoding="utf-8", lazy=False),

@@ -4,20 +4,15 @@ from pathlib import Path
 
 import click
 
-from hatcast.agents.cli.options import config_option
+from hatcast.agents.cli.options import EXISTING_FILE, FILE, config_option
 from hatcast.agents.config.settings import load_settings
 
 
 @click.command(epilog="Example:  hatcast map day.ledger -o map.html")
-@click.argument("ledger", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("ledger", type=EXISTING_FILE)
 @config_option
 @click.option(
-    "-o",
-    "--output",
-    "output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    help="Write the page to this new file, which ends in .html.",
+    "-o", "--output", "output", type=FILE, required=True, help="Write the page to this new file, which ends in .html."
 )
 def command(ledger: Path, config: Path, output: Path) -> None:
     """Write the map of a ledger file of `hatcast batch` as one page, to open in a browser or to send to others.

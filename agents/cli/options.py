@@ -19,6 +19,9 @@ from hatcast.stream.readings.vehicles import canonical_vehicle
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 T = TypeVar("T")
+PATH: Final = click.Path(path_type=Path)
+FILE: Final = click.Path(path_type=Path, dir_okay=False)
+EXISTING_FILE: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 def combined(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
@@ -95,12 +98,10 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-config_option = click.option(
-    "--config", type=click.Path(path_type=Path), default=DEFAULT_FILE, show_default=True, help="The configuration file."
-)
+config_option = click.option("--config", type=PATH, default=DEFAULT_FILE, help="The configuration file.")
 optional_config_option = click.option(
     "--config",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help=f"Configuration of the policy.  [default: {DEFAULT_FILE}, if it exists, else a general policy]",
 )
 
@@ -128,21 +129,19 @@ def _check_plot_file(_: click.Context, __: click.Parameter, path: Path | None) -
 plot_option = click.option(
     "--plot",
     "plot_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     callback=_check_plot_file,
     help="Also write a plot: out.svg, out.png or out.pdf. Needs hatcast[research].",
 )
 map_option = click.option(
     "--map",
     "map_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     callback=_check_plot_file,
     help="Also draw a map of the cells: map.svg, map.png or map.pdf. It loads nothing, so it has no streets. Needs"
     " hatcast[research].",
 )
-log_level_option = click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-)
+log_level_option = click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 accept_gap_option = click.option(
     "--accept-gap",
@@ -194,7 +193,7 @@ def vehicles_of(_: click.Context, __: click.Parameter, path: Path | None) -> fro
 except_option = click.option(
     "--except-vehicles",
     "left_out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     callback=vehicles_of,
     help="Leave out the vehicles in this file, one id per line: those of `hatcast device --vehicles-file`.",
 )

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hatcast.agents.cli.options import Function, combined, optional_config_option
+from hatcast.agents.cli.options import PATH, Function, combined, optional_config_option
 from hatcast.agents.recordings.files import open_records, recognised
 from hatcast.agents.tables.terminal import table
 from hatcast.stream.errors import HatcastError
@@ -254,11 +254,9 @@ def data_options(purpose: str, *, required: bool = False) -> Callable[[Function]
     purpose   help of `--data`
     """
     return combined(
-        click.option(
-            "--data", multiple=True, required=required, type=click.Path(path_type=Path), metavar="FILE...", help=purpose
-        ),
+        click.option("--data", multiple=True, required=required, type=PATH, metavar="FILE...", help=purpose),
         # A shell expands the pattern after --data to several arguments: the option takes the first one.
-        click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar=""),
+        click.argument("more", nargs=-1, type=PATH, metavar=""),
         format_options(files="data", of="recordings"),
         optional_config_option,
     )

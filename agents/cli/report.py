@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from hatcast.agents.cli.options import Function, combined
+from hatcast.agents.cli.options import FILE, Function, combined
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.tables.terminal import print_fitted
 from hatcast.stream.errors import HatcastError
@@ -56,7 +56,7 @@ def output_option(
             "-o",
             "--output",
             "output",
-            type=click.Path(path_type=Path, dir_okay=False),
+            type=FILE,
             callback=check,
             help=f"Write {contents} to this new file, which ends in {formats} (extras: hatcast[excel], [parquet]).",
         ),

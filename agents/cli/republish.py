@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hatcast.agents.cli.options import config_option
+from hatcast.agents.cli.options import PATH, config_option
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.grants import Role
 from hatcast.agents.monitoring.logs import configure_logs
@@ -18,7 +18,7 @@ from hatcast.stream.records.projections import HEAD
 @click.argument("date", type=click.DateTime(["%Y-%m-%d"]))
 @click.option(
     "--ledger",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Print the releases of the date in this ledger file of `hatcast batch`, and send nothing.",
 )
 @config_option

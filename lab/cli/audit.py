@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from hatcast.agents.cli.options import json_option
+from hatcast.agents.cli.options import PATH, json_option
 from hatcast.agents.config.settings import DEFAULT_FILE
 from hatcast.agents.progress import progress_bars
 from hatcast.stream.errors import HatcastError
@@ -19,22 +19,20 @@ PAIRS: Final = 2_000
     "--config",
     "paths",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=(DEFAULT_FILE,),
-    show_default=True,
     help="A configuration file; several: write the option several times.",
 )
 @click.option(
     "--clusterings",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="A configuration file under which clusterings are audited: `hatcast cluster`. Several: as --config.",
 )
 @click.option(
     "--samples",
     type=click.IntRange(100, 10_000_000),
     default=SAMPLES,
-    show_default=True,
     help="Releases of each part: half of them choose an event, the others count it. A quarter as many of trackers, "
     "running sums and clusterings.",
 )
@@ -42,7 +40,6 @@ PAIRS: Final = 2_000
     "--pairs",
     type=click.IntRange(1, 100_000_000),
     default=PAIRS,
-    show_default=True,
     help="Neighbours of each part whose requests of noise are compared; a tenth of it for whole days.",
 )
 @json_option

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from hatcast.agents.cli.cluster_live import UNITS, blend_option, clustering_options, live, report_of
-from hatcast.agents.cli.options import FiniteRange, config_option, json_option, plot_option
+from hatcast.agents.cli.options import PATH, FiniteRange, config_option, json_option, plot_option
 from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.progress import progress_bars
@@ -28,7 +28,7 @@ command.add_command(live)
     short_help="Recordings; no ledger records the cost.",
     epilog="Example:  hatcast cluster offline day.csv.gz --format capmetro --epsilon 4 --slots 09:00,18:00",
 )
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=PATH, metavar="FILE...")
 @format_options(files="files", of="files")
 @config_option
 @clustering_options
@@ -36,7 +36,6 @@ command.add_command(live)
     "--local",
     type=FiniteRange(0, 1),
     default=0.0,
-    show_default=True,
     help="Share of users that are local devices, which add noise to what they send.",
 )
 @blend_option

@@ -1,11 +1,10 @@
 """`hatcast evaluate`: compare estimators by simulation; those of one HAT are here, the others in `evaluate_models`."""
 
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from hatcast.agents.cli.options import combined, epsilons_of, json_option, plot_option
+from hatcast.agents.cli.options import PATH, combined, epsilons_of, json_option, plot_option
 from hatcast.agents.cli.recordings import check_recordings, data_options
 from hatcast.agents.cli.report import check_one_output, output_option
 from hatcast.agents.progress import progress_bars
@@ -26,17 +25,9 @@ for _model in (evaluate_models.days, evaluate_models.hybrid, evaluate_models.clu
 
 
 _hat_options: Final = combined(
-    click.option(
-        "--counts", type=click.Path(path_type=Path), help="JSON file of readings per user; speeds are simulated."
-    ),
+    click.option("--counts", type=PATH, help="JSON file of readings per user; speeds are simulated."),
     click.option("--values", type=click.Choice([*VALUES]), show_default="iid", help="Simulated speeds."),
-    click.option(
-        "--dimensions",
-        type=click.IntRange(1, 100),
-        default=1,
-        show_default=True,
-        help="Coordinates of simulated vectors.",
-    ),
+    click.option("--dimensions", type=click.IntRange(1, 100), default=1, help="Coordinates of simulated vectors."),
     data_options("Recordings instead of --counts, as one stream. Reads raw data, not private."),
     click.option("--hat", help="cell/date/slot; default: the HAT with the most users."),
     click.option(
@@ -44,10 +35,10 @@ _hat_options: Final = combined(
         type=(click.Choice(["samples", "users"]), click.IntRange(1)),
         help="N times as many samples or users.",
     ),
-    click.option("--eps", default="0.5,1,1.5,2", show_default=True, help="Epsilons of one release."),
-    click.option("--runs", type=click.IntRange(2, 10_000_000), default=10_000, show_default=True),
+    click.option("--eps", default="0.5,1,1.5,2", help="Epsilons of one release."),
+    click.option("--runs", type=click.IntRange(2, 10_000_000), default=10_000),
     click.option("--estimators", show_default=",".join(DEFAULT), help="List of estimator[:setting]."),
-    click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the simulation."),
+    click.option("--seed", type=click.IntRange(0), default=1, help="Seed of the simulation."),
     plot_option,
     output_option("the figures, as rows", has_places=False),
     json_option,

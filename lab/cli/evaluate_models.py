@@ -19,9 +19,7 @@ if TYPE_CHECKING:  # imported when it is needed, so that --help is fast
 
 _CAP: Final = 10
 _MIN_USERS: Final = 3
-_SEED: Final = click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="Seed of the simulation."
-)
+_SEED: Final = click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, help="Seed of the simulation.")
 
 
 def recorded_hat(
@@ -58,14 +56,12 @@ def recorded_hat(
     "--share",
     type=click.FloatRange(0, 1),
     default=0.3,
-    show_default=True,
     help="Share of a bus's limit that the tracker spends at the close of hours.",
 )
 @click.option(
     "--objective",
     type=click.Choice([each.value for each in Objective]),
     default=Objective.CELLS.value,
-    show_default=True,
     help="What the tracker makes accurate at the end of a day.",
 )
 @timetable_option
@@ -79,13 +75,8 @@ def recorded_hat(
     type=click.IntRange(1),
     help=f"HATs with fewer users do not count.  [default: that of the configuration, or {_MIN_USERS}]",
 )
-@click.option("--runs", type=click.IntRange(1, 1_000), default=4, show_default=True)  # a design's are in memory at once
-@click.option(
-    "--estimators",
-    default="tracker,array_averaging",
-    show_default=True,
-    help="List of tracker and estimator[:setting].",
-)
+@click.option("--runs", type=click.IntRange(1, 1_000), default=4)  # a design's are in memory at once
+@click.option("--estimators", default="tracker,array_averaging", help="List of tracker and estimator[:setting].")
 @output_option("the figures, as rows", has_places=False)
 @json_option
 def days(  # noqa: PLR0913 - options by name
@@ -155,13 +146,7 @@ def days(  # noqa: PLR0913 - options by name
 @data_options("Recordings instead of --users and --sigma, as one stream. Reads raw data, not private.")
 @click.option("--hat", help="cell/date/slot of --data; default: the HAT with the most users.")
 @click.option("--users", type=click.IntRange(2, 10**6), show_default="10000", help="Users of both groups.")
-@click.option(
-    "--share",
-    type=FiniteRange(1e-6, 0.999999),
-    default=0.05,
-    show_default=True,
-    help="Share of users who trust the operator.",
-)
+@click.option("--share", type=FiniteRange(1e-6, 0.999999), default=0.05, help="Share of users who trust the operator.")
 @click.option(
     "--sigma", show_default="0.109,0.289,0.456", help="Standard deviations of users' means, as fractions of U."
 )
@@ -170,15 +155,10 @@ def days(  # noqa: PLR0913 - options by name
     "--gap", type=FiniteRange(-1, 1), show_default="0", help="How much faster local users are, as a fraction of U."
 )
 @click.option(
-    "--eps",
-    "epsilon",
-    type=FiniteRange(1e-3, 1e3),
-    default=1.0,
-    show_default=True,
-    help="Epsilon of one release; it is varied, too.",
+    "--eps", "epsilon", type=FiniteRange(1e-3, 1e3), default=1.0, help="Epsilon of one release; it is varied, too."
 )
-@click.option("--runs", type=click.IntRange(2, 1_000_000), default=10_000, show_default=True)  # in memory at once
-@click.option("--estimators", default="kvh,pwh", show_default=True, help="List of estimators of the hybrid model.")
+@click.option("--runs", type=click.IntRange(2, 1_000_000), default=10_000)  # in memory at once
+@click.option("--estimators", default="kvh,pwh", help="List of estimators of the hybrid model.")
 @_SEED
 @plot_option
 @output_option("the figures, as rows", has_places=False)
@@ -258,23 +238,18 @@ def hybrid(  # noqa: PLR0913 - options by name
     short_help="K-means in the hybrid model, on synthetic data.",
     epilog="Example:  hatcast evaluate clusters --iterations 6 --runs 6 --plot out.svg",
 )
-@click.option("--clusters", "number", type=click.IntRange(1, 100), default=4, show_default=True)
-@click.option(
-    "--iterations", type=click.IntRange(1, 100), default=5, show_default=True, help="Epsilon is split among them."
-)
-@click.option("--epsilon", type=FiniteRange(0.01, 10), default=7.0, show_default=True, help="Total epsilon of a user.")
+@click.option("--clusters", "number", type=click.IntRange(1, 100), default=4)
+@click.option("--iterations", type=click.IntRange(1, 100), default=5, help="Epsilon is split among them.")
+@click.option("--epsilon", type=FiniteRange(0.01, 10), default=7.0, help="Total epsilon of a user.")
 @click.option(
     "--local",
     type=FiniteRange(0, 1, min_open=True, max_open=True),
     default=0.99,
-    show_default=True,
     help="Share of users that are local devices.",
 )
-@click.option("--dimensions", type=click.IntRange(1, 100), default=2, show_default=True)
-@click.option(
-    "--users", type=click.IntRange(2, 1_000_000), default=40_000, show_default=True, help="Users of each cluster."
-)
-@click.option("--runs", type=click.IntRange(2, 1_000_000), default=10, show_default=True)
+@click.option("--dimensions", type=click.IntRange(1, 100), default=2)
+@click.option("--users", type=click.IntRange(2, 1_000_000), default=40_000, help="Users of each cluster.")
+@click.option("--runs", type=click.IntRange(2, 1_000_000), default=10)
 @_SEED
 @plot_option
 @json_option

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from hatcast.agents.cli.options import FiniteRange, combined, epsilons_of, found_config, json_option, plot_option
+from hatcast.agents.cli.options import PATH, FiniteRange, combined, epsilons_of, found_config, json_option, plot_option
 from hatcast.agents.cli.recordings import check_recordings, checked_format, data_options
 from hatcast.agents.progress import progress_bars
 from hatcast.agents.timetable.speeds import timetable_of
@@ -36,7 +36,7 @@ _source_options: Final = combined(
     data_options("Recordings, as one stream. Only who was where and how often is used, no speed."),
     click.option(
         "--counts",
-        type=click.Path(path_type=Path),
+        type=PATH,
         help="A CSV file instead of --data, such as a timetable: date,hour,cell,vehicle,readings.",
     ),
     click.option(
@@ -47,7 +47,7 @@ _source_options: Final = combined(
     click.option(
         "--write",
         "target",
-        type=click.Path(path_type=Path),
+        type=PATH,
         help="Write the keys of one plan into this hatcast.toml; its comments stay. Needs hatcast[research].",
     ),
 )
@@ -80,18 +80,12 @@ def _least(min_users: int | None, config: Path | None, policy: Policy) -> int:
 )
 @_source_options
 @click.option(
-    "--daily-limit",
-    "limits",
-    default=_TOTALS,
-    show_default=True,
-    metavar="EPS,...",
-    help="Total epsilons of a bus and day to plan for.",
+    "--daily-limit", "limits", default=_TOTALS, metavar="EPS,...", help="Total epsilons of a bus and day to plan for."
 )
 @click.option(
     "--objective",
     type=click.Choice([each.value for each in Objective]),
     default=Objective.CELLS.value,
-    show_default=True,
     help="What the end of a day makes accurate.",
 )
 @timetable_option
@@ -100,9 +94,7 @@ def _least(min_users: int | None, config: Path | None, policy: Policy) -> int:
     type=click.IntRange(LEAST_SCALE, MOST_SCALE),
     help="As the newest records of a pilot have it, if the policy has [policy.value]: how much the value differs.",
 )
-@click.option(
-    "--write-limit", "written", type=float, default=5.0, show_default=True, help="The total whose plan --write writes."
-)
+@click.option("--write-limit", "written", type=float, default=5.0, help="The total whose plan --write writes.")
 @plot_option
 @json_option
 def tracker(  # noqa: PLR0913 - options by name
@@ -236,7 +228,6 @@ def tracker(  # noqa: PLR0913 - options by name
     "criterion",
     type=click.Choice([each.value for each in Criterion]),
     default=Criterion.MEAN_RMS.value,
-    show_default=True,
     help="Error that the best kind has least.",
 )
 @plot_option

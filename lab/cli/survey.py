@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from hatcast.agents.cli.options import (
+    PATH,
     days_of,
     found_config,
     json_option,
@@ -62,7 +63,7 @@ def _hours_of(text: str) -> tuple[int, int]:
 
 
 @click.command(epilog="Example:  hatcast survey 2016-11-*.csv.gz --format capmetro --cells cells.txt")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=PATH, metavar="FILE...")
 @format_options(files="files", of="files")
 @optional_config_option
 @click.option("--timezone", help="Time zone instead of the policy's, such as Asia/Kolkata.")
@@ -81,13 +82,12 @@ def _hours_of(text: str) -> tuple[int, int]:
 @click.option(
     "--users",
     default="10",
-    show_default=True,
     callback=parsed(_users_of, "write a number of users, such as 10"),
     help="A busy cell has more than this a day.",
 )
 @click.option(
     "--cells",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Write the busy cells to this file, for policy.cells or, of a finer --resolution, policy.fine_cells.",
 )
 @click.option(
@@ -97,9 +97,7 @@ def _hours_of(text: str) -> tuple[int, int]:
     metavar="EPS",
     help="Select busy cells among --candidates with noise.",
 )
-@click.option(
-    "--candidates", type=click.Path(path_type=Path), help='With --private: a cells file with source = "public".'
-)
+@click.option("--candidates", type=PATH, help='With --private: a cells file with source = "public".')
 @click.option("--max-hats", type=click.IntRange(1, 65535), help="K, instead of the policy's max_hats_per_day.")
 @plot_option
 @map_option

@@ -6,13 +6,14 @@ from typing import Final
 
 import click
 
+from hatcast.agents.cli.options import PATH
 from hatcast.agents.timetable.speeds import resolutions_of, scheduled_speeds, timetable_of
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.tracker.timetable import Timetable
 
 timetable_option: Final = click.option(
     "--timetable",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="GTFS timetable (zip): the tracker expects hexagons at about their scheduled speeds.  [default: that of"
     " --config]",
