@@ -285,22 +285,16 @@ class DaysReplay:
             for track in tracker.tracks:
                 track.learn(query, track.draw(query, tracker.values, self.noise))
 
-    def estimator(self, contender: Contender, capped: Sequence[RecordedDay], epsilon: float) -> PublishedRuns:
-        """Return an estimator's release of each HAT, for this epsilon of each HAT.
-
-        capped   the same days, with at most K HATs of each user
-
-        A HAT in which no user has room counts as the mean of all values that were released before it, at first U/2:
-        that is what a reader of the releases would guess. It has no interval.
-        """
-        return self.smoothed(contender, capped, epsilon)[0]
-
     def smoothed(
         self, contender: Contender, capped: Sequence[RecordedDay], epsilon: float
     ) -> tuple[PublishedRuns, PublishedRuns, PublishedRuns]:
         """Return an estimator's releases, and the estimates from them: after each hour, and at the day's end.
 
-        See `estimator` and `hatcast.lab.evaluate.days_replay`.
+        capped    the same days, with at most K HATs of each user
+        epsilon   of each HAT
+
+        A HAT in which no user has room counts as the mean of all values that were released before it, at first U/2:
+        that is what a reader of the releases would guess. It has no interval.
         """
         parameters = Parameters(
             self.upper_bound,

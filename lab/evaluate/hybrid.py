@@ -15,14 +15,7 @@ from typing import Final
 import numpy as np
 
 from hatcast.lab.evaluate.inputs import SampledHat
-from hatcast.lab.evaluate.lemmas import (
-    GaussianNoise,
-    amplified,
-    error_of,
-    improvement,
-    improvement_over_the_worse,
-    laplace_setting,
-)
+from hatcast.lab.evaluate.lemmas import GaussianNoise, amplified, laplace_setting, ratios_of
 from hatcast.lab.evaluate.simulation import Draws, Floats
 from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HybridEstimator, HybridParameters, Needs, Number, Setting, Spread
@@ -175,13 +168,7 @@ def measured(hat: SampledHat, name: str, share: float, epsilon: float) -> Measur
         raise HatcastError(f"{name} has {len(means)} users: name a --hat with {_LEAST_USERS} or more")
     sigma = float(means.std())
     case = Case(len(means), share, epsilon, sigma, sigma).whole
-    ratios = {}
-    for each in _CONTENDERS.values():
-        error = float(error_of(each, case.setting))
-        ratios[each.name] = (
-            float(improvement(error, case.setting)),
-            float(improvement_over_the_worse(error, case.setting)),
-        )
+    ratios = {each.name: ratios_of(each, case.setting) for each in _CONTENDERS.values()}
     return Measured(name, case, hat.upper_bound_milli / 1000, hat.unit, ratios)
 
 
@@ -225,33 +212,15 @@ def number_of_points(cases: Sequence[Case]) -> int:
 
 
 def _line(axis: str, case: Case, estimator: HybridEstimator) -> list[tuple[float, float, float]]:
-    ends = AXES[axis]
-    xs = np.geomspace(ends[0], ends[-1], LINE_POINTS).tolist()
-    found = []
-    for x in xs:
-        here = case.at(axis, x)
-        if here.has_both_groups:
-            error = error_of(estimator, here.setting)
-            ratios = improvement(error, here.setting), improvement_over_the_worse(error, here.setting)
-            found.append((x, float(ratios[0]), float(ratios[1])))
-    return found
+    xs = np.geomspace(AXES[axis][0], AXES[axis][-1], LINE_POINTS).tolist()
+    places = ((x, here) for x in xs if (here := case.at(axis, x)).has_both_groups)
+    return [(x, *ratios_of(estimator, here.setting)) for x, here in places]
 
 
 def _points(axis: str, case: Case, estimators: Sequence[HybridEstimator], runs: int, draws: Draws) -> dict[str, Point]:
     """Return a point for each estimator. case: with integer numbers of users, so x may differ from that of the axis."""
-    setting, found = case.setting, {}
-    squares = squared_errors(case, estimators, runs, draws)
-    for each in estimators:
-        error = error_of(each, setting)
-        simulated, standard_error = _ratio(squares, each.name)
-        found[each.name] = Point(
-            getattr(case, axis),
-            float(improvement(error, setting)),
-            float(improvement_over_the_worse(error, setting)),
-            simulated,
-            standard_error,
-        )
-    return found
+    squares, x = squared_errors(case, estimators, runs, draws), getattr(case, axis)
+    return {each.name: Point(x, *ratios_of(each, case.setting), *_ratio(squares, each.name)) for each in estimators}
 
 
 def squared_errors(case: Case, estimators: Sequence[HybridEstimator], runs: int, draws: Draws) -> dict[str, Floats]:
@@ -347,8 +316,6 @@ def heatmaps(case: Case, estimators: Sequence[HybridEstimator]) -> list[Heatmap]
             for column, share in enumerate(shares.tolist()):
                 here = replace(case, share=share, epsilon=epsilon)
                 if here.has_both_groups:
-                    error, setting = error_of(each, here.setting), here.setting
-                    improvements[row, column] = float(improvement(error, setting))
-                    over_worse[row, column] = float(improvement_over_the_worse(error, setting))
+                    improvements[row, column], over_worse[row, column] = ratios_of(each, here.setting)
         found.append(Heatmap(each.name, case.sigma, shares, epsilons, improvements, over_worse))
     return found

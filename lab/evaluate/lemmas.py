@@ -1,7 +1,7 @@
 """The hybrid paper's lemmas: mean squared errors against the mean of all n users, and amplification.    [H 3, 4, 5, 8]
 
 **Errors.** Values are drawn independently in each group; noise of any kind enters by its variance only. Both groups
-have users. All lemmas are in one file, because each is a case of 3.13 and the tests compare them.
+have users. The tests compare these lemmas with each other, and with those in closed form.
 
 **Amplification** against observers of releases only, by the noise of all users, which is Gaussian. There are two
 epsilons, for two kinds of adversary. Against the operator, a local user is hidden by its own noise only. Against
@@ -17,7 +17,6 @@ import math
 from dataclasses import dataclass
 
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.hybrid import methods
 from hatcast.stream.hybrid._interface import HybridEstimator, Number, Setting
 from hatcast.stream.mechanisms.gaussian import deviation_for, epsilon_for_delta
 
@@ -60,28 +59,6 @@ def hybrid(setting: Setting, weight: Number) -> Number:
     )
 
 
-def known_variance(setting: Setting) -> Number:
-    """Return E_KVH of groups with equal distribution; sigma^2 is `central_variance`.    [H Lemma 4.2]"""
-    weight, share = methods.KVH.weight(setting), setting.share
-    return (
-        _squared(weight - share) / (share * setting.local) * setting.central_variance
-        + weight * weight * setting.central_noise
-        + (1 - weight) * (1 - weight) * setting.local_noise / setting.local
-    )
-
-
-def privacy_weighted(setting: Setting) -> Number:
-    """Return E_PWH of groups with equal distribution; sigma^2 is `central_variance`.    [H Lemma 5.4]"""
-    share, users, variance = setting.share, setting.users, setting.central_variance
-    central, local = setting.central_noise, setting.local_noise
-    numerator = (
-        (1 - share) * share * users * users * central * central * (share * variance + local)
-        + share * users * local * central * (2 * (share - 1) * variance + local)
-        + (1 - share) * variance * local * local
-    )
-    return numerator / (share * users * _squared(local + setting.local * central))
-
-
 def error_of(estimator: HybridEstimator, setting: Setting) -> Number:
     """Return the error of any estimator of the registry, with its own weight."""
     return full_lm(setting) if estimator.all_local else hybrid(setting, estimator.weight(setting))
@@ -95,6 +72,12 @@ def improvement(error: Number, setting: Setting) -> Number:
 def improvement_over_the_worse(error: Number, setting: Setting) -> Number:
     """Return r: the error of the worse baseline divided by this error.    [H Def 5.1]"""
     return max(tcm_only(setting), full_lm(setting)) / error
+
+
+def ratios_of(estimator: HybridEstimator, setting: Setting) -> tuple[float, float]:
+    """Return R and r of an estimator, with its own weight."""
+    error = error_of(estimator, setting)
+    return float(improvement(error, setting)), float(improvement_over_the_worse(error, setting))
 
 
 def laplace_setting(users: Number, share: Number, upper_bound: Number, epsilon: Number, variance: Number) -> Setting:
@@ -113,19 +96,6 @@ def laplace_setting(users: Number, share: Number, upper_bound: Number, epsilon: 
         central_variance=variance,
         local_variance=variance,
     )
-
-
-def pwh_beats_both(users: Number, share: Number, noise: Number) -> bool:
-    """Return whether R(PWH) > 1 with Laplace noise of one epsilon, c n >= 1.    [H 5, erratum: docs/hybrid.md]
-
-    noise   eps^2 sigma^2 / U^2
-    With t = c n, D = c t + 1 - c and w = c t / D: n (E_F - E_PWH) = 2 U^2 / eps^2 (1 - 1 / D) - c (1 - c) (t - 1)^2
-    sigma^2 / D^2, and D - 1 = c (t - 1). So E_PWH < E_F if and only if t > 1 and (t - 1) ((1 - c) noise - 2 c) < 2.
-    E_PWH < E_T always: its sampling error is (c (t - 1) / D)^2 times that of E_T, its noise c t / D times that of E_T,
-    and D = c (t - 1) + 1 > c t.
-    """
-    t_minus_1 = share * users - 1
-    return t_minus_1 > 0 and t_minus_1 * ((1 - share) * noise - 2 * share) < 2
 
 
 def _squared(number: Number) -> Number:

@@ -55,45 +55,32 @@ class WorstCase:
 WorstCases = dict[str, dict[float, WorstCase]]  # by contender and epsilon
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PublicHat:
-    """Numbers that a worst case depends on. dimensions: of a reading."""
-
-    counts: Counts
-    upper_bound_milli: int
-    dimensions: int = 1
-
-    @property
-    def diameter(self) -> float:
-        """Largest distance of two readings, in km/h; in l1 for vectors."""
-        return self.upper_bound_milli / _MILLI * (1 if self.dimensions == 1 else 2)
-
-
-def worst_cases(hat: PublicHat, contenders: Sequence[Contender], epsilons: Sequence[float]) -> WorstCases:
+def worst_cases(hat: SampledHat, contenders: Sequence[Contender], epsilons: Sequence[float]) -> WorstCases:
     """Return the worst case of each contender at each epsilon. Raises NoVectorForm in several dimensions."""
     return {each.name: {epsilon: _worst_case(hat, each, epsilon) for epsilon in epsilons} for each in contenders}
 
 
-def full_arrays(hat: PublicHat, epsilons: Sequence[float]) -> dict[float, WorstCase]:
+def full_arrays(hat: SampledHat, epsilons: Sequence[float]) -> dict[float, WorstCase]:
     """Return E^(eps), the papers' bound of the best error: the minimum over m for K = G / m full arrays.    [M (15)]"""
     found = {}
+    diameter = hat.upper_bound_milli / _MILLI * (1 if hat.dimensions == 1 else 2)  # of two readings, in l1 for vectors
     for epsilon in epsilons:
         length = RULES["minimax"](hat.counts, epsilon / hat.dimensions, None)
         taken, readings = int(places_taken(hat.counts, np.array([length]))[0]), int(hat.counts.sum())
-        bias = hat.diameter * (1 - taken / readings)
-        noise = hat.diameter * hat.dimensions * length / (epsilon * taken)
+        bias = diameter * (1 - taken / readings)
+        noise = diameter * hat.dimensions * length / (epsilon * taken)
         found[epsilon] = WorstCase(length, taken / length, None, bias, noise)
     return found
 
 
-def staircases(hat: PublicHat) -> Staircases:
+def staircases(counts: Counts, dimensions: int = 1) -> Staircases:
     """Return (epsilons, array lengths) of `minimax` and of `worst_case` with BESTFIT.    [M Fig. 5]"""
     epsilons = np.geomspace(*STAIRCASE)
-    printed = [RULES["minimax"](hat.counts, each / hat.dimensions, None) for each in epsilons.tolist()]
+    printed = [RULES["minimax"](counts, each / dimensions, None) for each in epsilons.tolist()]
     # The users are grouped once for each length, not at each epsilon.
-    tried = lengths_to_try(hat.counts)
-    bias, noise = np.array([bias_and_noise(hat.counts, length, "bestfit") for length in tried.tolist()]).T
-    least = [int(np.argmin(bias + noise * hat.dimensions / epsilon)) for epsilon in epsilons]
+    tried = lengths_to_try(counts)
+    bias, noise = np.array([bias_and_noise(counts, length, "bestfit") for length in tried.tolist()]).T
+    least = [int(np.argmin(bias + noise * dimensions / epsilon)) for epsilon in epsilons]
     return MappingProxyType(
         {"minimax": (epsilons, np.array(printed, np.int64)), "worst_case": (epsilons, tried[least])}
     )
@@ -107,7 +94,7 @@ def groupings() -> dict[str, list[Contender]]:
     }
 
 
-def _worst_case(hat: PublicHat, contender: Contender, epsilon: float) -> WorstCase:
+def _worst_case(hat: SampledHat, contender: Contender, epsilon: float) -> WorstCase:
     resolved = contender.resolve(hat.counts, hat.upper_bound_milli, epsilon, hat.dimensions)
     arrays, parameters = resolved.arrays, resolved.parameters
     tau = None
@@ -124,7 +111,7 @@ def _worst_case(hat: PublicHat, contender: Contender, epsilon: float) -> WorstCa
     )
 
 
-def _bias_and_noise(hat: PublicHat, resolved: ResolvedContender) -> tuple[Fraction | None, Fraction | None]:
+def _bias_and_noise(hat: SampledHat, resolved: ResolvedContender) -> tuple[Fraction | None, Fraction | None]:
     """Return both in milli-units. A contender with the papers' constants has `split` times the noise."""
     estimator, parameters = resolved.contender.estimator, resolved.parameters
     if hat.dimensions > 1:
@@ -148,8 +135,8 @@ def report_of(
 
     errors   simulates the groupings, for the plot
     """
-    public = PublicHat(hat.counts, hat.upper_bound_milli, hat.dimensions)
-    found, full, lengths = worst_cases(public, contenders, epsilons), full_arrays(public, epsilons), staircases(public)
+    found, full = worst_cases(hat, contenders, epsilons), full_arrays(hat, epsilons)
+    lengths = staircases(hat.counts, hat.dimensions)
     cases = [
         {"estimator": name, "epsilon": epsilon, **_row(each)}
         for name, row in found.items()

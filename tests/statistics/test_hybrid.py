@@ -18,14 +18,13 @@ from scipy.stats import binom
 from hatcast.lab.evaluate.lemmas import (
     full_lm,
     hybrid,
-    known_variance,
     laplace_setting,
     lm_only,
-    privacy_weighted,
     tcm_only,
 )
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, Setting
 from hatcast.stream.hybrid._blend import gaussian_half_width, half_width, variance
+from tests.laws.hybrid_oracle import known_variance, privacy_weighted
 
 DRAWS = 10**6
 CENTRAL, LOCAL = 3, 5

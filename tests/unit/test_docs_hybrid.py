@@ -22,13 +22,13 @@ from hatcast.lab.evaluate.lemmas import (
     error_of,
     full_lm,
     improvement,
-    known_variance,
     laplace_setting,
     tcm_only,
 )
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, estimate
 from hatcast.stream.hybrid.release import BlendedEstimate, blend_fields, device_fields
 from hatcast.stream.policy.policy import Policy, read_policy
+from tests.laws.hybrid_oracle import known_variance
 from tests.support import Scripted, as_users
 
 TEXT = (Path(__file__).parents[2] / "docs" / "hybrid.md").read_text()

@@ -173,7 +173,7 @@ def test_a_hat_without_room_counts_as_the_mean_of_what_was_released_before() -> 
     days = days_of(*hats)
     capped = [RecordedDay(days[0].date, (days[0].slots[1], days[0].slots[2]))]
     replay = DaysReplay(days, POLICY.upper_bound, Grid(POLICY.grid), 1, Scripted([0, 0]))
-    published = replay.estimator(parse_contender("baseline"), capped, 1.0)
+    published, _, _ = replay.smoothed(parse_contender("baseline"), capped, 1.0)
     assert published.means.tolist() == [[32.5, 20, 40, 30]]
     assert np.isnan(published.low).tolist() == [[True, False, False, True]]
 

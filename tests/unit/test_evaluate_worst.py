@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from hatcast.lab.evaluate.worst import PublicHat, staircases
+from hatcast.lab.evaluate.worst import staircases
 from hatcast.stream.estimators import ESTIMATORS
 from hatcast.stream.estimators.array_length import RULES
 from hatcast.stream.estimators.vectors import worst_case_error
@@ -66,7 +66,7 @@ def test_the_papers_constants_double_the_noise_of_wraparound() -> None:
 
 
 def test_array_lengths_rise_with_epsilon_as_in_the_papers_figure_and_are_those_of_the_rules() -> None:
-    for rule, (epsilons, lengths) in staircases(PublicHat(ITMS, UPPER_BOUND)).items():
+    for rule, (epsilons, lengths) in staircases(ITMS).items():
         assert (epsilons[0], epsilons[-1]) == (pytest.approx(0.001), pytest.approx(2))
         assert all(one <= other for one, other in pairwise(lengths.tolist())), rule
         for at in (0, 200, 399):

@@ -15,14 +15,12 @@ from hatcast.lab.evaluate.lemmas import (
     hybrid,
     improvement,
     improvement_over_the_worse,
-    known_variance,
     laplace_setting,
     lm_only,
-    privacy_weighted,
-    pwh_beats_both,
     tcm_only,
 )
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, Setting
+from tests.laws.hybrid_oracle import known_variance, privacy_weighted, pwh_beats_both
 
 KVH, PWH = HYBRID_ESTIMATORS["kvh"], HYBRID_ESTIMATORS["pwh"]
 parts = st.fractions("1/1000", 10, max_denominator=1000)
