@@ -78,13 +78,12 @@ class _Partition(Generic[V]):
     """The fold of one partition.
 
     missing   records before the first one were deleted
-    ahead     of a dump: the record at which the fold stopped
     """
 
     def __init__(self, job: FoldJob, number: int, fold: PartitionFold[V], *, missing: bool = False) -> None:
         self.fold = fold
         self.first_ms: int | None = None
-        self.ahead: EarlyRecord | None = None
+        self.ahead: EarlyRecord | None = None  # of a dump: the record at which the fold stopped
         self._missing = missing
         self._job = job
         self._number = number

@@ -101,19 +101,14 @@ _PARTITION: Final = 0  # a file has one owner
 
 
 class LedgerFile(LedgerDays):
-    """The records and day ledgers in a file, for one policy. Created by `open_ledger`.
-
-    calendar  of the policy
-    users     users of the HATs that have a record
-    readings  how their readings were read
-    """
+    """The records and day ledgers in a file, for one policy. Created by `open_ledger`."""
 
     def __init__(self, database: sqlite3.Connection, path: Path, policy: Policy, users: LedgerUsers) -> None:
         super().__init__(database, policy)
         self._path = path
-        self.users = users
-        self.readings = PinnedReadings(database, path)
-        self.calendar = Calendar(policy)
+        self.users = users  # users of the HATs that have a record
+        self.readings = PinnedReadings(database, path)  # how their readings were read
+        self.calendar = Calendar(policy)  # of the policy
 
     def find(self, release_id: str) -> bytes | None:
         """Return the one record of a HAT or an answer, or None."""

@@ -92,15 +92,13 @@ def _split(users: bytes) -> Iterable[bytes]:
 
 
 class LedgerUsers:
-    """The users of a policy in a ledger file.
-
-    vehicles, devices   users and HATs of earlier runs, for the folds of readings and of reports
-    """
+    """The users of a policy in a ledger file."""
 
     def __init__(self, database: sqlite3.Connection, policy: str, pseudonyms: Pseudonyms) -> None:
         self._database = database
         self._policy = policy
         self.pseudonyms = pseudonyms
+        # vehicles, devices: users and HATs of earlier runs, for the folds of readings and of reports
         self.vehicles = LedgerRuns(database, policy, "vehicles")
         self.devices = LedgerRuns(database, policy, "devices")
 

@@ -36,13 +36,10 @@ class RetainNothing:
 
 
 class RetainTotals:
-    """Retention for `--contributions`. Not private.
-
-    hats   `cell/date/slot` -> totals over all partitions
-    """
+    """Retention for `--contributions`. Not private."""
 
     def __init__(self) -> None:
-        self.hats: dict[str, Totals] = {}
+        self.hats: dict[str, Totals] = {}  # `cell/date/slot` -> totals over all partitions
 
     def retain(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
         """Add each slot once: when it closes, or at the end. Reports are skipped, because they are not readings."""

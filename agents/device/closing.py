@@ -26,10 +26,7 @@ Arrived = tuple[int, Reading] | None  # (arrival in ms UTC, reading); None: the 
 
 
 class LiveRun:
-    """Run of a live device.
-
-    readings   number of its readings so far
-    """
+    """Run of a live device."""
 
     def __init__(
         self,
@@ -40,7 +37,7 @@ class LiveRun:
         clusterings: DeviceClusterings | None = None,
     ) -> None:
         """Args: `clock`, ms UTC; `clusterings` that it answers meanwhile."""
-        self.readings = 0
+        self.readings = 0  # number of its readings so far
         self._means = means
         self._reporter = reporter
         self._outbox = outbox
@@ -105,13 +102,10 @@ _POLL_EVERY: Final = 10_000  # records between two polls of the producer
 
 
 class RecordedRun:
-    """Run of devices over a recording.
-
-    readings   number of their readings so far
-    """
+    """Run of devices over a recording."""
 
     def __init__(self, means: OwnMeans, reporter: Reporter, outbox: Outbox, pace: Pace) -> None:
-        self.readings = 0
+        self.readings = 0  # number of their readings so far
         self._means = means
         self._reporter = reporter
         self._outbox = outbox

@@ -36,13 +36,7 @@ class OwnHat:
 
 
 class Rules:
-    """A policy's parameters for a device.
-
-    parameters   noise parameters
-    cost_nano    charge of one report, in 1e-9 epsilon
-    limit_nano   daily limit of the charges, in 1e-9 epsilon
-    most_hats    most reports a day: the least of the policy's cap, what the limit allows, and the device's choice
-    """
+    """A policy's parameters for a device."""
 
     def __init__(self, policy: Policy, most_hats: int | None) -> None:
         """Args: `most_hats`, the device's choice. Raises HatcastError if the policy does not take reports."""
@@ -58,10 +52,11 @@ class Rules:
             )
         self.policy = policy
         self.calendar = Calendar(policy)
-        self.parameters = HybridParameters.of(policy)
-        self.cost_nano = nano_ceil(keys.local_epsilon)
-        self.limit_nano = policy.daily_limit_nano
+        self.parameters = HybridParameters.of(policy)  # noise parameters
+        self.cost_nano = nano_ceil(keys.local_epsilon)  # charge of one report, in 1e-9 epsilon
+        self.limit_nano = policy.daily_limit_nano  # daily limit of the charges, in 1e-9 epsilon
         fits = self.limit_nano // self.cost_nano
+        # most reports a day: the least of the policy's cap, what the limit allows, and the device's choice
         self.most_hats = min(policy.max_hats_per_day, fits, fits if most_hats is None else most_hats)
         # Half of the lateness is for late readings, the other half for the delivery of the report.
         self.own_policy = replace(policy, lateness_ms=policy.lateness_ms // 2, max_hats_per_day=self.most_hats)

@@ -19,11 +19,7 @@ _RETRIABLE: Final = (KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE)  # noqa
 
 
 class Outbox(PolledProducer[StoredMessage]):
-    """Producer of reports, whose delivery it marks in the state file.
-
-    sent, expired   reports acknowledged by the broker, and reports too late to be sent, since the start
-    heartbeats      heartbeat records sent since the start
-    """
+    """Producer of reports, whose delivery it marks in the state file."""
 
     def __init__(
         self,
@@ -41,9 +37,10 @@ class Outbox(PolledProducer[StoredMessage]):
         """
         super().__init__(options, topic, {"linger.ms": 20, "message.timeout.ms": _DELIVERY_MS})
         self.partitions = partitions
+        # sent, expired: reports acknowledged by the broker, and reports too late to be sent, since the start
         self.sent = 0
         self.expired = 0
-        self.heartbeats = 0
+        self.heartbeats = 0  # heartbeat records sent since the start
         self._store = store
         self._live = live
         self._failure: KafkaError | None = None

@@ -63,18 +63,13 @@ class ReportTimes:
 
 
 class DeviceStore(MessageTable):
-    """Open state file, and table of its reports. Only one process can open it at a time.
-
-    answers   its answers to clusterings
-    keys      day keys with which its reports are signed
-    readings  how the readings of its reports were read
-    """
+    """Open state file, and table of its reports. Only one process can open it at a time."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         super().__init__(connection, "reports", self.transaction)
-        self.answers = AnswerStore(connection, self.transaction)
-        self.keys = DayKeys(connection)
-        self.readings = PinnedReadings(connection, path)
+        self.answers = AnswerStore(connection, self.transaction)  # its answers to clusterings
+        self.keys = DayKeys(connection)  # day keys with which its reports are signed
+        self.readings = PinnedReadings(connection, path)  # how the readings of its reports were read
         found = connection.execute("SELECT before FROM forgotten").fetchone()
         if found is None:
             raise sqlite.damaged()

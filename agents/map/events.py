@@ -139,13 +139,10 @@ class Disconnected(Exception):
 
 
 class Viewer:
-    """One open event stream.
-
-    kind   of the records that it wants; None: every kind
-    """
+    """One open event stream."""
 
     def __init__(self, kind: RecordKind | None = None) -> None:
-        self.kind = kind
+        self.kind = kind  # of the records that it wants; None: every kind
         self._queue: asyncio.Queue[EventChunk] = asyncio.Queue(MAX_QUEUED_CHUNKS)
         self._over = asyncio.Event()
 

@@ -50,15 +50,12 @@ _PREFLIGHT: Final = {
 
 
 class Access:
-    """Access of pages of other origins. By default none may read the API from a script, or frame the map.
-
-    headers   of all responses
-    """
+    """Access of pages of other origins. By default none may read the API from a script, or frame the map."""
 
     def __init__(self, origins: tuple[str, ...] = (), frames: tuple[str, ...] = ()) -> None:
         """Args: those of `allow_origins` and `allow_framing`, parsed."""
         self._origins = frozenset(origins)
-        self.headers = _with_frames(frames)
+        self.headers = _with_frames(frames)  # of all responses
 
     def add_to(self, app: web.Application) -> None:
         """Add the headers to all responses, and answer preflight requests if an origin is allowed."""

@@ -43,13 +43,7 @@ _MAX_LAG: Final = 5_000  # records sent since the last catch-up; bounds how much
 
 
 class LedgerRecovery:
-    """One worker's part in ledger recovery.
-
-    guard            commits compare it with Redis
-    publishers       this worker's producers, which fence the others
-    sealed_through   last sealed local date of our policy; "" for none
-    caught_up_to     ends of the output topics at the last catch-up
-    """
+    """One worker's part in ledger recovery."""
 
     def __init__(
         self,
@@ -63,10 +57,10 @@ class LedgerRecovery:
         domain: reads the current domain
         topic_ids: returns Kafka's id of each topic; "" if the broker has none
         """
-        self.guard = CommitGuard()
-        self.publishers = publishers
-        self.sealed_through = ""
-        self.caught_up_to: Mapping[OutputPartition, Position] = {}
+        self.guard = CommitGuard()  # commits compare it with Redis
+        self.publishers = publishers  # this worker's producers, which fence the others
+        self.sealed_through = ""  # last sealed local date of our policy; "" for none
+        self.caught_up_to: Mapping[OutputPartition, Position] = {}  # ends of the output topics at the last catch-up
         self._store = store
         self._domain = domain
         self._topic_ids = topic_ids

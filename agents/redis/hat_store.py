@@ -20,16 +20,12 @@ from hatcast.stream.release.hats import HatChunks
 
 
 class HatStore:
-    """The fold states of one policy, combined.
-
-    telemetry    state of the telemetry partitions
-    reports      state of the report partitions, under a name that no policy can have; None if the policy uses none
-    partitions   number of partitions of either topic, and of release partitions
-    """
+    """The fold states of one policy, combined."""
 
     def __init__(self, telemetry: PartitionStore, reports: PartitionStore | None = None) -> None:
-        self.partitions = telemetry.partitions
-        self.telemetry = telemetry
+        self.partitions = telemetry.partitions  # number of partitions of either topic, and of release partitions
+        self.telemetry = telemetry  # state of the telemetry partitions
+        # state of the report partitions, under a name that no policy can have; None if the policy uses none
         self.reports = reports
         self._stores = [telemetry] if reports is None else [telemetry, reports]
 

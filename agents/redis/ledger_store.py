@@ -148,12 +148,7 @@ class _ManyStale(Exception):
 
 
 class LedgerStore:
-    """The ledger of a domain, for one policy.
-
-    progress   slot progress of the policy, under `add_remove`
-    tracker    state of the policy's tracker, if it has one
-    horizons   states of the policy's running sums, if it has them
-    """
+    """The ledger of a domain, for one policy."""
 
     def __init__(self, redis: AnyRedis, domain: str, policy: Policy) -> None:
         self._redis = redis
@@ -162,9 +157,9 @@ class LedgerStore:
         self._keys = DomainKeys(domain)
         self._policy = policy
         self._name = policy.name
-        self.progress = ProgressStore(redis, domain, policy.name)
-        self.tracker = TrackerStore(redis, domain, policy.name)
-        self.horizons = HorizonStore(redis, domain, policy.name)
+        self.progress = ProgressStore(redis, domain, policy.name)  # slot progress of the policy, under `add_remove`
+        self.tracker = TrackerStore(redis, domain, policy.name)  # state of the policy's tracker, if it has one
+        self.horizons = HorizonStore(redis, domain, policy.name)  # states of the policy's running sums, if it has them
         self._charging: Collection[str] = ()  # policies that the last summary had charges of: most days have the same
 
     def _releases(self, date: str) -> str:

@@ -37,10 +37,7 @@ CLAIM_MS: Final = 600_000  # longer than from a claim to its checkpoint: a worke
 
 
 class PartitionStore:
-    """Fold state of all partitions of a policy. Errors of redis-py pass through: the caller backs off and reloads.
-
-    hats   its final HATs, to be read and deleted
-    """
+    """Fold state of all partitions of a policy. Errors of redis-py pass through: the caller backs off and reloads."""
 
     def __init__(self, redis: AnyRedis, name: str, partitions: int, topic: str = "telemetry") -> None:
         """Args: `topic`, for messages."""
@@ -53,7 +50,7 @@ class PartitionStore:
         self._open = Script(redis, "open")
         self._checkpoint = Script(redis, "checkpoint")
         self._skip = Script(redis, "skip")
-        self.hats = FinalHats(redis, self._keys)
+        self.hats = FinalHats(redis, self._keys)  # its final HATs, to be read and deleted
 
     async def open(
         self, partition: int, log_start: int, user_key: StoredKey | None = None, *, accept_gap: bool = False

@@ -149,19 +149,15 @@ class SealStore:
 
 
 class RecoveryStore:
-    """Recovery of one domain's ledger, for the workers of one policy.
-
-    seals    the sealed days of the domain
-    unsent   its records that were never sent
-    """
+    """Recovery of one domain's ledger, for the workers of one policy."""
 
     def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
         self._redis = redis
         self._rows = RowStore(redis, domain)
         self._name = name
         self._keys = DomainKeys(domain)
-        self.seals = SealStore(redis, domain)
-        self.unsent = UnsentStore(redis, domain)
+        self.seals = SealStore(redis, domain)  # the sealed days of the domain
+        self.unsent = UnsentStore(redis, domain)  # its records that were never sent
 
     async def read_state(self, release_partitions: Iterable[int] = ()) -> RecoveryState:
         """Read whether the ledger is recovered, and the commit sequences of release partitions."""

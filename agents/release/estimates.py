@@ -51,13 +51,10 @@ class ReadRelease:
 
 
 class MeansReader:
-    """Reader of the records of one policy and domain. Every method blocks. Raises KafkaConnectionError, of aiokafka.
-
-    positions   partition -> offset of the next record to read
-    """
+    """Reader of the records of one policy and domain. Every method blocks. Raises KafkaConnectionError, of aiokafka."""
 
     def __init__(self, settings: Settings, positions: Mapping[int, int]) -> None:
-        self.positions = dict(positions)
+        self.positions = dict(positions)  # partition -> offset of the next record to read
         self._settings = settings
         self._policy = settings.policy
         self._topic = settings.topics.means
@@ -100,11 +97,7 @@ class MeansReader:
 
 
 class EstimateProgress:
-    """Position of the publisher on `hats.means`, with its models.
-
-    waiting        records of the slots and settlements that are not taken yet
-    stored_date    date of the last snapshot that is stored
-    """
+    """Position of the publisher on `hats.means`, with its models."""
 
     def __init__(self, settings: Settings, stored: StoredSnapshot | None, dates: Mapping[str, bytes]) -> None:
         """dates: inputs of running means, by local date.
@@ -121,8 +114,9 @@ class EstimateProgress:
         self._running = running or RunningWindows(self._running_setting)
         self.reader = MeansReader(settings, {} if used is None else used.positions)
         self._smoother = Smoother(SmootherSetting.of(settings.policy), None if used is None else used.state)
+        # records of the slots and settlements that are not taken yet
         self.waiting: dict[SlotKey, list[ReadRelease]] = defaultdict(list)
-        self.stored_date = self._smoother.date
+        self.stored_date = self._smoother.date  # date of the last snapshot that is stored
         self.seen: PublicationProgress | None = None
 
     def read(self) -> bool:

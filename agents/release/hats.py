@@ -44,12 +44,10 @@ class Hats:
     """The HATs of a policy as Redis has them, and their kind under `replace`: those with contributions.
 
     Other kinds of HAT releases are this kind with other functions: loop.py, tracker.py, and `ContinualHats`.
-
-    delays   until final slots are published
     """
 
     def __init__(self, context: ReleaseContext) -> None:
-        self.delays = ClosingDelays()
+        self.delays = ClosingDelays()  # until final slots are published
         self._context = context
         self._policy = context.policy
         self._calendar = Calendar(context.policy)

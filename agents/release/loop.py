@@ -196,14 +196,7 @@ class PublicationProgress:
 
 
 class ReleaseLoop:
-    """Release loop of one worker.
-
-    owned    returns the release partitions that the worker owns now
-    seal     seals finished days after a round; None: no day is sealed
-    delays   until final slots are published
-    hats     path of HATs
-    paths    of a round, in order: of HATs, then under `replace` of answers to queries over days
-    """
+    """Release loop of one worker."""
 
     def __init__(
         self,
@@ -212,13 +205,14 @@ class ReleaseLoop:
         owned: Callable[[], frozenset[int]],
         seal: Callable[["ReleaseLoop"], Awaitable[None]] | None = None,
     ) -> None:
-        self.owned = owned
-        self.seal = seal
+        self.owned = owned  # returns the release partitions that the worker owns now
+        self.seal = seal  # seals finished days after a round; None: no day is sealed
         policy, self._inputs = context.policy, Hats(context)
         self.answers = AnswerReleases(context, retained) if policy.queries else None
         self._source = _source_of_hats(context, self._inputs, self.answers)
-        self.hats = ReleasePath(context, self._source.kind)
-        self.delays = self._inputs.delays
+        self.hats = ReleasePath(context, self._source.kind)  # path of HATs
+        self.delays = self._inputs.delays  # until final slots are published
+        # of a round, in order: of HATs, then under `replace` of answers to queries over days
         self.paths: list[ReleasePath[Any, Any]] = [self.hats]  # Any: each kind has types of its own
         if self.answers is not None and policy.relation is Relation.REPLACE:
             self.paths.append(self.answers.path)

@@ -41,15 +41,12 @@ log = structlog.get_logger()
 
 
 class TrackedHats:
-    """The HATs of a tracker policy with the queries of its settlements, and their kind.
-
-    tracker   the session: at work on one date after the other; None: there is none
-    closed    of its date the slots (`date/slot`) that are published
-    """
+    """The HATs of a tracker policy with the queries of its settlements, and their kind."""
 
     def __init__(self, context: ReleaseContext, hats: Hats) -> None:
+        # the session: at work on one date after the other; None: there is none
         self.tracker: PolicyTracker | None = None
-        self.closed: set[str] = set()
+        self.closed: set[str] = set()  # of its date the slots (`date/slot`) that are published
         self._context = context
         self._policy = context.policy
         self._timetable = timetable_of(context.policy, lambda hint: log.warning("timetable", hint=hint))

@@ -37,15 +37,12 @@ _POLL_S: Final = 0.01
 
 
 class PendingMessage:
-    """One message of a source that has not been acknowledged.
-
-    unconfirmed   its readings that Kafka has not confirmed, plus one until all of them have been produced
-    """
+    """One message of a source that has not been acknowledged."""
 
     __slots__ = ("_tracker", "acknowledge", "unconfirmed")
 
     def __init__(self, tracker: "AckTracker", acknowledge: Callable[[], object]) -> None:
-        self.unconfirmed = 1
+        self.unconfirmed = 1  # its readings that Kafka has not confirmed, plus one until all of them have been produced
         self.acknowledge = acknowledge
         self._tracker = tracker
 
@@ -103,7 +100,6 @@ class LiveProducer(QueuedProducer[PendingMessage]):
     lost, and memory is bounded by `limit` messages and 64 MiB.
 
     in_flight   messages that Kafka has not confirmed
-    confirmed   readings that Kafka has confirmed
     """
 
     def __init__(
@@ -125,7 +121,7 @@ class LiveProducer(QueuedProducer[PendingMessage]):
             },
         )
         self.limit = limit
-        self.confirmed = 0
+        self.confirmed = 0  # readings that Kafka has confirmed
         self._last_report_s = monotonic_s()  # the last delivery report, or the first message in flight if later
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
@@ -229,21 +225,15 @@ class LiveSource(Protocol):
 
 
 class SourceConnection:
-    """State of a source's connection, and the way of its messages to Kafka.
-
-    stopping      set when the bridge has to stop
-    is_connected  the source is connected
-    losses        how often the connection was lost or could not be made
-    dropped       messages dropped because a buffer was full; the source does not send them again
-    """
+    """State of a source's connection, and the way of its messages to Kafka."""
 
     def __init__(self, reading_filter: Filter, producer: LiveProducer, stopping: asyncio.Event) -> None:
         self.reading_filter = reading_filter
         self.producer = producer
-        self.stopping = stopping
-        self.is_connected = False
-        self.losses = 0
-        self.dropped = 0
+        self.stopping = stopping  # set when the bridge has to stop
+        self.is_connected = False  # the source is connected
+        self.losses = 0  # how often the connection was lost or could not be made
+        self.dropped = 0  # messages dropped because a buffer was full; the source does not send them again
         self._ever_connected = False
         self._connected_s = 0.0
         self._failures = 0  # consecutive

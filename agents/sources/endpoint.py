@@ -15,14 +15,11 @@ KEY_VARIABLE: Final = "HATCAST_FEED_KEY"
 
 
 class SourceLost(Exception):
-    """The connection to a source failed and is retried. The text contains no secret and no data.
-
-    wait_s   shortest wait before the next attempt
-    """
+    """The connection to a source failed and is retried. The text contains no secret and no data."""
 
     def __init__(self, reason: str, wait_s: float = 0.0) -> None:
         super().__init__(reason)
-        self.wait_s = wait_s
+        self.wait_s = wait_s  # shortest wait before the next attempt
 
 
 class SourceRejection(SourceLost):

@@ -70,23 +70,17 @@ _DERIVE_HINT: Final = "some lack only their speed: --derive-speed derives it fro
 
 
 class Filter:
-    """Convert a source's messages to Kafka messages, and count the records that it drops.
-
-    readings           records that passed
-    undecodable        records that are not a reading
-    repeated           readings that an earlier poll had: the vehicle's time has not changed
-    without_speed      positions that gave no speed, where speeds are derived
-    arrived_in_future  rejected by rule 1: this machine's clock was set back by more than max_ahead meanwhile
-    """
+    """Convert a source's messages to Kafka messages, and count the records that it drops."""
 
     def __init__(
         self, feed: Format, router: Router, max_ahead_ms: int, *, polled: bool = False, clock: Clock = now_ms
     ) -> None:
         """Args: `polled`, every message of the source has all vehicles, changed or not."""
-        self.readings = 0
-        self.undecodable = 0
-        self.repeated = 0
-        self.without_speed = 0
+        self.readings = 0  # records that passed
+        self.undecodable = 0  # records that are not a reading
+        self.repeated = 0  # readings that an earlier poll had: the vehicle's time has not changed
+        self.without_speed = 0  # positions that gave no speed, where speeds are derived
+        # rejected by rule 1: this machine's clock was set back by more than max_ahead meanwhile
         self.arrived_in_future = 0
         self._deriver = None if feed.derivation is None else SpeedDeriver(feed.derivation)
         self._feed = feed

@@ -66,16 +66,14 @@ class Subscription:
 class _ReceiveQueue(asyncio.Queue[Message]):
     """Received messages that were not forwarded yet, bounded in number and bytes.
 
-    dropped   QoS 0 messages that did not fit: the broker does not send them again
-    overrun   a QoS 1 message did not fit: the broker sends it again on the next connection
     The protocol bounds the number of QoS 1 messages by 65,535. Brokers exceed the Receive Maximum: mosquitto 2.0 sends
     all stored messages at once.
     """
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
-        self.dropped = 0
-        self.overrun = False
+        self.dropped = 0  # QoS 0 messages that did not fit: the broker does not send them again
+        self.overrun = False  # a QoS 1 message did not fit: the broker sends it again on the next connection
         self._capacity = capacity
         self._bytes = 0
 

@@ -22,14 +22,12 @@ class Pace:
     """Pace of records: the first is due at once, each later one (its time - the first one's) / speedup after it.
 
     speedup   60: a recorded hour a minute; 0: unlimited
-    ahead_ms  no record is due before its time - ahead_ms by the wall clock
-    stop      set when the feed has to stop
     """
 
     def __init__(self, speedup: float, ahead_ms: int, stop: threading.Event) -> None:
         self._speedup = speedup
-        self.ahead_ms = ahead_ms
-        self.stop = stop
+        self.ahead_ms = ahead_ms  # no record is due before its time - ahead_ms by the wall clock
+        self.stop = stop  # set when the feed has to stop
         self._first_ms: int | None = None
         self._began_s = 0.0
         self._due_ms = -1

@@ -102,10 +102,7 @@ ProgressCallback = Callable[[int, int], object]
 
 
 class RecordedProducer(PolledProducer[None]):
-    """Producer of records with their own timestamps.
-
-    records, heartbeats   readings and heartbeat records produced so far; `finish` waits until the broker has them
-    """
+    """Producer of records with their own timestamps."""
 
     def __init__(
         self, options: Mapping[str, Any], topic: str, stop: threading.Event, flow_control: FlowControl | None = None
@@ -127,6 +124,7 @@ class RecordedProducer(PolledProducer[None]):
                 "delivery.report.only.error": True,  # a callback for every record halves the rate
             },
         )
+        # records, heartbeats: readings and heartbeat records produced so far; `finish` waits until the broker has them
         self.records = 0
         self.heartbeats = 0
         self.stop = stop

@@ -66,7 +66,6 @@ class RowCollector(ReadingFold[Reading]):
     """Converts records in any order to rows by local date.
 
     outcomes   number of records by outcome; `accepted` means by rules 1 to 9
-    pending    number of rows since the last `take`
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class RowCollector(ReadingFold[Reading]):
         """
         finest = replace(policy, h3_resolution=resolutions[-1], fine=None, from_date=None, method=MeansKeys())
         super().__init__(finest, Calendar(finest), FoldUsers(pseudonyms), _identity, None)
-        self.pending = 0
+        self.pending = 0  # number of rows since the last `take`
         self._resolutions = tuple(resolutions)
         self._upper_bound = policy.upper_bound
         self._first, self._last = ("", "~") if days is None else (days[0].isoformat(), days[1].isoformat())
@@ -196,15 +195,12 @@ class MemoryLimits:
 
 
 class Spill:
-    """Rows by local date, in Parquet files sorted by user.
-
-    columns   names of the columns with cells
-    """
+    """Rows by local date, in Parquet files sorted by user."""
 
     def __init__(self, folder: Path, resolutions: Sequence[int], part_rows: int) -> None:
         self._folder = folder
         self._part_rows = part_rows
-        self.columns = [cell_column(resolution) for resolution in resolutions]
+        self.columns = [cell_column(resolution) for resolution in resolutions]  # names of the columns with cells
         self._rows: dict[str, int] = {}
         self._files = 0
 

@@ -42,7 +42,6 @@ class MatrixNoise:
 
     column   int64 [n], the first column of C times 2^bits
     excess   rounding moves a coordinate of neighbours' y apart by at most this many steps
-    shift    s
     """
 
     def __init__(self, setting: SumSetting, column: Integers, bits: int, excess: Fraction) -> None:
@@ -52,7 +51,7 @@ class MatrixNoise:
         self._l2_squared: Fraction = scaled * scaled * sum(each * each for each in worst)
         self._slots = setting.slots
         self._excess = excess
-        self.shift = next(s for s in range(MAX_SHIFT + 1) if s == MAX_SHIFT or self._is_narrow(s))
+        self.shift = next(s for s in range(MAX_SHIFT + 1) if s == MAX_SHIFT or self._is_narrow(s))  # s
         self.calibration = NoiseCalibration(setting, self._distances(self.shift))
 
     def _distances(self, shift: int) -> Distances:
@@ -71,13 +70,10 @@ class MatrixNoise:
 
 
 class Decoding:
-    """Error of the running sums: after slot t it is the sum of weights[i] z_(t - i) / 2^s.
-
-    weights  float64 [n], the first column of A C^-1
-    """
+    """Error of the running sums: after slot t it is the sum of weights[i] z_(t - i) / 2^s."""
 
     def __init__(self, noise: MatrixNoise, weights: Floats) -> None:
-        self.weights = weights
+        self.weights = weights  # float64 [n], the first column of A C^-1
         self._step = 0.5**noise.shift
         self._calibration = noise.calibration
         self._squares = np.cumsum(weights**2)

@@ -39,15 +39,6 @@ _BAD_SIGNATURE: Final = Outcome.BAD_SIGNATURE.value
 class PartitionFold(ABC, Generic[V]):
     """State of one partition: watermark, outcomes, open slots and days. V: type of a record's value.
 
-    watermark       greatest arrival (ms UTC) applied so far; None before the first record
-    complete_from   ms UTC: records that arrived earlier are missing; None: none are missing
-    outcomes        number of records by outcome
-    slots           by `date/slot`; days by date, or horizons by their first date
-    limit           of what each user enters in a day or horizon
-    rules           rules of the local dates that have opened here: `Calendar.rules_of` when their first HAT was stored
-    journal         sizes of what the store has
-    spans           how many timeslots the ids of days that are over lived in
-    late_hats       (`date/slot`, cell) of HATs that were released before a reading of another user arrived
     State is bounded by the users of open HATs and of unfinished days or horizons.
     """
 
@@ -65,16 +56,19 @@ class PartitionFold(ABC, Generic[V]):
         """
         self.policy = policy
         self.calendar = calendar
-        self.watermark: int | None = None
+        self.watermark: int | None = None  # greatest arrival (ms UTC) applied so far; None before the first record
+        # ms UTC: records that arrived earlier are missing; None: none are missing
         self.complete_from: int | None = None
-        self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in Outcome}
-        self.slots: dict[str, OpenSlot] = {}
+        self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in Outcome}  # number of records by outcome
+        self.slots: dict[str, OpenSlot] = {}  # by `date/slot`; days by date, or horizons by their first date
         self.days: dict[str, PeriodUsers] = {}
+        # rules of the local dates that have opened here: `Calendar.rules_of` when their first HAT was stored
         self.rules: dict[str, str] = {}
+        # (`date/slot`, cell) of HATs that were released before a reading of another user arrived
         self.late_hats: set[tuple[str, int]] = set()
-        self.limit = limit_of(policy, calendar)
-        self.journal = Journal()
-        self.spans = IdSpans()
+        self.limit = limit_of(policy, calendar)  # of what each user enters in a day or horizon
+        self.journal = Journal()  # sizes of what the store has
+        self.spans = IdSpans()  # how many timeslots the ids of days that are over lived in
         self._changed: list[OpenHat] = []
         self._accepted: list[AcceptedRow] = []
         self._entrants: list[Entrant] = []

@@ -28,9 +28,7 @@ class TopicSample:
     tombstones  without a value, but with a key
     decoded     readings whose vehicle has a canonical id
     no_speed    undecodable only because they have no speed
-    others      undecodable records that another format decodes, by format
     keyed       readings whose record key is the vehicle id
-    matching    readings in the partition of their vehicle, by partitioner
     timed       readings with a readable time
     copied      readings whose Kafka timestamp is the reading's own time
     late        readings after the end of their slot and `lateness`, by the timestamps before them
@@ -42,8 +40,8 @@ class TopicSample:
     def __init__(self, policy: Policy, decode: Decode, without_speed: Decode | None, partitions: int) -> None:
         self.records = self.empty = self.tombstones = self.decoded = self.no_speed = 0
         self.keyed = self.timed = self.copied = self.late = self.ahead = self.unordered = self.largest = 0
-        self.others: Counter[str] = Counter()
-        self.matching: Counter[str] = Counter()
+        self.others: Counter[str] = Counter()  # undecodable records that another format decodes, by format
+        self.matching: Counter[str] = Counter()  # readings in the partition of their vehicle, by partitioner
         self._policy = policy
         self._calendar = Calendar(policy)
         self._decode = decode

@@ -40,13 +40,9 @@ class AlreadyAdopted(Exception):
 
 
 class RecordsMissing(Exception):
-    """The ledger lacks some of the records, or has other bytes for them: nothing was adopted.
-
-    missing     ids of records that the ledger lacks
-    different   ids of records for which the ledger has other bytes
-    """
+    """The ledger lacks some of the records, or has other bytes for them: nothing was adopted."""
 
     def __init__(self, missing: frozenset[str], different: frozenset[str]) -> None:
         super().__init__(len(missing), len(different))
-        self.missing = missing
-        self.different = different
+        self.missing = missing  # ids of records that the ledger lacks
+        self.different = different  # ids of records for which the ledger has other bytes

@@ -50,12 +50,10 @@ class SpeedDeriver:
     """Derives speeds from positions in the order of their arrival.
 
     State: one position for each vehicle and local date that sent one in the last ten minutes.
-
-    unstored   positions that were not stored, because `vehicles_max` others were
     """
 
     def __init__(self, derivation: Derivation, vehicles_max: int = VEHICLES_MAX) -> None:
-        self.unstored = 0
+        self.unstored = 0  # positions that were not stored, because `vehicles_max` others were
         self._derivation = derivation
         self._zone = time_zone(derivation.timezone)
         self._vehicles_max = vehicles_max

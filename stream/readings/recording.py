@@ -100,7 +100,6 @@ class Recording:
     in order is streamed. Otherwise a record is buffered until all earlier ones are read; if more than
     `buffered_records` would be buffered, the files are read again: memory is bounded, time is not.
 
-    problems   number of undecodable records by reason, before speeds are derived
     Iteration yields (arrival in ms UTC, record). With a derivation, each iteration derives the same speeds.
     Raises RecordingError if the files change between two reads, and whatever `read` raises.
     """
@@ -126,7 +125,7 @@ class Recording:
         self._buffer_size = buffered_records
         self._derivation = derivation
         self.contents = contents
-        self.problems: Counter[str] = Counter()
+        self.problems: Counter[str] = Counter()  # number of undecodable records by reason, before speeds are derived
         self._arrivals = fill_arrivals(
             (recorded.arrival for recorded in read()) if why is None else self._counted_arrivals(why)
         )

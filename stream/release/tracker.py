@@ -37,11 +37,6 @@ class PolicyTracker:
 
     Call `begin_day`, then `close_slot` for each slot of the date with HATs, in order of their ends, then `settle` and
     `end_day`. After an error of the caller between two of them, make a new one from the last state.
-
-    settled   local date through which days are settled; "" for none
-    date      the date at work; "" before the first
-    closed    why no query is made of the date; None: queries are made
-    is_different   whether that is because a stored query is different
     """
 
     def __init__(self, policy: Policy, stored: bytes | None, timetable: Timetable | None = None) -> None:
@@ -55,10 +50,11 @@ class PolicyTracker:
         self._calendar = Calendar(policy)
         self._state = TrackerState.decoded(stored, policy.policy_id)
         self._tracker = self._new_tracker()
+        # local date through which days are settled; "" for none
         self.settled = "" if self._state is None else self._state.date
-        self.date = ""
-        self.closed: Status | None = None
-        self.is_different = False
+        self.date = ""  # the date at work; "" before the first
+        self.closed: Status | None = None  # why no query is made of the date; None: queries are made
+        self.is_different = False  # whether that is because a stored query is different
         self._number = 0
         self._slots: dict[str, Slot] = {}
         self._names: list[tuple[str, str]] = []

@@ -37,14 +37,11 @@ def heartbeats(partitions: int, timestamp_ms: int) -> Iterator[TelemetryMessage]
 
 
 class Router:
-    """Assigns key and partition to vehicles.
-
-    no_vehicle   key and partition of records without a readable vehicle
-    """
+    """Assigns key and partition to vehicles."""
 
     def __init__(self, partitions: int, partitioner: Partitioner) -> None:
         self.partitions = partitions
-        self.no_vehicle = b"", partitioner(b"", partitions)
+        self.no_vehicle = b"", partitioner(b"", partitions)  # key and partition of records without a readable vehicle
         self._partitioner = partitioner
         self._routes: dict[str, tuple[bytes, int] | None] = {}
 
@@ -63,19 +60,13 @@ class Router:
 
 
 class RecordingPass:
-    """One pass over a recording. All its records determine the heartbeats, also those that are not sent.
-
-    arrived_in_future     records rejected by rule 1: later than now + max_ahead at the start of the pass
-    arrived_before_1970   records undecodable by rule 2: Kafka rejects their timestamps
-    without_arrival       records left out under `add_remove`, because they have no readable arrival
-    last_ms               greatest arrival; None before the first record
-    """
+    """One pass over a recording. All its records determine the heartbeats, also those that are not sent."""
 
     def __init__(self, policy: Policy, calendar: Calendar, now_ms: int) -> None:
-        self.arrived_in_future = 0
-        self.arrived_before_1970 = 0
-        self.without_arrival = 0
-        self.last_ms: int | None = None
+        self.arrived_in_future = 0  # records rejected by rule 1: later than now + max_ahead at the start of the pass
+        self.arrived_before_1970 = 0  # records undecodable by rule 2: Kafka rejects their timestamps
+        self.without_arrival = 0  # records left out under `add_remove`, because they have no readable arrival
+        self.last_ms: int | None = None  # greatest arrival; None before the first record
         self._policy = policy
         self._calendar = calendar
         self._latest = now_ms + policy.max_ahead_ms
@@ -137,17 +128,14 @@ class RecordingPass:
 
 
 class Replay(RecordingPass):
-    """Messages of a replay.
-
-    undecodable   number of records sent as their raw bytes with the key ""
-    """
+    """Messages of a replay."""
 
     def __init__(
         self, policy: Policy, calendar: Calendar, router: Router, now_ms: int, excluded: frozenset[str] = frozenset()
     ) -> None:
         """Args: `excluded`, the canonical ids of vehicles that are not sent."""
         super().__init__(policy, calendar, now_ms)
-        self.undecodable = 0
+        self.undecodable = 0  # number of records sent as their raw bytes with the key ""
         self._router = router
         self._excluded = frozenset(vehicle.encode() for vehicle in excluded)
 

@@ -193,11 +193,7 @@ def _rounded(number: float, digits: int) -> float:
 
 
 class RunningWindows:
-    """Makes the running means of one policy, slot by slot. Keeps the inputs of `setting.days` local dates.
-
-    date       local date of the last slot; "" before the first
-    snapshot   inputs of the dates before `date`, from which another object continues
-    """
+    """Makes the running means of one policy, slot by slot. Keeps the inputs of `setting.days` local dates."""
 
     def __init__(self, setting: RunningSetting, dates: Sequence[bytes] = ()) -> None:
         """dates: as `date_state` returned them.
@@ -216,8 +212,8 @@ class RunningWindows:
             at = self._last(running)
             if at is not None and at.date == self._slots[-1].date:
                 self._present[running.name] = set(self._means(running, at).cells.tolist())
-        self.snapshot = tuple(self._slots)
-        self.date = ""
+        self.snapshot = tuple(self._slots)  # inputs of the dates before `date`, from which another object continues
+        self.date = ""  # local date of the last slot; "" before the first
 
     def add(self, slot: ReleasedSlot, day: DayParts | None) -> list[RunningRecord]:
         """Take the records of a slot or settlement. Return the running means to publish, in order.

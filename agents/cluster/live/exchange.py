@@ -107,15 +107,12 @@ class DeviceAnswers:
 
 
 class AnswerReader:
-    """Answers on the topic.
-
-    answers   those read so far
-    """
+    """Answers on the topic."""
 
     def __init__(
         self, settings: Settings, plan: "ClusteringPlan", setting: ClusteringSetting, consumer: "Consumer"
     ) -> None:
-        self.answers = DeviceAnswers()
+        self.answers = DeviceAnswers()  # those read so far
         self._settings = settings
         self._plan = plan
         self._setting = setting

@@ -87,15 +87,12 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class ClusteringState:
-    """An open state file. Every write is durable when its method returns.
-
-    plan   the clustering
-    """
+    """An open state file. Every write is durable when its method returns."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path, plan: ClusteringPlan) -> None:
         self._sql = connection
         self._path = path
-        self.plan = plan
+        self.plan = plan  # the clustering
 
     @property
     def is_charged(self) -> bool:

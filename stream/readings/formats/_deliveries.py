@@ -50,14 +50,11 @@ class SiriRecord(NamedTuple):
 
 
 class NotSiriError(Exception):
-    """The bytes are not well-formed XML with SIRI deliveries, or exceed a limit.
-
-    reason   what is wrong, without data of the file
-    """
+    """The bytes are not well-formed XML with SIRI deliveries, or exceed a limit."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason = reason  # what is wrong, without data of the file
 
 
 def _anywhere(*names: str) -> tuple[str, ...]:
