@@ -4,6 +4,8 @@ Each process has a Kafka and a Redis of its own, which it starts with the first 
 breaks them meets only the tests of its own process, before it or after it.    [docs/decisions/0009]
 """
 
+import os
+from collections.abc import Collection
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -24,6 +26,8 @@ WAITING: Final = (
     "tests/laws/test_stores.py",
     "tests/laws/test_successions.py",
 )
+# Processes that compute, once no file is left that waits: with more of them each test takes longer, the run no less.
+AT_ONCE: Final = (os.cpu_count() or 1) + 1
 
 
 class SideBySide(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist ships no types
@@ -38,12 +42,28 @@ class SideBySide(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist shi
         self.workqueue.move_to_end(next_file(list(self.workqueue), computes=computes), last=False)
         super()._assign_work_unit(node)
 
+    def _reschedule(self, node: WorkerController) -> None:
+        """Give a process that is nearly done its next file, or end it."""
+        others = sum(self._computes(each) for each in self.nodes if each is not node)
+        if is_superfluous(self.workqueue, others) and self._pending_of(self.assigned_work[node]) <= 2:
+            node.shutdown()  # behind its last tests
+        super()._reschedule(node)
+
+    def _computes(self, node: WorkerController) -> bool:
+        """Whether a process has tests left that compute."""
+        return any(not waits(file) and self._pending_of({file: of}) for file, of in self.assigned_work[node].items())
+
 
 def next_file(left: list[str], *, computes: bool) -> str:
     """The file that a process takes next, of those that are left in the order of their names."""
     if computes:
         return next((file for file in left if not waits(file)), left[0])
     return min(left, key=_turn)
+
+
+def is_superfluous(left: Collection[str], others: int) -> bool:
+    """Whether a process would only compute what is left, beside enough others that do."""
+    return bool(left) and not any(map(waits, left)) and others >= AT_ONCE
 
 
 def waits(file: str) -> bool:

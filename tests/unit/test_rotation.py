@@ -28,7 +28,7 @@ from tests.services.rotation import (
     in_turns,
     left_out,
 )
-from tests.services.side_by_side import WAITING, next_file, waits
+from tests.services.side_by_side import AT_ONCE, WAITING, is_superfluous, next_file, waits
 
 EVERY: Final = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
 every_group = pytest.mark.parametrize("name", GROUPS)
@@ -180,6 +180,11 @@ def test_a_process_takes_the_first_of_its_kind_and_then_what_is_left(left: list[
     waiting = [file for place in WAITING for file in left if Path(file).is_relative_to(place)]
     assert next_file(left, computes=True) == (computing or left)[0]
     assert next_file(left, computes=False) == (waiting or computing)[0]
+
+
+@given(left=files, others=st.integers(0, 6))
+def test_a_process_ends_if_nothing_is_left_that_waits_and_enough_others_compute(left: list[str], others: int) -> None:
+    assert is_superfluous(left, others) is (bool(left) and {*left} <= {*COMPUTING} and others >= AT_ONCE)
 
 
 def test_what_may_be_published_is_in_the_tree() -> None:
