@@ -2,7 +2,7 @@
 
 import tomllib
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +19,7 @@ from tests.devices import NOON, recording, two_hours
 from tests.integration.agency import agency
 from tests.integration.clustering import DATE
 from tests.integration.guarded import Guarded, Privilege, privileges_of, scram_tables
-from tests.integration.harness import Finished, Pipeline, WorkerProcess, open_pipeline
+from tests.integration.harness import SECONDS, Finished, Pipeline, WorkerProcess, open_pipeline
 from tests.integration.tables import merged
 from tests.services import Record
 from tests.services.lifecycle import free_ports
@@ -42,17 +42,26 @@ class City:
     commands: dict[Role, set[str]] = field(default_factory=dict)
     command_lines: list[str] = field(default_factory=list)
 
+    def begin(self, role: Role, *arguments: object, code: int = 0) -> Callable[[], Finished]:
+        """Start a command of a role, beside others; call what is returned to wait for its end."""
+        finished = self.pipeline.begin(*arguments, config=self.configs[role])
+
+        def ended() -> Finished:
+            done = finished(SECONDS)
+            assert done.code == code, (role, arguments, done.err)
+            return done
+
+        return ended
+
     def run(self, role: Role, *arguments: object, code: int = 0) -> Finished:
         """Run a command of a role to its end."""
-        done = self.pipeline.hatcast(*arguments, config=self.configs[role])
-        assert done.code == code, (role, arguments, done.err)
-        return done
+        return self.begin(role, *arguments, code=code)()
 
-    def cluster(self, state: str, code: int = 0) -> Finished:
-        """Run a clustering of an hour, in one round after the first."""
+    def cluster(self, state: str, code: int = 0) -> Callable[[], Finished]:
+        """Start a clustering of an hour, in one round after the first, as `begin` does: most of the time it waits."""
         options = ("--epsilon", 1, "--clusters", 1, "--iterations", 1, "--round-seconds", 4, "--seed", 1)
         given = ("--date", DATE, "--slots", "12:00", *options, "--state", self.pipeline.folder / state, "--json")
-        return self.run(Role.CLUSTER, "cluster", "live", *given, code=code)
+        return self.begin(Role.CLUSTER, "cluster", "live", *given, code=code)
 
     def settings(self, role: Role) -> Settings:
         return load_settings(self.configs[role], {})
@@ -75,9 +84,13 @@ def open_city(guarded: Guarded, folder: Path) -> Iterator[City]:
         pipeline.wait(lambda: bool(pipeline.published()) and pipeline.is_settled(), "releases", worker)
         pipeline.wait(lambda: bool(guarded.kafka.read(topics.dead_letters)), "dead letter", worker)
         # While the day is open.
-        cluster(made, answering)
+        clustered = made.cluster("cluster.db")
         look(made)
         made.run(Role.OPERATOR, "status", "--why", "next", "--json")
+        clustered()
+        answers = topics.cluster_answers
+        pipeline.wait(partial(uses, made, Role.DEVICE, "WRITE", answers), "answer of the device", answering)
+        answering.terminate()
         heartbeats(made, worker)
         assert worker.terminate() == 0
         operate(made)
@@ -157,21 +170,15 @@ def heartbeats(city: City, worker: WorkerProcess) -> None:
     city.pipeline.wait(lambda: "srem" in city.guarded.redis_log.sent()[Role.WORKER], "a sealed day", worker)
 
 
-def cluster(city: City, answering: WorkerProcess) -> None:
-    """A clustering of the buses and the device, which answers."""
-    city.cluster("cluster.db")
-    answers = city.pipeline.settings.topics.cluster_answers
-    city.pipeline.wait(partial(uses, city, Role.DEVICE, "WRITE", answers), "answer of the device", answering)
-    answering.terminate()
-
-
 def operate(city: City) -> None:
     """What an operator looks at."""
-    for name in (("budget", "show"), ("contributions",), ("doctor",)):
-        assert city.run(Role.OPERATOR, *name, "--json").json is not None
     telemetry = city.pipeline.settings.topics.telemetry
-    city.run(Role.OPERATOR, "dump", telemetry)
-    city.run(Role.OPERATOR, "doctor", "--topic", telemetry)
+    looks = (("budget", "show", "--json"), ("contributions", "--json"), ("doctor", "--json"))
+    prints_json = [city.begin(Role.OPERATOR, *each) for each in looks]
+    others = [city.begin(Role.OPERATOR, *each) for each in (("dump", telemetry), ("doctor", "--topic", telemetry))]
+    assert all(ended().json is not None for ended in prints_json)
+    for ended in others:
+        ended()
     prepare_successor(city)
 
 

@@ -37,6 +37,31 @@ def city(guarded: Guarded, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield made
 
 
+def test_with_client_certificates_a_tracker_publishes_estimates(guarded: Guarded, tmp_path: Path) -> None:
+    with open_pipeline(guarded.kafka, guarded.redis_server, tmp_path, "certificates", TRACKER) as pipeline:
+        configs = {}
+        for role in (Role.WORKER, Role.FEED):
+            name = f"certified-{role}"
+            (tmp_path / f"{name}-password").write_text(PASSWORDS[role])
+            own = make_client_certificate(guarded.folder, name)
+            made = certificate_tables(guarded, own, f"CN={name}", f"{name}-password")
+            configs[role] = pipeline.changed(made, f"{role}.toml")
+            guarded.apply(lines(pipeline.settings, role, f"CN={name}"), PASSWORDS[role])
+        worker = pipeline.worker(config=configs[Role.WORKER])
+        pipeline.wait_for_partitions(worker)
+        file = recording(tmp_path / "city.jsonl", two_hours(["a", "b", "c"]))
+        pipeline.run("feed", "replay", file, "--format", "jsonl", "--speedup", 0, config=configs[Role.FEED])
+        topic = pipeline.settings.topics.estimates
+        pipeline.wait(lambda: bool(guarded.kafka.read(topic)), "estimates", worker)
+        assert worker.terminate() == 0
+        decisions = guarded.decisions()
+        ours = {each for each in decisions if each.user.startswith("CN=certified-")}
+        assert {each for each in ours if not each.allowed} == set()
+        assert {("CN=certified-worker", "WRITE", topic), ("CN=certified-worker", "READ", "hatcast-estimates")} & {
+            (each.user, each.operation, each.name) for each in ours
+        }
+
+
 def test_every_role_works_with_its_privileges_and_asks_for_no_other(city: City) -> None:
     # Kafka also looks whether it may list the operations on the cluster, which doctor does not use.
     denied = {each for each in city.guarded.decisions() if not each.allowed and each.request != "DescribeCluster"}
@@ -111,7 +136,7 @@ def test_a_clustering_that_may_not_publish_its_result_charges_nothing(city: City
     before = city.pipeline.budget_records()
     with without(city.guarded, [write]):
         assert refusal(city.settings(Role.CLUSTER), Role.CLUSTER).count(" on topic ") == 1
-        done = city.cluster("refused.db", code=1)
+        done = city.cluster("refused.db", code=1)()
     assert f"denies this user Write on topic {clusters}: `hatcast acls cluster` prints" in done.err
     assert city.pipeline.budget_records() == before
 
@@ -195,28 +220,3 @@ def test_no_error_of_a_source_has_the_password_of_its_address(
     done = city.pipeline.hatcast(*arguments, *state, config=city.configs[role], timeout=60)
     assert done.code != 0
     assert "s3cret" not in done.err + done.out
-
-
-def test_with_client_certificates_a_tracker_publishes_estimates(guarded: Guarded, tmp_path: Path) -> None:
-    with open_pipeline(guarded.kafka, guarded.redis_server, tmp_path, "certificates", TRACKER) as pipeline:
-        configs = {}
-        for role in (Role.WORKER, Role.FEED):
-            name = f"certified-{role}"
-            (tmp_path / f"{name}-password").write_text(PASSWORDS[role])
-            own = make_client_certificate(guarded.folder, name)
-            made = certificate_tables(guarded, own, f"CN={name}", f"{name}-password")
-            configs[role] = pipeline.changed(made, f"{role}.toml")
-            guarded.apply(lines(pipeline.settings, role, f"CN={name}"), PASSWORDS[role])
-        worker = pipeline.worker(config=configs[Role.WORKER])
-        pipeline.wait_for_partitions(worker)
-        file = recording(tmp_path / "city.jsonl", two_hours(["a", "b", "c"]))
-        pipeline.run("feed", "replay", file, "--format", "jsonl", "--speedup", 0, config=configs[Role.FEED])
-        topic = pipeline.settings.topics.estimates
-        pipeline.wait(lambda: bool(guarded.kafka.read(topic)), "estimates", worker)
-        assert worker.terminate() == 0
-        decisions = guarded.decisions()
-        ours = {each for each in decisions if each.user.startswith("CN=certified-")}
-        assert {each for each in ours if not each.allowed} == set()
-        assert {("CN=certified-worker", "WRITE", topic), ("CN=certified-worker", "READ", "hatcast-estimates")} & {
-            (each.user, each.operation, each.name) for each in ours
-        }
