@@ -98,13 +98,14 @@ async def test_both_ledgers_charge_each_clustering_once_and_refuse_what_a_limit_
     redis_server: RedisServer, tmp_path: Path, asked: list[Asked]
 ) -> None:
     decided, booked = in_the_model(asked)
-    for found in (in_a_file(tmp_path, asked), await in_redis(redis_server.url, asked)):
+    of_file, of_redis = in_a_file(tmp_path, asked), await in_redis(redis_server.url, asked)
+    for found in (of_file, of_redis):
         assert found[0] == decided
         for date, day in zip(DATES, found[1], strict=True):
             assert day[0] == sum(each.epsilon for each in booked[date].values())
             assert day[4] == booked[date]
             assert day[3].spent == sum(each.epsilon for of in booked.values() for each in of.values())
-    assert in_a_file(tmp_path, asked)[1] == (await in_redis(redis_server.url, asked))[1]
+    assert of_file[1] == of_redis[1]
 
 
 def test_a_clustering_takes_its_room_from_the_releases_of_the_day() -> None:

@@ -4,7 +4,8 @@ Seeded, so that it never cries wolf.
 """
 
 import math
-from typing import Literal
+from functools import cache
+from typing import Final, Literal
 
 import numpy as np
 import pytest
@@ -20,9 +21,14 @@ QUANTILE_FIXED = "quantile"
 RANKED = ("baseline", *AVERAGING, "levy", QUANTILE_FIXED, "quantile:epsilon_dependent")
 EPSILONS = (0.5, 1.0, 1.5, 2.0)
 TIE = 3
+Scaling = tuple[Literal["samples", "users"], int] | None
+UNSCALED: Final[Scaling] = None
+MORE_SAMPLES: Final[Scaling] = "samples", 10
+MORE_USERS: Final[Scaling] = "users", 10
 
 
-def errors_at(scaling: tuple[Literal["samples", "users"], int] | None) -> Errors:
+@cache
+def errors_at(scaling: Scaling) -> Errors:
     counts = scale(np.array(ITMS_LIKE, np.int64), scaling)
     hat = SampledHat(counts, iid(counts, Readings()), UPPER_BOUND)
     return compare(hat, [parse_contender(name) for name in RANKED], EPSILONS, 10_000, seed=1)
@@ -36,52 +42,36 @@ def is_better(one: MeanError, other: MeanError) -> bool:
     return other.mae - one.mae >= TIE * math.hypot(one.standard_error, other.standard_error)
 
 
-@pytest.fixture(scope="module")
-def unscaled() -> Errors:
-    return errors_at(None)
-
-
-@pytest.fixture(scope="module")
-def more_samples() -> Errors:
-    return errors_at(("samples", 10))
-
-
-@pytest.fixture(scope="module")
-def more_users() -> Errors:
-    return errors_at(("users", 10))
+@pytest.mark.parametrize("scaling", [UNSCALED, MORE_SAMPLES, MORE_USERS], ids=["unscaled", "samples", "users"])
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_baseline_is_the_worst_everywhere(epsilon: float, scaling: Scaling) -> None:
+    errors = errors_at(scaling)
+    for name in RANKED[1:]:
+        assert is_better(errors[name][epsilon], errors["baseline"][epsilon]), name
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_baseline_is_the_worst_everywhere(
-    unscaled: Errors, more_samples: Errors, more_users: Errors, epsilon: float
-) -> None:
-    for errors in (unscaled, more_samples, more_users):
-        for name in RANKED[1:]:
-            assert is_better(errors[name][epsilon], errors["baseline"][epsilon]), name
-
-
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_with_ten_times_the_samples_levy_is_the_best(more_samples: Errors, epsilon: float) -> None:
+def test_with_ten_times_the_samples_levy_is_the_best(epsilon: float) -> None:
+    errors = errors_at(MORE_SAMPLES)
     for name in RANKED:
         if name != "levy":
-            assert is_better(more_samples["levy"][epsilon], more_samples[name][epsilon]), name
+            assert is_better(errors["levy"][epsilon], errors[name][epsilon]), name
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_with_ten_times_the_users_fixed_quantiles_are_the_best_and_array_averaging_second(
-    more_users: Errors, epsilon: float
-) -> None:
+def test_with_ten_times_the_users_fixed_quantiles_are_the_best_and_array_averaging_second(epsilon: float) -> None:
+    errors = errors_at(MORE_USERS)
     for name in RANKED:
         if name != QUANTILE_FIXED:
-            assert is_better(more_users[QUANTILE_FIXED][epsilon], more_users[name][epsilon]), name
+            assert is_better(errors[QUANTILE_FIXED][epsilon], errors[name][epsilon]), name
             for second in AVERAGING:
-                assert is_no_worse(more_users[second][epsilon], more_users[name][epsilon]), (second, name)
+                assert is_no_worse(errors[second][epsilon], errors[name][epsilon]), (second, name)
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_the_error_of_baseline_is_what_theory_says(unscaled: Errors, epsilon: float) -> None:
+def test_the_error_of_baseline_is_what_theory_says(epsilon: float) -> None:
     exact = 65 * 417 / 17166 / epsilon
-    error = unscaled["baseline"][epsilon]
+    error = errors_at(UNSCALED)["baseline"][epsilon]
     assert exact == pytest.approx(1.5790 / epsilon, abs=1e-4)
     assert abs(error.mae - exact) < 5 * error.standard_error
     assert error.standard_error == pytest.approx(exact / 100, rel=0.1), "that of |Laplace| over 10^4 runs"

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,13 +40,16 @@ CASES: Final = [
 Ended = Mapping[tuple[str, ...], Mapping[str, Any]]
 
 
-@pytest.fixture(scope="module")
-def ended() -> Ended:
-    """(arguments, kind) -> code and err; one process for all, which takes the time of loading every command once."""
+@cache
+def ended(*, helps: bool) -> Ended:
+    """(arguments, kind) -> code and err, of all cases of a help or all others.
+
+    One process for all, which takes the time of loading every command once.
+    """
     done = subprocess.run(
         [sys.executable, "-m", "tests.broken_output"],
         cwd=ROOT,
-        input=json.dumps(CASES),
+        input=json.dumps([case for case in CASES if (case[0] in HELPS) is helps]),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -57,10 +61,8 @@ def ended() -> Ended:
 @pytest.mark.parametrize(
     ("arguments", "kind"), CASES, ids=lambda each: each if isinstance(each, str) else " ".join(each)
 )
-def test_a_standard_output_that_cannot_be_written_is_one_line_and_code_1(
-    arguments: list[str], kind: str, ended: Ended
-) -> None:
-    found = ended[*arguments, kind]
+def test_a_standard_output_that_cannot_be_written_is_one_line_and_code_1(arguments: list[str], kind: str) -> None:
+    found = ended(helps=arguments in HELPS)[*arguments, kind]
     hints = re.sub(r"^hint: .*\n", "", found["err"], flags=re.MULTILINE)  # about the recording, before the output
     assert (found["code"], hints) == (1, WRITTEN[kind])
 
