@@ -204,7 +204,7 @@ class ServerContainer:
 def docker_answers(timeout: float = 10.0) -> bool:
     """True if a Docker engine answers testcontainers in time; the command line tool alone is not enough.
 
-    QueryPeriod in a process of its own: the libraries have no limit on all that they try, and leave open what failed.
+    Asked in a process of its own: the libraries have no limit on all that they try, and leave open what failed.
     """
     ask = "from testcontainers.core.docker_client import DockerClient; DockerClient().client.ping()"
     command = [sys.executable, "-c", ask]
