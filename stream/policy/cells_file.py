@@ -112,6 +112,14 @@ def read_cells_file(text: str, where: str, *resolutions: int) -> CellsFile:
     return CellsFile(source, frozenset(cells), charged, cost["timezone"])
 
 
+def text_of(name: str, where: str, read_cells: Callable[[str], str]) -> str:
+    """Return the text of a cells file that another key than `cells` names. Raises SettingError."""
+    try:
+        return read_cells(name)
+    except SettingError as error:  # it names `cells`
+        raise SettingError(where, "cannot be read", "name a readable file") from error
+
+
 def check_days(listed: CellsFile, timezone: str, where: str) -> None:
     """Raise SettingError if the days that a private list has cost are not those of this time zone."""
     if listed.timezone not in (None, timezone):
@@ -206,11 +214,7 @@ def fine_cells_of(
     if given.resolutions is None or given.fine_cells is None:
         return None, None, {}
     where = f"policy.fine_cells ({given.fine_cells})"
-    try:
-        text = read_cells(given.fine_cells)
-    except SettingError as error:  # it names `cells`
-        raise SettingError(where, "cannot be read", "name a readable file") from error
-    listed = read_cells_file(text, where, *given.resolutions[1:])
+    listed = read_cells_file(text_of(given.fine_cells, where, read_cells), where, *given.resolutions[1:])
     if not listed.cells:
         raise SettingError(where, "lists no cell", "list H3 indexes, one a line, or use h3_resolution")
     check_days(listed, given.timezone, where)

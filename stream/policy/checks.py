@@ -5,7 +5,6 @@ See docs/specification/release.md, Invariants, I7.
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
@@ -13,7 +12,8 @@ from typing import Final
 from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.policy.cells_file import CellsFile, check_days, read_cells_file
 from hatcast.stream.policy.estimator_keys import Relation
-from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable, epsilon_problem
+from hatcast.stream.policy.table import PolicyTable, check_weak, epsilon_problem
+from hatcast.stream.policy.toml_tables import member, plain_date
 from hatcast.stream.policy.value_keys import Value
 from hatcast.stream.readings.reading import to_milli
 from hatcast.stream.time_zones import similar_time_zone, time_zone
@@ -85,12 +85,7 @@ def check_transition(given: PolicyTable) -> None:
     check_name(given.replaces, "policy.replaces")
     if given.replaces == given.name:
         raise SettingError("policy.replaces", "names the policy itself", "give the new policy another name")
-    try:
-        plain = date.fromisoformat(given.from_date).isoformat() == given.from_date
-    except ValueError:
-        plain = False
-    if not plain:
-        raise SettingError("policy.from", f"{given.from_date!r} is not a date", 'use a local date such as "2022-02-01"')
+    plain_date(given.from_date, "policy.from")
 
 
 def check_times(given: PolicyTable, durations: Mapping[str, int]) -> None:
@@ -137,12 +132,7 @@ def check_privacy(given: PolicyTable) -> None:
     where = "policy.privacy"
     if not 0 < privacy.epsilon <= 1e9 or nano_ceil(privacy.epsilon) * privacy.max_hats_per_day > 2**62:
         raise SettingError(f"{where}.epsilon", *epsilon_problem(privacy.epsilon))
-    if privacy.epsilon > WEAK_EPSILON and not privacy.acknowledge_weak_privacy:
-        raise SettingError(
-            f"{where}.epsilon",
-            f"{privacy.epsilon:g} gives hardly any privacy",
-            f"use at most {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
-        )
+    check_weak(privacy.epsilon, f"{where}.epsilon", privacy)
     if not 1 <= privacy.max_hats_per_day <= 65535:
         raise SettingError(
             f"{where}.max_hats_per_day", f"{privacy.max_hats_per_day} is not a valid cap", "use 1 to 65535"
@@ -160,10 +150,7 @@ def check_privacy(given: PolicyTable) -> None:
     if privacy.min_users is not None and not 1 <= privacy.min_users <= 10**9:
         raise SettingError(f"{where}.min_users", f"{privacy.min_users} is not a number of users", "use 1 or more")
     _check_unit(given)
-    if privacy.relation not in set(Relation):
-        raise SettingError(
-            f"{where}.relation", f"{privacy.relation!r} is not a relation", name_fix(privacy.relation, Relation)
-        )
+    member(Relation, privacy.relation, f"{where}.relation", "is not a relation")
 
 
 def check_sums(given: PolicyTable, charged_nano: int, slot_length_ms: int, cells: frozenset[int] | None) -> None:

@@ -16,13 +16,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from hatcast.stream.errors import SettingError, name_fix
+from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.checks import CONTINUAL_UNIT, day_slots
 from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation
 from hatcast.stream.policy.method import NEVER, Hashed, MethodCost, MethodKeys, NoiseKind
 from hatcast.stream.policy.query import RUNNING_SUMS, Period
 from hatcast.stream.policy.table import PolicyTable
-from hatcast.stream.policy.toml_tables import decode_table, such_as
+from hatcast.stream.policy.toml_tables import decode_table, member, plain_date, such_as
 from hatcast.stream.units import NANO, nano_ceil, nano_floor
 
 CONTINUAL: Final = "continual"  # name of the estimator of these policies, in records and in `Policy.estimator`
@@ -243,7 +243,8 @@ def continual_keys(given: PolicyTable, slot_length_ms: int, limit: object) -> tu
     if given.continual is None:
         return given, None
     table = decode_table(given.continual, ContinualTable, _WHERE)
-    kind, slots_of_day = _kind(table.kind), day_slots(given, slot_length_ms)
+    kind = member(ContinualKind, table.kind, f"{_WHERE}.kind", "is not a kind")
+    slots_of_day = day_slots(given, slot_length_ms)
     noise = _noise(kind, table.noise)
     _check_participation(table, slots_of_day)
     _check_privacy(given, table, noise)
@@ -257,7 +258,7 @@ def continual_keys(given: PolicyTable, slot_length_ms: int, limit: object) -> tu
         max_cells=table.max_cells,
         branching=_branching(kind, table.branching),
         buffers=_buffers(kind, table.buffers),
-        at_end=_at_end(table.at_end),
+        at_end=member(AtEnd, table.at_end, f"{_WHERE}.at_end"),
         first=_first(given, table),
         slots=slots,
     )
@@ -288,22 +289,13 @@ def _most_slots(table: ContinualTable, slots_of_day: int) -> int:
     return min(table.max_slots, -(-slots_of_day // table.min_separation))
 
 
-def _kind(text: str) -> ContinualKind:
-    if text not in set(ContinualKind):
-        raise SettingError(f"{_WHERE}.kind", f"{text!r} is not a kind", name_fix(text, ContinualKind))
-    return ContinualKind(text)
-
-
 def _noise(kind: ContinualKind, text: str | None) -> NoiseKind:
     """Return the distribution of the noise, or its default."""
-    noises = NOISES[kind]
-    if text is None:
-        return noises[0]
-    if text not in set(NoiseKind):
-        raise SettingError(f"{_WHERE}.noise", f"{text!r} is not a noise distribution", name_fix(text, NoiseKind))
-    if text not in noises:
-        raise SettingError(f"{_WHERE}.noise", f"kind {kind.value!r} has {noises[0].value} noise", "remove it")
-    return NoiseKind(text)
+    key, noises = f"{_WHERE}.noise", NOISES[kind]
+    noise = noises[0] if text is None else member(NoiseKind, text, key, "is not a noise distribution")
+    if noise not in noises:
+        raise SettingError(key, f"kind {kind.value!r} has {noises[0].value} noise", "remove it")
+    return noise
 
 
 def _check_participation(table: ContinualTable, slots_of_day: int) -> None:
@@ -387,12 +379,6 @@ def _buffers(kind: ContinualKind, given: int | None) -> int | None:
     return BUFFERS if given is None else given
 
 
-def _at_end(text: str) -> AtEnd:
-    if text not in set(AtEnd):
-        raise SettingError(f"{_WHERE}.at_end", f"{text!r} is unknown", name_fix(text, AtEnd))
-    return AtEnd(text)
-
-
 def _first(given: PolicyTable, table: ContinualTable) -> date:
     """Return the first date of the first horizon: `from`, or by default that of the policy."""
     text = given.from_date if table.from_date is None else table.from_date
@@ -404,12 +390,7 @@ def _first(given: PolicyTable, table: ContinualTable) -> date:
                 'write the first local date of the horizon, such as "2022-02-01"',
             )
         return FIRST_MONDAY
-    try:
-        first = date.fromisoformat(text)
-    except ValueError:
-        first = date.min
-    if first.isoformat() != text:
-        raise SettingError(f"{_WHERE}.from", f"{text!r} is not a date", 'use a local date such as "2022-02-01"')
+    first = plain_date(text, f"{_WHERE}.from")
     if first < FIRST_MONDAY:
         raise SettingError(f"{_WHERE}.from", f"{text!r} is too early", f"use {FIRST_MONDAY} or later")
     if given.from_date is not None and text < given.from_date:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from hatcast.stream.errors import SettingError, name_fix
+from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.method import Hashed, MethodKeys, NoiseKind
-from hatcast.stream.policy.table import WEAK_EPSILON, EstimatorTable, PrivacyTable, epsilon_problem
+from hatcast.stream.policy.table import EstimatorTable, PrivacyTable, check_weak, epsilon_problem
+from hatcast.stream.policy.toml_tables import member
 from hatcast.stream.readings.reading import to_milli
 from hatcast.stream.units import nano_ceil
 
@@ -102,7 +103,9 @@ def hybrid_keys(table: EstimatorTable, privacy: PrivacyTable, use: HybridUse | N
             f"{privacy.unit!r} cannot be guaranteed for devices, whose ids change every day",
             'use "user_day"',
         )
-    noise, groups = _noise(table.noise), _groups(table, use)
+    named = NoiseKind.LAPLACE if table.noise is None else table.noise
+    noise = member(NoiseKind, named, f"{_ESTIMATOR}.noise", "is not a noise distribution")
+    groups = _groups(table, use)
     local_epsilon = _local_epsilon(table.name, privacy, use)
     if noise is NoiseKind.LAPLACE and privacy.max_coalition is not None:
         raise SettingError(
@@ -116,14 +119,6 @@ def hybrid_keys(table: EstimatorTable, privacy: PrivacyTable, use: HybridUse | N
     keys = HybridKeys(use, noise, local_epsilon, privacy.max_coalition, sigma, sigma_local, gap, groups)
     _check_charge(keys, privacy)
     return keys
-
-
-def _noise(text: str | None) -> NoiseKind:
-    if text is None:
-        return NoiseKind.LAPLACE
-    if text not in set(NoiseKind):
-        raise SettingError(f"{_ESTIMATOR}.noise", f"{text!r} is not a noise distribution", name_fix(text, NoiseKind))
-    return NoiseKind(text)
 
 
 def _groups(table: EstimatorTable, use: HybridUse) -> GroupMeans:
@@ -150,12 +145,7 @@ def _local_epsilon(name: str, privacy: PrivacyTable, use: HybridUse) -> float:
         )
     if not 0 < given <= 1e9:
         raise SettingError(where, *epsilon_problem(given))
-    if given > WEAK_EPSILON and not privacy.acknowledge_weak_privacy:
-        raise SettingError(
-            where,
-            f"{given:g} gives hardly any privacy",
-            f"use at most {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
-        )
+    check_weak(given, where, privacy)
     return given
 
 

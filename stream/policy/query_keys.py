@@ -15,7 +15,7 @@ from hatcast.stream.policy.checks import check_name
 from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.query import CELL_SELECTION, KINDS_OF_VALUE, Kind, MissingDays, Query
 from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable
-from hatcast.stream.policy.toml_tables import decode_table, such_as
+from hatcast.stream.policy.toml_tables import decode_table, member, plain_date, such_as
 from hatcast.stream.policy.value_keys import SPEED, Value
 from hatcast.stream.readings.reading import in_milli, to_milli
 from hatcast.stream.units import NANO, nano_ceil, nano_floor
@@ -24,7 +24,7 @@ DAYS_MAX: Final = 366
 _QUERIES_MAX: Final = 16
 _EPSILON_MIN: Final = 0.001
 _EPSILON_MAX: Final = 10**6
-_YEARS: Final = (2, 9990)
+_YEARS: Final = range(3, 9990)
 _EPOCH: Final = date(1970, 1, 1)  # first date of periods of one day: any date gives the same periods
 
 
@@ -145,10 +145,7 @@ def _query(given: PolicyTable, table: QueryTable, relation: Relation, words: _Wo
         raise SettingError(f"{where}.kind", f"{table.kind!r} is not a kind of query", name_fix(table.kind, words.kinds))
     if not 1 <= table.days <= DAYS_MAX:
         raise SettingError(f"{where}.days", f"{table.days} is not a valid number of days", f"use 1 to {DAYS_MAX}")
-    if table.missing_days not in set(MissingDays):
-        raise SettingError(
-            f"{where}.missing_days", f"{table.missing_days!r} is unknown", name_fix(table.missing_days, MissingDays)
-        )
+    missing_days = member(MissingDays, table.missing_days, f"{where}.missing_days")
     kind = words.kinds[table.kind]
     _check_kind(table, words, relation, where)
     charge = _charge_nano(given, table, kind, where)
@@ -167,7 +164,7 @@ def _query(given: PolicyTable, table: QueryTable, relation: Relation, words: _Wo
         scale=None if table.scale is None else Fraction(repr(table.scale)) * 1000,
         min_n=table.min_n or 0,
         speed_limit=0 if kind is Kind.MEAN_SPEED else None if limit is None else limit - words.lower,
-        missing_days=MissingDays(table.missing_days),
+        missing_days=missing_days,
         canonical={
             "name": table.name,
             "kind": table.kind,
@@ -294,12 +291,7 @@ def _first_date(given: PolicyTable, table: QueryTable, where: str) -> date:
                 f"{where}.from", "is missing", 'write the first local date of a period, such as "2022-01-01"'
             )
         return _EPOCH
-    try:
-        first = date.fromisoformat(text)
-    except ValueError:
-        first = date.min
-    if first.isoformat() != text or not _YEARS[0] < first.year < _YEARS[1]:
-        raise SettingError(f"{where}.from", f"{text!r} is not a date", 'use a local date such as "2022-01-01"')
+    first = plain_date(text, f"{where}.from", "2022-01-01", _YEARS)
     if given.from_date is not None and text < given.from_date:
         raise SettingError(
             f"{where}.from", f"{text} is before policy.from {given.from_date}", "use that date or a later one"

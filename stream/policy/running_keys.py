@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 import msgspec
 
-from hatcast.stream.errors import SettingError, name_fix
+from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.checks import check_name
 from hatcast.stream.policy.table import PolicyTable
-from hatcast.stream.policy.toml_tables import decode_table, such_as
+from hatcast.stream.policy.toml_tables import decode_table, member, such_as
 from hatcast.stream.policy.tracker_keys import TRACKER
 
 RUNNING_MAX: Final = 8
@@ -118,11 +118,11 @@ def _hours(given: RunningTable, of_policy: Sequence[int], where: str) -> tuple[i
 
 def _running(given: RunningTable, where: str, hours: tuple[int, int], *, is_tracker: bool) -> Running:
     check_name(given.name, f"{where}.name")
-    window = _member(Window, given.window, f"{where}.window", "a window")
+    window = member(Window, given.window, f"{where}.window", "is not a window")
     if given.of is None:
         of = RunningOf.ESTIMATES if is_tracker else RunningOf.RELEASES
     else:
-        of = _member(RunningOf, given.of, f"{where}.of", "a kind of records")
+        of = member(RunningOf, given.of, f"{where}.of", "is not a kind of records")
     if of is RunningOf.RELEASES and is_tracker:
         raise SettingError(
             f"{where}.of", "a tracker's releases are not of every slot", 'write of = "estimates", or remove the key'
@@ -135,12 +135,3 @@ def _running(given: RunningTable, where: str, hours: tuple[int, int], *, is_trac
     if not 1 <= days <= DAYS_MAX:
         raise SettingError(f"{where}.days", f"{days} is out of range", f"use 1 to {DAYS_MAX}")
     return Running(given.name, window, of, _REACH.get(window, days), hours)
-
-
-E = TypeVar("E", bound=StrEnum)
-
-
-def _member(names: type[E], given: str, where: str, kind: str) -> E:
-    if given not in list(names):
-        raise SettingError(where, f"{given!r} is not {kind}", name_fix(given, list(names)))
-    return names(given)

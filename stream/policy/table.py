@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.method import Hashed
 from hatcast.stream.policy.toml_tables import Duration, such_as
 from hatcast.stream.readings.reading import to_milli
@@ -188,6 +189,16 @@ def epsilon_problem(epsilon: float) -> tuple[str, str]:
     """Return the problem and the fix of an epsilon that is not above 0, or too large for the ledger's sums."""
     problem = "is more than the ledger can count" if epsilon > 0 else "is not above 0"
     return f"{epsilon:g} {problem}", f"use a number above 0 and at most {WEAK_EPSILON:g}, such as 1.0"
+
+
+def check_weak(epsilon: float, key: str, privacy: PrivacyTable) -> None:
+    """Raise SettingError for an epsilon that gives hardly any privacy, unless the policy acknowledges it."""
+    if epsilon > WEAK_EPSILON and not privacy.acknowledge_weak_privacy:
+        raise SettingError(
+            key,
+            f"{epsilon:g} gives hardly any privacy",
+            f"use at most {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
+        )
 
 
 def min_users_of(privacy: PrivacyTable) -> int:

@@ -10,13 +10,15 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from hatcast.stream.errors import SettingError, similar_name
+from hatcast.stream.errors import SettingError, name_fix, similar_name
 
 T = TypeVar("T", bound=msgspec.Struct)
+E = TypeVar("E", bound=StrEnum)
 
 _PATH: Final = re.compile(r" - at `\$\.?([^`]*)`$")
 _INTEGERS: Final = 1 << 63
@@ -123,6 +125,24 @@ def duration_ms(text: str, key: str, example: str = "5m") -> int:
             key, f"{text!r} is not a duration", f'write an integer with ms, s, m, h or d, such as "{example}"'
         )
     return int(duration[1]) * _DURATION_MS[duration[2]]
+
+
+def member(names: type[E], text: str, key: str, problem: str = "is unknown") -> E:
+    """Return the member that a text names. Raises SettingError with the names, the most similar one first."""
+    if text not in list(names):
+        raise SettingError(key, f"{text!r} {problem}", name_fix(text, names))
+    return names(text)
+
+
+def plain_date(text: str, key: str, example: str = "2022-02-01", years: range = range(1, 10_000)) -> dt.date:
+    """Convert a date in the form of the example: Python reads more forms. Raises SettingError that names `key`."""
+    try:
+        day = dt.date.fromisoformat(text)
+    except ValueError:
+        day = dt.date.min
+    if day.isoformat() != text or day.year not in years:
+        raise SettingError(key, f"{text!r} is not a date", f'use a local date such as "{example}"')
+    return day
 
 
 def joined(where: str, key: str) -> str:

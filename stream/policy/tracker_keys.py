@@ -15,13 +15,13 @@ import h3.api.basic_int as h3
 import msgspec
 import numpy as np
 
-from hatcast.stream.errors import SettingError, name_fix
-from hatcast.stream.policy.cells_file import CellsFile, read_cells_file
+from hatcast.stream.errors import SettingError
+from hatcast.stream.policy.cells_file import CellsFile, read_cells_file, text_of
 from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation
 from hatcast.stream.policy.method import Hashed, MethodCost, MethodKeys
 from hatcast.stream.policy.query import TRACKER_QUERIES, Query
-from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable
-from hatcast.stream.policy.toml_tables import decode_table, such_as
+from hatcast.stream.policy.table import PolicyTable, check_weak
+from hatcast.stream.policy.toml_tables import decode_table, member, such_as
 from hatcast.stream.units import NANO, nano_floor
 
 TRACKER: Final = "tracker"  # name of the estimator
@@ -222,12 +222,7 @@ def check_tracker(given: PolicyTable) -> None:
         raise SettingError(f"{where}.daily_limit", "is not a valid limit", "use a number above 0, such as 5.0")
     if privacy.unit != "user_day":
         raise SettingError(f"{where}.unit", f"{privacy.unit!r} is not proved for tracker", 'use "user_day"')
-    if privacy.daily_limit > WEAK_EPSILON and not privacy.acknowledge_weak_privacy:
-        raise SettingError(
-            f"{where}.daily_limit",
-            f"{privacy.daily_limit:g} gives hardly any privacy",
-            f"use at most {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
-        )
+    check_weak(privacy.daily_limit, f"{where}.daily_limit", privacy)
     for query in given.query:
         if query.get("name") == TRACKER_QUERIES:
             raise SettingError(
@@ -239,10 +234,7 @@ def _check_values(table: TrackerTable) -> None:
     for key, share in (("share", table.share), ("watch_share", table.watch_share)):
         if share is not None and not 0 <= share <= 1:
             raise SettingError(f"{_WHERE}.{key}", f"{share:g} is not a share", "use 0 to 1, such as 0.3")
-    if table.objective not in set(Objective):
-        raise SettingError(
-            f"{_WHERE}.objective", f"{table.objective!r} is unknown", name_fix(table.objective, Objective)
-        )
+    member(Objective, table.objective, f"{_WHERE}.objective")
     if table.price is not None and not 0 < table.price < math.inf:
         raise SettingError(
             f"{_WHERE}.price", f"{table.price:g} is not a price", "use a number above 0, or leave it out"
@@ -256,11 +248,9 @@ def _watched(given: PolicyTable, table: TrackerTable, read_cells: Callable[[str]
     if table.watch is None:
         return None
     where = f"{_WHERE}.watch ({table.watch})"
-    try:
-        text = read_cells(table.watch)
-    except SettingError as error:  # it names `cells`
-        raise SettingError(where, "cannot be read", "name a readable file") from error
-    watched = read_cells_file(text, where, *(given.resolutions or (given.h3_resolution,)))
+    watched = read_cells_file(
+        text_of(table.watch, where, read_cells), where, *(given.resolutions or (given.h3_resolution,))
+    )
     if watched.source != "public":
         raise SettingError(where, "must be public", 'list cells that were chosen without data, with source = "public"')
     if not watched.cells:
