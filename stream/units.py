@@ -12,6 +12,7 @@ INSTANT_DIGITS: Final = 14  # of a time in ms UTC, to the year 5138: no calendar
 NANO: Final = 1_000_000_000  # charges are integers of 1e-9 epsilon, rounded up
 EPOCHS: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}
 """Units of time since 1970: ms of one unit = factor / divisor"""
+_PLACES: Final = 40  # accepted digits before or after the point; 1E-999999999 would be a very long number
 
 
 def half_even(number: int, divisor: int) -> int:
@@ -30,3 +31,9 @@ def nano_ceil(epsilon: float) -> int:
 def nano_floor(limit: float) -> int:
     """Convert a limit to 1e-9, rounded down: the ledger never allows more than the policy does."""
     return int(Decimal(repr(limit)) * NANO)
+
+
+def is_short(value: Decimal) -> bool:
+    """Return whether a received number has so few digits that exact arithmetic with it is cheap."""
+    _, digits, exponent = value.as_tuple()
+    return isinstance(exponent, int) and abs(exponent) <= _PLACES and len(digits) <= 2 * _PLACES

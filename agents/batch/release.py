@@ -253,7 +253,8 @@ def release_final(path: FilesPath, days: Days | None = None, add_bar: AddBar = n
         yield from _shown(_in_step(path, _slots(folded, policy, days), until), add_bar("releasing", None))
         return
     is_due = _reached(folded, retained, policy)
-    hats = [hat for hat in _with_data(folded, retained, policy) if until is None or hat.slot < until]
+    final = (hat for hat in retained.hats() if folded.is_final(hat.end_ms + policy.lateness_ms))
+    hats = [hat for hat in final if until is None or hat.slot < until]
     match policy.method:
         case TrackerKeys():
             yield from path.tracked(hats, add_bar)
@@ -299,10 +300,6 @@ def count_changed(folded: FoldResult, retained: RetainChunks, ledger: LedgerFile
         if digest is not None and digest != retained.entered(hat, key).digest:
             changed.add((hat.slot, hat.cell))
     return len(changed)
-
-
-def _with_data(folded: FoldResult, retained: RetainChunks, policy: Policy) -> Iterator[RetainedHat]:
-    return (hat for hat in retained.hats() if folded.is_final(hat.end_ms + policy.lateness_ms))
 
 
 def _reached(folded: FoldResult, retained: RetainChunks, policy: Policy) -> Callable[[Slot], bool]:

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -208,7 +209,7 @@ def _release(run: BatchRun, path: Path, days: tuple[date, date] | None, output: 
             check_target(name)
     with open_released(run, path, days) as released:
         if output.as_json:
-            for record in _published(released, policy, inferring=output.inferring):
+            for record in chain(released.records, _inferred(released.ledger.records, output.inferring, policy)):
                 click.echo(record)
             return
         if policy.relation is Relation.REPLACE:  # under add_remove the counts are private
@@ -249,12 +250,6 @@ def _tables(decoded: Sequence[Shown], released: ReleasedRun, policy: Policy, *, 
 def _charged_dates(record: Shown) -> list[str]:
     """Return the local dates whose budget a release or an answer is charged to."""
     return Period(date.fromisoformat(record.first_date), record.days).dates if record.query_name else [record.date]
-
-
-def _published(released: ReleasedRun, policy: Policy, *, inferring: Sequence[str]) -> Iterator[bytes]:
-    """Yield the records of a run, then what follows from all releases in its ledger."""
-    yield from released.records
-    yield from _inferred(released.ledger.records, inferring, policy)
 
 
 def _written_tables(policy: Policy, output: _Output, path: Path) -> "list[RecordTable]":

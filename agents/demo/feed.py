@@ -174,7 +174,8 @@ def _send_files(settings: Settings, job: FeedJob, redis: SyncRedis, stop: thread
             raise RecordingError(names, f"holds no {choice.name} record", "check the file and --format")
         first = recording.first_ms
         last = min(recording.last_ms, now_ms() + policy.max_ahead_ms)  # later records are not sent
-        speedup = _speedup(last - first) if job.speedup is None else job.speedup
+        default = max(SPEEDUP, (last - first) / 1000 / WHOLE_RECORDING_S)
+        speedup = default if job.speedup is None else job.speedup
         groups = _groups(settings, job, lambda: vehicles_in(recording))
         send(Began(records=len(recording), first_ms=first, last_ms=last, speedup=speedup, **groups.counts))
         # A tracker settles a date that is closed, and a query is answered after its last.
@@ -242,11 +243,6 @@ def _note(sentence: str) -> None:
 def _folder() -> Path:
     """Return the demo's own folder, which is deleted at its end."""
     return Path(tempfile.gettempdir())
-
-
-def _speedup(span_ms: int) -> float:
-    """Return 600, an hour in 6 s, or more if the recording would then take over a minute."""
-    return max(SPEEDUP, span_ms / 1000 / WHOLE_RECORDING_S)
 
 
 def _producer(settings: Settings, redis: SyncRedis, stop: threading.Event) -> RecordedProducer:

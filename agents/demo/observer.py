@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.demo.embedded import PARTITIONS
@@ -28,8 +28,8 @@ _POLL_RECORDS: Final = 1_000
 Ends = Mapping[str, Sequence[int]]  # topic -> end offset of each of its partitions
 
 
-class RecordListener(Protocol):
-    """Receives each new public record once, after it was added to the state."""
+class RecordListener:
+    """Receives each new public record once, after it was added to the state. What is not defined does nothing."""
 
     def release(self, release: ReleaseRecord, record: bytes, state: DemoState) -> None:
         """Receive a release and its bytes."""

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import click
 import msgspec
@@ -168,12 +168,14 @@ def _hours(state: DemoState) -> Text:
 _STARTING: Final = "starting Kafka, Redis and a worker; the first means come in about ten seconds ..."
 
 
-class DemoView(RecordListener, Protocol):
-    """Output of the demo while it runs."""
+class DemoView(RecordListener):
+    """Output of the demo while it runs. What a view does not define does nothing."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        pass
 
     def begin(self, state: DemoState, began: Began) -> None:
         """Print the introduction: the feed has started."""
@@ -188,56 +190,32 @@ class DemoView(RecordListener, Protocol):
         """Print the summary: the demo has stopped."""
 
 
-class Json:
+class Json(DemoView):
     """Prints the original records, one per line, and nothing else."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def begin(self, state: DemoState, began: Began) -> None:
-        """Do nothing."""
 
     def release(self, release: ReleaseRecord, record: bytes, state: DemoState) -> None:
         """Print the record."""
-        sys.stdout.buffer.write(record + b"\n")
-        sys.stdout.buffer.flush()
+        _print_record(record)
 
     def answer(self, answer: QueryRecord, record: bytes, state: DemoState) -> None:
         """Print the record."""
-        sys.stdout.buffer.write(record + b"\n")
-        sys.stdout.buffer.flush()
-
-    def estimate(self, estimate: EstimateRecord, state: DemoState) -> None:
-        """Do nothing: the releases are printed."""
-
-    def settled(self, date: str, state: DemoState) -> None:
-        """Do nothing."""
-
-    def refresh(self, state: DemoState) -> None:
-        """Do nothing."""
+        _print_record(record)
 
     def note(self, sentence: str) -> None:
         """Print to standard error."""
         click.echo(sentence, err=True)
 
-    def end(self, state: DemoState, seconds: float) -> None:
-        """Do nothing."""
+
+def _print_record(record: bytes) -> None:
+    sys.stdout.buffer.write(record + b"\n")
+    sys.stdout.buffer.flush()
 
 
-class Lines:
+class Lines(DemoView):
     """Prints one line per release, for pipes and files; ASCII, which every reader can show."""
 
     def __init__(self) -> None:
         self._open_slots: set[str] = set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def begin(self, state: DemoState, began: Began) -> None:
         """Print the introduction."""
@@ -302,8 +280,8 @@ class Lines:
             click.echo(line)
 
 
-class Screen:
-    """Shows a live table on a terminal."""
+class Screen(DemoView):
+    """Shows a live table on a terminal, which each refresh draws from the state."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -324,15 +302,6 @@ class Screen:
         for word, text in introduction(state, began):
             rows.add_row(word, text)
         self._live.console.print(Text("hatcast demo", style="bold"), rows, Text("Ctrl-C ends it.\n", style="dim"))
-
-    def release(self, release: ReleaseRecord, record: bytes, state: DemoState) -> None:
-        """Do nothing: the next refresh shows it."""
-
-    def answer(self, answer: QueryRecord, record: bytes, state: DemoState) -> None:
-        """Do nothing: the next refresh counts it, and the end shows it."""
-
-    def estimate(self, estimate: EstimateRecord, state: DemoState) -> None:
-        """Do nothing: the next refresh shows it."""
 
     def settled(self, date: str, state: DemoState) -> None:
         """Print above the live part that the day is settled."""

@@ -190,8 +190,9 @@ class _Demo:
     async def _run_with(self, feed: "subprocess.Popen[bytes]", live_map: Display, state: DemoState) -> None:
         stored = await StoredState.open(self._settings)
         worker = asyncio.create_task(self._run_worker())
-        parts = self._read_feed(feed, state), self._follow(state), self._watch(stored, state)
-        others = [asyncio.create_task(part) for part in (*parts, self._wait_for_stop(), live_map.wait())]
+        shown = OutputReader(self._settings).follow(state, self._view)
+        parts = self._read_feed(feed, state), shown, self._watch(stored, state), self._wait_for_stop(), live_map.wait()
+        others = [asyncio.create_task(part) for part in parts]
         try:
             done, _ = await asyncio.wait([worker, *others], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -251,9 +252,6 @@ class _Demo:
                 state.feed_ended = True
             case Note():
                 self._view.note(message.text)
-
-    async def _follow(self, state: DemoState) -> None:
-        await OutputReader(self._settings).follow(state, self._view)
 
     async def _watch(self, stored: StoredState, state: DemoState) -> None:
         """Poll the worker's state and refresh the view; return when a whole recording is released."""

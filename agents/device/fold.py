@@ -69,16 +69,12 @@ class _PlainIds(Pseudonyms):
         return vehicle.encode()
 
 
-def _identity(reading: Reading) -> Reading:
-    return reading
-
-
 class OwnMeans:
     """Open HATs of one device, or of a fleet whose vehicles are folded separately."""
 
     def __init__(self, rules: Rules) -> None:
         users = FoldUsers(_PlainIds(bytes(KEY_BYTES)))
-        self._fold = ReadingFold[Reading](rules.own_policy, rules.calendar, users, _identity, None)
+        self._fold = ReadingFold[Reading](rules.own_policy, rules.calendar, users, lambda reading: reading, None)
 
     def add(self, now_ms: int, arrival_ms: int, reading: Reading) -> None:
         """Fold a reading with its arrival time (ms UTC). A reading that arrived far ahead of `now_ms` is rejected."""

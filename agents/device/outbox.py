@@ -57,7 +57,7 @@ class Outbox(PolledProducer[StoredMessage]):
             key, timestamp = stored.id.encode(), stored.sent_ms if now is None else now
             self._send(TelemetryMessage(by_murmur2(key, self.partitions), timestamp, key, stored.body), stored)
         if late:
-            self._store.mark_expired(late)
+            self._store.mark("expired", late)
             self.expired += len(late)
             log.warning("reports are too late to be sent; their charges stay spent", reports=len(late))
 
@@ -89,7 +89,7 @@ class Outbox(PolledProducer[StoredMessage]):
             if self._unreachable:
                 self._unreachable = False
                 log.info("Kafka answers again")
-            self._store.mark_sent(acked)
+            self._store.mark("sent", acked)
             self.sent += len(acked)
         if self._failure is not None:
             raise self._rejection(self._failure)

@@ -4,7 +4,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -118,7 +118,6 @@ class Device:
     def summary(self, *, finished: bool) -> DeviceSummary:
         """Wait for the broker, then return the results."""
         all_sent = self.outbox.finish(_FINISH_S)
-        tally = self.reporter.tally
         answers = AnswerTally()
         if self.clusterings is not None:
             self.clusterings.finish()
@@ -127,11 +126,7 @@ class Device:
             topic=self.outbox.topic,
             partitions=self.outbox.partitions,
             readings=self.means.outcomes,
-            reported=tally.reported,
-            reported_before=tally.reported_before,
-            over_cap=tally.over_cap,
-            forgotten=tally.forgotten,
-            uncertified=tally.uncertified,
+            **asdict(self.reporter.tally),
             sent=self.outbox.sent,
             expired=self.outbox.expired,
             unsent=0 if all_sent else len(self.store.unsent()),

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import ID_BYTES
@@ -53,15 +53,8 @@ class MessageTable:
         rows = self._sql.execute(f"SELECT {STORED} FROM {self._table} WHERE state = 'unsent' ORDER BY number")  # noqa: S608 - constants
         return [StoredMessage(*row) for row in rows]
 
-    def mark_sent(self, numbers: Iterable[int]) -> None:
-        """Mark messages as acknowledged by the broker."""
-        self._mark("sent", numbers)
-
-    def mark_expired(self, numbers: Iterable[int]) -> None:
-        """Mark messages as too late to be counted; their charges stay spent."""
-        self._mark("expired", numbers)
-
-    def _mark(self, state: str, numbers: Iterable[int]) -> None:
+    def mark(self, state: Literal["sent", "expired"], numbers: Iterable[int]) -> None:
+        """Mark messages as acknowledged by the broker, or as too late to be counted: their charges stay spent."""
         with self._transaction():
             self._sql.executemany(
                 f"UPDATE {self._table} SET state = ? WHERE number = ?",  # noqa: S608 - a constant

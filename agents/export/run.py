@@ -235,7 +235,7 @@ def new_records(settings: Settings, topic: str, before: ExportProgress | None) -
     """
     bounds = topic_range(settings, topic)
     with _connection_errors(settings, topic):
-        topic_id = asyncio.run(_topic_id(settings, topic))
+        topic_id = asyncio.run(TopicIds(settings).read([topic]))[topic]
     ends = {partition: end for partition, (_, end) in enumerate(bounds)}
     starts = {partition: first for partition, (first, _) in enumerate(bounds)}
     if before is not None:
@@ -248,10 +248,6 @@ def new_records(settings: Settings, topic: str, before: ExportProgress | None) -
         # Compaction removes only records that a later one replaces, so a start before the log start misses nothing.
         starts |= {partition: max(starts[partition], offset) for partition, offset in before.offsets.items()}
     return NewRecords(topic, topic_id, starts, ends)
-
-
-async def _topic_id(settings: Settings, topic: str) -> str | None:
-    return (await TopicIds(settings).read([topic]))[topic]
 
 
 @contextmanager

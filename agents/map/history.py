@@ -191,7 +191,8 @@ class History:
         if policy is None:
             policy = self.policies[name] = PolicyHistory(name)
             if len(self.policies) > MAX_POLICIES:
-                oldest = min((each for each in self.policies.values() if each is not policy), key=_newest)
+                others = (each for each in self.policies.values() if each is not policy)
+                oldest = min(others, key=lambda each: each.newest_ms)
                 self._evict(oldest, list(oldest.slots))
                 del self.policies[oldest.name]
         return policy
@@ -238,7 +239,3 @@ def names_of(*histories: History) -> list[str]:
     for policy in (each for history in histories for each in history.policies.values() if each.slots):
         newest[policy.name] = max(policy.newest_ms, newest.get(policy.name, 0))
     return sorted(newest, key=lambda name: -newest[name])
-
-
-def _newest(policy: PolicyHistory) -> int:
-    return policy.newest_ms

@@ -129,11 +129,9 @@ class AnswerIndex:
     def _policy(self, name: str) -> PolicyAnswers:
         policy = self.policies.setdefault(name, PolicyAnswers())
         if len(self.policies) > MAX_POLICIES:
-            del self.policies[min((each for each in self.policies if each != name), key=self._newest)]
+            others = (each for each in self.policies if each != name)
+            del self.policies[min(others, key=lambda each: self.policies[each].newest)]
         return policy
-
-    def _newest(self, name: str) -> str:
-        return self.policies[name].newest
 
 
 def _in_order(period: AnswerPeriod, slot: str | None) -> Iterator[bytes]:
@@ -317,11 +315,9 @@ class RunningIndex:
     def _policy(self, name: str) -> PolicyRunning:
         policy = self.policies.setdefault(name, PolicyRunning())
         if len(self.policies) > MAX_POLICIES:
-            del self.policies[min((each for each in self.policies if each != name), key=self._newest_ms)]
+            others = (each for each in self.policies if each != name)
+            del self.policies[min(others, key=lambda each: self.policies[each].newest_ms)]
         return policy
-
-    def _newest_ms(self, name: str) -> int:
-        return self.policies[name].newest_ms
 
     def _evict(self, policy: PolicyRunning, end_ms: int) -> None:
         if end_ms > policy.newest_ms:

@@ -186,7 +186,10 @@ def checkpoint_call(keys: PartitionKeys, base: int, following: int, owner: str, 
         number, packed = changes.block
         fields["journal"] = str(number + 1)
         block = (str(number), with_checksum(keys.journal_block(number), packed))
-    slots = [(slot, str(changes.slots[slot]), _texts(cells)) for slot, cells in changes.hats.items()]
+    slots = [
+        (slot, str(changes.slots[slot]), {cell: str(users) for cell, users in cells.items()})
+        for slot, cells in changes.hats.items()
+    ]
     chunks = {keys.chunk(*place): packed for place, packed in changes.chunks.items()}
     chunks |= {keys.day_chunk(*place): packed for place, packed in changes.day_chunks.items()}
     over = [keys.day_chunk(date, chunk) for date, number in changes.days_over.items() for chunk in range(number)]
@@ -200,7 +203,3 @@ def checkpoint_call(keys: PartitionKeys, base: int, following: int, owner: str, 
         *(with_checksum(key, packed) for key, packed in chunks.items()),
     ]
     return [keys.state, keys.journal, *map(keys.hats, changes.hats), *chunks, *over], arguments
-
-
-def _texts(numbers: Mapping[str, int]) -> dict[str, str]:
-    return {name: str(value) for name, value in numbers.items()}

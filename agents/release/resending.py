@@ -50,7 +50,8 @@ class Resender:
     async def _send_all(self, date: str, records: Mapping[str, bytes], owned: frozenset[int]) -> None:
         by_owner: dict[int, list[tuple[str, bytes]]] = {}
         for release_id, record in records.items():
-            release_partition = self._release_partition(release_id, record)
+            cell = HEAD.decode(record).cell
+            release_partition = release_partition_of(self._policy, release_id, cell, self._partitions)
             if release_partition in owned:
                 by_owner.setdefault(release_partition, []).append((release_id, record))
         for pending in sends_of(by_owner):
@@ -65,7 +66,3 @@ class Resender:
         await self._recovery.confirm()
         await self._recovery.publishers.publish(release_partition, messages)
         await self._ledger.mark_published(date, [release_id for release_id, _ in records])
-
-    def _release_partition(self, release_id: str, record: bytes) -> int:
-        cell = HEAD.decode(record).cell
-        return release_partition_of(self._policy, release_id, cell, self._partitions)

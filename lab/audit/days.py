@@ -15,7 +15,7 @@ from typing import Final
 
 import h3.api.basic_int as h3
 
-from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Neighbours, RandomNumbers, Run, chunks_of, random_share
+from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Family, Neighbours, RandomNumbers, Run, chunks_of, random_share
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.horizons import SlotIndex, horizon_of
 from hatcast.stream.fold.reading_fold import ReadingFold
@@ -44,8 +44,8 @@ class Stay:
     other: tuple[float, ...]
 
 
-class RunningSumFamily:
-    """Running sums of one cell of a policy. See `Family`."""
+class RunningSumFamily(Family):
+    """Running sums of one cell of a policy."""
 
     name = "running sum"
     sample_divisor = 4
@@ -138,8 +138,8 @@ class Trip:
     other: tuple[float, ...] | None  # None: the bus is not there
 
 
-class DayFamily:
-    """A day of a policy of HATs, or a horizon of one of running sums. See `Family`."""
+class DayFamily(Family):
+    """A day of a policy of HATs, or a horizon of one of running sums."""
 
     sample_divisor = 0
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.lab.audit.hats import Claim, Neighbours, RandomNumbers, Run, random_share
+from hatcast.lab.audit.hats import Claim, Family, Neighbours, RandomNumbers, Run, random_share
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.hybrid import HybridParameters, report
 from hatcast.stream.kmeans.groups import Devices, Reports
@@ -29,12 +29,10 @@ _MOST_USERS: Final = 4  # of each group
 Vectors = tuple[tuple[float, ...], ...]  # [users][slots] shares of the range
 
 
-class ReportFamily:
-    """Reports of a device under a hybrid policy. See `Family`."""
+class ReportFamily(Family):
+    """Reports of a device under a hybrid policy."""
 
     name = "report"
-    is_alone = False
-    sample_divisor = 1
 
     def __init__(self, policy: Policy) -> None:
         """Args: `policy`, with devices."""
@@ -103,10 +101,9 @@ class _Seen:
         return answers
 
 
-class ClusteringFamily:
-    """Clusterings in two rounds, at the epsilon of a release. See `Family`."""
+class ClusteringFamily(Family):
+    """Clusterings in two rounds, at the epsilon of a release."""
 
-    is_alone = False
     sample_divisor = 4
 
     def __init__(self, policy: Policy, *, device: bool) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.packing import Row, pack, strip
+from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.hybrid import HybridParameters, report_bound
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
@@ -73,10 +73,10 @@ class Family(Protocol):
     claim: Claim  # read from the policy, not from the code under audit
     # whether noise is requested alone and added later, so that `shifts` compares requests. Otherwise all that depends
     # on data is a value that the noise is requested for, and `transcript.replayed` does
-    is_alone: bool
+    is_alone: bool = False
     # releases are drawn for one of so many samples; 0: for none, as of whole days, since a bound is never above the
     # logarithm of the samples. 4 where a release has many noisy numbers: it takes longer, and each number shows little
-    sample_divisor: int
+    sample_divisor: int = 1
 
     def worst(self) -> Sequence[Neighbours]:
         """Return the neighbours that the proofs name: ends of the range, the busiest and the least busy user, ..."""
@@ -111,11 +111,6 @@ def chunks_of(users: Sequence[tuple[int, int, int]], others: Sequence[tuple[int,
 def random_share(random: RandomNumbers) -> float:
     """Return a user's mean as a share of the range: an end of the range in two of three cases."""
     return (0.0, 1.0, random.random())[random.integers(0, 3)]
-
-
-def stripped(chunks: Sequence[bytes]) -> list[bytes]:
-    """Return the part of chunks that is retained for queries."""
-    return [strip(chunk) for chunk in chunks]
 
 
 class SeededNumbers:
@@ -155,12 +150,10 @@ class HatPair:
     other: tuple[float, ...] | None  # [values] the user's shares in the other one; None: the user is not there
 
 
-class MeanFamily:
-    """Means of a HAT under one policy. See `Family`."""
+class MeanFamily(Family):
+    """Means of a HAT under one policy."""
 
     name = "mean"
-    is_alone = False
-    sample_divisor = 1
 
     def __init__(self, policy: Policy, release: ReleasesOf = releases_of) -> None:
         """Args: `release`, the code under audit."""

@@ -13,11 +13,12 @@ from typing import Final
 import h3.api.basic_int as h3
 import msgspec
 
-from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Neighbours, RandomNumbers, Run, chunks_of, stripped
+from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Family, Neighbours, RandomNumbers, Run, chunks_of
 from hatcast.lab.survey.counts import Counts, capped_counts
 from hatcast.lab.survey.rows import MemoryLimits, RowCollector, open_spill, slots_of
 from hatcast.lab.survey.run import select_from
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.packing import strip
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
@@ -47,12 +48,10 @@ class ComparedRecording:
     missing: int
 
 
-class ListFamily:
-    """A private list of cells, of which the policy's file states the cost. See `Family`."""
+class ListFamily(Family):
+    """A private list of cells, of which the policy's file states the cost."""
 
     name = "private list"
-    is_alone = False
-    sample_divisor = 1
 
     def __init__(self, policy: Policy, cap: int | None = None) -> None:
         """Args: `policy`, with a private list; `cap`, of the counting under audit; None: the policy's."""
@@ -134,11 +133,8 @@ class Days:
     other: float | None
 
 
-class QueryFamily:
-    """Answers to one query of a policy. See `Family`."""
-
-    is_alone = False
-    sample_divisor = 1
+class QueryFamily(Family):
+    """Answers to one query of a policy."""
 
     def __init__(self, policy: Policy, query: Query) -> None:
         """Args: `query`, of this policy."""
@@ -204,7 +200,7 @@ class QueryFamily:
         days: dict[str, RetainedDay | None] = {}
         for of_date, of_day in zip(self._period.period.dates, users, strict=True):
             rows = [(at + 1, count, int(count * share * upper)) for at, (count, share) in enumerate(of_day)]
-            days[of_date] = RetainedDay.of(stripped(chunks_of(rows)) if rows else [])
+            days[of_date] = RetainedDay.of([strip(chunk) for chunk in chunks_of(rows)] if rows else [])
 
         def run(noise: Noise) -> list[bytes]:
             release = query_release_of(self._period, self._calendar, CELL, days, noise)

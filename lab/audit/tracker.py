@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Neighbours, RandomNumbers, Run, random_share
+from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Family, Neighbours, RandomNumbers, Run, random_share
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
@@ -33,11 +33,10 @@ class TrackerDay:
     other: tuple[float, ...]
 
 
-class TrackerFamily:
-    """The queries of a day under a tracker policy, its settlement included. See `Family`."""
+class TrackerFamily(Family):
+    """The queries of a day under a tracker policy, its settlement included."""
 
     name = "tracker day"
-    is_alone = False
     sample_divisor = 4
 
     def __init__(self, policy: Policy) -> None:

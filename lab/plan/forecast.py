@@ -186,16 +186,12 @@ def _scheduled(counts: CountedDays, timetable: Timetable | None) -> dict[int, in
 
 def _deviations(hats: Sequence[ModelHat], first: int, covariance: Covariance) -> Floats:
     """Return standard deviations of the HATs' means and of their roads, float64 [2, H]. first: number of the first."""
-    rows = _rows(hats, covariance)
+    rows = np.array([covariance.row_of(hat.cell, hat.hour, hat.features) for hat in hats])
     cells = np.array([hat.cell for hat in hats])
     common = np.einsum("hi,ij,hj->h", rows, covariance.shared, rows) + covariance.variance[cells]
     own = covariance.hats[first : first + len(hats)]
     share, prior = (np.array([getattr(hat, name) for hat in hats]) for name in ("road_share", "variance"))
     return np.sqrt((common + own, common + share**2 * own + share * (1 - share) * prior))
-
-
-def _rows(hats: Sequence[ModelHat], covariance: Covariance) -> Floats:
-    return np.array([covariance.row_of(hat.cell, hat.hour, hat.features) for hat in hats])
 
 
 def _expected(live: Sequence[Floats], end: Floats) -> Expected:

@@ -1,7 +1,7 @@
 """Search for a tracker's keys, for several totals: a table, JSON and a plot."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,9 +94,7 @@ def plan(
     tasks = [
         _TotalTask(total, objective, prior, counts, timetable) for total in sorted(totals, reverse=True)
     ]  # longest first
-    plans = []
-    for _, found in in_processes(_best_plan, tasks, progress):
-        plans.append(found)
+    plans = (found for _, found in in_processes(_best_plan, tasks, progress))
     return Plans(sorted(plans, key=lambda each: each.total), constant_errors(prior, counts, timetable))
 
 
@@ -126,13 +124,7 @@ def _keys_of(task: _TotalTask, share: float) -> TrackerKeys:
 
 
 def _mean(days: Sequence[Expected]) -> Expected:
-    number = len(days)
-    return Expected(
-        live=sum(day.live for day in days) / number,
-        end=sum(day.end for day in days) / number,
-        road_live=sum(day.road_live for day in days) / number,
-        road_end=sum(day.road_end for day in days) / number,
-    )
+    return Expected(*(sum(each) / len(days) for each in zip(*map(astuple, days), strict=True)))
 
 
 def report_of(plans: Plans, title: str, settings: Mapping[str, Any], unit: str) -> Report:

@@ -82,7 +82,7 @@ class RowCollector(ReadingFold[Reading]):
         now_ms:  start time of the survey: records beyond now_ms + max_ahead arrived in the future
         """
         finest = replace(policy, h3_resolution=resolutions[-1], fine=None, from_date=None, method=MeansKeys())
-        super().__init__(finest, Calendar(finest), FoldUsers(pseudonyms), _identity, None)
+        super().__init__(finest, Calendar(finest), FoldUsers(pseudonyms), lambda reading: reading, None)
         self.pending = 0  # number of rows since the last `take`
         self._resolutions = tuple(resolutions)
         self._upper_bound = policy.upper_bound
@@ -179,10 +179,6 @@ def slots_of(policy: Policy) -> list[int]:
     """Return the slots in a policy's `hours` as minutes from midnight."""
     length, (first, end) = policy.slot_length_ms // 60_000, policy.hours
     return [start for start in range(0, 24 * 60, length) if first * 60 <= start < end * 60]
-
-
-def _identity(reading: Reading) -> Reading:
-    return reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from typing import Final
 from hatcast.stream.hybrid._interface import HybridParameters
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.gaussian import scale_bound
+from hatcast.stream.units import is_short
 
 _SCALES: Final = 40  # accepted noise beyond [0, U], in scales: an honest device exceeds it once in e**40 reports
-_PLACES: Final = 40  # accepted digits before or after the point; 1E-999999999 would be a very long number
 
 
 def report(mean: Fraction, parameters: HybridParameters, noise: Noise) -> int:
@@ -38,7 +38,7 @@ def accepts(value: Decimal, epsilon: float, parameters: HybridParameters) -> boo
     The check reads the report only, which is private already. It cannot detect a wrong value within these limits from a
     faulty or dishonest device.
     """
-    if epsilon != parameters.local_epsilon or not _is_short(value):
+    if epsilon != parameters.local_epsilon or not is_short(value):
         return False
     steps = parameters.grid.steps_above_lower(value)
     return abs(steps) <= report_bound(parameters) and steps.denominator == 1
@@ -64,9 +64,3 @@ def steps_of(value: Decimal, parameters: HybridParameters) -> int:
     if steps.denominator != 1:
         raise ValueError("a report must be a multiple of the grid")
     return steps.numerator
-
-
-def _is_short(value: Decimal) -> bool:
-    """Return whether the number of digits is small enough for exact arithmetic."""
-    _, digits, exponent = value.as_tuple()
-    return isinstance(exponent, int) and abs(exponent) <= _PLACES and len(digits) <= 2 * _PLACES

@@ -19,10 +19,10 @@ from hatcast.stream.kmeans.setting import MAX_ITERATIONS, ClusteringSetting, slo
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records.fields import Date, DeviceId, PolicyId, Slot
+from hatcast.stream.units import is_short
 
 EPSILON_MAX: Final = 10.0  # a larger epsilon hides hardly anything; policies have the same limit
 _SCALES: Final = 40  # accepted noise beyond [0, top], in scales: an honest device exceeds it once in e**40 coordinates
-_PLACES: Final = 40  # accepted digits before or after the point; 1E-999999999 would be a very long number
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="status", tag="round"):
@@ -147,14 +147,8 @@ def speeds_of(steps: Sequence[int], policy: Policy) -> tuple[Decimal, ...]:
 
 def steps_of(speeds: Sequence[Decimal], policy: Policy) -> list[int] | None:
     """Return numbers in the policy's unit as grid steps; None if a number is not on the grid or has too many digits."""
-    if not all(map(_is_short, speeds)):
+    if not all(map(is_short, speeds)):
         return None
     grid = Grid(policy.grid, policy.lower)
     steps = [grid.steps_above_lower(each) for each in speeds]
     return [each.numerator for each in steps] if all(each.denominator == 1 for each in steps) else None
-
-
-def _is_short(value: Decimal) -> bool:
-    """Return whether the number of digits is small enough for exact arithmetic."""
-    _, digits, exponent = value.as_tuple()
-    return isinstance(exponent, int) and abs(exponent) <= _PLACES and len(digits) <= 2 * _PLACES

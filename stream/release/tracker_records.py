@@ -64,7 +64,7 @@ class MadeQuery:
         return {
             "number": self.number,
             "sum": self.released,
-            "clip": _clip_of(design.scale),
+            "clip": design.scale / (2 * STEPS),
             "scale": design.scale,
             "steps": STEPS,
             "weight": design.total,
@@ -89,10 +89,6 @@ class MadeQuery:
         return Estimate(
             raw, design.scale * unit / step, top, (clip(raw - half_width, top), clip(raw + half_width, top))
         )
-
-
-def _clip_of(scale: int) -> float:
-    return scale / (2 * STEPS)
 
 
 @dataclass(frozen=True, slots=True)

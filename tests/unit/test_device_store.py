@@ -183,7 +183,7 @@ def test_marks_that_cannot_be_written_are_one_line(of: str, tmp_path: Path) -> N
         store = DeviceStore(connection, tmp_path / "state")
         connection.execute("PRAGMA query_only = ON")
         with pytest.raises(HatcastError, match="the state file cannot be written"):
-            (store if of == "reports" else store.answers).mark_sent([1])
+            (store if of == "reports" else store.answers).mark("sent", [1])
 
 
 def test_a_state_file_is_its_owners_only_and_one_process_has_it(tmp_path: Path) -> None:

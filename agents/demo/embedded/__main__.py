@@ -13,7 +13,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 from confluent_kafka import KafkaException, Producer
 
@@ -29,7 +29,7 @@ class _StartError(Exception):
 def main(folder: Path, topics: list[str]) -> None:
     """Start both services, print their addresses on standard output, and wait."""
     for name in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, _exit)
+        signal.signal(name, lambda *_: sys.exit(0))
     server = _start_redis(folder)
     try:
         mock, address = _start_kafka(topics)
@@ -42,10 +42,6 @@ def main(folder: Path, topics: list[str]) -> None:
         server.kill()
         server.wait()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _exit(*_: object) -> NoReturn:
-    sys.exit(0)
 
 
 def _print_json(message: dict[str, str]) -> None:
