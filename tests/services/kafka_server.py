@@ -212,7 +212,9 @@ def prepare_local(
         (run / "data").mkdir()
         ids = "".join(f"{name}.id={_uuid()}\n" for name in ("cluster", "directory"))
         (run / "data" / "meta.properties").write_text(f"version=1\nnode.id=1\n{ids}")
-    command = [*java, f"-Xms{heap}", f"-Xmx{heap}", "kafka.Kafka", str(properties)]
+    # The libraries that it unpacks go with its folder: one that is killed deletes nothing.
+    options = f"-Xms{heap}", f"-Xmx{heap}", f"-Djava.io.tmpdir={run}"
+    command = [*java, *options, "kafka.Kafka", str(properties)]
     process = ServerProcess(command, run / "kafka.log")
     return KafkaServer(f"127.0.0.1:{port}", f"jars {kafka_jars.version()}", process)
 
