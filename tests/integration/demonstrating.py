@@ -14,6 +14,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from tests.integration.tables import DEFAULTS, golden_table, merged, toml
+from tests.invoked import printed
 from tests.services.data import DATA, ROOT, golden
 
 EDGE = DATA / "golden" / "edge.jsonl"
@@ -94,10 +95,5 @@ def wait_for_output(process: "subprocess.Popen[bytes]") -> bytes:
 
 def batch(*arguments: object) -> Mapping[str, list[int]]:
     """HAT -> users, count, sum, max."""
-    hats: dict[str, list[int]] = json.loads(run_batch(*arguments, "--contributions", "--json"))["hats"]
+    hats: dict[str, list[int]] = json.loads(printed("batch", *arguments, "--contributions", "--json"))["hats"]
     return hats
-
-
-def run_batch(*arguments: object) -> bytes:
-    command = [sys.executable, "-m", "hatcast", "batch", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=SECONDS).stdout

@@ -8,8 +8,8 @@ from tests.integration.demonstrating import (
     edge_config,
     finished,
     releases,
-    run_batch,
 )
+from tests.invoked import printed
 
 QUERIES = [
     {"name": "fast", "kind": "over_speed_limit", "speed_limit": 50.0, "days": 1, "epsilon": 0.1},
@@ -36,7 +36,7 @@ def test_a_recording_with_queries_over_days_ends_and_shows_every_answer_that_bat
     found = [record for record in releases(out) if "query" in record]
     for record in found:
         OF_ANSWER.validate(record)
-    of_batch = releases(run_batch(EDGE, *given, "--ledger", tmp_path / "ledger", "--json"))
+    of_batch = releases(printed("batch", EDGE, *given, "--ledger", tmp_path / "ledger", "--json").encode())
     expected = {record["release_id"]: record["user_days"] for record in of_batch if "query" in record}
     assert {record["query"] for record in found} == {"fast", "usual"}
     assert len(found) == len(expected)
