@@ -15,6 +15,7 @@ from aiokafka.errors import (
     KafkaError,
     UnknownTopicOrPartitionError,
     UnsupportedCodecError,
+    for_code,
 )
 from aiokafka.structs import ConsumerRecord
 
@@ -32,6 +33,7 @@ __all__ = [
     "UnknownTopicOrPartitionError",
     "UnsupportedCodecError",
     "back_off_reconnects",
+    "for_code",
     "idempotent_producer",
     "ignore_unread_kafka_errors",
 ]

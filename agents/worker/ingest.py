@@ -119,7 +119,6 @@ class Ingest:
         self._dead_letters = dead_letters
         self._interval = checkpoint_interval_s
         self._options = options
-        self._rebalancing = False
 
     def redis_problem(self) -> str | None:
         """Return why a Redis Cluster has not run a command lately, or None."""
@@ -129,26 +128,30 @@ class Ingest:
 
     def on_assigned(self, partitions: frozenset[int]) -> None:
         """Load the state of each assigned partition, then continue from its offset."""
-        self._rebalancing = False
         log.info("partitions assigned", partitions=sorted(partitions))
         METERS.count(REBALANCES)
-        count = self.consumer.partition_count()
-        grown = self._options.drain is not None and count is not None and count > self._store.partitions
-        if not grown and count not in (None, self._store.partitions):  # partitions were added while the worker ran
-            self._options.fail(partition_count_error(self._store.name, self._store.partitions, count))
+        if self._has_grown():
             return
-        self.early_records.keep_only(partitions)
+        self.early_records.keep_only(self.consumer.assigned())
         for partition in partitions:
             self._loader.load_soon(partition)
 
+    def _has_grown(self) -> bool:
+        """Return True, and end the worker, if partitions were added: records of one user are in two of them then."""
+        counts = [each + 1 for each in self.consumer.assigned()] + [self.consumer.partition_count() or 0]
+        if self._options.drain is not None or max(counts) <= self._store.partitions:
+            return False
+        self._options.fail(partition_count_error(self._store.name, self._store.partitions, max(counts)))
+        return True
+
     async def on_revoked(self, partitions: frozenset[int]) -> None:
-        """Write the last checkpoint of each partition, then drop the memory: before a rebalance, and at the end."""
-        self._rebalancing = True  # nothing is assigned until it ends, so nothing fails: that is no success
-        self._loader.cancel()
+        """Write the last checkpoint of each partition, then drop its memory: in a rebalance, and at the end."""
+        self._loader.cancel(partitions)
         try:
             await asyncio.gather(*(self.checkpoint(partition) for partition in partitions))
         finally:
-            self.partitions.clear()
+            for partition in partitions:
+                self.partitions.pop(partition, None)
         log.info("partitions revoked", partitions=sorted(partitions))
 
     def on_lost(self, partition: int, position: int) -> None:
@@ -217,6 +220,8 @@ class Ingest:
         """Write checkpoints every interval until `stopping` is set; a checkpoint is never interrupted."""
         silent = 0  # rounds in a row without an answer of Redis
         while await pause(max(self._interval, back_off_s(silent - 1) if silent else 0.0), stopping):
+            if self._has_grown():  # a rebalance that adds partitions may bring this worker none
+                return
             stored = await asyncio.gather(*(self.checkpoint(partition) for partition in list(self.partitions)))
             self.early_records.waiting()  # logs waits that have ended
             self.open_transactions.look()
@@ -225,7 +230,9 @@ class Ingest:
                 self.answered_s = monotonic_s()
                 if all(stored) and self.partitions.keys() >= self.consumer.assigned():
                     self.stored_s = self.answered_s
-                    if not (self._rebalancing or self._is_behind(self._failures.failed_partitions(_CHECKPOINT))):
+                    # Without a group nothing is assigned, so nothing fails: that is no success.
+                    failed = self._failures.failed_partitions(_CHECKPOINT)
+                    if self.consumer.in_group() and not self._is_behind(failed):
                         self._failures.clear()
 
     def _is_behind(self, partitions: Iterable[int]) -> bool:

@@ -1,7 +1,7 @@
 """A partition that this worker owns: its state in memory, and how it is loaded from Redis."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -202,12 +202,12 @@ class PartitionLoader:
         self.early_records.add(partition, early)
         self._park_soon(partition)
 
-    def cancel(self) -> None:
-        """Cancel all loads: the partitions are revoked."""
-        for task in self._tasks.values():
-            task.cancel()
-        self._tasks.clear()
-        self._again.clear()
+    def cancel(self, partitions: Iterable[int]) -> None:
+        """Cancel the loads of partitions that are revoked."""
+        for partition in partitions:
+            if (task := self._tasks.pop(partition, None)) is not None:
+                task.cancel()
+            self._again.discard(partition)
 
     def _park_soon(self, partition: int) -> None:
         running = self._tasks.get(partition)

@@ -11,6 +11,7 @@ from hatcast.agents.clock import monotonic_s, now_ms, pause
 from hatcast.agents.kafka.aio import AIOKafkaProducer, KafkaError, UnsupportedCodecError
 from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
 from hatcast.agents.kafka.batches.consumer import batch_app
+from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.kafka.groups import wait_for_group
 from hatcast.agents.kafka.topic_rules import readable_codecs
@@ -158,12 +159,13 @@ class TopicFold:
 
 
 def _batch_settings(source: Source, connections: Connections, options: IngestOptions) -> BatchSettings:
-    client = connections.client
+    client, settings = connections.client, connections.settings
     return BatchSettings(
         name=source.group,
         bootstrap_servers=client["bootstrap_servers"],
         topic=source.topic,
         partitions=None if options.drain is None else connections.partitions,
-        session_timeout=connections.settings.session_timeout_s,
+        session_timeout=settings.session_timeout_s,
         security={key: value for key, value in client.items() if key not in ("bootstrap_servers", "client_id")},
+        group_options=confluent_options(settings),
     )

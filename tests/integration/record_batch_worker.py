@@ -49,7 +49,7 @@ class Memory:
 
 
 class Worker:
-    """Handler and agent: folds, writes every ``checkpoint`` batches, and lets everything go at a rebalance."""
+    """Handler and agent: folds, writes every ``checkpoint`` batches, and lets go of what a rebalance moves."""
 
     def __init__(self, settings: BatchSettings, store: Store, checkpoint: int = 3) -> None:
         self.store, self.checkpoint = store, checkpoint
@@ -78,7 +78,8 @@ class Worker:
     async def on_revoked(self, partitions: frozenset[int]) -> None:
         self.revocations.append(partitions)
         self.write_all()
-        self.memory.clear()
+        for partition in partitions:
+            self.memory.pop(partition, None)
 
     def on_lost(self, partition: int, position: int) -> None:
         self.lost.append((partition, position))

@@ -16,6 +16,7 @@ from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
 from tests.integration.record_batch_worker import (
     Row,
     Store,
+    Worker,
     assert_chained,
     committed,
     in_the_queue,
@@ -137,20 +138,53 @@ def test_workers_that_come_and_go_keep_the_chain_exact(kafka: KafkaServer, make_
             await until(lambda: len(store.rows) > 1_000)
             async with running(wanted, store, pause=0.05) as second:
                 await until(lambda: len(second.seen) > 20)
-                await until(lambda: len(first.assignments[-1]) == 4)
+                await until(lambda: len(first.consumer.assigned()) == 4)
                 async with running(wanted, store, pause=0.05) as third:
                     await until(lambda: len(third.seen) > 10)
-                await until(lambda: len(second.assignments[-1]) == 4)
+                await until(lambda: len(second.consumer.assigned()) == 4)
                 await second.app.stop()
                 assert len(store.rows) < 40_000, "the log must be longer than the comings and goings"
                 first.pause = 0.0
                 await until(lambda: len(store.rows) >= 40_000)
-                assert first.assignments[-1] == frozenset(range(8))
+                assert first.consumer.assigned() == frozenset(range(8))
                 assert first.revocations
             return [each.seen for each in (first, second, third)]
 
     for seen in asyncio.run(run()):
         assert_chained(seen)
+    assert sorted(store.rows) == in_the_log(kafka, topic)
+
+
+async def test_what_a_rebalance_does_not_move_is_read_on_while_the_rest_is_given_up(
+    kafka: KafkaServer, make_topic: MakeTopic
+) -> None:
+    topic, store = make_topic(partitions=4), Store()
+    kafka.produce(topic, numbered(4_000, 4))
+    wanted = settings(kafka, topic)
+
+    async with running(wanted, store) as first:
+        await until(lambda: len(store.rows) == 4_000)
+        epochs = {partition: first.consumer.epoch(partition) for partition in range(4)}
+        give_up = first.on_revoked
+
+        async def give_up_late(partitions: frozenset[int]) -> None:
+            await give_up(partitions)
+            await asyncio.to_thread(kafka.produce, topic, numbered(8_000, 4))
+            await until(lambda: len(store.rows) == 4_000 + 8_000 * (4 - len(partitions)) // 4)
+
+        first.on_revoked = give_up_late  # type: ignore[method-assign]
+        async with running(wanted, store) as second:
+            await until(lambda: len(store.rows) == 12_000)
+            first.on_revoked = give_up  # type: ignore[method-assign]
+            stayed = first.consumer.assigned()
+            assert len(stayed) == 2
+            assert second.consumer.assigned() == first.revocations[0] == frozenset(range(4)) - stayed
+        await until(lambda: first.consumer.assigned() == frozenset(range(4)))
+        assert first.assignments == [frozenset(range(4)), frozenset(range(4)) - stayed]
+        assert {partition: first.consumer.epoch(partition) for partition in stayed} == {
+            partition: epochs[partition] for partition in stayed
+        }
+    assert_chained(first.seen)
     assert sorted(store.rows) == in_the_log(kafka, topic)
 
 
@@ -160,7 +194,7 @@ async def test_a_stalled_agent_stays_in_its_group_and_its_memory_stops_growing(
     topic, store = make_topic(partitions=4), Store()
     kafka.produce(topic, numbered(60_000, 4, size=1_000))  # 60 MB
 
-    async with running(settings(kafka, topic, poll_seconds=4.0), store) as worker:
+    async with running(settings(kafka, topic, poll_seconds=SESSION), store) as worker:
         worker.gate.clear()
         await until(lambda: worker.consumer.epoch(3) is not None)
         await asyncio.sleep(3)
@@ -235,14 +269,14 @@ async def test_a_worker_that_hangs_gives_up_its_partitions_also_after_one_was_lo
     kafka.produce(topic, numbered(200, 2))
     delete_records(kafka, topic, 0, first_offset)
 
-    async with running(settings(kafka, topic, poll_seconds=2.0), store) as worker:
+    async with running(settings(kafka, topic, poll_seconds=SESSION), store) as worker:
         if first_offset > 10:
             await until(lambda: worker.lost == [(0, 10)])
             store.offsets[0] = first_offset
             await worker.load([0])
         await until(lambda: store.offsets == {0: 100, 1: 100})
         assert not worker.revocations
-        time.sleep(5)  # the event loop hangs
+        time.sleep(SESSION + 2)  # the event loop hangs
         await until(lambda: len(worker.assignments) == 2)
         assert worker.revocations == [frozenset({0, 1})]
 
@@ -254,10 +288,9 @@ async def test_workers_that_stop_together_leave_their_group_at_once(kafka: Kafka
 
     async with running(wanted, store) as first, running(wanted, store) as second:
         await until(lambda: [len(each.consumer.assigned()) for each in (first, second)] == [2, 2])
-        before = len(second.revocations)
         await first.app.stop()
         assert await first.consumer.start_partition(0, 0) is None
-        await until(lambda: len(second.revocations) > before)
+        await until(lambda: second.consumer.assigned() == frozenset(range(4)))
         second.consumer.close()  # as Faust does where a rebalance meets a stop
         async with asyncio.timeout(30):
             await second.app.stop()
@@ -334,11 +367,11 @@ async def test_a_broker_that_is_lost_in_a_rebalance_is_joined_again_however_long
     breakable_kafka: KafkaServer, make_topic: MakeTopic
 ) -> None:
     topic, store = make_topic(partitions=4), Store()
-    wanted = settings(breakable_kafka, topic, poll_seconds=2.0)
+    wanted = settings(breakable_kafka, topic, poll_seconds=SESSION)
 
-    async with running(wanted, store) as leaving, running(wanted, store) as worker:
-        await until(lambda: [len(each.consumer.assigned()) for each in (leaving, worker)] == [2, 2])
-        worker.gate.clear()  # with a full queue no fetch waits, for which the rebalance would be part of a poll
+    async with running(wanted, store) as worker:
+        await until(lambda: len(worker.memory) == 4)
+        worker.gate.clear()
         await asyncio.to_thread(breakable_kafka.produce, topic, numbered(8_000, 4))
         await until(lambda: len(in_the_queue(worker.app.topics)) == wanted.queued_batches)
         give_up, lost = worker.on_revoked, asyncio.Event()
@@ -349,13 +382,17 @@ async def test_a_broker_that_is_lost_in_a_rebalance_is_joined_again_however_long
             lost.set()
 
         worker.on_revoked = lose_the_broker  # type: ignore[method-assign]
-        await leaving.app.stop()
+        joining = Worker(wanted, store)
+        starting = asyncio.create_task(joining.app.start())
         await lost.wait()
         worker.on_revoked = give_up  # type: ignore[method-assign]
         await asyncio.sleep(2 * wanted.poll_seconds)
         worker.gate.set()
         await asyncio.to_thread(breakable_kafka.start)
+        await starting
         await until(lambda: len(store.rows) >= 8_000)
+        await until(lambda: [len(each.consumer.assigned()) for each in (joining, worker)] == [2, 2])
+        await joining.app.stop()
 
     assert sorted(store.rows) == in_the_log(breakable_kafka, topic)
 

@@ -16,19 +16,8 @@ from typing import Final
 import pytest
 
 PINS: Final = {  # faust-streaming 0.15.3, mode-streaming 0.7.1, aiokafka 0.14.0
-    # batches/thread.py and consumer.py: partitions are given up before the group is joined again, all of them, and the
-    # generation is set before they are assigned.
-    "aiokafka.consumer.group_coordinator:GroupCoordinator._on_join_prepare": "4d9524afc0ee",
-    "aiokafka.consumer.group_coordinator:GroupCoordinator._on_join_complete": "0b0b3d204b40",
-    "faust.transport.drivers.aiokafka:ConsumerRebalanceListener": "f3d04f29dfb3",
-    "faust.transport.consumer:ConsumerThread.on_partitions_revoked": "c44013f1259c",
-    "faust.transport.consumer:ThreadDelegateConsumer.threadsafe_partitions_revoked": "6c55d67e9eb0",
-    # batches/consumer.py: on_partitions_assigned does what this does at the end of a rebalance; no flow goes on before.
+    # batches/consumer.py: `_begin` does what this does at the end of a rebalance.
     "faust.tables.recovery:Recovery._resume_streams": "d986a6710c1a",
-    "faust.app.base:App._on_partitions_revoked": "d5c895bbe57d",
-    # batches/thread.py: whether the worker is in its group, for /readyz.
-    "aiokafka.consumer.group_coordinator:GroupCoordinator.need_rejoin": "61ae72b2a311",
-    "aiokafka.consumer.group_coordinator:GroupCoordinator.coordinator_dead": "ba1eda0254af",
     # batches/fetched.py: which batches count, as in `_unpack_records`, and by this class's own functions.
     "aiokafka.consumer.fetcher:PartitionRecords": "94aa0da0dbec",
     # batches/fetched.py: chunks take the place of records, from the response to the poll.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -50,19 +50,21 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
 class BatchHandler(Protocol):
     """Rebalance callbacks of the ingest agent. They run in the app's event loop; an exception from one ends the worker.
 
-    After every rebalance all partitions are *parked*: not fetched, without an epoch. The handler starts each one with
-    ``BatchConsumer.start_partition`` once it knows the offset of its state. It may reuse the state that it had in
-    memory before the rebalance, with that state's offset: if another worker owned the partition in between, the
-    comparison with the stored offset at the next checkpoint detects it.
+    An assigned partition is *parked*: not fetched, without an epoch. The handler starts each one with
+    ``BatchConsumer.start_partition`` once it knows the offset of its state. Partitions that a rebalance does not move
+    are read on during it.
     """
 
     def on_assigned(self, partitions: frozenset[int]) -> None:
-        """Partitions were assigned; all are parked. Must not block: start a task that loads them, with backoff."""
+        """Partitions were assigned, beside those held before; these are parked.
+
+        Must not block: start a task that loads them, with backoff.
+        """
 
     async def on_revoked(self, partitions: frozenset[int]) -> None:
-        """Partitions are about to be revoked, by a rebalance or a stop. Write the last checkpoints.
+        """Partitions are given up, in a rebalance or at a stop. Write their last checkpoints.
 
-        No further batch arrives; acknowledgements still count. Cancelled after ``BatchSettings.revoke_seconds``.
+        No further batch of them arrives; acknowledgements still count. Cancelled after `REVOKE_SECONDS`.
         """
 
     def on_lost(self, partition: int, position: int) -> None:
@@ -70,6 +72,12 @@ class BatchHandler(Protocol):
 
         The handler loads and starts it again, and compares its offset with ``BatchConsumer.log_range`` to detect a gap.
         """
+
+
+REVOKE_SECONDS: Final = 30.0  # for the last checkpoints of partitions that are given up: the others wait for them
+# A group leader whose metadata does not have all partitions yet assigns fewer; it rebalances once it has them. Both
+# clients refresh metadata every five minutes by default.
+METADATA_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +90,10 @@ class BatchSettings:
     queued_batches      maximum number of batches that wait for the agent, over all partitions
     partition_bytes     maximum size of one fetch per partition
     fetch_bytes         maximum size of one fetch per broker
-    poll_seconds        without a poll for so long the event loop hangs, and the worker gives up its partitions. While
-                        the agent waits for its store, polls continue, and the worker stays in the group
+    poll_seconds        an event loop that hangs for so long loses the partitions to other workers; at least the session
+                        timeout. While the agent only waits for its store, the worker stays in the group
     security            security_protocol, sasl_* and ssl_context, as keyword arguments of aiokafka's consumer
+    group_options       the same as a configuration of librdkafka
     """
 
     name: str
@@ -92,7 +101,6 @@ class BatchSettings:
     topic: str
     partitions: int | None = None
     session_timeout: float = 10.0
-    rebalance_timeout: float = 60.0
     commit_interval: float = 2.0
     batch_records: int = 2_000
     queued_batches: int = 16
@@ -100,8 +108,4 @@ class BatchSettings:
     fetch_bytes: int = 16 << 20
     poll_seconds: float = 300.0
     security: Mapping[str, object] = field(default_factory=dict)
-
-    @property
-    def revoke_seconds(self) -> float:
-        """Half of the rebalance timeout; the other half is for Faust, the commit and the join."""
-        return self.rebalance_timeout / 2
+    group_options: Mapping[str, object] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """Faust with one message per batch instead of one per record: its consumer, and its app."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
 import faust
@@ -16,15 +17,16 @@ from mode.supervisors import CrashingSupervisor
 from mode.types import ServiceT
 from yarl import URL
 
-from hatcast.agents.kafka.batches.batch import BatchHandler, BatchSettings, RecordBatch
+from hatcast.agents.kafka.batches.batch import REVOKE_SECONDS, BatchHandler, BatchSettings, RecordBatch
+from hatcast.agents.kafka.batches.group import GroupMember
 from hatcast.agents.kafka.batches.thread import ConsumerThread
 
 
 class BatchConsumer(driver.Consumer):
     """Consumer of record batches; runs in the app's event loop.
 
-    A partition is either parked, or started with an epoch. Batches on their way from the thread to the agent are lost
-    only at a rebalance, which ends all epochs.
+    A partition is either parked, or started with an epoch. What is owned follows from its member of the group; Faust
+    is told once, of one partition: it would stop all at every rebalance.
     """
 
     _thread: ConsumerThread
@@ -34,10 +36,11 @@ class BatchConsumer(driver.Consumer):
         self._assigned: frozenset[int] = frozenset()
         self._epochs: dict[int, int] = {}
         self._acknowledged: dict[int, int] = {}  # not committed to Kafka yet
-        self._committing = asyncio.Lock()
+        self._rebalancing = asyncio.Lock()
         self._last_epoch = 0
         self.joined = asyncio.Event()
         super().__init__(transport, *args, **kwargs)
+        self._member = GroupMember(self.settings, self)
         self.handler = transport.make_handler(self)
 
     # Called by the ingest agent.
@@ -69,8 +72,8 @@ class BatchConsumer(driver.Consumer):
         await self._thread.call(self._thread.park, partition)
 
     def epoch(self, partition: int) -> int | None:
-        """Return the partition's current epoch; None while it is parked or not assigned."""
-        return self._epochs.get(partition)
+        """Return the partition's current epoch; None while it is parked, given up or not assigned."""
+        return self._epochs.get(partition) if partition in self._assigned else None
 
     def assigned(self) -> frozenset[int]:
         """Return the assigned partitions, parked or started."""
@@ -101,12 +104,12 @@ class BatchConsumer(driver.Consumer):
         return max((channel.queue.qsize() for channel in self.app.topics), default=0)
 
     def in_group(self) -> bool:
-        """Return whether this worker is a group member: the coordinator is known and no rebalance is in progress."""
-        return self.joined.is_set() and self._thread.in_group()
+        """Return whether this worker has joined its group, and its session has not ended since."""
+        return self._member.is_in_group
 
     def member_id(self) -> str | None:
         """Return this worker's id in the group, also while it joins; None before and after."""
-        return self._thread.member_id()
+        return self._member.member_id
 
     def answered_ms(self) -> int | None:
         """Return the time of the last fetch response (ms UTC), of the partition for which it is oldest.
@@ -138,109 +141,115 @@ class BatchConsumer(driver.Consumer):
             del self._epochs[partition]
             self.handler.on_lost(partition, position)
 
+    # Called for its member of the group.
+
+    async def gain(self, partitions: frozenset[int]) -> None:
+        """Park further partitions; the handler starts them."""
+        async with self._rebalancing:
+            try:
+                if not self.joined.is_set():
+                    await self._begin()
+                await self._own(partitions)
+            except ConsumerStoppedError:
+                pass
+            except Exception as error:
+                await self.crash(error)
+
+    async def _begin(self) -> None:
+        """Do what Faust does at a rebalance, of one partition, without seeking."""
+        app = cast("faust.App", self.app)
+        app.on_rebalance_start()
+        await self.on_partitions_assigned({self._tp})
+        app.on_rebalance_end()
+        self.joined.set()
+        if not (self.should_stop or app.should_stop):
+            app.flow_control.resume()
+            self.resume_flow()
+            await app._fetcher.maybe_start()  # noqa: SLF001 - only the end of a rebalance starts it
+
+    async def _own(self, partitions: frozenset[int]) -> None:
+        limit = self.settings.partitions
+        gained = frozenset(each for each in partitions if limit is None or each < limit)
+        if gained and not self.should_stop:
+            await self._thread.call(self._thread.assign, self._assigned | gained)
+            self._assigned |= gained
+            self.handler.on_assigned(gained)
+
+    async def give_up(self, partitions: frozenset[int]) -> None:
+        """Give up partitions, after their last checkpoint."""
+        async with self._rebalancing:
+            gone = partitions & self._assigned
+            self._assigned -= gone  # so that none of them is started from here on, and no batch is folded
+            if not gone:
+                return
+            try:
+                async with asyncio.timeout(REVOKE_SECONDS):
+                    await self.handler.on_revoked(gone)
+            except TimeoutError:
+                self.log.warning("Partitions %s were revoked before their last checkpoint", sorted(gone))
+            except Exception as error:
+                await self.crash(error)
+            for partition in gone:
+                self._epochs.pop(partition, None)
+                with suppress(ConsumerStoppedError):
+                    await self._thread.call(self._thread.park, partition)
+
+    async def take_acknowledged(self) -> Mapping[int, int]:
+        """Return the positions that were acknowledged since the last call."""
+        positions, self._acknowledged = self._acknowledged, {}
+        return positions
+
+    async def fail(self, error: BaseException) -> None:
+        """End the app."""
+        await self.crash(error)
+
     # Overrides of Faust's methods.
 
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, self.settings, loop=self.loop, beacon=self.beacon)
 
-    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """End a rebalance with all partitions parked, where Faust would seek; the handler starts them."""
-        await super().on_partitions_assigned(assigned, generation_id)
-        app = cast("faust.App", self.app)
-        app.on_rebalance_end()
-        if self.should_stop or app.should_stop:
-            return
-        app.flow_control.resume()
-        self.resume_flow()
-        await app._fetcher.maybe_start()  # noqa: SLF001 - only the end of a rebalance starts it
-        limit = self.settings.partitions
-        self._assigned = frozenset(
-            tp.partition
-            for tp in assigned
-            if tp.topic == self.settings.topic and (limit is None or tp.partition < limit)
-        )
-        self.joined.set()
-        if assigned:
-            try:
-                self.handler.on_assigned(self._assigned)
-            except Exception as error:  # aiokafka would only log it
-                await self.crash(error)
-
-    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Give up all partitions before a rebalance, also those that will be assigned again."""
-        await self._give_up_partitions()
-        await super().on_partitions_revoked(revoked)
+    async def subscribe(self, topics: Iterable[str]) -> None:
+        """Join the group."""
+        self._member.join()
 
     async def on_stop(self) -> None:
-        """Give up all partitions at a stop, for which Faust does not call the revocation callbacks."""
-        await self._give_up_partitions()
+        """Give up all partitions, and leave the group."""
+        self.stop_flow()
+        await self.give_up(self._assigned)
+        await self._member.leave()
         await super().on_stop()
 
-    async def _give_up_partitions(self) -> None:
-        partitions, self._assigned = self._assigned, frozenset()  # so that no partition is started from here on
-        self.joined.clear()
-        self.stop_flow()
-        self.app.flow_control.suspend()
-        self.app.flow_control.clear()
-        if partitions:
-            try:
-                async with asyncio.timeout(self.settings.revoke_seconds):
-                    await self.handler.on_revoked(partitions)
-            except TimeoutError:
-                self.log.warning("Partitions %s were revoked before their last checkpoint", sorted(partitions))
-            except Exception as error:  # aiokafka would only log it
-                await self.crash(error)
-            await self.commit()
-        self._epochs.clear()
-        self._acknowledged.clear()
-
     async def commit(self, topics: object = None, start_new_transaction: bool = True) -> bool:  # noqa: FBT001, FBT002 - Faust's interface
-        """Commit the offsets that were acknowledged since the last commit.
-
-        Faust calls it every `commit_interval` and at a stop.
-        """
-        async with self._committing:
-            positions, self._acknowledged = self._acknowledged, {}
-            if not positions:
-                return False
-            try:
-                return await self._thread.call(self._thread.commit_positions, positions)
-            except ConsumerStoppedError:
-                return False
+        """Do nothing: the member of the group commits what is acknowledged."""
+        return False
 
     async def _drain_messages(self, fetcher: ServiceT) -> None:
-        """Run Faust's loop without its two tasks per message and its gap tracking, which the batch chains replace.
-
-        It polls in a rebalance too: aiokafka joins no group if the last poll ended longer than `poll_seconds` ago.
-        """
+        """Run Faust's loop without its two tasks per message and its gap tracking, which the batch chains replace."""
         fetching = cast("Service", fetcher)
         try:
             while not (self.should_stop or fetching.should_stop):
                 for batch in await self._thread.call(self._thread.take, self._capacity()):
-                    if self._is_current(batch):
-                        # The generation is read here, like the epoch: `take` may wait across a rebalance, and Faust's
-                        # stream silently drops a message of an older generation.
-                        await self.callback(self._message(batch, self.app.consumer_generation_id))
+                    if self.flow_active and self.epoch(batch.partition) == batch.epoch:
+                        await self.callback(self._message(batch))
         except ConsumerStoppedError:
             if not self.app.should_stop:
                 raise
-
-    def _is_current(self, batch: RecordBatch) -> bool:
-        return self.flow_active and self._epochs.get(batch.partition) == batch.epoch
 
     def _capacity(self) -> int:
         """Return the free places in the agent's queue, so that putting a batch never blocks."""
         return self.settings.queued_batches - self.waiting()
 
-    def _message(self, batch: RecordBatch, generation: int) -> Message:
-        tp = self._tp(batch.partition)
+    def _message(self, batch: RecordBatch) -> Message:
+        tp = self._tp
         last = batch.timestamps[-1] / 1000 if batch.timestamps else 0.0
         message = ConsumerMessage(tp.topic, tp.partition, batch.next - 1, last, 0, None, None, cast("Any", batch), None)
-        message.tp, message.generation_id = tp, generation
+        message.tp, message.generation_id = tp, self.app.consumer_generation_id
         return message
 
-    def _tp(self, partition: int) -> TP:
-        return TP(self.settings.topic, partition)
+    @property
+    def _tp(self) -> TP:
+        """The one partition of which Faust knows; a batch says itself of which it is."""
+        return TP(self.settings.topic, 0)
 
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Do nothing: Faust would warn about parked partitions, and suggest settings that are not used here."""
@@ -293,7 +302,7 @@ class NoTables(TableManager):
         await self._update_channels()
 
     async def on_rebalance(self, *_: object) -> None:
-        """Do nothing: `BatchConsumer.on_partitions_assigned` ends the rebalance."""
+        """Do nothing: `BatchConsumer` ends the rebalance."""
 
     async def wait_until_recovery_completed(self) -> bool:
         """Wait until the first rebalance has ended, or the app stops; return whether it stops."""
@@ -337,8 +346,6 @@ def batch_app(settings: BatchSettings, make_handler: Callable[[BatchConsumer], H
     app = BatchApp(
         settings.name,
         broker_session_timeout=settings.session_timeout,
-        broker_rebalance_timeout=settings.rebalance_timeout,
-        broker_commit_interval=settings.commit_interval,
         stream_buffer_maxsize=settings.queued_batches,
         stream_processing_timeout=STREAM_SECONDS,
         stream_wait_empty=False,  # it would wait for each batch, but batches are acknowledged by offset

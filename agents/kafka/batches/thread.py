@@ -1,23 +1,20 @@
 """Consumer thread: fetches records and chains them into batches for every started partition."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import aiokafka
 from aiokafka import TopicPartition
-from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import ConsumerStoppedError, KafkaError, OffsetOutOfRangeError
-from aiokafka.structs import OffsetAndMetadata
+from aiokafka.errors import ConsumerStoppedError, OffsetOutOfRangeError
 from faust.transport.drivers import aiokafka as driver
-from faust.types import TP
 from mode.threads import WorkerThread
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.kafka.aio import back_off_reconnects
-from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
+from hatcast.agents.kafka.batches.batch import METADATA_SECONDS, BatchSettings, RecordBatch
 from hatcast.agents.kafka.batches.fetched import FetchedChunk, return_chunks
 
 if TYPE_CHECKING:
@@ -29,14 +26,7 @@ WAIT_SECONDS: Final = 0.5  # for records; new records end the wait at once
 FIRST_WAIT_SECONDS: Final = 0.1  # the same until brokers have answered for all partitions, for which /readyz waits
 QUEUE_FULL_SECONDS: Final = 0.02  # between checks of a full queue: less than the agent needs to drain it
 FETCH_WAIT_MS: Final = 100  # a fetch of partitions at their end delays the broker's other partitions by this much
-NO_PARTITION: Final = TopicPartition("", 0)  # a poll of it returns nothing
-COMMIT_SECONDS: Final = 5.0
-LEAVE_SECONDS: Final = 5.0
-HEARTBEATS_PER_SESSION: Final = 5  # per session timeout
-# A group leader whose metadata does not have the topic yet assigns no partitions; it rebalances once its metadata has
-# them. aiokafka's default refreshes metadata every five minutes.
-METADATA_SECONDS: Final = 10.0
-JOIN_SECONDS: Final = 10.0  # added to the rebalance timeout, for which the broker delays the join response
+STOP_SECONDS: Final = 5.0
 
 
 class _QuietThread(WorkerThread):
@@ -93,6 +83,16 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
                 raise
             raise ConsumerStoppedError from None  # the thread has ended; this task was not cancelled
 
+    async def assign(self, partitions: Collection[int]) -> None:
+        """Fetch from these partitions only. Those that are started go on where they are; the others are parked."""
+        consumer = self._ensure_consumer()
+        consumer.assign([self._tp(partition) for partition in partitions])
+        for partition in partitions:
+            chain, tp = self._chains.get(partition), self._tp(partition)
+            consumer.seek(tp, 0 if chain is None else chain.next)  # aiokafka would look for a position else
+            if chain is None:
+                consumer.pause(tp)
+
     async def start_chain(self, partition: int, offset: int, epoch: int) -> bool:
         """Fetch ``partition`` from ``offset`` on; return False if it is not assigned."""
         self._chains.pop(partition, None)
@@ -116,11 +116,9 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
     async def take(self, capacity: int) -> list[RecordBatch]:
         """Return up to ``capacity`` batches; wait briefly for the first.
 
-        Returns an empty list if there is no capacity or nothing was fetched. The caller calls again, and these polls
-        keep the worker in its group while the agent is blocked.
+        Returns an empty list if there is no capacity or nothing was fetched.
         """
         if capacity <= 0:
-            await self._ensure_consumer().getmany(NO_PARTITION)
             await asyncio.sleep(QUEUE_FULL_SECONDS)
             return []
         self._arrived.clear()
@@ -131,17 +129,6 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
                     await self._arrived.wait()
             batches = await self._drain(capacity)
         return batches
-
-    async def commit_positions(self, positions: Mapping[int, int]) -> bool:
-        """Commit offsets; log a failure as a warning, where Faust would crash: only operators read these offsets."""
-        commits = {self._tp(partition): OffsetAndMetadata(position, "") for partition, position in positions.items()}
-        try:
-            async with asyncio.timeout(COMMIT_SECONDS):
-                await self._ensure_consumer().commit(commits)
-        except (KafkaError, TimeoutError) as error:
-            self.log.warning("Offsets were not committed to Kafka: %r", error)
-            return False
-        return True
 
     async def log_range(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Return each partition's first offset and its end before the first open transaction. Raises KafkaError."""
@@ -156,41 +143,28 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         known = None if self._consumer is None else self._consumer.partitions_for_topic(self.settings.topic)
         return None if known is None else len(known)
 
-    def in_group(self) -> bool:
-        """Return whether the coordinator is known and no rejoin is needed. Any thread may call it: it only reads."""
-        consumer = self._consumer
-        if consumer is None or consumer._coordinator is None or consumer._subscription.subscription is None:  # noqa: SLF001 - there is no public way
-            return False
-        coordinator, subscription = consumer._coordinator, consumer._subscription.subscription  # noqa: SLF001 - as above
-        return coordinator.coordinator_id is not None and not coordinator.need_rejoin(subscription)
-
-    def member_id(self) -> str | None:
-        """Return this worker's id in the group, also while it joins. Any thread may call it: it only reads."""
-        coordinator = None if self._consumer is None else self._consumer._coordinator  # noqa: SLF001 - as above
-        return None if coordinator is None else coordinator.member_id or None
-
     def _all_answered(self) -> bool:
         return bool(self._chains) and self._chains.keys() <= self.answered.keys()
 
     async def _drain(self, capacity: int) -> list[RecordBatch]:
-        """Return up to `capacity` batches of fetched records. It waits only while the group rebalances."""
+        """Return up to `capacity` batches of fetched records, without waiting."""
         # aiokafka drains one partition completely before the next, and fetches the drained ones again while the others
         # are processed. Round robin would drain all at the same time, and then wait for the broker.
         consumer = self._ensure_consumer()
         started = [self._tp(partition) for partition in self._chains]
         batches: list[RecordBatch] = []
+        if not started:
+            return batches
         try:
-            fetched = await consumer.getmany(*(started or [NO_PARTITION]), max_records=capacity)
+            fetched = await consumer.getmany(*started, max_records=capacity)
         except OffsetOutOfRangeError as error:
-            # For aiokafka this poll never ends, so it would not notice any more that the event loop hangs.
-            consumer._subscription._fetch_count -= 1  # noqa: SLF001 - there is no public way
             for tp in error.args[0]:
                 self._lose(tp)
             return batches
         for tp, chunks in fetched.items():
             for chunk in chunks:
                 chain = self._chains.get(tp.partition)
-                if chain is None:  # a rebalance ended the chain meanwhile
+                if chain is None:
                     break
                 if chunk.base != chain.next:  # aiokafka has reset the position
                     self._lose(tp)
@@ -241,59 +215,37 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         await super().on_start()
         self._arrived = return_chunks(self._ensure_consumer(), self.settings.batch_records)
 
-    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Discard anything fetched after revocation."""
-        self._chains.clear()
-        await super().on_partitions_revoked(revoked)
-
-    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Park all partitions after a rebalance, before aiokafka has a position to fetch from."""
-        self._chains.clear()
-        self.ends.clear()
-        self.answered.clear()
-        self.blocked.clear()
-        self._pause(map(driver.ensure_aiokafka_TP, assigned))
-        await super().on_partitions_assigned(assigned, generation_id)
-
     def _create_consumer(self, loop: asyncio.AbstractEventLoop) -> aiokafka.AIOKafkaConsumer:
         """Create an aiokafka consumer that reads committed records and never resets a position by itself."""
         settings = self.settings
         consumer = aiokafka.AIOKafkaConsumer(
             client_id=settings.name,
-            group_id=settings.name,
             bootstrap_servers=[server.strip() for server in settings.bootstrap_servers.split(",")],
-            partition_assignment_strategy=[RoundRobinPartitionAssignor],
             enable_auto_commit=False,
             auto_offset_reset="none",  # "earliest" would silently skip records that retention deleted
             isolation_level="read_committed",  # Faust reads aborted transactions
             max_partition_fetch_bytes=settings.partition_bytes,
             fetch_max_bytes=settings.fetch_bytes,
             fetch_max_wait_ms=FETCH_WAIT_MS,
-            max_poll_interval_ms=_ms(settings.poll_seconds),
-            metadata_max_age_ms=_ms(METADATA_SECONDS),
-            session_timeout_ms=_ms(settings.session_timeout),
-            heartbeat_interval_ms=_ms(settings.session_timeout / HEARTBEATS_PER_SESSION),
-            rebalance_timeout_ms=_ms(settings.rebalance_timeout),
-            request_timeout_ms=_ms(settings.rebalance_timeout + JOIN_SECONDS),
+            metadata_max_age_ms=round(METADATA_SECONDS * 1000),
             **settings.security,
         )
         back_off_reconnects(consumer._client)  # noqa: SLF001 - a producer has a public `client`, a consumer does not
         return consumer
 
     async def on_thread_stop(self) -> None:
-        """Leave the group, but do not wait for aiokafka's request timeout if the broker does not answer."""
+        """Close the connections, but do not wait for aiokafka's request timeout if the broker does not answer."""
         try:
-            async with asyncio.timeout(LEAVE_SECONDS):
+            async with asyncio.timeout(STOP_SECONDS):
                 await super().on_thread_stop()
         except TimeoutError:
             await self._disconnect()
-            self.log.warning("Kafka did not answer: the group reassigns the partitions after the session timeout")
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             # This task was not cancelled: aiokafka cancels a fetch that waits for its next attempt, and the error gets
-            # here before its client is closed. By then it has left the group.
+            # here before its client is closed.
             await self._disconnect()
 
     async def _disconnect(self) -> None:
@@ -312,10 +264,6 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
 
 async def _coroutine(awaitable: Awaitable[Result]) -> Result:
     return await awaitable
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
 
 
 def _record_batch(partition: int, chain: Chain, chunk: FetchedChunk) -> RecordBatch:

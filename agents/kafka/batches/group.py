@@ -1,0 +1,199 @@
+"""Membership in a consumer group: librdkafka agrees with the other members on who reads which partition.
+
+It reads none of them: they are paused, and fetched by aiokafka (agents/kafka/batches/thread.py), which has no
+cooperative rebalance. In one, only what moves is given up; everything else is read on. [docs/decisions/0061]
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final, Protocol, TypeVar
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from hatcast.agents.clock import monotonic_s
+from hatcast.agents.kafka.aio import for_code
+from hatcast.agents.kafka.batches.batch import METADATA_SECONDS, BatchSettings
+
+Result = TypeVar("Result")
+
+log = structlog.get_logger()
+
+_POLL_S: Final = 0.1  # of one poll; a rebalance ends it at once
+_LEAVE_S: Final = 5.0
+# A member hears of a rebalance with its next heartbeat: what moves stands still for two of them.
+_HEARTBEATS_PER_SESSION: Final = 10
+_PERMANENT: Final = (
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL,
+    KafkaError.INVALID_GROUP_ID,
+    KafkaError.INVALID_SESSION_TIMEOUT,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+)
+
+
+class Owner(Protocol):
+    """What is told of rebalances, in the event loop, one call at a time. The group waits for each answer."""
+
+    async def gain(self, partitions: frozenset[int]) -> None:
+        """Partitions were assigned, beside those held; none if the rebalance moved others."""
+
+    async def give_up(self, partitions: frozenset[int]) -> None:
+        """Partitions are about to go to another member, or went to one."""
+
+    async def take_acknowledged(self) -> Mapping[int, int]:
+        """Return partition -> offset to commit, of what was acknowledged since the last call."""
+
+    async def fail(self, error: BaseException) -> None:
+        """The group cannot be joined, whatever is tried."""
+
+
+class GroupMember:
+    """Member of a consumer group, from `join` to `leave`, in a thread of its own.
+
+    The thread polls only while the event loop runs: a loop that hangs for `BatchSettings.poll_seconds` loses its
+    partitions to others. While it only waits, for Redis say, it stays a member.
+
+    member_id   its id in the group; None before it has one
+    is_in_group   it was assigned what it holds, if only nothing, and its session has not ended since
+    """
+
+    def __init__(self, settings: BatchSettings, owner: Owner) -> None:
+        self.member_id: str | None = None
+        self.is_in_group = False
+        self._settings = settings
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._next_commit_s = 0.0  # monotonic
+        self._stopping = threading.Event()
+        self._ended = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="consumer group", daemon=True)
+
+    def join(self) -> None:
+        """Begin to join the group. A second call does nothing."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    async def leave(self) -> None:
+        """Commit, and leave the group. If Kafka does not answer, the others wait for the end of the session."""
+        self._stopping.set()
+        if self._thread.ident is None:
+            return
+        try:
+            async with asyncio.timeout(_LEAVE_S):
+                await self._ended.wait()
+        except TimeoutError:
+            log.warning("Kafka did not answer: the group reassigns the partitions after the session timeout")
+
+    # In the thread.
+
+    def _run(self) -> None:
+        try:
+            self._poll_until_stopped()
+        except Exception as error:
+            with suppress(RuntimeError):  # the loop has ended
+                self._in_loop(self._owner.fail(error))
+        finally:
+            self.member_id, self.is_in_group = None, False
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._ended.set)
+
+    def _poll_until_stopped(self) -> None:
+        consumer = Consumer(self._options())
+        try:
+            consumer.subscribe(
+                [self._settings.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+            while not self._stopping.is_set():
+                self._commit(consumer, self._next_commit_s)
+                _raise_permanent(consumer.poll(_POLL_S))
+                self.member_id = consumer.memberid() or None
+            self._commit(consumer)
+        finally:
+            consumer.close()
+
+    def _options(self) -> dict[str, Any]:
+        settings = self._settings
+        return {
+            **settings.group_options,
+            "bootstrap.servers": settings.bootstrap_servers,
+            "client.id": settings.name,
+            "group.id": settings.name,
+            "group.protocol": "classic",
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": _ms(settings.session_timeout),
+            "heartbeat.interval.ms": _ms(settings.session_timeout / _HEARTBEATS_PER_SESSION),
+            "max.poll.interval.ms": _ms(settings.poll_seconds),
+            "topic.metadata.refresh.interval.ms": _ms(METADATA_SECONDS),
+            "enable.auto.commit": False,
+            "on_commit": _log_failure,
+        }
+
+    def _in_loop(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine in the event loop, and wait for its result. Raises RuntimeError if the loop has ended."""
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        except RuntimeError:
+            coroutine.close()
+            raise
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        # With an offset, for which librdkafka would else ask; nothing is read from it.
+        held = [TopicPartition(each.topic, each.partition, 0) for each in partitions]
+        consumer.incremental_assign(held)
+        consumer.pause(held)
+        self.is_in_group = True
+        self._in_loop(self._owner.gain(_numbers(partitions)))
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._in_loop(self._owner.give_up(_numbers(partitions)))
+        self._commit(consumer)
+        consumer.incremental_unassign(partitions)
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.is_in_group = False
+        self._in_loop(self._owner.give_up(_numbers(partitions)))
+        consumer.incremental_unassign(partitions)
+
+    def _commit(self, consumer: Consumer, from_s: float = 0.0) -> None:
+        """Commit what was acknowledged, if it is `from_s` (monotonic seconds). Waits for the event loop.
+
+        A failure is only logged, where Faust would end the worker: nobody but operators reads these offsets.
+        """
+        now_s = monotonic_s()
+        if now_s < from_s:
+            self._in_loop(asyncio.sleep(0))
+            return
+        self._next_commit_s = now_s + self._settings.commit_interval
+        topic = self._settings.topic
+        positions = self._in_loop(self._owner.take_acknowledged())
+        offsets = [TopicPartition(topic, partition, position) for partition, position in positions.items()]
+        if offsets:
+            try:
+                consumer.commit(offsets=offsets, asynchronous=True)
+            except KafkaException as error:
+                _log_failure(error.args[0], offsets)
+
+
+def _raise_permanent(message: Message | None) -> None:
+    """Raise the error of a poll, as aiokafka would, if joining again cannot help. Records are not looked at."""
+    error = None if message is None else message.error()
+    if error is not None and error.code() in _PERMANENT:
+        raise for_code(error.code())(error.str())
+    if error is not None and error.fatal():
+        raise KafkaException(error)
+
+
+def _log_failure(error: KafkaError | None, _offsets: Iterable[TopicPartition]) -> None:
+    if error is not None:
+        log.warning("Offsets were not committed to Kafka", why=error.str())
+
+
+def _numbers(partitions: Iterable[TopicPartition]) -> frozenset[int]:
+    return frozenset(each.partition for each in partitions)
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
