@@ -94,8 +94,8 @@ class _Status(msgspec.Struct):
 
 def wait_for_group(
     kafka: KafkaServer, group: str, members: int, alive: Callable[[], bool], partitions: int = PARTITIONS
-) -> None:
-    """Wait until `members` workers share the partitions. Raises RuntimeError if they are not alive."""
+) -> dict[int, str]:
+    """Wait until `members` workers share the partitions; return whose each is. Raises RuntimeError if they are dead."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
@@ -103,10 +103,10 @@ def wait_for_group(
             found = admin.describe_consumer_groups([group])[group].result()
         except KafkaException:  # the group has no coordinator yet
             found = None
-        owned = [] if found is None else [len(each.assignment.topic_partitions) for each in found.members]
-        stable = found is not None and found.state == ConsumerGroupState.STABLE
-        if stable and len(owned) == members and sum(owned) == partitions:
-            return
+        if found is not None and found.state == ConsumerGroupState.STABLE and len(found.members) == members:
+            owners = {tp.partition: each.member_id for each in found.members for tp in each.assignment.topic_partitions}
+            if len(owners) == partitions:
+                return owners
         if not alive():
             raise RuntimeError("a worker has ended")
         time.sleep(0.2)

@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -20,6 +20,7 @@ from tests.services import KafkaServer, RedisServer
 
 WORKERS: Final = 8
 MOST_S: Final = 5.0
+STAY_S: Final = 0.5  # a partition that no rebalance moves
 QUIET_S: Final = 8.0
 _LOOK_S: Final = 0.02
 
@@ -31,6 +32,7 @@ class Loss:
     kill      one worker gets SIGKILL; start: one is started; stop: one gets SIGTERM
     restart   one worker gets SIGKILL, and another is started at once, as a supervisor does
     machine   one worker without another on its machine gets SIGKILL
+    stay      the longest of all these, of partitions that no rebalance moved
     quiet     the longest time without a rebalance, included in none of these
     log_bytes bytes per record in Kafka, at this pace
     """
@@ -41,6 +43,7 @@ class Loss:
     stop: float
     restart: float
     machine: float
+    stay: float
     log_bytes: float
     exact: bool
 
@@ -94,11 +97,11 @@ class Moves(threading.Thread):
                     moved.append(now)
             last = found
 
-    def longest(self, begun: float, ended: float) -> float:
-        """Return the longest time (s) between two moves of a partition that overlaps the given time."""
+    def longest(self, begun: float, ended: float, partitions: Iterable[int]) -> float:
+        """Return the longest time (s) between two moves of one of these partitions that overlaps the given time."""
         longest = 0.0
-        for moved in self._moved:
-            times = [*moved, ended]
+        for partition in partitions:
+            times = [*self._moved[partition], ended]
             spans = [b - a for a, b in pairwise(times) if b > begun and a < ended]
             longest = max(longest, *spans) if spans else ended - begun
         return longest
@@ -126,10 +129,22 @@ def measure(kafka: KafkaServer, store: RedisServer, folder: Path, number: int, s
         workers.wait_until_stable()
         moves.start()
         moves.wait_for_all(time.monotonic())
-        quiet = _longest(moves, lambda: None, lambda: None)
+        quiet, stayed = 0.0, list[float]()
 
         def lost(event: Callable[[], None]) -> float:
-            return max(0.0, _longest(moves, event, workers.wait_until_stable) - quiet)
+            """The longest time without a move from an event to some seconds after the group has settled."""
+            before, begun = workers.wait_until_stable(), time.monotonic()
+            event()
+            after = workers.wait_until_stable()
+            moves.wait_for_all(time.monotonic())
+            time.sleep(QUIET_S)
+            ended = time.monotonic()
+            stay = [partition for partition, owner in before.items() if after[partition] == owner]
+            stayed.append(moves.longest(begun, ended, stay) - quiet)
+            return max(0.0, moves.longest(begun, ended, range(PARTITIONS)) - quiet)
+
+        quiet = lost(lambda: None)
+        stayed.clear()
 
         kill = lost(lambda: workers.remove(signal.SIGKILL))
         start = lost(workers.add)
@@ -145,11 +160,11 @@ def measure(kafka: KafkaServer, store: RedisServer, folder: Path, number: int, s
         workers.wait_until_stored(workers.ends())
         expected = Expected.of("", feed.records, feed.reference)
         size = workers.log_bytes() / feed.records
-        loss = Loss(quiet, kill, start, stop, restart, machine_kill, size, workers.is_exact(expected))
+        loss = Loss(quiet, kill, start, stop, restart, machine_kill, max(stayed), size, workers.is_exact(expected))
     say(
         f"rebalance: lost {loss.kill:.1f} s by a kill, {loss.start:.1f} s by a start, {loss.stop:.1f} s by a stop,"
-        f" {loss.restart:.1f} s by a kill and a start, {loss.machine:.1f} s by the kill of a machine's only worker"
-        f" (quiet {loss.quiet:.1f} s)  {'exact' if loss.exact else 'WRONG'}"
+        f" {loss.restart:.1f} s by a kill and a start, {loss.machine:.1f} s by the kill of a machine's only worker,"
+        f" {loss.stay:.1f} s where nothing moved (quiet {loss.quiet:.1f} s)  {'exact' if loss.exact else 'WRONG'}"
     )
     return loss
 
@@ -157,16 +172,6 @@ def measure(kafka: KafkaServer, store: RedisServer, folder: Path, number: int, s
 def _restart(workers: Group) -> None:
     workers.remove(signal.SIGKILL)
     workers.add()
-
-
-def _longest(moves: Moves, event: Callable[[], None], settle: Callable[[], None]) -> float:
-    """Return the longest time without a move from an event to some quiet seconds after it has settled."""
-    begun = time.monotonic()
-    event()
-    settle()
-    moves.wait_for_all(time.monotonic())
-    time.sleep(QUIET_S)
-    return moves.longest(begun, time.monotonic())
 
 
 def figures(losses: Sequence[Loss], session_s: float) -> Iterator[Figure]:
@@ -177,6 +182,7 @@ def figures(losses: Sequence[Loss], session_s: float) -> Iterator[Figure]:
     yield middle("lost_by_kill_s", [loss.kill for loss in losses], unit, most=MOST_S)
     yield middle("lost_by_restart_s", [loss.restart for loss in losses], unit, most=MOST_S)
     yield middle("lost_by_kill_of_only_worker_s", [loss.machine for loss in losses], unit, most=session_s + MOST_S)
+    yield middle("lost_by_what_stays_s", [loss.stay for loss in losses], unit, most=STAY_S)
     after = [loss.machine - session_s for loss in losses]
     yield middle("lost_by_kill_after_session_s", after, "s, less the session timeout", most=MOST_S)
     yield middle("quiet_s", [loss.quiet for loss in losses], "s, longest without a rebalance")

@@ -55,9 +55,9 @@ class Group:
         os.kill(process.pid, number)
         process.wait(60)
 
-    def wait_until_stable(self) -> None:
-        """Wait until the running workers share all partitions. Raises RuntimeError if one has ended."""
-        wait_for_group(self._kafka, f"hatcast-{self.name}", len(self.processes), self._alive, PARTITIONS)
+    def wait_until_stable(self) -> dict[int, str]:
+        """Wait until the running workers share all partitions; return whose each is. RuntimeError if one ended."""
+        return wait_for_group(self._kafka, f"hatcast-{self.name}", len(self.processes), self._alive, PARTITIONS)
 
     def cpu_s(self) -> float:
         """Return the CPU seconds of all workers."""

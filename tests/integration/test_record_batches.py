@@ -9,9 +9,10 @@ from collections.abc import Iterable
 
 import pytest
 from aiokafka.errors import KafkaConnectionError
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from hatcast.agents.kafka.batches import group
 from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
 from tests.integration.record_batch_worker import (
     Row,
@@ -296,6 +297,24 @@ async def test_workers_that_stop_together_leave_their_group_at_once(kafka: Kafka
             await second.app.stop()
     async with running(wanted, store) as third:
         await until(lambda: third.consumer.assigned() == frozenset(range(4)), 30)
+
+
+async def test_a_worker_that_looked_for_its_topic_before_that_was_there_gets_partitions_soon(
+    kafka: KafkaServer, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, store = make_topic(partitions=2), Store()
+    await asyncio.to_thread(kafka.delete_topics, [topic])
+    answers: list[Message] = []
+    monkeypatch.setattr(group, "_raise_permanent", lambda answer: answers.append(answer) if answer else None)
+
+    worker = Worker(settings(kafka, topic), store)
+    starting = asyncio.create_task(worker.app.start())
+    await until(lambda: bool(answers))
+    await asyncio.to_thread(kafka.create_topic, topic, 2)
+    await asyncio.to_thread(kafka.produce, topic, numbered(100, 2))
+    await until(lambda: len(store.rows) == 100)  # librdkafka by itself would take five minutes
+    await starting
+    await worker.app.stop()
 
 
 async def test_no_web_server_is_started(kafka: KafkaServer, make_topic: MakeTopic) -> None:

@@ -15,7 +15,7 @@ import yaml
 from hatcast.agents.cli import hatcast
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.config.tables import Address
-from hatcast.agents.kafka.batches.batch import BatchSettings
+from hatcast.agents.kafka.batches.batch import REVOKE_SECONDS
 from hatcast.agents.monitoring.declarations import Process
 from hatcast.agents.monitoring.server import OperatorServer
 from hatcast.agents.worker.worker import _FINISH_S
@@ -166,7 +166,7 @@ def test_the_program_answers_what_probes_and_prometheus_ask() -> None:
 
 
 def test_workers_have_the_time_to_stop_in_order() -> None:
-    needed = _FINISH_S + BatchSettings("g", "b", "t").revoke_seconds
+    needed = _FINISH_S + REVOKE_SECONDS
     for name in NAMES:
         graces = [
             spec["terminationGracePeriodSeconds"]

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from hatcast.agents.cli import hatcast
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.kafka.batches.batch import BatchSettings
+from hatcast.agents.kafka.batches.batch import REVOKE_SECONDS
 from hatcast.agents.worker.worker import _FINISH_S
 from tests.services.data import ROOT
 
@@ -87,7 +87,7 @@ def test_every_service_is_hardened_and_on_the_loopback_only(name: str) -> None:
 
 
 def test_a_worker_has_the_time_to_stop_in_order() -> None:
-    needed = _FINISH_S + BatchSettings("g", "b", "t").revoke_seconds
+    needed = _FINISH_S + REVOKE_SECONDS
     given = re.fullmatch(r"(\d+)(s|m)", SERVICES["worker"]["stop_grace_period"])
     assert given is not None
     assert int(given[1]) * {"s": 1, "m": 60}[given[2]] > needed

@@ -125,7 +125,7 @@ class GroupMember:
             "partition.assignment.strategy": "cooperative-sticky",
             "session.timeout.ms": _ms(settings.session_timeout),
             "heartbeat.interval.ms": _ms(settings.session_timeout / _HEARTBEATS_PER_SESSION),
-            "max.poll.interval.ms": _ms(settings.poll_seconds),
+            "max.poll.interval.ms": _ms(max(settings.poll_seconds, settings.session_timeout)),
             "topic.metadata.refresh.interval.ms": _ms(METADATA_SECONDS),
             "enable.auto.commit": False,
             "on_commit": _log_failure,
