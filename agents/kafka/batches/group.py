@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.kafka.aio import for_code
 from hatcast.agents.kafka.batches.batch import METADATA_SECONDS, BatchSettings
+from hatcast.agents.kafka.client import BACKOFF_MAX_MS
 
 Result = TypeVar("Result")
 
@@ -120,6 +121,9 @@ class GroupMember:
             **settings.group_options,
             "bootstrap.servers": settings.bootstrap_servers,
             "client.id": settings.name,
+            # Its growing backoff begins anew at each connection that a proxy accepts and closes again.
+            "reconnect.backoff.ms": BACKOFF_MAX_MS,
+            "reconnect.backoff.max.ms": BACKOFF_MAX_MS,
             "group.id": settings.name,
             "group.protocol": "classic",
             "partition.assignment.strategy": "cooperative-sticky",
