@@ -43,7 +43,8 @@ RUNNING: Final = {
     "running": [{"name": "today", "window": "today"}, {"name": "week", "window": "7d", "of": "estimates"}]
 }
 GHOST: Final = "ghost"  # in what was sent and aborted
-_LOGGED: Final = re.compile(r"^\[[^]]*\] \[\d+\] \[WARNING\] ")  # what Faust puts before a printed line
+# What Faust puts before a printed line; the first may stand behind what ends its spinner, which hides the cursor.
+_LOGGED: Final = re.compile(r"^(\x1b\[\?25[lh])*\[[^]]*\] \[\d+\] \[WARNING\] ")
 
 
 def topic_of(pipeline: Pipeline, name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.browser.chromium import find_browser, find_driver, open_chromium
 from tests.services import faketime, mosquitto, postgres, rabbitmq, tls
-from tests.services.absent import ServiceAbsent, find_program
+from tests.services.absent import ServiceAbsent, find_git, find_program
 from tests.services.kafka_server import archive_classes
 from tests.services.lifecycle import docker_answers
 from tools.helm import HelmAbsent, library
@@ -41,6 +41,7 @@ NEEDED: Final[tuple[Callable[[], object], ...]] = (
     partial(find_program, "promtool", package="prometheus"),
     faketime.library,
     tls.find_openssl,
+    find_git,
     partial(find_program, "strip", package="binutils"),  # scripts/size
 )
 

@@ -41,6 +41,11 @@ def find_program(*names: str, package: str, places: Sequence[str] = ()) -> str:
     raise ServiceAbsent(f"no {names[0]}", package)
 
 
+def find_git() -> str:
+    """With which a run chooses its share: `rotation`. Raises ServiceAbsent where there is none."""
+    return find_program("git", package="git")
+
+
 def hidden(name: str) -> bool:
     """Whether HATCAST_TEST_WITHOUT, names with spaces between them, says to do without it."""
     return name in os.environ.get(HIDDEN, "").split()

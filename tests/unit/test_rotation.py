@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hatcast.lab.evaluate.simulation import Readings
 from tests.services import data, rotation
-from tests.services.absent import absence_skips
+from tests.services.absent import absence_skips, find_git
 from tests.services.data import ROOT
 from tests.services.rotation import (
     GROUPS,
@@ -50,6 +50,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A branch `main` of three commits, in which git looks from now on."""
     monkeypatch.setattr(rotation, "ROOT", tmp_path)
     monkeypatch.delenv("HATCAST_TEST_BASE", raising=False)
+    find_git()
     subprocess.run(["git", "init", "-q", "-b", "main"], cwd=tmp_path, check=True)
     for file in ("first", "second", "third"):
         commit(tmp_path, file)
