@@ -129,7 +129,6 @@ class Settings:
     redis: RedisTable
     topics: TopicsTable
     policy: Policy
-    folder: Path
     checkpoint_interval_s: float
     session_timeout_s: float
     idle_after_ms: int
@@ -247,7 +246,6 @@ def _settings(
         redis=redis,
         topics=given.topics,
         policy=policy,
-        folder=folder,
         checkpoint_interval_s=interval,
         session_timeout_s=_seconds(given.worker.session_timeout, "worker.session_timeout", 1_000, 1_800_000),
         idle_after_ms=duration_ms(given.worker.idle_after, "worker.idle_after"),

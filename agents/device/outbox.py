@@ -99,11 +99,6 @@ class Outbox(PolledProducer[StoredMessage]):
                 log.warning("Kafka does not answer; the reports are stored and retried")
             self.send(to_retry)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the broker has acknowledged everything."""
-        return not self.in_flight
-
     def _rejection(self, error: KafkaError, _: int | None = None) -> HatcastError:
         return HatcastError(
             f"topic {self.topic} rejected a report ({one_line(error)}): fix that and start again; unsent"

@@ -34,7 +34,7 @@ from hatcast.agents.kafka.partition_reader import (
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.tables.arrow import schema_of, table_of_rows
-from hatcast.agents.tables.columns import Row, Table
+from hatcast.agents.tables.columns import Row, Table, row_of
 from hatcast.agents.tables.records import TABLES
 from hatcast.stream.errors import UNREADABLE, HatcastError
 
@@ -193,11 +193,6 @@ class NewRecords:
     starts: Mapping[int, int]  # partition -> first offset to read
     ends: Mapping[int, int]  # partition -> offset after the last committed record
 
-    @property
-    def most(self) -> int:
-        """Upper bound of their number: offsets may have holes."""
-        return sum(self.ends[partition] - start for partition, start in self.starts.items())
-
     def batches(self, settings: Settings) -> Iterator[ExportBatch]:
         """Yield the records of this domain in batches; memory is bounded. Raises HatcastError."""
         from confluent_kafka import TopicPartition
@@ -284,7 +279,7 @@ def export(settings: Settings, folder: ExportFolder, key: str, advance: Callable
     progress = ExportProgress(new.topic_id, dict(new.starts))
     records = rejected = 0
     for batch in new.batches(settings):
-        rows = [row for value in batch.values if (row := table.row(value)) is not None]
+        rows = [row for value in batch.values if (row := row_of(table, value)) is not None]
         folder.merge(table, rows)
         read = sum(offset - progress.offsets[partition] for partition, offset in batch.offsets.items())
         progress.offsets.update(batch.offsets)

@@ -182,10 +182,6 @@ class History:
         for policy in self.policies.values():
             yield from policy.budgets.values()
 
-    def names(self) -> list[str]:
-        """Return the names of the policies with records, the one with the newest slot first."""
-        return names_of(self)
-
     def _policy(self, name: str) -> PolicyHistory:
         policy = self.policies.get(name)
         if policy is None:

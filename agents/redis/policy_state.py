@@ -96,10 +96,6 @@ class ProgressStore:
         """Return the stored progress."""
         return await self._rows.look(self._wanted, lambda view: progress.progress_of(view, self._name))
 
-    async def start(self, first_ms: int) -> int:
-        """Store the first slot unless one is stored; return the stored one."""
-        return await self._rows.decide(self._wanted, lambda view: progress.start(view, self._name, first_ms))
-
     async def restore(self, first_ms: int, done_ms: int = 0, release_partitions: Iterable[int] = ()) -> None:
         """Restore lost progress: the first slot, and that all slots that end by `done_ms` are published."""
         own = list(release_partitions)

@@ -26,7 +26,7 @@ def schema_of(layout: Layout) -> pa.Schema:
 
 
 def table_of_rows(layout: Layout, rows: list[Row]) -> pa.Table:
-    """Return rows, as of `Layout.row`, as an Arrow table."""
+    """Return rows, as of `row_of`, as an Arrow table."""
     return pa.Table.from_pylist(rows, schema=schema_of(layout))
 
 

@@ -76,10 +76,6 @@ class Table:
         except (AttributeError, LookupError, TypeError):  # of a `check` that does not check the types
             return None
 
-    def row(self, record: bytes) -> Row | None:
-        """Return a record's row, with values of the columns' types; None if it is not of this kind."""
-        return row_of(self, record)
-
     def _fields(self, record: bytes) -> Fields | None:
         try:
             self.check(record)

@@ -57,11 +57,6 @@ def lower_bound(successes: int, trials: int, error: float) -> float:
     return 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, error))
 
 
-def upper_bound(successes: int, trials: int, error: float) -> float:
-    """Return the Clopper-Pearson upper bound of a probability: below it with probability `error` at most."""
-    return 1.0 - lower_bound(trials - successes, trials, error)
-
-
 def epsilon_lower_bound(counts: EventCounts, delta: float, error: float) -> float:
     """Return a lower bound of epsilon at this delta, 0 or more. It is too high with probability `error` at most.
 

@@ -1,7 +1,6 @@
 """Survey statistics of one H3 resolution. Exact, not private.    [T III.A, III.B]"""
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -107,8 +106,3 @@ def dropped_share(hats_per_user_day: Histogram, cap: int) -> float:
     total = sum(value * times for value, times in hats_per_user_day.items())
     over = sum((value - cap) * times for value, times in hats_per_user_day.items() if value > cap)
     return over / total if total else 0.0
-
-
-def merge(one: Histogram, other: Histogram) -> Histogram:
-    """Return the sum of two histograms."""
-    return Counter(one) + Counter(other)

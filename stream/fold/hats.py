@@ -249,9 +249,3 @@ def min_watermark(watermarks: Iterable[int | None]) -> int | None:
             return None
         least = watermark if least is None else min(least, watermark)
     return least
-
-
-def is_final(slot: Slot, watermarks: Iterable[int | None], policy: Policy) -> bool:
-    """Return True once every watermark has reached slot end + lateness: one silent partition keeps the slot open."""
-    least = min_watermark(watermarks)
-    return least is not None and least >= closes_at(slot, policy)

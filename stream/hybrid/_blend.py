@@ -29,7 +29,6 @@ _TERMS: Final = 2**12
 _LEVEL: Final = 0.95 + 2e-6
 _MAX_WIDTH: Final = 5.0  # standard deviations; beyond 4.48 any distribution has less than 5 % (Chebyshev)
 _BISECTIONS: Final = 30
-_NO_TAIL: Final = 0.01  # below this scale, noise is 0 with probability 1 - 2 exp(-100)
 _FREQUENCIES: Final = np.asarray(np.arange(1, _TERMS + 1) * (2 * math.pi / _PERIOD), np.float64)
 _NOTHING = Noisy(0, 0.0)
 _NO_REPORTS: Integers = np.empty(0, np.int64)
@@ -48,10 +47,8 @@ class HybridEstimate:
     kind: NoiseKind  # kind of both noises; the scale of Gaussian noise is its standard deviation
     central_scale: float  # scale of the noise on the central mean, steps; 0 if none was drawn
     local_scale: float  # scale of the noise on each local report, steps; 0 without reports
-    variance: float  # variance of both noises together in `raw`, steps^2
     # epsilon of any user against observers of releases only: at most the epsilon of its own noise
     public_epsilon: float
-    delta: float  # delta of Gaussian noise, for each epsilon; 0 for Laplace noise
     groups: "GroupEstimates | None" = None  # each group's own estimate; None if no group's own mean is published
 
     @property
@@ -125,11 +122,6 @@ def half_width(central: float, local: float, reports: int, weight: Fraction) -> 
         within = (2 * middle + 4 * float(terms @ np.sin(_FREQUENCIES * middle))) / _PERIOD
         low, high = (low, middle) if within >= _LEVEL else (middle, high)
     return math.ceil(high * deviation + 2)
-
-
-def variance(scale: float) -> float:
-    """Return the variance of discrete Laplace noise in steps^2: 2 p / (1 - p)^2, p = exp(-1/scale); 0 for scale 0."""
-    return 0.0 if scale < _NO_TAIL else 0.5 / math.sinh(0.5 / scale) ** 2
 
 
 def gaussian_half_width(central: float, local: float, reports: int, weight: Fraction) -> int:
@@ -261,8 +253,6 @@ def _published(noisy: Noisy, summed: int, groups: Groups, parameters: HybridPara
     raw = round(_gaussian_blend(noisy.value, summed, groups) if is_gaussian else _blend(noisy.value, summed, groups))
     local_scale = parameters.local_scale if local else 0.0
     half = (gaussian_half_width if is_gaussian else half_width)(noisy.scale, local_scale, local, weight)
-    variance_of = gaussian.variance if is_gaussian else variance
-    share = float(weight)
     top = parameters.grid.floor(parameters.upper_bound_milli)
     return HybridEstimate(
         raw=raw,
@@ -272,9 +262,7 @@ def _published(noisy: Noisy, summed: int, groups: Groups, parameters: HybridPara
         kind=parameters.kind,
         central_scale=noisy.scale,
         local_scale=local_scale,
-        variance=share**2 * variance_of(noisy.scale) + (1 - share) ** 2 * variance_of(local_scale) / max(local, 1),
         public_epsilon=public_epsilon(parameters, groups),
-        delta=parameters.delta or 0.0,
     )
 
 

@@ -73,11 +73,6 @@ class Spread:
     local_milli: int
     gap_milli: int = 0  # mu_L - mu_T, milli-units
 
-    @classmethod
-    def homogeneous(cls, sigma_milli: int) -> Self:
-        """Return the spread of two groups with the same distribution."""
-        return cls(sigma_milli, sigma_milli)
-
     @property
     def is_homogeneous(self) -> bool:
         """Whether both groups have the same distribution."""

@@ -60,15 +60,6 @@ def progress_of(view: View, name: str) -> Progress:
     return Progress(first, marks)
 
 
-def start(view: View, name: str, first_ms: int) -> Decision[int]:
-    """Store the first slot unless one is stored; return the stored one."""
-    draft, key = Draft(view), rows.progress(name)
-    stored = draft.compare(key, "first")
-    if stored is None:
-        draft.set_number(key, "first", first_ms)
-    return Decision(draft.number(key, "first"), draft.changes)
-
-
 def advance(
     view: View, name: str, mark: Mark, release_partitions: Iterable[int], end_ms: int, token: str
 ) -> Decision[None]:

@@ -30,6 +30,7 @@ from hatcast.agents.kafka.dump import DUMP, Dump, DumpHead, DumpLine, _encode_li
 from hatcast.agents.map.surroundings import read_basemap
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.tables.arrow import table_of_records
+from hatcast.agents.tables.columns import row_of
 from hatcast.agents.tables.records import RELEASES
 from hatcast.agents.timetable.network import read_network
 from hatcast.stream.errors import HatcastError
@@ -151,7 +152,7 @@ def _export(path: Path) -> None:
     day.write_bytes(content)
     with open_folder(folder) as opened:
         opened.progress("hats.means")
-        row = RELEASES.row(release(0))
+        row = row_of(RELEASES, release(0))
         opened.merge(RELEASES, [] if row is None else [row])
 
 

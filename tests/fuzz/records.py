@@ -18,6 +18,7 @@ from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import Record
 from hatcast.agents.recovery.published_records import decode_contents
 from hatcast.agents.tables.arrow import table_of_rows
+from hatcast.agents.tables.columns import row_of
 from hatcast.agents.tables.records import CLUSTERINGS, TABLES
 from hatcast.agents.tables.terminal import read_shown, record_line
 from hatcast.stream.errors import HatcastError
@@ -102,7 +103,7 @@ def _tables(data: bytes) -> None:
     """Each table has a row of a record, which a file can hold, or none."""
     for table in (*TABLES.values(), CLUSTERINGS):
         table.values(data)
-        row = table.row(data)
+        row = row_of(table, data)
         if row is not None:
             table_of_rows(table, [row])
 

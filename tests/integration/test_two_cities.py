@@ -18,6 +18,7 @@ from hatcast.agents.kafka import cloud_events
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.map.events import Hub
 from hatcast.agents.map.feed import Feed
+from hatcast.agents.map.history import names_of
 from hatcast.agents.map.topic_reader import Reader, find_topics
 from tests.integration.harness import SECONDS, Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
@@ -65,7 +66,7 @@ def mapped(pipeline: Pipeline) -> set[str]:
             await asyncio.sleep(0.05)
         stopping.set()
         await reading
-        return {name for history in feed.histories.values() for name in history.names()}
+        return {*names_of(*feed.histories.values())}
 
     return asyncio.run(read())
 

@@ -16,7 +16,7 @@ from scipy.stats import binom
 from hatcast.agents.config.settings import load_settings
 from hatcast.lab.audit.days import DayFamily, RunningSumFamily
 from hatcast.lab.audit.devices import ClusteringFamily, ReportFamily, clusterings_of
-from hatcast.lab.audit.events import EventCounts, epsilon_lower_bound, lower_bound, upper_bound
+from hatcast.lab.audit.events import EventCounts, epsilon_lower_bound, lower_bound
 from hatcast.lab.audit.family import AuditFinding, Effort, audit_family
 from hatcast.lab.audit.hats import Family, MeanFamily, SeededNumbers
 from hatcast.lab.audit.laws import audit_lists, audit_selection, losses_of_lists
@@ -59,7 +59,7 @@ def test_bounds_of_a_probability_are_those_of_the_binomial_distribution(
     trials: int, data: st.DataObject, error: float
 ) -> None:
     successes = data.draw(st.integers(0, trials))
-    low, high = lower_bound(successes, trials, error), upper_bound(successes, trials, error)
+    low, high = lower_bound(successes, trials, error), 1 - lower_bound(trials - successes, trials, error)
     assert 0 <= low <= successes / trials <= high <= 1
     if successes:
         assert binom.sf(successes - 1, trials, low) == pytest.approx(error, rel=1e-6)

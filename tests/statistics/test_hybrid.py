@@ -23,7 +23,8 @@ from hatcast.lab.evaluate.lemmas import (
     tcm_only,
 )
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, Setting
-from hatcast.stream.hybrid._blend import gaussian_half_width, half_width, variance
+from hatcast.stream.hybrid._blend import gaussian_half_width, half_width
+from hatcast.stream.mechanisms.laplace import variance
 from tests.laws.hybrid_oracle import known_variance, privacy_weighted
 
 DRAWS = 10**6

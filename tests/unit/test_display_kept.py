@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.agents.map import history as kept_module
-from hatcast.agents.map.history import MAX_POLICIES, History
+from hatcast.agents.map.history import MAX_POLICIES, History, names_of
 from hatcast.agents.map.record import RecordKind, read_budget
 from tests.displaying import CELLS, DAY_MS, budget, estimate, feed, filed, publish, release
 
@@ -70,9 +70,9 @@ def test_the_oldest_slot_is_forgotten_where_there_are_too_many_releases(monkeypa
 
 def test_of_many_policies_those_with_the_newest_slots_are_kept() -> None:
     kept = taken([release(hour, policy=f"policy-{hour}") for hour in range(MAX_POLICIES + 3)])
-    assert kept.names()[0] == f"policy-{MAX_POLICIES + 2}"
+    assert names_of(kept)[0] == f"policy-{MAX_POLICIES + 2}"
     assert len(kept.policies) == MAX_POLICIES
-    assert {each.policy for each in kept.since({})} == set(kept.names())
+    assert {each.policy for each in kept.since({})} == set(names_of(kept))
 
 
 def test_of_a_days_budgets_the_one_with_the_greatest_number_holds() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hatcast.agents.export.run import STATE, ExportFolder, ExportProgress, open_folder
 from hatcast.agents.tables.arrow import schema_of, table_of_rows
-from hatcast.agents.tables.columns import Row
+from hatcast.agents.tables.columns import Row, row_of
 from hatcast.agents.tables.records import TABLES
 from hatcast.stream.errors import HatcastError
 from tools.schemas import FOLDER as SCHEMAS
@@ -94,7 +94,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 def test_a_row_says_whether_its_cell_is_a_remainder(topic: str, kind: str) -> None:
     found = {}
     for path in (SCHEMAS / "golden" / version() / kind).glob("*.json"):
-        exported = TABLES[topic].row(bytes(read_golden(path).value))
+        exported = row_of(TABLES[topic], bytes(read_golden(path).value))
         assert exported is not None
         found[path.stem] = exported["remainder"]
     assert {case for case, is_remainder in found.items() if is_remainder} == {

@@ -15,7 +15,7 @@ from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.mechanisms.system import SystemNoise
 from tests.support import UPPER_BOUND, Scripted, as_users
 
-PLAIN = HybridParameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0, 0.5, Spread.homogeneous(10_000))
+PLAIN = HybridParameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0, 0.5, Spread(10_000, 10_000))
 NOBODY = as_users([], [])
 NO_REPORTS = np.array([], np.int64)
 KVH, PWH, TCM_ONLY, LM_ONLY = (HYBRID_ESTIMATORS[name] for name in ("kvh", "pwh", "tcm_only", "lm_only"))
@@ -78,7 +78,7 @@ def test_what_an_estimator_has_to_know_is_asked_for_at_the_start() -> None:
 @pytest.mark.parametrize(
     ("change", "key"),
     [
-        ({"spread": Spread.homogeneous(UPPER_BOUND // 2 + 1)}, "sigma"),
+        ({"spread": Spread(UPPER_BOUND // 2 + 1, UPPER_BOUND // 2 + 1)}, "sigma"),
         ({"spread": Spread(0, -1)}, "sigma_local"),
         ({"spread": Spread(0, 0, UPPER_BOUND + 1)}, "mean_gap"),
         ({"local_epsilon": 0.0}, "local_epsilon"),

@@ -56,7 +56,7 @@ def test_the_group_that_pays_more_is_what_is_charged() -> None:
 
 def test_what_is_unwritten_of_local_users_is_as_of_central_ones() -> None:
     spread = HybridParameters.of(policy_of({"name": "kvh_heterogeneous", "sigma": 12.0})).spread
-    assert spread == Spread.homogeneous(12_000)
+    assert spread == Spread(12_000, 12_000)
     assert HybridParameters.of(policy_of(written("kvh_heterogeneous"))).spread == Spread(12_000, 8_000, -1_500)
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hatcast.agents.tables.arrow import table_of_records
-from hatcast.agents.tables.columns import Layout, Mixed, Table, figures_of, layout_of
+from hatcast.agents.tables.columns import Layout, Mixed, Table, figures_of, layout_of, row_of
 from hatcast.agents.tables.lines import csv_of_records, feature_of, features_of, geometry
 from hatcast.agents.tables.records import ANSWERS, ESTIMATES, RELEASES, TABLES
 from tools.schemas import FOLDER as SCHEMAS
@@ -40,7 +40,7 @@ def with_digits(record: bytes, **texts: str) -> bytes:
 @pytest.mark.parametrize("topic", TABLES)
 def test_every_golden_record_is_a_row_of_its_own_table_only(topic: str) -> None:
     for record in goldens(topic):
-        assert [name for name, table in TABLES.items() if table.row(record) is not None] == [topic]
+        assert [name for name, table in TABLES.items() if row_of(table, record) is not None] == [topic]
         assert [name for name, table in TABLES.items() if table.values(record) is not None] == [topic]
 
 
@@ -94,7 +94,7 @@ def test_anything_else_is_left_out(record: bytes) -> None:
 
 def test_a_date_that_does_not_exist_is_no_row() -> None:
     record = with_digits(released(), date='"2022-13-45"')
-    assert RELEASES.row(record) is None
+    assert row_of(RELEASES, record) is None
 
 
 def test_several_kinds_share_a_table_and_each_row_names_its_own() -> None:

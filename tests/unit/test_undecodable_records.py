@@ -20,6 +20,7 @@ from hatcast.agents.kafka.registry import Facts
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import Record
 from hatcast.agents.recovery.published_records import decode_contents
+from hatcast.agents.tables.columns import row_of
 from hatcast.agents.tables.records import TABLES
 from hatcast.agents.tables.terminal import read_shown
 from hatcast.agents.timetable.network import read_network
@@ -39,7 +40,7 @@ every_damage = pytest.mark.parametrize("record", [NOT_UTF_8, TOO_DEEP, b"", b"nu
 def test_a_record_that_cannot_be_decoded_is_left_out_by_every_reader_of_output_topics(record: bytes) -> None:
     assert read_shown(record) is None
     assert read_published(record, POLICY) is None
-    assert [table.name for table in TABLES.values() if table.row(record) is not None] == []
+    assert [table.name for table in TABLES.values() if row_of(table, record) is not None] == []
     for holds_budgets in (False, True):
         found = decode_contents(
             "topic",
