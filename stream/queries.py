@@ -191,7 +191,6 @@ class OverSpeedLimit:
 
 OVER_SPEED_LIMIT: Final = OverSpeedLimit()
 
-
 KINDS: Final[Mapping[Kind, QueryKind]] = MappingProxyType(
     {Kind.MEAN_SPEED: MEAN_SPEED, Kind.OVER_SPEED_LIMIT: OVER_SPEED_LIMIT}
 )

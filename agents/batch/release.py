@@ -49,7 +49,6 @@ from hatcast.stream.units import DAY_MS
 #     printed    the record's bytes from the file; the next run over the same files prints the same bytes
 #     deleted    what no query over days of this run reads is dropped from memory
 
-
 T = TypeVar("T")
 
 MAX_BATCH: Final = 500  # releases committed together, which waits for the disk once
@@ -231,7 +230,6 @@ def _number(record: bytes) -> int:
 
 
 _MAX_DAYS: Final = 366  # without --days: one record with a wrong time must not release decades
-
 
 Days = tuple[date, date]  # the first and the last local date, both included
 

@@ -37,7 +37,6 @@ _CHANGED: Final = (
     " files do not count there; run batch when all files of an hour, with a tracker of a day, are complete"
 )
 
-
 RELEASING: Final = "releasing"  # description of the bar that is shown while records are yielded
 
 

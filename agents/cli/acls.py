@@ -18,7 +18,6 @@ from hatcast.stream.errors import HatcastError
 # The commands are listed one by one: a category such as `@hash` has commands that hatcast never sends.
 # `tests/integration/test_access.py` compares them with what each role sends.
 
-
 CONNECT: Final = ("client|setname", "info")  # at the start of every connection
 SELECT: Final = ("select",)  # there too, if `redis.url` names another database than 0
 _SCRIPTS: Final = ("evalsha", "script|load")

@@ -38,7 +38,6 @@ Here K and N are settings, max_hats_per_day and min_n. The report computes both 
 and does not bind the next day. The only N that it prints is the least, {least}: as min_n it would charge \
 {charged:.3f} for query 1. {n} is the one N, the same in all {k} HATs, that gives its {q1:.3f}."""
 
-
 ledger_option = click.option(
     "--ledger", type=FILE, metavar="FILE", help="Read this ledger file of `hatcast batch --ledger` and not Redis."
 )

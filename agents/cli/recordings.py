@@ -29,7 +29,6 @@ _SHOWN: Final = 3  # decoded rows
 _TRIED: Final = 1_000  # first rows, of which some have to be decodable
 _DOUBTED: Final = 10  # rows of which none can be decoded are not read by the right columns
 
-
 _FORMAT: Final = "feed_format"  # the parameter of a command
 
 

@@ -63,7 +63,6 @@ from hatcast.stream.replay.heartbeats import Replay, Router, WholeDays
 #
 # Devices and telemetry share one pass and one pace, so the watermarks of both topics move together.
 
-
 _FINISH_S: Final = 10.0  # for the reports in flight at the end
 
 

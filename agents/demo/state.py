@@ -65,7 +65,6 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 FeedMessage = Began | Note | Ended | Failed
 
-
 _MAX_NAMES: Final = 3  # recordings that are named one by one
 _MAX_LATEST: Final = 200  # releases: more than any terminal has lines
 

@@ -98,14 +98,12 @@ OUTCOMES: Final[dict[str, str]] = {
     Outcome.ARRIVED_IN_FUTURE: "from the future",
 }
 
-
 _NO_MEAN: Final[dict[str, str]] = {
     Status.SUPPRESSED: "suppressed",
     Status.BUDGET_EXHAUSTED: "without a mean: budget spent",
     Status.INCOMPLETE: "incomplete",
     Status.DEFERRED: "deferred (estimated)",
 }
-
 
 _MONTH: Final = 31  # days
 _WINDOWS: Final[dict[str, str]] = {

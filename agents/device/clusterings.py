@@ -70,7 +70,6 @@ def open_rounds(settings: Settings) -> Iterator[RoundReader]:
 
 # From rounds of a clustering to stored answers.    [docs/proofs.md, "Clusterings with devices"]
 
-
 _USER = np.zeros(1, np.uint64)  # one vehicle at a time needs no pseudonym
 
 

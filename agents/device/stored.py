@@ -68,7 +68,6 @@ class MessageTable:
 # clusterings, because a clustering of a day comes after the day. An answer is committed with its charge before it is
 # sent.
 
-
 CLUSTERINGS_SCHEMA: Final = """
 CREATE TABLE own_sums (
     vehicle TEXT, date TEXT, slot TEXT, cell TEXT, count INTEGER NOT NULL, total INTEGER NOT NULL,
@@ -167,7 +166,6 @@ class AnswerStore(MessageTable):
 # A key is drawn at random and used by one vehicle on one date, so keys of two dates have nothing in common. It is
 # deleted with the reports of its date.
 
-
 DAY_KEYS_SCHEMA: Final = """
 CREATE TABLE day_keys (
     id TEXT PRIMARY KEY, date TEXT NOT NULL, key BLOB NOT NULL, seed BLOB NOT NULL, certificate BLOB,
@@ -175,7 +173,6 @@ CREATE TABLE day_keys (
 ) WITHOUT ROWID;
 CREATE INDEX day_keys_by_date ON day_keys (date, taken);
 """
-
 
 IsCertified = Callable[[str, bytes, bytes], bool]
 """Returns whether a certificate is valid, from local date, public key and certificate."""

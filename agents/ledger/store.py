@@ -72,7 +72,6 @@ def at_once(decision: Coroutine[Any, Any, R]) -> R:
 #
 # [docs/proofs.md, "One ledger", step 12]
 
-
 _NEW: Final = ("releases:", "costs:")  # a commit rarely finds one that it names
 _NOT_KEPT: Final = (*_NEW, "published:")
 _NOTHING: Final = View({}, {})

@@ -22,7 +22,6 @@ from hatcast.agents.monitoring.meters import METERS
 # its topic does not exist. The offsets are Kafka's, so an id is valid at every server that reads the same topics, also
 # after a restart.
 
-
 _OFFSETS: Final = r"(\d{1,18}(?:\.\d{1,18}){0,9999})"
 _FORM: Final = re.compile(f"([0-9a-f]{{8}})-{_OFFSETS}-{_OFFSETS}(?:-{_OFFSETS})?(?:-r{_OFFSETS})?")
 MAX_CHARACTERS: Final = 8_000  # fits into an HTTP header
@@ -80,7 +79,6 @@ def _numbers(text: str | None) -> list[int]:
 # that ends in a full flush, so it has no back-references to earlier chunks, and chunks may follow one gzip header in
 # any order. A viewer costs one write to its socket.
 
-
 GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _RAW_DEFLATE: Final = -15  # zlib's window bits for deflate without a header
 
@@ -128,7 +126,6 @@ def event(name: str, data: bytes, position: str = "") -> bytes:
 #
 # A viewer costs a queue of up to `MAX_QUEUED_CHUNKS` shared chunks, and what its connection buffers: see
 # agents/monitoring/server.py.
-
 
 MAX_QUEUED_CHUNKS: Final = 32  # six seconds, at one chunk every 200 ms at most
 MAX_VIEWERS: Final = 10_000

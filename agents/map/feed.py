@@ -21,7 +21,6 @@ from hatcast.agents.monitoring.server import READY
 # Both are needed to tell an unreachable broker from a quiet topic: a broker answers every fetch within half a second,
 # also when the topic has no new record.
 
-
 TIMEOUT_MS: Final = 15_000  # a change of partition leaders takes less
 
 
@@ -86,7 +85,6 @@ def _instant(ms: int) -> str:
 MAX_MISSED: Final = 5_000  # changes; a viewer that missed more gets a snapshot
 _RETRY: Final = b"retry: 2000\n\n"
 _CACHED_INITIAL_CHUNKS: Final = 8
-
 
 _EVENTS: Final = {
     RecordKind.RELEASES: "release",

@@ -19,7 +19,6 @@ _COMPONENTS: Final = "#/components/schemas/{name}"
 
 Json = dict[str, Any]
 
-
 _TEXT: Final[Json] = {"type": "string"}
 _INSTANT: Final[Json] = {"type": "string", "format": "date-time"}
 _PARAMETERS: Final[dict[str, tuple[str, Json, str]]] = {

@@ -24,7 +24,6 @@ from hatcast.stream.errors import HatcastError
 
 # Headers of all responses, and which pages may read the API (CORS) or frame the map.    [Fetch, CSP 3, RFC 6797]
 
-
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",

@@ -27,7 +27,6 @@ from hatcast.stream.errors import HatcastError
 # PMTiles version 3: a header of 127 bytes, directories, metadata and tiles; a page fetches the parts that it shows.
 # [github.com/protomaps/PMTiles, spec v3]
 
-
 URL: Final = "basemap.pmtiles"
 _HEADER_BYTES: Final = 127
 _METADATA_MAX: Final = 16_000_000

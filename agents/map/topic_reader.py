@@ -110,7 +110,6 @@ def find_topics(settings: Settings) -> MapTopics:
 
 # It is in no consumer group, commits no offsets and stores nothing: the compacted topics are read anew at every start.
 
-
 _WAIT_MS: Final = 200
 _MAX_RECORDS: Final = 2_000  # per poll: about 10 ms, so that the event loop still serves viewers
 _LOOK_S: Final = 5.0  # between two looks for a topic that does not exist yet

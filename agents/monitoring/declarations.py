@@ -59,7 +59,6 @@ counter: Final = partial(Metric, prometheus.Counter)
 gauge: Final = partial(Metric, prometheus.Gauge)
 histogram: Final = partial(Metric, prometheus.Histogram)
 
-
 _WORKER: Final = (Process.WORKER,)
 _BRIDGE: Final = (Process.BRIDGE,)
 _DISPLAY: Final = (Process.DISPLAY,)

@@ -30,7 +30,6 @@ from hatcast.stream.errors import HatcastError
 # aiohttp alone waits an hour for a request and takes connections until no file is left. A malformed request it logs
 # with its text and the client's address, and sends the text back.
 
-
 log = structlog.get_logger()
 
 MAX_CONNECTIONS: Final = 12_000

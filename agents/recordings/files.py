@@ -33,7 +33,6 @@ _LAYOUT: Final = b" \t\r\n\xef\xbb\xbf"  # of a text: programs that save it agai
 
 _Sources = Sequence[tuple[str, Callable[[], BinaryIO]]]  # name of each file, and a function that opens it at its start
 
-
 _FORMAT: Final = as_option("format", "NAME")
 _SHOWING_BYTES: Final = 1 << 16  # more than a header or a record has
 

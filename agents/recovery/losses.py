@@ -28,7 +28,6 @@ from hatcast.stream.release.spending import Fineness, fineness_of
 # shows that a topic lost records, these may be releases that were published, and a second value would be drawn. A
 # recovery then refuses, before it adopts anything: so the next one finds what this one found.
 
-
 log = structlog.get_logger()
 
 Decode = Callable[[Domain, OutputBatch], Contents]

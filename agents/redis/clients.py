@@ -29,7 +29,6 @@ from hatcast.agents.redis.stored_values import SCRIPT_ERRORS, Damaged, SlotMovin
 # that node gives their slot to another one, some are on either; then the cluster runs no command on them until all have
 # moved.
 
-
 SyncRedis: TypeAlias = redis.Redis | redis.RedisCluster
 AnyRedis: TypeAlias = redis.asyncio.Redis | redis.asyncio.RedisCluster
 

@@ -66,7 +66,6 @@ SCRIPT_ERRORS: Final[Mapping[bytes, type[Damaged | Overflow]]] = {b"damaged": Da
 # damaged, or under the key of another is refused. Records are whole and have the id of their field. Numbers and names
 # of hashes have a form, and no checksum: docs/operations.md.
 
-
 DIGEST_BYTES: Final = 8
 _NUMBER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 _SLOT: Final = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}/[0-9]{2}:[0-9]{2}")

@@ -205,7 +205,6 @@ class ClosingDelays:
 # A slot begins once the one before is published, so of each cell at most one release is unsent. What was drawn and not
 # committed has not left the process.    [docs/specification/release.md, Running sums]
 
-
 log = structlog.get_logger()
 
 _UNUSABLE: Final = "a stored state of a running sum cannot be used"

@@ -32,7 +32,6 @@ from hatcast.stream.replay.heartbeats import TelemetryMessage
 #
 # MQTT requires acknowledgements in order [MQTT 5.0, 4.6]. In AMQP one acknowledgement can cover all earlier messages.
 
-
 _POLL_S: Final = 0.01
 
 

@@ -18,7 +18,6 @@ Fields = Mapping[str, Any]  # A decoded record. A number with a point or an expo
 
 Row = dict[str, Any]  # column -> value, of the column's type; None if the record has none
 
-
 RECORD: Final = "record"  # column of the whole record, as JSON
 
 

@@ -184,7 +184,6 @@ FORMATS: Final[Mapping[str, Callable[[Sink, Layout, CsvStyle], RecordFile]]] = M
 _PACKAGES: Final[Mapping[str, str]] = MappingProxyType({".parquet": "pyarrow", ".xlsx": "xlsxwriter"})
 APART: Final = (".csv", ".xlsx", ".geojson")  # formats with one kind of record in a file, by default as the short table
 
-
 EXTENSIONS: Final = (*FORMATS,)
 WITHOUT_PLACES: Final = EXTENSIONS[:-1]
 _LINES: Final = (".jsonl", ".csv")

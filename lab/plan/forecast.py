@@ -27,7 +27,6 @@ MEAN_DEVIATION: Final = math.sqrt(2 / math.pi)
 _DAY_HOURS: Final = 24
 _READERS_SLOPE_SD: Final = 0.3  # of a reader who takes the slope for .8, as the baseline of lab/evaluate/skill.py does
 
-
 Deviations = tuple[list[Floats], Floats]
 """Standard deviations of a day's HATs and of their roads, float64 [2, H]: at the close of each slot those of its HATs,
 and at the end of the day those of all HATs, in the order of their slots"""

@@ -188,7 +188,6 @@ def _check(array_length: int) -> None:
 
 GROUPINGS: Final[Mapping[str, Grouping]] = MappingProxyType({"bestfit": bestfit, "wraparound": wraparound})
 
-
 FEW: Final = 64  # so many numbers are added faster one by one, as Python's integers
 _FEW_DENOMINATORS: Final = 512  # so many have a common multiple with few enough digits to compute with
 

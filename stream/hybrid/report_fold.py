@@ -24,7 +24,6 @@ _BAD_TIME, _CELLS, _LATE = Outcome.BAD_TIME.value, Outcome.OUTSIDE_CELLS.value, 
 _OTHER, _BAD_SIGNATURE = Outcome.OTHER_POLICY.value, Outcome.BAD_SIGNATURE.value
 _STEP: Final = 0  # one report per device and HAT, so one step of `min_interval`
 
-
 GenuineReport = Callable[[bytes, DeviceReport], bool]
 """Returns whether a record's value is signed by the device of its report."""
 

@@ -81,7 +81,6 @@ __all__ = [
     "read_policy",
 ]
 
-
 Method = MeansKeys | ValuesKeys | HybridKeys | TrackerKeys | ContinualKeys
 K = TypeVar("K", bound=MethodKeys)
 

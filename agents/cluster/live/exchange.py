@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 # bytes, unless the file is an older copy that was put back, or another copy is in use. What was drawn after the copy is
 # published through the centres that follow from it, and the charge is for one draw.
 
-
 PARTITION: Final = 0  # the topic has one
 RESULT: Final = "result"
 _CHECK_BATCH: Final = 500

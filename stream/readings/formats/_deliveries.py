@@ -35,7 +35,6 @@ _boundary: Final = re.compile(rb"<\?xml[ \t\r\n]|</(?:[^<>/ \t\r\n]{1,64}:)?Siri
 _MARKS: Final = (b"Siri", b"<?xml")  # of boundaries: a pattern is tried at each closing tag, for a tenth of the time
 _encode: Final = msgspec.json.Encoder().encode
 
-
 NO_DELIVERY: Final = "has no whole SIRI delivery"
 REJECTED_DELIVERY: Final = b'{"ErrorCondition":{}}'
 """Record of a request that the server rejects, as for a wrong API key: undecodable, so that it is counted."""
