@@ -2,6 +2,7 @@
 
 import base64
 import os
+import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -181,6 +182,10 @@ def archive_classes() -> None:
     with tempfile.TemporaryDirectory(prefix=f"{_archive().name}.", dir=_archive().parent) as temporary:
         made = Path(temporary) / "made"
         java = java_command()
+        # Ours rests on that of Java's own classes, which the Java of a wheel comes without. Of one that is not ours
+        # to write, both stay away.
+        if not (Path(java[0]).resolve().parents[1] / "lib" / "server" / "classes.jsa").is_file():
+            subprocess.run([java[0], "-Xshare:dump"], capture_output=True, check=False)
         java.insert(1, f"-XX:ArchiveClassesAtExit={made}")
         with serving(lambda: prepare_local(java, Path(temporary), "256m", {}), Path(temporary) / "data") as server:
             server.create_topic("any", partitions=1)
