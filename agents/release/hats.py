@@ -96,6 +96,10 @@ class Hats:
         """Return the least watermark of the partitions; None if one has none."""
         return min_watermark(await self._store.watermarks())
 
+    async def went_back(self, watermark: int) -> bool:
+        """Return True if the least watermark is less than before: a Redis that lost something lacks slots too."""
+        return (await self.watermark() or 0) < watermark
+
     async def is_closed(self, end_date: str) -> bool:
         """Return True if no partition accepts readings of days before a local date any more."""
         closes_ms = self._calendar.previous_day_end(end_date) + self._policy.lateness_ms
@@ -103,8 +107,12 @@ class Hats:
         return watermark is not None and watermark >= closes_ms
 
     async def is_done(self, end_date: str) -> bool:
-        """Return True if all HATs before a local date are released."""
-        return await self.is_closed(end_date) and all(slot >= end_date for slot in await self._store.open_slots())
+        """Return True if all HATs before a local date are released: it is closed, and none is open."""
+        return (
+            await self.is_closed(end_date)
+            and all(slot >= end_date for slot in await self._store.open_slots())
+            and await self.is_closed(end_date)  # or Redis went back meanwhile, and lacks slots
+        )
 
     async def has_lost(self, date: str) -> bool:
         """Return True if records since the start of a local date were deleted unread.

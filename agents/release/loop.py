@@ -271,7 +271,7 @@ class ReleaseLoop:
         """Return how far releases are published: up to the end of the first final slot that is not; None: not known."""
         watermark = await self._inputs.watermark()
         unpublished = None if watermark is None else await self._source.final_slots(watermark)
-        if watermark is None or unpublished is None:
+        if watermark is None or unpublished is None or await self._inputs.went_back(watermark):
             return None
         lateness_ms = self._context.policy.lateness_ms
         through_ms = min(watermark - lateness_ms, min(unpublished.values(), default=watermark) - 1)

@@ -112,12 +112,18 @@ class Drainer:
                 failures.clear()
 
     async def is_done(self) -> bool:
-        """Return True if the log is folded up to the start's ends, nothing is open, and everything is published."""
-        offsets = await self._store.telemetry.offsets()  # read before the slots, which the same checkpoints write
-        if any((offset or 0) < self._drain.ends[partition] for partition, offset in enumerate(offsets)):
-            return False
-        if None in await self._store.watermarks():
-            return False
+        """Return True if the log is folded up to the start's ends, nothing is open, and everything is published.
+
+        Folded before and after the look at the rest: a Redis that was emptied in between has nothing open either.
+        """
+        return await self._is_folded() and await self._is_all_published() and await self._is_folded()
+
+    async def _is_folded(self) -> bool:
+        offsets = await self._store.telemetry.offsets()
+        is_at_end = all((offset or 0) >= self._drain.ends[partition] for partition, offset in enumerate(offsets))
+        return is_at_end and None not in await self._store.watermarks()
+
+    async def _is_all_published(self) -> bool:
         slots = await self._store.open_slots()
         self._log_open(slots)
         if slots or await self._releases.final_slots():

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager, closing, suppress
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,9 +26,12 @@ from hatcast.agents.release.hats import DueHat
 from hatcast.agents.release.kind import ReleaseContext
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.path import ReleasePath
+from hatcast.agents.worker.drain import Drainer
+from hatcast.agents.worker.source import Drain
 from hatcast.stream.ledger.proposals import Committed, Proposal
 from hatcast.stream.ledger.rejections import Unrecovered
 from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic
 from tests.integration.recovering import recovery_of, sealer_of
@@ -193,6 +197,32 @@ def assert_one_value_and_one_charge(pipeline: Pipeline, kept: dict[bytes, bytes]
     (budget,) = pipeline.budget_records().values()
     assert (budget["releases"], budget["epsilon_sum"]) == (hats, hats * 1.0)
     assert sorted(json.loads(record)["seq"] for record in kept.values()) == list(range(1, hats + 1))
+
+
+async def test_a_redis_that_is_emptied_between_two_looks_does_not_say_that_everything_is_published(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, over_ms = pipeline.settings, NOON_MS + DAY_MS
+    async with open_stores(pipeline) as stores, releasing(pipeline, stores) as releaser:
+        store = releaser._context.store
+        connections: Any = SimpleNamespace(  # Any: what it needs of them
+            settings=settings, store=store, ledger=stores.ledger, redis=stores.redis, partitions=PARTITIONS
+        )
+        drainer = Drainer(Drain(dict.fromkeys(range(PARTITIONS), 0)), connections, releaser, asyncio.Event())
+        open_slots = store.open_slots
+
+        async def emptied() -> dict[str, int]:
+            await stores.redis.flushdb()
+            return await open_slots()
+
+        await store_closed(stores, settings.policy, traffic(), over_ms)
+        assert await releaser.published_through() is not None
+        monkeypatch.setattr(store, "open_slots", emptied)
+        assert await releaser.published_through() is None
+        await store_closed(stores, settings.policy, traffic(), over_ms)
+        assert not await releaser.is_done("2022-01-03")
+        await store_closed(stores, settings.policy, traffic(), over_ms)
+        assert not await drainer.is_done()
 
 
 async def test_two_workers_that_release_the_same_hats_at_once_publish_one_value_of_each(pipeline: Pipeline) -> None:
