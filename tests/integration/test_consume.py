@@ -43,8 +43,8 @@ RUNNING: Final = {
     "running": [{"name": "today", "window": "today"}, {"name": "week", "window": "7d", "of": "estimates"}]
 }
 GHOST: Final = "ghost"  # in what was sent and aborted
-# What Faust puts before a printed line; the first may stand behind what ends its spinner, which hides the cursor.
-_LOGGED: Final = re.compile(r"^(\x1b\[\?25[lh])*\[[^]]*\] \[\d+\] \[WARNING\] ")
+# What Faust puts before a printed line; before the first one also what its spinner has drawn.
+_LOGGED: Final = re.compile(r"^.*?\[[^][]*\] \[\d+\] \[WARNING\] ")
 
 
 def topic_of(pipeline: Pipeline, name: str) -> str:
