@@ -41,7 +41,6 @@ _WITHIN: Final = 2  # slots after whose first it has to be found
 _SPEED: Final = 30.0  # km/h, of a simulated city
 _UPPER_BOUND: Final = POLICY.upper_bound / 1000
 _PRIOR: Final = Prior.of(_UPPER_BOUND)
-_CENTRE: Final = 0.4  # of ln(readings / users), near its mean
 _MONTH: Final = 30  # days
 _MOST_A_MONTH: Final = 2.0  # false alarms under the model: about one is meant, and a few are seen here
 _LEARNT: Final = 5  # first days, whose alarms and incidents do not count: the model knows the city too little
@@ -166,8 +165,7 @@ class _Run:
     def learn(self, query: ResidualQuery, noise: Noise) -> tuple[float, float]:
         """Release a query. Return what was expected of it, and its innovation."""
         observation, means = query.observation, self.track.means
-        own = float(observation.betas @ means.hats[observation.hats])
-        expected = means.expected(observation, query.gain) + own
+        expected = means.expected(observation, query.gain)
         z = self.track.learn(query, self.track.draw(query, self._values, noise))
         return expected, z * query.gain.variance**0.5
 
@@ -273,7 +271,7 @@ def _means_of(
 ) -> Iterator[tuple[RecordedSlot, Floats]]:
     """Yield each slot with the mean of all readings of its HATs. cells: numbers of the cells so far."""
     city.begin_day()
-    counted, buses = DayCounts(_PRIOR.variances, _CENTRE), dict[int, int]()
+    counted, buses = DayCounts(_PRIOR.variances), dict[int, int]()
     for position, slot in enumerate(day.slots):
         numbers = counted.add(
             [

@@ -186,11 +186,17 @@ def _scheduled(counts: CountedDays, timetable: Timetable | None) -> dict[int, in
 def _deviations(hats: Sequence[ModelHat], first: int, covariance: Covariance) -> Floats:
     """Return standard deviations of the HATs' means and of their roads, float64 [2, H]. first: number of the first."""
     rows = np.array([covariance.row_of(hat.cell, hat.hour, hat.features) for hat in hats])
-    cells = np.array([hat.cell for hat in hats])
-    common = np.einsum("hi,ij,hj->h", rows, covariance.shared, rows) + covariance.variance[cells]
-    own = covariance.hats[first : first + len(hats)]
+    some = np.arange(first, first + len(hats))
+    cells, own = np.array([hat.cell for hat in hats]), covariance.own
+    slopes, with_cell, variance = own.slopes[some], own.with_cell[some], own.variance(some)
+
+    def with_share(share: Floats) -> Floats:
+        whole = rows + share[:, None] * slopes
+        common = np.einsum("hi,ij,hj->h", whole, covariance.shared, whole) + covariance.variance[cells]
+        return np.asarray(common + 2 * share * with_cell + share**2 * variance)
+
     share, prior = (np.array([getattr(hat, name) for hat in hats]) for name in ("road_share", "variance"))
-    return np.sqrt((common + own, common + share**2 * own + share * (1 - share) * prior))
+    return np.sqrt((with_share(np.ones(len(hats))), with_share(share) + share * (1 - share) * prior))
 
 
 def _expected(live: Sequence[Floats], end: Floats) -> Expected:

@@ -36,7 +36,7 @@ class HatCounts:
 class ModelHat:
     """One HAT of a day, as the model sees it.
 
-    features     float64 [2]  ln(readings / users) and ln(users), centred
+    features     float64 [2]  ln(readings / users) less its mean in the slot, and ln(users), centred
     variance     of the HAT's own deviation, which has the sampling of its buses, before any release
     road_share   of `variance`, what is not sampling
     users        number of its buses; its contributions are those from number `first` on
@@ -61,12 +61,14 @@ def features_of(users: float, readings: float, centre: float) -> Floats:
     return np.log((readings / users, users)) - (centre, _USERS_CENTRE)
 
 
-def centre_of(first: Iterable[tuple[int, int]]) -> float:
-    """Return the centre of ln(readings / users): its mean over the HATs of a first slot. first: users and readings.
+def centre_of(slot: Iterable[tuple[int, int]]) -> float:
+    """Return the centre of ln(readings / users): its mean over the HATs of a slot. slot: users and readings.
 
-    How often a bus sends is a matter of the city's feed: only differences within a city tell of speeds.
+    How often buses send is a matter of the feed, and changes with it: only differences between the HATs of one slot
+    tell of speeds. 0 without HATs.
     """
-    return float(np.mean([math.log(readings / users) for users, readings in first]))
+    logarithms = [math.log(readings / users) for users, readings in slot]
+    return math.fsum(logarithms) / max(len(logarithms), 1)
 
 
 class DayCounts:
@@ -75,7 +77,6 @@ class DayCounts:
     Under `replace` the users of a HAT and their numbers of readings are public. All that a tracker decides on the date
     is a function of these and of what was fixed before it; only `query.noiseless_sum` reads the private means of buses.
 
-    centre     of ln(readings / users); None before the first HAT of all dates
     hats       in the order in which they were added
     of_cell    numbers of each cell's HATs, ascending
     cells      int64 [H]  number of each HAT's cell
@@ -87,10 +88,8 @@ class DayCounts:
     variance   float64 [N]  of the bus's mean around the HAT's
     """
 
-    def __init__(self, variances: Variances, centre: float | None = None) -> None:
-        """centre: as `centre_of` returned it; None: nothing was added before."""
+    def __init__(self, variances: Variances) -> None:
         self._variances = variances
-        self.centre = centre
         self.hats: list[ModelHat] = []
         self.of_cell: dict[int, list[int]] = {}
         self.cells = np.empty(0, np.int64)
@@ -100,13 +99,12 @@ class DayCounts:
         self.readings, self.weight, self.variance = np.empty((3, 0))
 
     def add(self, counts: Sequence[HatCounts]) -> range:
-        """Add the HATs of an hour. Return their numbers."""
-        if self.centre is None and counts:
-            self.centre = centre_of((len(each.buses), int(each.readings.sum())) for each in counts)
+        """Add the HATs of a slot. Return their numbers."""
+        centre = centre_of((len(each.buses), int(each.readings.sum())) for each in counts)
         before, at = len(self.hats), len(self.hat)
         columns: list[tuple[Integers, Integers, Floats, Floats, Floats]] = []
         for each in counts:
-            hat, column = self._hat_of(each, at)
+            hat, column = self._hat_of(each, at, centre)
             self.of_cell.setdefault(hat.cell, []).append(len(self.hats))
             self.hats.append(hat)
             columns.append(column)
@@ -124,7 +122,7 @@ class DayCounts:
         return range(before, len(self.hats))
 
     def _hat_of(
-        self, counts: HatCounts, first: int
+        self, counts: HatCounts, first: int, centre: float
     ) -> tuple[ModelHat, tuple[Integers, Integers, Floats, Floats, Floats]]:
         users, variances = len(counts.buses), self._variances
         readings = counts.readings.astype(np.float64)
@@ -135,7 +133,7 @@ class DayCounts:
         hat = ModelHat(
             counts.cell,
             counts.hour,
-            features_of(users, total, self.centre or 0.0),
+            features_of(users, total, centre),
             own,
             variances.hat / own,
             users,

@@ -12,8 +12,9 @@ each cell is stored as a regression on the shared parts,
 and an observation changes the shared parts and one cell: its cost does not depend on the number of cells. When the city
 moves, or a date's shift is replaced, the slopes refer to those of before; they are carried over by regression on the
 new ones, which keeps each cell's own variance and its covariance with the shared parts exact, and leaves out what two
-cells then have in common beyond the shared parts. An observation of several cells changes the shared parts alone, and
-cells only as far as their slopes say: what it tells of each cell beyond that is little, and would tie them together.
+cells then have in common beyond the shared parts. So does an observation of several cells: each of them learns what it
+tells of it, but not that if one of them is faster, another one is slower. The own deviations e_h of the day are
+regressions on the shared parts, too, and given these each cell's are correlated with it and with each other.
 
 Covariances depend on public counts only (`Covariance`); means also on released numbers (`Means`).
 """
@@ -95,27 +96,35 @@ class Observation:
 class Gain:
     """Kalman gain of an observation, with the variance of its innovation.
 
-    shared, cell, hats   float64 [29], a number, float64 [H]: gains; of the cell, that of its intercept; 0 for several
-    row                  float64 [29]  `Observation.row` plus the slopes of the cells, before the observation
-    variance             of the innovation
+    shared     float64 [29]
+    cells      float64 [C]  of the intercepts
+    numbers    int64 [N]  of all HATs of the cells
+    hats       float64 [N]  of the intercepts of their own deviations
+    row        float64 [29]  weights of the shared parts, with the slopes of cells and own deviations, before it
+    own        float64 [H, 29]  slopes of the own deviations of the observation's HATs, before it
+    variance   of the innovation
     """
 
     shared: Floats
-    cell: float
+    cells: Floats
+    numbers: Integers
     hats: Floats
     row: Floats
+    own: Floats
     variance: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drift:
-    """Change of the cells' regressions when the city moves or a date begins: slopes fall by the outer product of both.
+    """Change of the regressions when the city moves or a date begins: slopes fall by the outer product with the row.
 
     by_cell   float64 [C]
+    by_hat    float64 [H]
     row       float64 [29]
     """
 
     by_cell: Floats
+    by_hat: Floats
     row: Floats
 
 
@@ -138,6 +147,67 @@ class Rescaled:
     shrunk: Floats
 
 
+class OwnDeviations:
+    """Own deviations e_h of the HATs of the present day, each a regression on the shared parts, as a cell is.
+
+    Given the shared parts they depend on their cell and on those of its other HATs: what a query tells of a block of
+    HATs is less of each, the more is known of the cell.
+
+    slopes      float64 [H, 29]
+    with_cell   float64 [H]  covariance with the cell, given the shared parts
+    """
+
+    def __init__(self) -> None:
+        self.slopes = np.empty((0, SHARED))
+        self.with_cell = np.empty(0)
+        self._of_cell: dict[int, list[int]] = {}
+        self._position = np.empty(0, np.int64)  # of each HAT among those of its cell
+        self._among = np.empty((0, 0))  # [H, D]: given the shared parts, with the HATs of its cell by their positions
+
+    def __len__(self) -> int:
+        return len(self._position)
+
+    def numbers(self, cell: int) -> Integers:
+        """Return the numbers of a cell's HATs, ascending."""
+        return np.array(self._of_cell.get(cell, ()), np.int64)
+
+    def variance(self, hats: Integers) -> Floats:
+        """Return the variances of these HATs given the shared parts."""
+        return np.asarray(self._among[hats, self._position[hats]])
+
+    def among(self, some: Integers, others: Integers) -> Floats:
+        """Return the covariance of HATs of one cell given the shared parts, float64 [some, others]."""
+        return np.asarray(self._among[some[:, None], self._position[others]])
+
+    def add(self, hats: Sequence[ModelHat]) -> None:
+        """Add HATs, of which nothing is known yet."""
+        first = len(self)
+        for number, hat in enumerate(hats, first):
+            self._of_cell.setdefault(hat.cell, []).append(number)
+        new = np.array([self._of_cell[hat.cell].index(number) for number, hat in enumerate(hats, first)], np.int64)
+        known = self._among.shape[1]
+        among = np.zeros((first + len(hats), max(known, int(new.max(initial=-1)) + 1)))
+        among[:first, :known] = self._among
+        among[np.arange(first, len(among)), new] = [hat.variance for hat in hats]
+        self._among, self._position = among, np.concatenate((self._position, new))
+        self.slopes = np.concatenate((self.slopes, np.zeros((len(hats), SHARED))))
+        self.with_cell = np.concatenate((self.with_cell, np.zeros(len(hats))))
+
+    def learn(self, numbers: Integers, of_hats: Floats, of_cell: float, variance: float) -> None:
+        """Update with an observation. of_hats, of_cell: its covariance with a cell's HATs, and with the cell."""
+        self.with_cell[numbers] -= of_hats * (of_cell / variance)
+        self._among[numbers, : len(numbers)] -= np.outer(of_hats / variance, of_hats)
+
+    def follow(self, drift: "Drift", variance: float) -> None:
+        """Follow the city as it moves. variance: of what it adds to a slope of 1."""
+        for cell, of_cell in self._of_cell.items():
+            numbers = np.array(of_cell)
+            by_hat = variance * drift.by_hat[numbers]
+            self.with_cell[numbers] += by_hat * drift.by_cell[cell]
+            self._among[numbers, : len(numbers)] += np.outer(by_hat, drift.by_hat[numbers])
+        self.slopes -= np.outer(drift.by_hat, drift.row)
+
+
 class Covariance:
     """Covariance of the model's parts. A function of public counts, the policy, timetables and scales.
 
@@ -147,7 +217,7 @@ class Covariance:
     slopes     float64 [C, 29]
     variance   float64 [C]  of each cell, given the shared parts
     drifted    float64 [C]  of it, what drift has added since the cell's last observation
-    hats       float64 [H]  of each HAT's own deviation, for the HATs of the present day
+    own        of the HATs of the present day
     rows       float64 [H, 29]  weights of the shared parts in their means, without those of their cells
     alone      float64 [H, 2]  of all queries of each HAT alone, together: `Observation.variance`, and the part of it
                that is the sampling of their buses; infinite if there was none
@@ -160,7 +230,8 @@ class Covariance:
         self.shared = _prior(variances)
         self.slopes = np.empty((0, SHARED))
         self.variance, self.drifted = np.empty((2, 0))
-        self.hats, self.rows, self.alone = _of_no_hats()
+        self.own = OwnDeviations()
+        self.rows, self.alone = _of_no_hats()
 
     @property
     def cells(self) -> int:
@@ -183,18 +254,18 @@ class Covariance:
     def add_hats(self, hats: Iterable[ModelHat]) -> None:
         """Add HATs of the day that are new."""
         new = list(hats)
-        added = np.array([hat.variance for hat in new])
-        self.hats = np.concatenate((self.hats, added))
+        self.own.add(new)
         self.rows = np.concatenate((self.rows, shared_rows(new)))
-        self.alone = np.concatenate((self.alone, np.full((len(added), 2), np.inf)))
+        self.alone = np.concatenate((self.alone, np.full((len(new), 2), np.inf)))
 
     def begin_day(self) -> Drift:
         """Forget the HATs and the shift of the day before. Returns the change that the means have to follow."""
-        self.hats, self.rows, self.alone = _of_no_hats()
+        self.own = OwnDeviations()
+        self.rows, self.alone = _of_no_hats()
         # What a cell has in common with the old shift becomes slopes on the other shared parts, from which the shift
         # differs by something of variance 1 / (P^-1)_dd, and what is left its own variance.
         row = np.linalg.solve(self.shared, _DAY_ROW)
-        drift = Drift(self.slopes[:, DAY].copy(), row / row[DAY])
+        drift = Drift(self.slopes[:, DAY].copy(), np.empty(0), row / row[DAY])
         self._drift(drift.by_cell**2 / row[DAY])
         self.slopes -= np.outer(drift.by_cell, drift.row)
         self.shared[DAY] = self.shared[:, DAY] = 0
@@ -208,8 +279,10 @@ class Covariance:
         self.shared[CITY, CITY] += added
         # P' = P + q e e'. Slopes on the old city become slopes on the new one: B' = B - q B_0 (P'^-1)_0.
         row = added * np.linalg.solve(self.shared, _CITY_ROW)
-        drift = Drift(self.slopes[:, CITY].copy(), row)
-        self._drift(drift.by_cell**2 * added * (1 - row[CITY]) + self.variances.cell_drift * hours)
+        drift = Drift(self.slopes[:, CITY].copy(), self.own.slopes[:, CITY].copy(), row)
+        rest = added * (1 - row[CITY])
+        self._drift(drift.by_cell**2 * rest + self.variances.cell_drift * hours)
+        self.own.follow(drift, rest)
         self.slopes -= np.outer(drift.by_cell, row)
         return drift
 
@@ -261,26 +334,55 @@ class Covariance:
 
     def observe(self, observation: Observation) -> Gain:
         """Update with an observation. Returns the gains."""
-        cells, hats, betas = observation.cells, observation.hats, observation.betas
-        row = observation.row + observation.shares @ self.slopes[cells]
+        cells, hats, betas, own = observation.cells, observation.hats, observation.betas, self.own
+        slopes = own.slopes[hats]
+        row = observation.row + observation.shares @ self.slopes[cells] + betas @ slopes
         shared = self.shared @ row
-        own = self.hats[hats]
-        of_cells = float(observation.shares**2 @ self.variance[cells])
-        given_shared = of_cells + float(betas**2 @ own) + observation.variance
+        given_shared = float(self.given_shared(cells, observation.shares, hats, betas)) + observation.variance
         variance = float(row @ shared) + given_shared
-        of_cell = of_cells / given_shared if observation.is_of_one_cell else 0.0
-        gain = Gain(shared / variance, of_cell, betas * own / variance, row, variance)
+        of_cells, of_hats = self._given_shared(observation)
+        numbers = [own.numbers(cell) for cell in cells.tolist()]
+        gain = Gain(
+            shared / variance,
+            of_cells / given_shared,
+            np.concatenate(numbers),
+            np.concatenate(of_hats) / given_shared,
+            row,
+            slopes,
+            variance,
+        )
         self.shared -= np.outer(shared, gain.shared)
-        if observation.is_of_one_cell:
-            self.slopes[cells] -= gain.cell * row
-            self.variance[cells] *= 1 - gain.cell
-            self.drifted[cells] = 0
-        self.hats[hats] = own * (1 - betas * gain.hats)
+        self.slopes[cells] -= np.outer(gain.cells, row)
+        self.variance[cells] -= gain.cells * of_cells
+        self.drifted[cells] = 0
+        own.slopes[gain.numbers] -= np.outer(gain.hats, row)
+        for some, of_some, of_cell in zip(numbers, of_hats, of_cells.tolist(), strict=True):
+            own.learn(some, of_some, of_cell, given_shared)
         return gain
 
-    def variance_of(self, row: Floats, cell: int) -> float:
-        """Return the variance of a HAT's mean without its own deviation. row: as `row_of` returns it."""
-        return float(row @ self.shared @ row) + float(self.variance[cell])
+    def given_shared(self, cells: Integers, shares: Floats, hats: Integers, betas: Floats) -> Floats:
+        """Return the variance of what observations have of cells and own deviations, given the shared parts.
+
+        cells, hats     as in `Observation`
+        shares, betas   float64 [..., C], [..., H]: of each observation
+        """
+        own = self.own
+        with_cell = own.with_cell[hats]
+        if len(cells) > 1:
+            of_hats = 2 * (shares * betas) @ with_cell + betas**2 @ own.variance(hats)
+        else:
+            of_hats = 2 * betas @ with_cell + ((betas @ own.among(hats, hats)) * betas).sum(axis=-1)
+        return np.asarray(shares**2 @ self.variance[cells] + of_hats)
+
+    def _given_shared(self, observation: Observation) -> tuple[Floats, list[Floats]]:
+        """Return the covariance of an observation with each cell, and with all of its HATs, given the shared parts."""
+        own, of_cells, of_hats = self.own, observation.shares * self.variance[observation.cells], []
+        for number, (cell, share) in enumerate(zip(observation.cells.tolist(), observation.shares, strict=True)):
+            mine = slice(None) if observation.is_of_one_cell else slice(number, number + 1)
+            hats, betas, all_hats = observation.hats[mine], observation.betas[mine], own.numbers(cell)
+            of_cells[number] += own.with_cell[hats] @ betas
+            of_hats.append(share * own.with_cell[all_hats] + own.among(all_hats, hats) @ betas)
+        return of_cells, of_hats
 
     def of_cells(self) -> Floats:
         """Return the variance of city + cell, float64 [C]."""
@@ -293,7 +395,7 @@ class Means:
 
     shared       float64 [29]
     intercepts   float64 [C]
-    hats         float64 [H]  of each HAT's own deviation, for the HATs of the present day
+    hats         float64 [H]  intercepts of the own deviations of the HATs of the present day
     """
 
     def __init__(self, prior: Floats) -> None:
@@ -305,7 +407,7 @@ class Means:
     def resize(self, covariance: Covariance) -> None:
         """Add the cells and HATs that the covariance has already."""
         self.intercepts = np.concatenate((self.intercepts, np.zeros(covariance.cells - len(self.intercepts))))
-        self.hats = np.concatenate((self.hats, np.zeros(len(covariance.hats) - len(self.hats))))
+        self.hats = np.concatenate((self.hats, np.zeros(len(covariance.own) - len(self.hats))))
 
     def begin_day(self, drift: Drift) -> None:
         """Forget the HATs and the shift of the day before. drift: as `Covariance.begin_day` returned it."""
@@ -315,7 +417,9 @@ class Means:
 
     def follow(self, drift: Drift) -> None:
         """Follow the regressions of the cells when they are carried over to other shared parts."""
-        self.intercepts[: len(drift.by_cell)] += drift.by_cell * float(drift.row @ self.shared)
+        moved = float(drift.row @ self.shared)
+        self.intercepts[: len(drift.by_cell)] += drift.by_cell * moved
+        self.hats[: len(drift.by_hat)] += drift.by_hat * moved
 
     def rescale(self, change: "Rescaled", prior: Floats) -> None:
         """Follow the covariance to another scale. prior: means of the shared parts, float64 [29]."""
@@ -324,25 +428,22 @@ class Means:
         told = change.before @ (self.shared - prior) - (change.more * (of_cells + change.told @ prior)) @ change.told
         self.shared, self.intercepts = prior + change.shared @ told, data
 
-    def predict(self, row: Floats, cell: int) -> float:
-        """Return the mean of a HAT without its own deviation. row: as `Covariance.row_of` returns it."""
-        return float(row @ self.shared) + float(self.intercepts[cell])
-
     def expected(self, observation: Observation, gain: Gain) -> float:
-        """Return the mean of an observation without the HATs' own deviations."""
-        return float(gain.row @ self.shared) + float(observation.shares @ self.intercepts[observation.cells])
+        """Return the mean of an observation."""
+        cells = observation.shares @ self.intercepts[observation.cells]
+        return float(gain.row @ self.shared + cells + observation.betas @ self.hats[observation.hats])
 
     def update(self, observation: Observation, gain: Gain, innovation: float) -> None:
         """Update with an observation. innovation: its difference from the prediction."""
-        if observation.is_of_one_cell:
-            # The intercept's gain is that given the shared parts, so it sees the innovation around their old means.
-            self.intercepts[observation.cells] += gain.cell * (innovation + float(gain.row @ self.shared))
+        # These gains are those given the shared parts, so they see the innovation around their old means.
+        given_shared = innovation + float(gain.row @ self.shared)
+        self.intercepts[observation.cells] += gain.cells * given_shared
+        self.hats[gain.numbers] += gain.hats * given_shared
         self.shared += gain.shared * innovation
-        self.hats[observation.hats] += gain.hats * innovation
 
 
-def _of_no_hats() -> tuple[Floats, Floats, Floats]:
-    return np.empty(0), np.empty((0, SHARED)), np.empty((0, 2))
+def _of_no_hats() -> tuple[Floats, Floats]:
+    return np.empty((0, SHARED)), np.empty((0, 2))
 
 
 def _prior(variances: Variances) -> Floats:

@@ -102,11 +102,6 @@ class RecordConverter(Protocol):
         """Return the calibration that goes with these records. means: of an earlier one; none at the beginning."""
         ...
 
-    @property
-    def centre(self) -> float | None:
-        """Centre of the model's first feature, as `centre_of` returned it; None before the first slot."""
-        ...
-
     def hats(self, records: Sequence[ReleaseRecord], cells: Mapping[str, int]) -> list[tuple[ReleaseRecord, ModelHat]]:
         """Return the HATs of a slot's records that the model has. cells: their numbers."""
         ...
@@ -133,13 +128,12 @@ class PlainReleases:
     are those of the users that K admits, so they are not features of the HAT: estimates were worse with them.
     """
 
-    def __init__(self, covariance: Covariance, lower: float = 0.0, centre: float | None = None) -> None:
+    def __init__(self, covariance: Covariance, lower: float = 0.0) -> None:
         """Args:
         covariance: of the model, whose variances are those of the present date
         lower: of the value, in its unit: the model is of distances from it
-        centre: None
         """
-        self._covariance, self._lower, self.centre = covariance, lower, centre
+        self._covariance, self._lower = covariance, lower
 
     @staticmethod
     def calibration(means: Sequence[float]) -> ReleaseCalibration:
@@ -216,13 +210,12 @@ class QueryRecords:
     has seen other records.
     """
 
-    def __init__(self, covariance: Covariance, lower: float = 0.0, centre: float | None = None) -> None:
+    def __init__(self, covariance: Covariance, lower: float = 0.0) -> None:
         """Args:
         covariance: of the model, whose variances are those of the present date
         lower: of the value, in its unit: the model is of distances from it
-        centre: as it was before; None at the beginning
         """
-        self._covariance, self._lower, self.centre = covariance, lower, centre
+        self._covariance, self._lower = covariance, lower
 
     @staticmethod
     def calibration(means: Sequence[float]) -> Calibration:
@@ -232,14 +225,13 @@ class QueryRecords:
     def hats(self, records: Sequence[ReleaseRecord], cells: Mapping[str, int]) -> list[tuple[ReleaseRecord, ModelHat]]:
         """Return the HATs of the records that are in the tracker's model."""
         counted = [(each, each.counts) for each in records if each.counts is not None and each.status in _MODELLED]
-        if self.centre is None and counted:
-            self.centre = centre_of((counts.users, counts.readings) for _, counts in counted)
+        centre = centre_of((counts.users, counts.readings) for _, counts in counted)
         return [
             (
                 record,
                 replace(
                     hat_of(record, cells[record.cell], self._covariance.variances),
-                    features=features_of(counts.users, counts.readings, self.centre or 0.0),
+                    features=features_of(counts.users, counts.readings, centre),
                 ),
             )
             for record, counts in counted

@@ -50,6 +50,7 @@ class Members:
     starts          int64 [H]  position of each HAT's first contribution
     rows            float64 [H, 29]  weights of the shared parts in each HAT's mean, without those of its cell
     slopes          float64 [C, 29]  of the cells, before the query
+    deviations      float64 [H, 29]  slopes of the HATs' own deviations, before the query
     """
 
     cells: Integers
@@ -63,6 +64,7 @@ class Members:
     starts: Integers
     rows: Floats
     slopes: Floats
+    deviations: Floats
 
     @property
     def is_of_one_cell(self) -> bool:
@@ -93,7 +95,8 @@ def members_of(contributions: Integers, day: DayCounts, covariance: Covariance) 
         of_cells = np.bincount(of_bus, within**2 * of_cells[np.searchsorted(hats, hat_column)])
     level = sum(float(covariance.shared[one, other]) for one in (CITY, DAY) for other in (CITY, DAY))
     spread = np.sqrt(own + of_cells + variances.hat + level)
-    return Members(cells, contributions, buses, of_bus, within, own, spread, hats, starts, rows, slopes)
+    deviations = covariance.own.slopes[hats]
+    return Members(cells, contributions, buses, of_bus, within, own, spread, hats, starts, rows, slopes, deviations)
 
 
 def _each_once(numbers: Integers) -> tuple[Integers, Integers]:
@@ -139,8 +142,9 @@ class Designs:
 def designs_of(members: Members, payments: Floats, day: DayCounts, covariance: Covariance) -> Designs:
     """Return the designs of queries. payments: float64 [P, L], of each bus, with a sum above 0."""
     total = payments @ (1 / members.spread)
-    # Equal payments of all buses give the same shares, whatever they are: computed once.
-    alike = payments.min(axis=1) == payments.max(axis=1)
+    # Payments in proportion to each other give the same shares, whatever they are: computed once.
+    relative = payments / payments[0]
+    alike = relative.max(axis=1) - relative.min(axis=1) < 1e-7 * relative.max(axis=1)
     shape_of = np.where(alike, alike.argmax(), np.arange(len(payments)))
     shapes = np.flatnonzero(shape_of == np.arange(len(payments)))
     of_payment = np.searchsorted(shapes, shape_of)
@@ -154,10 +158,9 @@ def designs_of(members: Members, payments: Floats, day: DayCounts, covariance: C
     betas = common / prior
     unexplained = shares**2 @ members.own + of_hat * (weights**2).sum(axis=1) - (common**2 / prior).sum(axis=1)
     of_cells = shares_of(members, weights)
-    rows = weights @ members.rows + of_cells @ members.slopes
+    rows = weights @ members.rows + of_cells @ members.slopes + betas @ members.deviations
     shared = rows @ covariance.shared
-    explained = (rows * shared).sum(axis=1) + of_cells**2 @ covariance.variance[members.cells]
-    explained = explained + betas**2 @ covariance.hats[members.hats]
+    explained = (rows * shared).sum(axis=1) + covariance.given_shared(members.cells, of_cells, members.hats, betas)
     spreads = (shares**2 @ members.spread**2)[of_payment]
     costs = (spreads[:, None] * _CLIPPED + _NOISE * (_Z / total[:, None]) ** 2) / _KEPT**2
     # Spreads of a guessed prior may be far too large: then a small z would count a difference up to 1 / k(z) times. Or
@@ -276,7 +279,8 @@ def _residuals(query: ResidualQuery, values: Floats, means: Means) -> Floats:
     """Return r_b: the difference of each bus's mean from the prediction of the HATs it was in, float64 [L]."""
     members = query.members
     of_cells = members.slopes @ means.shared + means.intercepts[members.cells]
-    predicted = members.rows @ means.shared + of_cells + means.hats[members.hats]
+    of_hats = members.deviations @ means.shared + means.hats[members.hats]
+    predicted = members.rows @ means.shared + of_cells + of_hats
     counts = np.diff(np.append(members.starts, len(members.contributions)))
     differences = values[members.contributions] - np.repeat(predicted, counts)
     return np.asarray(np.bincount(members.of_bus, members.within * differences), np.float64)

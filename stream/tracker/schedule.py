@@ -14,7 +14,7 @@ from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
 from hatcast.stream.tracker.counts import DayCounts, Floats, HatCounts, Integers, ModelHat
 from hatcast.stream.tracker.model import Covariance, Drift
 from hatcast.stream.tracker.prior import Variances, factor_of
-from hatcast.stream.tracker.query import Members, ResidualQuery, designs_of, members_of, query_of
+from hatcast.stream.tracker.query import Designs, Members, ResidualQuery, designs_of, members_of, query_of
 from hatcast.stream.units import NANO
 
 PAYMENTS: Final = np.array((0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0))  # epsilon, at most, of each bus
@@ -77,17 +77,15 @@ class Outlook:
         rows = covariance.city_rows()
         self._matrix = (rows * self.weights[:, None]).T @ rows
 
-    def gain(self, members: Members, shared: Floats, variance: Floats) -> Floats:
-        """Return the gain of observations of these members, float64 [P].
-
-        shared, variance   float64 [P, 29], [P]: as in `Designs`
-        """
+    def gain(self, members: Members, designs: Designs) -> Floats:
+        """Return the gain of observations of these members, float64 [P]."""
+        shared, variance = designs.shared, designs.variance
         all_cells = ((shared @ self._matrix) * shared).sum(axis=1)
         if not members.is_of_one_cell:
             return np.asarray(all_cells / variance)
         (cell,) = members.cells.tolist()
         alone = shared @ self._covariance.city_row(cell)
-        own = float(self._covariance.variance[cell])
+        own = self._covariance.variance[cell] + designs.betas @ self._covariance.own.with_cell[members.hats]
         return np.asarray((all_cells + self.weights[cell] * ((alone + own) ** 2 - alone**2)) / variance)
 
     def before(self, members: Members) -> None:
@@ -160,33 +158,43 @@ class Appraisal:
         if len(members.buses) < buses:
             return None
         left = self._balances.left(members.buses, reserve)
-        levels = PAYMENTS[: np.searchsorted(PAYMENTS, left.max() / NANO) + 1]
-        payments = np.minimum((levels[:, None] * NANO).astype(np.int64), left)
+        shares = shares_of_buses(members)
+        levels = PAYMENTS[: np.searchsorted(PAYMENTS, (left / shares).max() / NANO) + 1]
+        payments = np.minimum((levels[:, None] * shares * NANO).astype(np.int64), left)
         costs = payments.sum(axis=1) / NANO
         designs = designs_of(members, payments / NANO, self._day, self._covariance)
-        gains = outlook.gain(members, designs.shared, designs.variance)
-        gains += self._gain_today(members, designs.shared, designs.betas, designs.variance, hats)
+        gains = outlook.gain(members, designs) + self._gain_today(members, designs, hats)
         net = gains - price * costs
         best = int(net.argmax())
         return (float(net[best]), members, payments[best]) if net[best] > 0 else None
 
-    def _gain_today(self, members: Members, shared: Floats, betas: Floats, variance: Floats, hats: Integers) -> Floats:
+    def _gain_today(self, members: Members, designs: Designs, hats: Integers) -> Floats:
         """Return the expected reduction of these HATs' summed standard deviation, float64 [P].
 
-        hats   ascending; some of them, and some of the members' HATs, may not be among the others
+        hats   ascending: of the cell of the members, or if these are of several, all of theirs at least
         """
+        covariance, own, betas = self._covariance, self._covariance.own, designs.betas
         cells = self._day.cells[hats]
-        rows = self._covariance.slopes[cells] + self._covariance.rows[hats]
-        own, of_cells = self._covariance.hats[hats], self._covariance.variance[cells]
-        before = np.einsum("hi,hi->h", rows @ self._covariance.shared, rows) + of_cells + own
-        common = shared @ rows.T  # [P, H]
+        rows = covariance.slopes[cells] + covariance.rows[hats] + own.slopes[hats]
+        cell, deviation = covariance.variance[cells] + own.with_cell[hats], own.with_cell[hats] + own.variance(hats)
+        before = np.einsum("hi,hi->h", rows @ covariance.shared, rows) + cell + deviation
+        common = designs.shared @ rows.T  # [P, H]
         if members.is_of_one_cell:
-            common += of_cells
-        theirs = np.minimum(np.searchsorted(hats, members.hats), len(hats) - 1)
-        mine = np.flatnonzero(hats[theirs] == members.hats)
-        common[:, theirs[mine]] += betas[:, mine] * own[theirs[mine]]
-        after = np.maximum(before - common**2 / variance[:, None], _FLOOR * before)
+            common += cell + betas @ (own.with_cell[members.hats] + own.among(hats, members.hats)).T
+        else:
+            mine = np.searchsorted(hats, members.hats)
+            common[:, mine] += designs.weights * cell[mine] + betas * deviation[mine]
+        after = np.maximum(before - common**2 / designs.variance[:, None], _FLOOR * before)
         return np.asarray(((np.sqrt(before) - np.sqrt(after)) * self._values[hats]).sum(axis=1))
+
+
+def shares_of_buses(members: Members) -> Floats:
+    """Return what each bus pays of a payment of 1, float64 [L]; its mean is 1.
+
+    A bus whose residual has a variance of its own that is twice as large tells half as much, and pays half.
+    """
+    told = 1 / members.own
+    return np.asarray(told / told.mean())
 
 
 class Settlement:
@@ -281,7 +289,7 @@ class Schedule:
 
     def begin_day(self) -> Drift:
         """Begin a local date. Returns the change that the means have to follow."""
-        self.day = DayCounts(self.covariance.variances, self.day.centre)
+        self.day = DayCounts(self.covariance.variances)
         self.balances = Balances(self._keys.daily_limit)
         self._is_unpaid = np.empty(0, bool)
         self._newest = range(0)

@@ -18,7 +18,7 @@ from hatcast.stream.records import EstimateRecord, NormalRecord, ReleaseRecord
 from hatcast.stream.records.fields import release_id
 from hatcast.stream.tracker.alarms import OF_RELEASES, OF_TRACKER, Alarms, Area
 from hatcast.stream.tracker.counts import Floats, ModelHat
-from hatcast.stream.tracker.model import Covariance, prior_means, shared_rows
+from hatcast.stream.tracker.model import SHARED, Covariance, prior_means, shared_rows
 from hatcast.stream.tracker.observations import (
     DEVIATIONS,
     HatKey,
@@ -34,7 +34,7 @@ from hatcast.stream.tracker.observations import (
 from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.state import ModelState, SmootherState
 from hatcast.stream.tracker.timetable import tenths_of
-from hatcast.stream.tracker.track import Normal, Track, hat_estimate
+from hatcast.stream.tracker.track import Normal, OwnDeviation, Track, hat_estimate
 from hatcast.stream.units import HOUR_MS
 
 Stage = Literal["live", "settled", "predicted"]
@@ -73,11 +73,20 @@ def day_parts(
     records, hats   of each HAT of the day, in the order of their numbers
     """
     cells = np.array([hat.cell for hat in hats], np.int64)
-    rows = covariance.slopes[cells] + shared_rows(hats)
-    variance = np.einsum("hi,ij,hj->h", rows, covariance.shared, rows, optimize=True) + covariance.variance[cells]
-    means = rows @ track.means.shared + track.means.intercepts[cells] + track.means.hats
+    rows, own = covariance.slopes[cells] + shared_rows(hats), covariance.own
+    means = (rows + own.slopes) @ track.means.shared + track.means.intercepts[cells] + track.means.hats
+
+    def given(rows: Floats) -> Floats:
+        return np.asarray(np.einsum("hi,ij,hj->h", rows, covariance.shared, rows, optimize=True))
+
+    common = given(rows) + covariance.variance[cells]
+    whole = (
+        given(rows + own.slopes) + covariance.variance[cells] + 2 * own.with_cell + own.variance(np.arange(len(own)))
+    )
+    # Of a HAT that was queried itself more is known than of its cell: then it has no part of its own.
+    common = np.minimum(common, whole)
     factor = track.calibration.factor
-    return DayParts(records, means, np.sqrt(factor * variance), factor * covariance.hats)
+    return DayParts(records, means, np.sqrt(factor * common), factor * (whole - common))
 
 
 @dataclass(slots=True)
@@ -170,13 +179,12 @@ class Smoother:
         prior = Prior.of(setting.upper_bound, speed=setting.speed, value=setting.value, lower=setting.lower)
         self._prior = prior_means(prior)
         self._covariance = Covariance(prior.variances)
-        centre = None if snapshot is None else snapshot.centre
         self._records: RecordConverter = (QueryRecords if setting.is_tracker else PlainReleases)(
-            self._covariance, setting.lower, centre
+            self._covariance, setting.lower
         )
         calibration = self._records.calibration(() if snapshot is None else snapshot.calibration)
         self._track = Track(self._prior, calibration)
-        self._usual = (0.0, 0.0, 0.0) if snapshot is None else snapshot.usual
+        self._usual = (0.0, 0.0) if snapshot is None else snapshot.usual
         self._cells: dict[str, int] = {}
         self._day: list[_DayHat] = []
         self._hats: dict[HatKey, int] = {}
@@ -230,10 +238,9 @@ class Smoother:
             self._hats[record.cell, record.slot] = number
             self._day.append(_DayHat(record, hat))
         for _, hat in known:
-            *usual, hats = self._usual
+            usual, hats = self._usual
             hats = min(hats + 1, _USUAL_HATS)
-            readings, users = (usual + (hat.features - usual) / hats).tolist()
-            self._usual = readings, users, hats
+            self._usual = usual + (float(hat.features[1]) - usual) / hats, hats
         scheduled = {hat.cell: tenths_of(record.scheduled) for record, hat in known if record.scheduled is not None}
         self._covariance.add_scheduled(scheduled)
         self._covariance.add_hats([hat for _, hat in known])
@@ -252,7 +259,7 @@ class Smoother:
         """Update with a released number. Return its innovation in standard deviations."""
         observation, means = measured.observation, self._track.means
         gain = self._covariance.observe(observation)
-        expected = means.expected(observation, gain) + float(observation.betas @ means.hats[observation.hats])
+        expected = means.expected(observation, gain)
         innovation = measured.value - expected
         share = float(observation.weights[observation.hats >= self._slot_from].sum())
         if share > 0 and self._setting.value is None:  # a speed of the present slot
@@ -296,10 +303,9 @@ class Smoother:
         )
 
     def _predicted(self, cell: str, number: int, of_slot: ReleaseRecord) -> EstimateRecord:
-        # A first slot may be unlike all others, and feeds change: so a cell without readings is not at the centre.
-        usual = np.array(self._usual[:2])
+        usual = np.array([0.0, self._usual[0]])
         hat = ModelHat(number, hour_of(of_slot.slot), usual, self._covariance.variances.hat, 1.0, 0, 0)
-        own = Normal(0.0, self._covariance.variances.hat)
+        own = OwnDeviation(0.0, np.zeros(SHARED), 0.0, self._covariance.variances.hat)
         road = hat_estimate(hat, own, self._track, self._covariance).road
         return self._record("predicted", of_slot, cell, self._normal(road))
 
@@ -351,7 +357,6 @@ class Smoother:
             model=ModelState.of(self._cells, self._covariance, self._track.means),
             start_ms=self._start_ms,
             calibration=self._track.calibration.means,
-            centre=self._records.centre,
             usual=self._usual,
         )
 

@@ -17,8 +17,8 @@ from hatcast.stream.tracker.schedule import Schedule
 from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.track import Calibration, Track
 
-TRACKER_VERSION: Final = 4
-SMOOTHER_VERSION: Final = 6
+TRACKER_VERSION: Final = 5
+SMOOTHER_VERSION: Final = 7
 """Of the model and of the format: another version's state is not read"""
 
 
@@ -80,7 +80,6 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
     seen, hours   as in `Outlook`; float64 [C]
     newest_ms     start of the newest slot, ms UTC; None: there was none
     calibration   the two running means of `Calibration`
-    centre        of the model's first feature; None: there was no slot
     timetable     from which cells of the next date take their scheduled speeds; None: they have none
     evidence      as in `Evidence`: float64 [37]; empty if the prior is no guess
     """
@@ -92,7 +91,6 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
     hours: int
     newest_ms: int | None
     calibration: tuple[float, float]
-    centre: float | None
     timetable: Timetable | None
     evidence: bytes
     version: int = TRACKER_VERSION
@@ -120,7 +118,6 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
         schedule.add_cells(cells)
         self.model.restore(schedule.covariance, [track.means for track in tracks])
         schedule.seen, schedule.hours = floats_of(self.seen, len(cells)), self.hours
-        schedule.day.centre = self.centre
         for track in tracks:
             track.calibration = Calibration(self.calibration)
             if track.evidence is not None and self.evidence:
@@ -138,8 +135,7 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
     date         no slot of this date or later was taken; "" if none was
     start_ms     start of the last slot that was taken, ms UTC
     calibration  `means` of the calibration
-    centre       of the converter of records
-    usual        means of both features over recent HATs, and the number of these
+    usual        mean of ln(users), centred, over recent HATs, and the number of these
     """
 
     policy_id: str
@@ -147,6 +143,5 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelState
     start_ms: int | None
     calibration: tuple[float, ...]
-    centre: float | None
-    usual: tuple[float, float, float]
+    usual: tuple[float, float]
     version: int = SMOOTHER_VERSION

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.tracker.counts import Floats, ModelHat
 from hatcast.stream.tracker.model import Covariance, Means
@@ -110,17 +112,19 @@ class Track:
 
     def expected(self, query: ResidualQuery) -> float:
         """Return the prediction of the query's weighted HATs, in the policy's unit."""
+        return self.means.expected(query.observation, query.gain) + self._own_of(query)
+
+    def _own_of(self, query: ResidualQuery) -> float:
+        """Return what the prediction of the weighted HATs has more of their own deviations than the observation."""
         observation = query.observation
-        return self.means.expected(observation, query.gain) + float(
-            observation.weights @ self.means.hats[observation.hats]
-        )
+        own = self.means.hats[observation.hats] + query.gain.own @ self.means.shared
+        return float((observation.weights - observation.betas) @ own)
 
     def learn(self, query: ResidualQuery, released: int) -> float:
         """Update with a released Y. Return its innovation in standard deviations."""
         observation = query.observation
         shift = released / (STEPS * query.total * query.kept)
-        hats = self.means.hats[observation.hats]
-        innovation = shift - float((observation.betas - observation.weights) @ hats)
+        innovation = shift + self._own_of(query)
         self.means.update(observation, query.gain, innovation)
         self.calibration.add(innovation, query.gain.variance, query.noise)
         if self.evidence is not None:
@@ -129,18 +133,39 @@ class Track:
 
     def estimate(self, number: int, hat: ModelHat, covariance: Covariance) -> HatEstimate:
         """Return the estimate of a HAT. number: of the HAT in its day."""
-        own = Normal(float(self.means.hats[number]), float(covariance.hats[number]))
-        return hat_estimate(hat, own, self, covariance)
+        own = covariance.own
+        known = OwnDeviation(
+            float(self.means.hats[number]),
+            own.slopes[number],
+            float(own.with_cell[number]),
+            float(own.variance(np.array([number]))[0]),
+        )
+        return hat_estimate(hat, known, self, covariance)
 
 
-def hat_estimate(hat: ModelHat, own: Normal, track: Track, covariance: Covariance) -> HatEstimate:
-    """Return the estimate of a HAT. own: of its own deviation."""
-    row = covariance.row_of(hat.cell, hat.hour, hat.features)
-    centre, variance = track.means.predict(row, hat.cell), covariance.variance_of(row, hat.cell)
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnDeviation:
+    """What is known of a HAT's own deviation: of one number of `Own`.
+
+    mean   its intercept
+    """
+
+    mean: float
+    slopes: Floats
+    with_cell: float
+    variance: float
+
+
+def hat_estimate(hat: ModelHat, own: OwnDeviation, track: Track, covariance: Covariance) -> HatEstimate:
+    """Return the estimate of a HAT."""
+    row, means = covariance.row_of(hat.cell, hat.hour, hat.features), track.means
+    factor, share = track.calibration.factor, hat.road_share
+
+    def with_share(part: float, rest: float) -> Normal:
+        whole = row + part * own.slopes
+        mean = float(whole @ means.shared + means.intercepts[hat.cell]) + part * own.mean
+        given_shared = covariance.variance[hat.cell] + 2 * part * own.with_cell + part**2 * own.variance
+        return Normal(mean, factor * float(whole @ covariance.shared @ whole + given_shared + rest))
+
     # The own deviation is the road's and that of the sampling: what was learned of their sum is divided.
-    share, factor = hat.road_share, track.calibration.factor
-    of_road = share**2 * own.variance + share * (1 - share) * hat.variance
-    return HatEstimate(
-        Normal(centre + share * own.mean, factor * (variance + of_road)),
-        Normal(centre + own.mean, factor * (variance + own.variance)),
-    )
+    return HatEstimate(with_share(share, share * (1 - share) * hat.variance), with_share(1.0, 0.0))

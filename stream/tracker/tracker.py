@@ -99,7 +99,6 @@ class Tracker:
             hours=schedule.hours,
             newest_ms=self._newest_ms,
             calibration=track.calibration.means,
-            centre=schedule.day.centre,
             timetable=self.timetable,
             evidence=b"" if track.evidence is None else bytes_of(track.evidence.sums),
         )

@@ -46,12 +46,13 @@ def made(prior_scale: int) -> tuple[Covariance, Means]:
 def observations(random: Random, number: int) -> list[tuple[Observation, float]]:
     """Numbers about one cell each, in any order of cells; a HAT is in one of them at most, as in a first query."""
     found = []
+    hats = random.permutation(HATS)
     for at in range(number):
         row = np.zeros(SHARED)
         row[[CITY, DAY, hour_part(int(random.integers(HOURS)))]], row[FEATURES] = 1, random.normal(size=2)
         beta = random.random(1) if at < HATS else np.zeros(1)
-        hat = np.array([at % HATS])
-        cell = random.integers(CELLS, size=1)
+        hat = hats[at % HATS :][:1]
+        cell = hat % CELLS
         variance = float(random.uniform(0.5, 20))
         found.append((Observation(cell, np.ones(1), row, hat, np.ones(1), beta, variance), float(random.normal(30, 9))))
     return found
@@ -142,11 +143,11 @@ def test_a_cell_that_was_not_seen_for_long_stays_where_its_numbers_were_when_the
         means.follow(covariance.advance(24))
         see(1, -1)
         see(2, 0)
-    before = means.predict(covariance.row_of(0, 8, np.zeros(2)), 0)
+    before = covariance.row_of(0, 8, np.zeros(2)) @ means.shared + means.intercepts[0]
     means.rescale(covariance.rescale(second), MEANS)
     of_cell = covariance.row_of(0, 8, np.zeros(2))
-    moved = means.predict(of_cell, 0) - before
-    assert abs(moved) < 0.25 * covariance.variance_of(of_cell, 0) ** 0.5
+    moved = of_cell @ means.shared + means.intercepts[0] - before
+    assert abs(moved) < 0.25 * float(of_cell @ covariance.shared @ of_cell + covariance.variance[0]) ** 0.5
 
 
 def asked(prior_scale: int, cells: int = 1) -> ResidualQuery:

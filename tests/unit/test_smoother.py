@@ -148,12 +148,10 @@ def test_under_add_remove_every_listed_cell_is_estimated_without_counts() -> Non
     ratio = release(cell, DATES[0], 9, 30.0, scale=None, policy=PRESENCE)
     (only,) = estimates_of(PRESENCE, [ratio])
     assert only.stage == "live"
-    # A cell with counts of more users is known better.
+    # A road with counts of more users is known better.
     more = msgspec.structs.replace(ratio, counts=COUNTS)
     (known,) = estimates_of(PRESENCE, [more])
-    assert only.mean is not None
-    assert known.mean is not None
-    assert known.mean.sd < only.mean.sd
+    assert known.road.sd < only.road.sd
 
 
 def test_values_and_intervals_stay_within_the_bounds() -> None:

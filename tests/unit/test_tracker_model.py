@@ -1,7 +1,7 @@
 """The tracker's model against a dense Kalman filter that knows nothing of its structure."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from hatcast.stream.tracker.model import (
 from hatcast.stream.tracker.prior import Prior, Variances
 from hatcast.stream.tracker.timetable import deviation
 
-CELLS, HATS = 5, 4
+CELLS, HATS = 5, 12
 VARIANCES = Variances()
 PRIOR = prior_means(Prior.of(65.0))
 
@@ -57,7 +57,10 @@ def made() -> tuple[Covariance, Means, Dense]:
     means.resize(covariance)
     full = np.zeros((SHARED + CELLS + HATS,) * 2)
     full[:SHARED, :SHARED] = covariance.shared
-    full[range(SHARED, len(full)), range(SHARED, len(full))] = [*covariance.variance, *covariance.hats]
+    full[range(SHARED, len(full)), range(SHARED, len(full))] = [
+        *covariance.variance,
+        *covariance.own.variance(np.arange(HATS)),
+    ]
     dense = Dense(full)
     for cell, speed in SCHEDULED.items():  # the slope of all cells, times its own deviation, is a part of the cell
         sums = np.eye(len(full))
@@ -67,11 +70,27 @@ def made() -> tuple[Covariance, Means, Dense]:
 
 
 def observation_of(random: np.random.Generator) -> Observation:
-    hats = np.sort(random.choice(HATS, 2, replace=False))
+    cells = random.integers(CELLS, size=1)
+    hats = np.arange(int(cells[0]), HATS, CELLS)[:2]
     row = np.zeros(SHARED)
     row[[CITY, DAY, hour_part(int(random.integers(HOURS)))]], row[FEATURES] = 1, random.normal(size=2)
-    cells = random.integers(CELLS, size=1)
     return Observation(cells, np.ones(1), row, hats, np.array([0.5, 0.5]), random.random(2), 3.0)
+
+
+def joint(covariance: Covariance, means: Means) -> Dense:
+    """Return what the model knows of all of its parts together."""
+    own = covariance.own
+    of_shared = np.concatenate((np.eye(SHARED), covariance.slopes, own.slopes))
+    found = Dense(of_shared @ covariance.shared @ of_shared.T)
+    found.means = of_shared @ means.shared + np.concatenate((np.zeros(SHARED), means.intercepts, means.hats))
+    for cell in range(CELLS):
+        hats = own.numbers(cell)
+        parts = np.concatenate(([SHARED + cell], SHARED + CELLS + hats))
+        block = np.zeros((len(parts),) * 2)
+        block[0, 0], block[1:, 1:] = covariance.variance[cell], own.among(hats, hats)
+        block[0, 1:] = block[1:, 0] = own.with_cell[hats]
+        found.covariance[np.ix_(parts, parts)] += block
+    return found
 
 
 def full_row(observation: Observation) -> Floats:
@@ -81,58 +100,37 @@ def full_row(observation: Observation) -> Floats:
     return row
 
 
-def test_without_own_deviations_the_posterior_is_that_of_the_dense_filter() -> None:
+def test_the_posterior_is_that_of_the_dense_filter_also_of_hats_that_are_asked_again() -> None:
     random = np.random.default_rng(5)
     covariance, means, dense = made()
     for _ in range(60):
-        given = observation_of(random)
-        observation = replace(given, betas=np.zeros(2))
-        value = random.normal(30, 5)
+        observation, value = observation_of(random), random.normal(30, 5)
         gain = covariance.observe(observation)
         means.update(observation, gain, value - means.expected(observation, gain))
         dense.observe(full_row(observation), 3.0, value)
-    cells = means.intercepts + covariance.slopes @ means.shared
-    assert means.shared == pytest.approx(dense.means[:SHARED], abs=1e-9)
-    assert cells == pytest.approx(dense.means[SHARED : SHARED + CELLS], abs=1e-9)
-    assert covariance.shared == pytest.approx(dense.covariance[:SHARED, :SHARED], abs=1e-9)
-    assert covariance.slopes @ covariance.shared == pytest.approx(
-        dense.covariance[SHARED : SHARED + CELLS, :SHARED], abs=1e-9
-    )
-    row = np.eye(SHARED)[0]
-    variances = [
-        np.eye(len(dense.covariance))[0] + np.eye(len(dense.covariance))[SHARED + cell] for cell in range(CELLS)
-    ]
+    found = joint(covariance, means)
+    assert found.means == pytest.approx(dense.means, abs=1e-9)
+    assert found.covariance == pytest.approx(dense.covariance, abs=1e-9)
+    ones = np.eye(len(dense.covariance))
+    variances = [ones[0] + ones[SHARED + cell] for cell in range(CELLS)]
     assert covariance.of_cells() == pytest.approx([v @ dense.covariance @ v for v in variances], abs=1e-9)
-    assert covariance.variance_of(row + covariance.slopes[2], 2) == pytest.approx(covariance.of_cells()[2])
 
 
-def test_the_first_observation_of_a_hat_updates_its_own_deviation_as_the_dense_filter_does() -> None:
-    random = np.random.default_rng(6)
-    covariance, means, dense = made()
-    observation = observation_of(random)
-    gain = covariance.observe(observation)
-    means.update(observation, gain, 4.0)
-    dense.observe(full_row(observation), 3.0, 4.0 + float(full_row(observation) @ dense.means))
-    assert means.hats == pytest.approx(dense.means[SHARED + CELLS :])
-    assert covariance.hats == pytest.approx(np.diag(dense.covariance)[SHARED + CELLS :])
-
-
-def test_when_the_city_moves_each_cell_keeps_its_variance_and_its_covariance_with_the_shared_parts() -> None:
-    random = np.random.default_rng(7)
-    covariance, means, _ = made()
-    for _ in range(30):
-        observation = observation_of(random)
-        means.update(observation, covariance.observe(observation), float(random.normal()))
-    shared, cross = covariance.shared.copy(), covariance.slopes @ covariance.shared
-    cells = means.intercepts + covariance.slopes @ means.shared
-    own = np.einsum("ci,ij,cj->c", covariance.slopes, covariance.shared, covariance.slopes) + covariance.variance
+def test_when_the_city_moves_cells_and_own_deviations_keep_their_variances_and_covariances_with_the_shared_parts() -> (
+    None
+):
+    covariance, means = learned(np.random.default_rng(7))
+    before = joint(covariance, means)
     means.follow(covariance.advance(3.0))
-    shared[0, 0] += 3 * VARIANCES.city_drift
-    now = np.einsum("ci,ij,cj->c", covariance.slopes, covariance.shared, covariance.slopes) + covariance.variance
-    assert covariance.shared == pytest.approx(shared)
-    assert covariance.slopes @ covariance.shared == pytest.approx(cross)
-    assert now == pytest.approx(own + 3 * VARIANCES.cell_drift)
-    assert means.intercepts + covariance.slopes @ means.shared == pytest.approx(cells)
+    before.covariance[CITY, CITY] += 3 * VARIANCES.city_drift
+    cells = range(SHARED, SHARED + CELLS)
+    before.covariance[cells, cells] += 3 * VARIANCES.cell_drift
+    after = joint(covariance, means)
+    assert after.means == pytest.approx(before.means)
+    assert after.covariance[:SHARED] == pytest.approx(before.covariance[:SHARED])
+    for cell in range(CELLS):
+        parts = [SHARED + cell, *(SHARED + CELLS + covariance.own.numbers(cell))]
+        assert after.covariance[np.ix_(parts, parts)] == pytest.approx(before.covariance[np.ix_(parts, parts)])
 
 
 def learned(random: np.random.Generator) -> tuple[Covariance, Means]:
@@ -143,28 +141,25 @@ def learned(random: np.random.Generator) -> tuple[Covariance, Means]:
     return covariance, means
 
 
-def test_an_observation_of_several_cells_changes_the_shared_parts_as_the_dense_filter_does_and_no_cells_rest() -> None:
+def test_an_observation_of_several_cells_tells_of_each_part_what_the_dense_filter_says_and_ties_no_cells() -> None:
     random = np.random.default_rng(8)
     covariance, means = learned(random)
-    covariance.hats[:] = 0
-    dense = Dense(np.eye(SHARED + CELLS + HATS))
-    cross = covariance.slopes @ covariance.shared
-    cells = slice(SHARED, SHARED + CELLS)
-    dense.covariance[:SHARED, :SHARED], dense.covariance[cells, :SHARED] = covariance.shared, cross
-    dense.covariance[:SHARED, cells], dense.covariance[SHARED + CELLS :] = cross.T, 0
-    dense.covariance[cells, cells] = cross @ covariance.slopes.T + np.diag(covariance.variance)
-    dense.means[:SHARED], dense.means[cells] = means.shared, means.intercepts + covariance.slopes @ means.shared
-    shares, row = np.array([0.5, 0.3, 0.2]), observation_of(random).row
-    pulse = Observation(np.arange(3), shares, row, np.arange(3), shares, np.zeros(3), 0.1)
-    slopes, variance, intercepts = covariance.slopes.copy(), covariance.variance.copy(), means.intercepts.copy()
+    dense = joint(covariance, means)
+    cells, shares = np.arange(3), np.array([0.5, 0.3, 0.2])
+    pulse = Observation(
+        cells, shares, observation_of(random).row, cells + CELLS, shares, np.array([0.2, 0.4, 0.1]), 0.1
+    )
     gain = covariance.observe(pulse)
     means.update(pulse, gain, 25.0 - means.expected(pulse, gain))
     dense.observe(full_row(pulse), 0.1, 25.0)
-    assert means.shared == pytest.approx(dense.means[:SHARED])
-    assert covariance.shared == pytest.approx(dense.covariance[:SHARED, :SHARED])
-    assert np.array_equal(slopes, covariance.slopes)
-    assert np.array_equal(variance, covariance.variance)
-    assert np.array_equal(intercepts, means.intercepts)
+    found = joint(covariance, means)
+    assert found.means == pytest.approx(dense.means)
+    assert found.covariance[:SHARED] == pytest.approx(dense.covariance[:SHARED])
+    for cell in range(CELLS):
+        parts = [SHARED + cell, *(SHARED + CELLS + covariance.own.numbers(cell))]
+        assert found.covariance[np.ix_(parts, parts)] == pytest.approx(dense.covariance[np.ix_(parts, parts)])
+    untied = covariance.slopes @ covariance.shared @ covariance.slopes.T
+    assert found.covariance[SHARED, SHARED + 1] == pytest.approx(untied[0, 1])
 
 
 def test_when_a_date_begins_its_shift_is_new_and_each_cell_keeps_its_mean_variance_and_covariance_with_the_rest() -> (
@@ -206,18 +201,14 @@ def test_a_city_is_expected_at_half_the_bound_a_journey_below_a_third_and_a_valu
 
 
 @pytest.mark.parametrize("often", [1, 30])
-def test_how_often_a_citys_buses_send_says_nothing_of_its_speed(often: int) -> None:
+def test_how_often_the_buses_of_a_slot_send_says_nothing_of_its_speed(often: int) -> None:
     buses = np.arange(4)
-    counts = [HatCounts(cell, 8, buses, often * np.array([1, 1 + cell, 2, 3])) for cell in range(3)]
     day = DayCounts(VARIANCES)
-    day.add(counts)
-    assert day.centre is not None
-    readings = [float(hat.features[0]) for hat in day.hats]
-    assert sum(readings) == pytest.approx(0)
-    assert readings == pytest.approx([math.log(r / 4) - day.centre for r in (often * 7, often * 8, often * 9)])
-    later = DayCounts(VARIANCES, day.centre)  # a later date keeps the centre
-    later.add(counts[2:])
-    assert later.hats[0].features[0] == readings[2]
+    day.add([HatCounts(cell, 7, buses, np.array([1, 1, 2, 3])) for cell in range(2)])
+    slot = day.add([HatCounts(cell, 8, buses, often * np.array([1, 1 + cell, 2, 3])) for cell in range(3)])
+    readings = [float(day.hats[number].features[0]) for number in slot]
+    centre = math.log(often * 7 / 4) / 3 + math.log(often * 8 / 4) / 3 + math.log(often * 9 / 4) / 3
+    assert readings == pytest.approx([math.log(r / 4) - centre for r in (often * 7, often * 8, often * 9)])
 
 
 def test_a_longer_pause_than_a_day_lets_the_model_forget_no_more() -> None:

@@ -1,6 +1,5 @@
 """What a tracker takes, how it values a query, and what another query of the same HAT adds."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,9 +11,9 @@ from hatcast.stream.tracker.counts import DayCounts, HatCounts
 from hatcast.stream.tracker.model import Covariance
 from hatcast.stream.tracker.prior import Prior, Variances
 from hatcast.stream.tracker.query import Members, ResidualQuery, designs_of, members_of, query_of
-from hatcast.stream.tracker.schedule import Appraisal, Balances
+from hatcast.stream.tracker.schedule import Appraisal, Balances, Outlook
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
-from hatcast.stream.units import HOUR_MS, NANO
+from hatcast.stream.units import NANO
 
 VARIANCES = Variances()
 READINGS = [(1, 1, 30), (60, 2, 7)]
@@ -53,16 +52,6 @@ def test_hats_that_would_make_meaningless_numbers_are_rejected_before_anything_c
     assert made.state("policy", "date") == before
 
 
-def test_how_often_buses_send_in_the_first_slot_is_the_centre_of_later_dates_also_after_a_restart() -> None:
-    first = tracker()
-    list(first.close_slot(0, 9, [hat("a", [2, 2]), hat("b", [8, 8])]))  # 4 readings a bus, by the mean of logarithms
-    restored = Tracker(TrackerKeys(5 * NANO, price=0.001), Prior.of(65.0), state=first.state("policy", "2024-05-01"))
-    for made in (first, restored):
-        made.begin_day()
-        list(made.close_slot(24 * HOUR_MS, 9, [hat("a", [40, 40])]))
-        assert made.schedule.day.hats[0].features[0] == pytest.approx(math.log(10))
-
-
 def one_cell() -> tuple[DayCounts, Covariance]:
     """Two HATs of one cell, in which the same three buses have unequal numbers of readings."""
     covariance, day = Covariance(VARIANCES), DayCounts(VARIANCES)
@@ -93,6 +82,18 @@ def test_queries_of_one_hat_have_new_noise_but_share_the_sampling_of_their_buses
         assert together == pytest.approx(sampling + noise / number)
 
 
+def test_a_bus_with_few_readings_tells_less_and_pays_less() -> None:
+    day, covariance = one_cell()
+    asked = members(day, covariance, 1)
+    query = Appraisal(np.ones(2), day, covariance, Balances(5 * NANO)).query(
+        [asked.contributions], np.array([1]), Outlook(covariance, np.ones(1), 1), 1.0
+    )
+    assert query is not None
+    of_readings = np.argsort(READINGS[1])
+    assert (np.diff(query.payments[of_readings]) > 0).all()
+    assert query.payments * asked.own == pytest.approx((query.payments * asked.own).mean(), rel=1e-6)
+
+
 def test_queries_of_one_hat_are_counted_together_on_its_day() -> None:
     day, covariance = one_cell()
     queries = [query_of(members(day, covariance, 1), PAYMENTS, day, covariance) for _ in range(3)]
@@ -119,7 +120,7 @@ def test_a_query_without_a_hats_own_buses_tells_nothing_of_its_own_deviation() -
     designs = designs_of(asked, np.ones((1, 3)), day, covariance)
 
     def gain(hats: Sequence[int]) -> float:
-        of_hats = appraisal._gain_today(asked, designs.shared, designs.betas, designs.variance, np.array(hats))
+        of_hats = appraisal._gain_today(asked, designs, np.array(hats))
         return float(of_hats[0])
 
     assert gain([0, 1]) == pytest.approx(gain([0]) + gain([1]))

@@ -67,9 +67,11 @@ def hat(cell: str, users: int, seed: int, means: tuple[int, int] = MEANS) -> Hat
 
 
 def slots(date: str, of: Policy = POLICY, means: tuple[int, int] = MEANS) -> Iterator[tuple[Slot, list[HatUsers]]]:
-    for number, slot in enumerate(Calendar(of).slots_of(date)):
-        if slot.outside is None:
-            yield slot, [hat(cell, 2 + 5 * at, 10 * number + at, means) for at, cell in enumerate(CELLS)]
+    """In the first slot one HAT has enough buses: it is asked alone, and others after pulses."""
+    inside = (slot for slot in Calendar(of).slots_of(date) if slot.outside is None)
+    for number, slot in enumerate(inside):
+        users = (2, 7, 12) if number else (2, 2, 12)
+        yield slot, [hat(cell, users[at], 10 * number + at, means) for at, cell in enumerate(CELLS)]
 
 
 class Crash(Exception):
@@ -174,7 +176,7 @@ def test_a_pulse_is_of_the_hats_of_its_slot_with_enough_users_and_comes_before_t
 
 
 def test_a_pulse_that_was_committed_before_a_crash_is_learned_and_not_drawn_again() -> None:
-    ledger, noise = Ledger(1), Counting()  # only the pulse of the first slot
+    ledger, noise = Ledger(45), Counting()  # up to the first pulse, of the second date
     with pytest.raises(Crash):
         ledger.run(noise)
     (before,) = pulses(ledger)

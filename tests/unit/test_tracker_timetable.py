@@ -73,12 +73,14 @@ def test_a_cell_is_expected_at_its_scheduled_speed_by_a_slope_that_all_cells_sha
     covariance.add_scheduled({1: round(REFERENCE * 10) + 100})
     means.resize(covariance)
     rows = [covariance.row_of(cell, 9, np.zeros(2)) for cell in (0, 1)]
-    plain, scheduled = (means.predict(row, cell) for cell, row in enumerate(rows))
+    plain, scheduled = (row @ means.shared + means.intercepts[cell] for cell, row in enumerate(rows))
     assert scheduled - plain == pytest.approx(10 * prior.slope)
     # City, hour and day are those of every HAT.
     common = covariance.shared[np.ix_((CITY, hour_part(9), DAY), (CITY, hour_part(9), DAY))].sum()
-    assert covariance.variance_of(rows[0], 0) == pytest.approx(common + 32)
-    assert covariance.variance_of(rows[1], 1) == pytest.approx(common + 18 + (10 * prior.slope_sd) ** 2)
+    assert rows[0] @ covariance.shared @ rows[0] + covariance.variance[0] == pytest.approx(common + 32)
+    assert rows[1] @ covariance.shared @ rows[1] + covariance.variance[1] == pytest.approx(
+        common + 18 + (10 * prior.slope_sd) ** 2
+    )
 
 
 def test_a_cell_of_which_something_is_known_keeps_what_it_has() -> None:
