@@ -59,7 +59,8 @@ class OpenTransactions:
             if self._logged.get(partition) != offset:
                 log.error(self._text(partition, offset, since_s))
         for partition in self._logged.keys() - waits.keys():
-            log.info("partition is read on: the transaction has ended", topic=self._topic, partition=partition)
+            if self._consumer.epoch(partition) is not None:  # or another worker reads it, or this one again soon
+                log.info("partition is read on: the transaction has ended", topic=self._topic, partition=partition)
         self._logged = {partition: offset for partition, (offset, _) in waits.items()}
 
     def problem(self) -> str | None:
@@ -132,7 +133,6 @@ class Ingest:
         METERS.count(REBALANCES)
         if self._has_grown():
             return
-        self.early_records.keep_only(self.consumer.assigned())
         for partition in partitions:
             self._loader.load_soon(partition)
 
@@ -152,6 +152,7 @@ class Ingest:
         finally:
             for partition in partitions:
                 self.partitions.pop(partition, None)
+            self.early_records.forget(partitions)
         log.info("partitions revoked", partitions=sorted(partitions))
 
     def on_lost(self, partition: int, position: int) -> None:

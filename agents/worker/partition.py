@@ -77,10 +77,10 @@ class EarlyRecords:
                 return
             self.add(partition, record)
 
-    def keep_only(self, partitions: frozenset[int]) -> None:
-        """Remove all other partitions, without a log line: other workers own them now."""
-        for partition in self._waits.keys() - partitions:
-            del self._waits[partition]
+    def forget(self, partitions: Iterable[int]) -> None:
+        """Remove partitions, without a log line: other workers own them now."""
+        for partition in partitions:
+            self._waits.pop(partition, None)
 
     def waiting(self) -> Mapping[int, EarlyRecord]:
         """Return partition -> the record that it waits for, or waited for within the last `CALM_S`. Log ended waits."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.monitoring.declarations import PARTS
@@ -29,6 +30,9 @@ class FakeConsumer:
 
     def in_group(self) -> bool:
         return self.joined
+
+    def epoch(self, partition: int) -> int | None:
+        return 1 if partition in self.partitions else None
 
     def answered_ms(self) -> int | None:
         return self.heard_ms
@@ -124,6 +128,17 @@ def test_a_worker_waits_a_minute_for_a_transaction_before_it_is_not_ready() -> N
     assert found.keys() == {"transactions"}
     assert found["transactions"].startswith("telemetry partition 1 waits at offset 7 for 9")
     assert "(1 more of its partitions wait)" in found["transactions"]
+
+
+def test_a_wait_for_a_transaction_has_ended_only_where_the_partition_is_read_on() -> None:
+    consumer = FakeConsumer(waits={0: (5, monotonic_s() - 70), 1: (7, monotonic_s() - 70)})
+    transactions = Parts(consumer).open_transactions
+    with capture_logs() as lines:
+        transactions.look()
+        consumer.waits, consumer.partitions = {}, frozenset({1})  # another worker has got partition 0
+        transactions.look()
+    ended = [line["partition"] for line in lines if line["event"].startswith("partition is read on")]
+    assert ended == [1]
 
 
 @pytest.mark.parametrize(("answers_s", "reason"), [((3.0, 2.0, 2.5), "2.0"), ((3.0, 0.2, 3.0), None), ((), None)])

@@ -8,7 +8,9 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from structlog.testing import capture_logs
 
+from hatcast.agents.clock import now_ms
 from hatcast.agents.monitoring.declarations import READINGS
+from hatcast.agents.worker.folds import EarlyRecord
 from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.partition import OwnedPartition
 from hatcast.agents.worker.source import IngestOptions, Source
@@ -110,3 +112,13 @@ async def test_failures_are_not_forgotten_while_nothing_is_assigned_outside_of_t
         "operation failed, retrying",
         *ended,
     ]
+
+
+async def test_a_partition_that_is_given_up_waits_for_the_clock_no_more() -> None:
+    unused = cast("Any", None)
+    source = Source("telemetry", "group", cast("Any", Store(0, lambda: None)), unused, READINGS)
+    ingest = Ingest(source, unused, unused, 1.0, IngestOptions(unforeseen))
+    ingest.early_records.add(0, EarlyRecord(5, now_ms() + 3_600_000, 120_000))
+    ingest.early_records.add(1, EarlyRecord(7, now_ms() + 3_600_000, 120_000))
+    await ingest.on_revoked(frozenset({0}))
+    assert ingest.early_records.waiting().keys() == {1}
