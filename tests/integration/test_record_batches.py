@@ -3,14 +3,17 @@ Batches while their Kafka is away: nothing is lost, and stopping does not wait f
 """
 
 import asyncio
+import json
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Any
 
 import pytest
 from aiokafka.errors import KafkaConnectionError
-from confluent_kafka import Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from structlog.testing import capture_logs
 
 from hatcast.agents.kafka.batches import group
 from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
@@ -189,6 +192,54 @@ async def test_what_a_rebalance_does_not_move_is_read_on_while_the_rest_is_given
     assert sorted(store.rows) == in_the_log(kafka, topic)
 
 
+async def test_who_reads_what_is_agreed_without_a_fetch_and_commits_go_on_without_a_warning(
+    kafka: KafkaServer, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, store = make_topic(partitions=8), Store()
+    kafka.produce(topic, numbered(40_000, 8))
+    options, requests = group.GroupMember._options, list[dict[str, int]]()
+
+    def note(statistics: str) -> None:
+        requests.extend(broker["req"] for broker in json.loads(statistics)["brokers"].values())
+
+    def with_statistics(member: group.GroupMember) -> dict[str, Any]:
+        return {**options(member), "statistics.interval.ms": 200, "stats_cb": note}
+
+    monkeypatch.setattr(group.GroupMember, "_options", with_statistics)
+    wanted = settings(kafka, topic, commit_interval=0.05)
+    with capture_logs() as lines:
+        async with running(wanted, store, pause=0.02) as first:
+            for _ in range(2):
+                async with running(wanted, store, pause=0.02) as second:
+                    await until(lambda: len(second.consumer.assigned()) == 4)
+                    await until(lambda: len(second.seen) > 10)
+                await until(lambda: len(first.consumer.assigned()) == 8)
+    assert sum(each.get("OffsetCommit", 0) for each in requests) > 0
+    assert sum(each.get("Fetch", 0) for each in requests) == 0
+    assert [line for line in lines if line["log_level"] == "warning"] == []
+
+
+async def test_a_worker_that_stops_while_it_gains_partitions_takes_none(
+    kafka: KafkaServer, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker(settings(kafka, make_topic(partitions=2)), Store())
+    loop, thread, gaining = asyncio.get_running_loop(), worker.consumer._thread, asyncio.Event()
+    assign = thread.assign
+
+    async def assign_late(partitions: Collection[int]) -> None:
+        loop.call_soon_threadsafe(gaining.set)
+        while not worker.consumer.should_stop:
+            await asyncio.sleep(0.01)
+        await assign(partitions)
+
+    monkeypatch.setattr(thread, "assign", assign_late)
+    starting = asyncio.create_task(worker.app.start())
+    await gaining.wait()
+    await worker.app.stop()
+    await starting
+    assert worker.assignments == []
+
+
 async def test_a_stalled_agent_stays_in_its_group_and_its_memory_stops_growing(
     kafka: KafkaServer, make_topic: MakeTopic
 ) -> None:
@@ -277,9 +328,26 @@ async def test_a_worker_that_hangs_gives_up_its_partitions_also_after_one_was_lo
             await worker.load([0])
         await until(lambda: store.offsets == {0: 100, 1: 100})
         assert not worker.revocations
+        with capture_logs() as lines:
+            time.sleep(SESSION + 2)  # the event loop hangs
+            await until(lambda: len(worker.assignments) == 2)
+        assert worker.revocations == [frozenset({0, 1})]
+        (why,) = [line["why"] for line in lines if line["event"] == "not in the consumer group, joining again"]
+        assert "maximum poll interval" in why
+
+
+async def test_what_is_acknowledged_before_a_session_ends_is_not_committed_after_it(
+    kafka: KafkaServer, make_topic: MakeTopic
+) -> None:
+    topic, store = make_topic(partitions=1), Store()
+    kafka.produce(topic, numbered(100, 1))
+
+    async with running(settings(kafka, topic, poll_seconds=SESSION, commit_interval=60.0), store) as worker:
+        await until(lambda: len(store.rows) == 100)
+        worker.start_by_itself = False  # as if another worker had the partition, and had read on
         time.sleep(SESSION + 2)  # the event loop hangs
         await until(lambda: len(worker.assignments) == 2)
-        assert worker.revocations == [frozenset({0, 1})]
+    assert committed(kafka, topic, 1) == {0: OFFSET_INVALID}
 
 
 async def test_workers_that_stop_together_leave_their_group_at_once(kafka: KafkaServer, make_topic: MakeTopic) -> None:
@@ -380,6 +448,19 @@ async def test_a_broker_that_starts_again_is_read_on_from_where_it_was(
         await until(lambda: len(store.rows) >= 4_000)
         assert not worker.app.crashed
     assert sorted(store.rows) == in_the_log(breakable_kafka, topic)
+
+
+async def test_without_its_broker_a_worker_is_not_in_its_group_also_if_it_has_no_partition(
+    breakable_kafka: KafkaServer, make_topic: MakeTopic
+) -> None:
+    wanted, store = settings(breakable_kafka, make_topic(partitions=1)), Store()
+
+    async with running(wanted, store) as first, running(wanted, store) as second:
+        await until(lambda: first.consumer.in_group() and second.consumer.in_group())
+        await asyncio.to_thread(breakable_kafka.kill)
+        await until(lambda: not (first.consumer.in_group() or second.consumer.in_group()))
+        await asyncio.to_thread(breakable_kafka.start)
+        await until(lambda: first.consumer.in_group() and second.consumer.in_group())
 
 
 async def test_a_broker_that_is_lost_in_a_rebalance_is_joined_again_however_long_it_was_away(

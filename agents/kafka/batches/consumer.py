@@ -170,10 +170,11 @@ class BatchConsumer(driver.Consumer):
     async def _own(self, partitions: frozenset[int]) -> None:
         limit = self.settings.partitions
         gained = frozenset(each for each in partitions if limit is None or each < limit)
-        if gained and not self.should_stop:
+        if gained:
             await self._thread.call(self._thread.assign, self._assigned | gained)
-            self._assigned |= gained
-            self.handler.on_assigned(gained)
+            if not self.should_stop:  # a stop gives up what is assigned when it begins
+                self._assigned |= gained
+                self.handler.on_assigned(gained)
 
     async def give_up(self, partitions: frozenset[int]) -> None:
         """Give up partitions, after their last checkpoint."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.kafka.aio import for_code
@@ -33,6 +33,8 @@ _PERMANENT: Final = (
     KafkaError.INVALID_SESSION_TIMEOUT,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
 )
+# What a rebalance does to commits on their way, and the end of a session, of which others tell.
+_PASSING: Final = (KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID)
 
 
 class Owner(Protocol):
@@ -57,20 +59,26 @@ class GroupMember:
     The thread polls only while the event loop runs: a loop that hangs for `BatchSettings.poll_seconds` loses its
     partitions to others. While it only waits, for Redis say, it stays a member.
 
-    member_id   its id in the group; None before it has one
-    is_in_group   it was assigned what it holds, if only nothing, and its session has not ended since
+    member_id   its id in the group; None before it has one, and from the end of its session until it joins again
     """
 
     def __init__(self, settings: BatchSettings, owner: Owner) -> None:
         self.member_id: str | None = None
-        self.is_in_group = False
+        self._assigned_as: str | None = None  # its id at the last assignment
         self._settings = settings
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._next_commit_s = 0.0  # monotonic
+        self._told: set[str] = set()  # errors that were logged since the last assignment, or commit
         self._stopping = threading.Event()
         self._ended = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="consumer group", daemon=True)
+
+    @property
+    def is_in_group(self) -> bool:
+        """Whether it was assigned what it holds, if only nothing, and its session has not ended since."""
+        # Of the end of a session nobody is told who holds nothing: but librdkafka gives up the id.
+        return self._assigned_as is not None and self._assigned_as == self.member_id
 
     def join(self) -> None:
         """Begin to join the group. A second call does nothing."""
@@ -97,7 +105,7 @@ class GroupMember:
             with suppress(RuntimeError):  # the loop has ended
                 self._in_loop(self._owner.fail(error))
         finally:
-            self.member_id, self.is_in_group = None, False
+            self.member_id = None
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._ended.set)
 
@@ -109,7 +117,10 @@ class GroupMember:
             )
             while not self._stopping.is_set():
                 self._commit(consumer, self._next_commit_s)
-                _raise_permanent(consumer.poll(_POLL_S))
+                error = _raise_permanent(consumer.poll(_POLL_S))
+                # A topic that is gone is told of by those who know what that means.
+                if error is not None and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    self._tell("not in the consumer group, joining again", error)
                 self.member_id = consumer.memberid() or None
             self._commit(consumer)
         finally:
@@ -132,7 +143,7 @@ class GroupMember:
             "max.poll.interval.ms": _ms(max(settings.poll_seconds, settings.session_timeout)),
             "topic.metadata.refresh.interval.ms": _ms(METADATA_SECONDS),
             "enable.auto.commit": False,
-            "on_commit": _log_failure,
+            "on_commit": self._on_commit,
         }
 
     def _in_loop(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
@@ -144,11 +155,12 @@ class GroupMember:
             raise
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # With an offset, for which librdkafka would else ask; nothing is read from it.
-        held = [TopicPartition(each.topic, each.partition, 0) for each in partitions]
+        # From the end, for which librdkafka asks first: from an offset it would fetch before the pause.
+        held = [TopicPartition(each.topic, each.partition, OFFSET_END) for each in partitions]
         consumer.incremental_assign(held)
         consumer.pause(held)
-        self.is_in_group = True
+        self.member_id = self._assigned_as = consumer.memberid()
+        self._told.clear()
         self._in_loop(self._owner.gain(_numbers(partitions)))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -157,8 +169,9 @@ class GroupMember:
         consumer.incremental_unassign(partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self.is_in_group = False
+        self._assigned_as = None
         self._in_loop(self._owner.give_up(_numbers(partitions)))
+        self._in_loop(self._owner.take_acknowledged())  # others own them by now, and have committed more
         consumer.incremental_unassign(partitions)
 
     def _commit(self, consumer: Consumer, from_s: float = 0.0) -> None:
@@ -178,21 +191,29 @@ class GroupMember:
             try:
                 consumer.commit(offsets=offsets, asynchronous=True)
             except KafkaException as error:
-                _log_failure(error.args[0], offsets)
+                self._on_commit(error.args[0], offsets)
+
+    def _on_commit(self, error: KafkaError | None, _offsets: Iterable[TopicPartition]) -> None:
+        if error is None:
+            self._told.clear()
+        elif error.code() not in _PASSING:
+            self._tell("Offsets were not committed to Kafka", error)
+
+    def _tell(self, event: str, error: KafkaError) -> None:
+        """Log an error, once until it is over."""
+        if event not in self._told:
+            log.warning(event, why=error.str())
+        self._told.add(event)
 
 
-def _raise_permanent(message: Message | None) -> None:
-    """Raise the error of a poll, as aiokafka would, if joining again cannot help. Records are not looked at."""
+def _raise_permanent(message: Message | None) -> KafkaError | None:
+    """Return the error of a poll; raise it, as aiokafka would, if joining again cannot help. Ignores records."""
     error = None if message is None else message.error()
     if error is not None and error.code() in _PERMANENT:
         raise for_code(error.code())(error.str())
     if error is not None and error.fatal():
         raise KafkaException(error)
-
-
-def _log_failure(error: KafkaError | None, _offsets: Iterable[TopicPartition]) -> None:
-    if error is not None:
-        log.warning("Offsets were not committed to Kafka", why=error.str())
+    return error
 
 
 def _numbers(partitions: Iterable[TopicPartition]) -> frozenset[int]:
