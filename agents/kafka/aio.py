@@ -11,6 +11,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.errors import (
     ConsumerStoppedError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
     KafkaConnectionError,
     KafkaError,
     UnknownTopicOrPartitionError,
@@ -27,6 +29,8 @@ __all__ = [
     "AIOKafkaProducer",
     "ConsumerRecord",
     "ConsumerStoppedError",
+    "InconsistentGroupProtocolError",
+    "InvalidSessionTimeoutError",
     "KafkaConnectionError",
     "KafkaError",
     "TopicPartition",

@@ -8,7 +8,13 @@ import faust
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
-from hatcast.agents.kafka.aio import AIOKafkaProducer, KafkaError, UnsupportedCodecError
+from hatcast.agents.kafka.aio import (
+    AIOKafkaProducer,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    UnsupportedCodecError,
+)
 from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
 from hatcast.agents.kafka.batches.consumer import batch_app
 from hatcast.agents.kafka.client import confluent_options
@@ -22,7 +28,7 @@ from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.membership import Membership
 from hatcast.agents.worker.source import Connections, IngestOptions, Source
-from hatcast.stream.errors import HatcastError
+from hatcast.stream.errors import HatcastError, SettingError
 
 # Heartbeat records that advance the watermark of a partition while its vehicles are silent.
 #
@@ -97,6 +103,7 @@ class TopicFold:
         self._source = source
         self.dead_letters = DeadLetters(producer, settings.topics.dead_letters, source.topic)
         self._client = connections.client
+        self._session_timeout_s = settings.session_timeout_s
         self.app, self.ingest = batch_app(
             _batch_settings(source, connections, options),
             lambda consumer: Ingest(source, consumer, self.dead_letters, settings.checkpoint_interval_s, options),
@@ -124,14 +131,14 @@ class TopicFold:
         return self.ingest.checkpoint_regularly, self.heartbeats.run, self._membership.run
 
     async def start(self) -> None:
-        """Join the group. Raises as BatchApp does."""
+        """Join the group. Raises as BatchApp does, or a HatcastError; it has left the group then."""
         await wait_for_group(self._source.group, self._client)
         await self._membership.start()
         try:
             await self.app.start()
-        except BaseException:
-            self._membership.close()
-            raise
+        except BaseException as error:
+            await self.stop()
+            raise self._explained(error) from None
 
     async def stop(self) -> None:
         """Write the last checkpoint and leave the group."""
@@ -144,13 +151,31 @@ class TopicFold:
     def crash(self) -> BaseException | None:
         """The error that ended the app; a HatcastError if the operator has to change something."""
         reason = self.app.crash_reason
-        if isinstance(reason, UnsupportedCodecError):
-            return HatcastError(
-                f"topic {self._source.topic} holds records in a compression that this worker cannot read (it reads"
-                f" {', '.join(readable_codecs())}): install the package cramjam beside hatcast, or let the producers"
-                " use gzip in a new topic; nothing was skipped"
-            )
-        return reason
+        return None if reason is None else self._explained(reason)
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """Return the same error, or a HatcastError if the operator has to change something."""
+        match error:
+            case UnsupportedCodecError():
+                return HatcastError(
+                    f"topic {self._source.topic} holds records in a compression that this worker cannot read (it reads"
+                    f" {', '.join(readable_codecs())}): install the package cramjam beside hatcast, or let the"
+                    " producers use gzip in a new topic; nothing was skipped"
+                )
+            case InvalidSessionTimeoutError():
+                return SettingError(
+                    "worker.session_timeout",
+                    f"{self._session_timeout_s:g} s is one that Kafka's brokers refuse",
+                    "set it between their group.min.session.timeout.ms and group.max.session.timeout.ms, by default 6s"
+                    " and 30m",
+                )
+            case InconsistentGroupProtocolError():
+                return HatcastError(
+                    f"consumer group {self._source.group} has members that are not workers of this version: stop them,"
+                    " and start this one again"
+                )
+            case _:
+                return error
 
     async def _fold(self, stream: faust.StreamT[Any]) -> None:
         # noack: the ingest acknowledges, after the checkpoint. Faust's interface type lacks it.

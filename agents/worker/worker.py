@@ -73,6 +73,7 @@ class Worker:
         self._topics = None if self._topic_ids is None else TopicWatch(settings, partitions, self._topic_ids)
         self._ready: dict[str, Readiness] = {}
         self._resources = AsyncExitStack()
+        self._asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()  # to stop
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -149,12 +150,19 @@ class Worker:
         return Parts(folds, recovery, releases, make_estimates(connections, releases), transition)
 
     async def _join(self, parts: Parts, gauges: Gauges) -> None:
-        """Join the groups and start the loops."""
+        """Join the groups and start the loops, unless the worker is to end meanwhile."""
         gc.collect()
         gc.freeze()  # loaded modules stay: scanning them again and again costs a tenth of the fold's time
         gc.set_threshold(_COLLECT_AFTER)
         for fold in parts.folds:
-            await fold.start()
+            # As long as another member hangs, the group lets nobody in.
+            starting = asyncio.ensure_future(fold.start())
+            await asyncio.wait([starting, self._asked, self._failed], return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                starting.cancel()
+                await asyncio.gather(starting, return_exceptions=True)
+                return
+            starting.result()
             self._resources.push_async_callback(fold.stop)
         loops: list[Loop] = [
             parts.releases.run,
@@ -239,7 +247,7 @@ class Worker:
 
     async def run(self, stopping: Awaitable[Any]) -> None:
         """Start, run until `stopping` is done or the policy has ended, and stop. Raises the worker's error."""
-        stop = asyncio.ensure_future(stopping)  # before the start, which may raise
+        stop = self._asked = asyncio.ensure_future(stopping)  # before the start, which may raise
         try:
             parts = await self._start_or_raise()
             if parts.transition.ended.is_set():

@@ -14,7 +14,6 @@ from hatcast.agents.kafka.topics import check_topics
 from hatcast.stream.readings.vehicles import by_murmur2
 from tests.integration.harness import Pipeline
 from tests.integration.readings import EXACT, HOUR_MS, Sample, assert_exact_means, traffic
-from tests.integration.test_worker_refusals import look_often
 from tests.services import Record
 from tests.services.kafka_server import PARTITIONS
 
@@ -52,7 +51,7 @@ def by_grown_topic(sample: Sample, at_ms: int) -> Record:
 
 def test_what_is_open_when_a_running_worker_finds_the_topic_grown_is_closed_by_a_drain(pipeline: Pipeline) -> None:
     samples = traffic()
-    worker = pipeline.worker(wrap=look_often)
+    worker = pipeline.worker()
     pipeline.wait_for_partitions(worker)
     send(pipeline, [sample.record() for sample in samples])
     pipeline.wait(pipeline.is_caught_up, "folded log", worker)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.membership import member_folder
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.health import LISTEN, is_ready
@@ -69,6 +70,30 @@ def test_a_killed_worker_without_partitions_is_removed_too(pipeline: Pipeline) -
     wait_for_files(pipeline, member_folder(), one, two)
     standby.kill()
     pipeline.wait(lambda: len(pipeline.members()) == 1, "group of one before the session ends", owner, seconds=30)
+
+
+def fail_at_the_first_assignment() -> None:
+    """In the worker."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no")
+
+    setattr(Ingest, Ingest.on_assigned.__name__, fail)
+
+
+def test_a_worker_that_fails_while_it_starts_leaves_its_group(pipeline: Pipeline) -> None:
+    worker = pipeline.worker(wrap=fail_at_the_first_assignment)
+    assert worker.wait() == 1
+    assert pipeline.members() == []
+
+
+def test_a_worker_that_waits_for_its_group_stops_when_it_is_asked_to(pipeline: Pipeline) -> None:
+    hanging = pipeline.worker()
+    wait_until_ready(pipeline, hanging)
+    hanging.pause()  # so nobody else is let in until its session ends
+    waiting = pipeline.worker()
+    pipeline.wait(lambda: len(pipeline.members()) == 2, "member that waits", waiting)
+    assert waiting.terminate() == 0
 
 
 def test_a_worker_in_another_temporary_directory_is_not_removed(pipeline: Pipeline, tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from hatcast.agents.map.topic_reader import Reader, find_topics
 from tests.integration.harness import SECONDS, Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
 from tests.integration.test_drain import grow
-from tests.integration.test_worker_refusals import look_often
 from tests.services import KafkaServer, RedisServer
 
 DAY_MS = 86_400_000
@@ -133,7 +132,7 @@ def test_one_of_two_cities_grows_by_the_runbook_and_the_other_goes_on(
     with two_cities(kafka, redis_server, tmp_path) as (one, other):
         for city in (one, other):
             ensure_topics(city.settings)
-        growing, worker = one.worker(wrap=look_often), other.worker()
+        growing, worker = one.worker(), other.worker()
         for city, running in ((one, growing), (other, worker)):
             city.wait_for_partitions(running)
             city.kafka.produce(city.name, [each.record() for each in traffic(1)])

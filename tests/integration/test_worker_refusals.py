@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaConsumer
+from confluent_kafka import Consumer
 from kafka import KafkaAdminClient
 from kafka.admin import NewPartitions
 from redis.asyncio import Redis
@@ -81,21 +81,38 @@ def test_another_partition_count_is_refused_with_the_way_out(pipeline: Pipeline)
     assert_refused(pipeline.hatcast("worker"), "2 telemetry partitions", "has 4", "worker --drain", "docs/runbook.md")
 
 
-def look_often() -> None:
-    """In the worker: what it knows of the topic is a second old at most, not five minutes."""
-    AIOKafkaConsumer.__init__.__kwdefaults__["metadata_max_age_ms"] = 1000
-
-
-def test_a_topic_that_grows_while_a_worker_runs_ends_it_with_the_way_out(pipeline: Pipeline) -> None:
-    worker = pipeline.worker(wrap=look_often)
-    pipeline.wait_for_partitions(worker)
+def test_a_topic_that_grows_while_workers_run_ends_each_with_the_way_out(pipeline: Pipeline) -> None:
+    workers = [pipeline.worker() for _ in range(2)]
+    for worker in workers:
+        pipeline.wait_for_partitions(worker)
     with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
         admin.create_partitions({pipeline.settings.topics.telemetry: NewPartitions(total_count=PARTITIONS + 1)})
-    assert worker.wait() == 1
-    last = worker.logged().splitlines()[-1]
-    assert last.startswith(
-        f"hatcast: policy {pipeline.name!r} was started with 4 telemetry partitions, the topic now has 5"
+    for worker in workers:
+        assert worker.wait() == 1
+        last = worker.logged().splitlines()[-1]
+        assert last.startswith(
+            f"hatcast: policy {pipeline.name!r} was started with 4 telemetry partitions, the topic now has 5"
+        )
+
+
+def test_a_session_timeout_that_the_brokers_refuse_is_named(pipeline: Pipeline) -> None:
+    done = pipeline.hatcast("worker", config=pipeline.changed({"worker": {"session_timeout": "1s"}}))
+    assert done.code == 1
+    assert done.err.splitlines()[-1].startswith(
+        "hatcast: worker.session_timeout: 1 s is one that Kafka's brokers refuse"
     )
+
+
+def test_a_group_with_members_that_are_no_workers_is_named(pipeline: Pipeline) -> None:
+    ensure_topics(pipeline.settings)
+    group = f"hatcast-{pipeline.settings.policy.name}"
+    other = Consumer({"bootstrap.servers": pipeline.kafka.bootstrap_servers, "group.id": group})
+    with closing(other):
+        other.subscribe([pipeline.settings.topics.telemetry])
+        pipeline.wait(lambda: other.poll(0.1) is None and bool(other.assignment()), "assignment")
+        done = pipeline.hatcast("worker")
+    assert done.code == 1
+    assert done.err.splitlines()[-1].startswith(f"hatcast: consumer group {group} has members that are not workers")
 
 
 @pytest.mark.parametrize("first", [None, bytes(32)], ids=["made in Redis", "given"])
