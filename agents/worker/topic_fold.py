@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 
 import faust
+import structlog
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
@@ -19,7 +20,7 @@ from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
 from hatcast.agents.kafka.batches.consumer import batch_app
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.kafka.dead_letters import DeadLetters
-from hatcast.agents.kafka.groups import wait_for_group
+from hatcast.agents.kafka.groups import remove_members, wait_for_group
 from hatcast.agents.kafka.topic_rules import readable_codecs
 from hatcast.agents.monitoring.declarations import HEARTBEATS, READINGS
 from hatcast.agents.monitoring.failures import FailureLog
@@ -29,6 +30,8 @@ from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.membership import Membership
 from hatcast.agents.worker.source import Connections, IngestOptions, Source
 from hatcast.stream.errors import HatcastError, SettingError
+
+log = structlog.get_logger()
 
 # Heartbeat records that advance the watermark of a partition while its vehicles are silent.
 #
@@ -144,8 +147,19 @@ class TopicFold:
         """Write the last checkpoint and leave the group."""
         try:
             await self.app.stop()
+            await self._remove_itself()
         finally:
             self._membership.close()
+
+    async def _remove_itself(self) -> None:
+        """Leave the group by another connection: while it waits for a member, it answers nobody who waits too."""
+        member_id = self.app.batch_consumer.member_id()
+        if member_id is None:
+            return
+        try:
+            await remove_members(self._source.group, [member_id], self._client)
+        except KafkaError:
+            log.warning("Kafka did not answer: the group reassigns the partitions after the session timeout")
 
     @property
     def crash(self) -> BaseException | None:

@@ -87,13 +87,14 @@ def test_a_worker_that_fails_while_it_starts_leaves_its_group(pipeline: Pipeline
     assert pipeline.members() == []
 
 
-def test_a_worker_that_waits_for_its_group_stops_when_it_is_asked_to(pipeline: Pipeline) -> None:
+def test_a_worker_that_waits_for_its_group_leaves_it_when_it_is_asked_to_stop(pipeline: Pipeline) -> None:
     hanging = pipeline.worker()
     wait_until_ready(pipeline, hanging)
     hanging.pause()  # so nobody else is let in until its session ends
     waiting = pipeline.worker()
     pipeline.wait(lambda: len(pipeline.members()) == 2, "member that waits", waiting)
     assert waiting.terminate() == 0
+    assert len(pipeline.members()) == 1
 
 
 def test_a_worker_in_another_temporary_directory_is_not_removed(pipeline: Pipeline, tmp_path: Path) -> None:

@@ -86,15 +86,13 @@ class GroupMember:
             self._thread.start()
 
     async def leave(self) -> None:
-        """Commit, and leave the group. If Kafka does not answer, the others wait for the end of the session."""
+        """Commit, and leave the group; it keeps its `member_id` if Kafka does not answer."""
         self._stopping.set()
         if self._thread.ident is None:
             return
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_S):
                 await self._ended.wait()
-        except TimeoutError:
-            log.warning("Kafka did not answer: the group reassigns the partitions after the session timeout")
 
     # In the thread.
 
