@@ -212,7 +212,6 @@ def empty_snapshot(policy_id: str) -> StoredSnapshot:
         model=model,
         start_ms=NOON_MS,
         calibration=(),
-        centre=None,
-        usual=(0.0, 0.0, 0.0),
+        usual=(0.0, 0.0),
     )
     return StoredSnapshot(positions={0: 7}, state=state, running=RunningSnapshot(days=1, dates=[DAY]))
