@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import KafkaConnectionError
-from confluent_kafka import OFFSET_INVALID, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from structlog.testing import capture_logs
 
@@ -240,6 +240,36 @@ async def test_a_worker_that_stops_while_it_gains_partitions_takes_none(
     assert worker.assignments == []
 
 
+async def test_a_stop_gives_up_the_rest_beside_what_a_rebalance_is_giving_up_and_waits_for_both(
+    kafka: KafkaServer, make_topic: MakeTopic
+) -> None:
+    topic, store = make_topic(partitions=4), Store()
+    kafka.produce(topic, numbered(400, 4))
+    wanted = settings(kafka, topic)
+
+    async with running(wanted, store) as first:
+        await until(lambda: len(store.rows) == 400)
+        give_up, stored = first.on_revoked, asyncio.Event()
+
+        async def give_up_late(partitions: frozenset[int]) -> None:
+            await give_up(partitions)
+            await stored.wait()
+
+        first.on_revoked = give_up_late  # type: ignore[method-assign]
+        joining = Worker(wanted, store)
+        starting = asyncio.create_task(joining.app.start())
+        await until(lambda: len(first.revocations) == 1)
+        stopping = asyncio.create_task(first.app.stop())
+        await until(lambda: len(first.revocations) == 2, 10)
+        assert not stopping.done()
+        stored.set()
+        await stopping
+        assert frozenset.union(*first.revocations) == frozenset(range(4))
+        await starting
+        await until(lambda: joining.consumer.assigned() == frozenset(range(4)))
+        await joining.app.stop()
+
+
 async def test_a_stalled_agent_stays_in_its_group_and_its_memory_stops_growing(
     kafka: KafkaServer, make_topic: MakeTopic
 ) -> None:
@@ -373,11 +403,18 @@ async def test_a_worker_that_looked_for_its_topic_before_that_was_there_gets_par
     topic, store = make_topic(partitions=2), Store()
     await asyncio.to_thread(kafka.delete_topics, [topic])
     answers: list[Message] = []
-    monkeypatch.setattr(group, "_raise_permanent", lambda answer: answers.append(answer) if answer else None)
+    raise_permanent = group._raise_permanent
 
+    def note(answer: Message | None) -> KafkaError | None:
+        answers.extend([] if answer is None else [answer])
+        return raise_permanent(answer)
+
+    monkeypatch.setattr(group, "_raise_permanent", note)
     worker = Worker(settings(kafka, topic), store)
-    starting = asyncio.create_task(worker.app.start())
-    await until(lambda: bool(answers))
+    with capture_logs() as lines:
+        starting = asyncio.create_task(worker.app.start())
+        await until(lambda: bool(answers))
+    assert lines == []  # that it is not there says who looks at all topics
     await asyncio.to_thread(kafka.create_topic, topic, 2)
     await asyncio.to_thread(kafka.produce, topic, numbered(100, 2))
     await until(lambda: len(store.rows) == 100)  # librdkafka by itself would take five minutes

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import faust
 from aiokafka.errors import ConsumerStoppedError
@@ -179,21 +179,24 @@ class BatchConsumer(driver.Consumer):
     async def give_up(self, partitions: frozenset[int]) -> None:
         """Give up partitions, after their last checkpoint."""
         async with self._rebalancing:
-            gone = partitions & self._assigned
-            self._assigned -= gone  # so that none of them is started from here on, and no batch is folded
-            if not gone:
-                return
-            try:
-                async with asyncio.timeout(REVOKE_SECONDS):
-                    await self.handler.on_revoked(gone)
-            except TimeoutError:
-                self.log.warning("Partitions %s were revoked before their last checkpoint", sorted(gone))
-            except Exception as error:
-                await self.crash(error)
-            for partition in gone:
-                self._epochs.pop(partition, None)
-                with suppress(ConsumerStoppedError):
-                    await self._thread.call(self._thread.park, partition)
+            await self._give_up(partitions)
+
+    async def _give_up(self, partitions: frozenset[int]) -> None:
+        gone = partitions & self._assigned
+        self._assigned -= gone  # so that none of them is started from here on, and no batch is folded
+        if not gone:
+            return
+        try:
+            async with asyncio.timeout(REVOKE_SECONDS):
+                await self.handler.on_revoked(gone)
+        except TimeoutError:
+            self.log.warning("Partitions %s were revoked before their last checkpoint", sorted(gone))
+        except Exception as error:
+            await self.crash(error)
+        for partition in gone:
+            self._epochs.pop(partition, None)
+            with suppress(ConsumerStoppedError):
+                await self._thread.call(self._thread.park, partition)
 
     async def take_acknowledged(self) -> Mapping[int, int]:
         """Return the positions that were acknowledged since the last call."""
@@ -216,7 +219,9 @@ class BatchConsumer(driver.Consumer):
     async def on_stop(self) -> None:
         """Give up all partitions, and leave the group."""
         self.stop_flow()
-        await self.give_up(self._assigned)
+        await self._give_up(self._assigned)  # beside what a rebalance is giving up: each may take `REVOKE_SECONDS`
+        async with self._rebalancing:
+            pass
         await self._member.leave()
         await super().on_stop()
 
@@ -273,8 +278,6 @@ class BatchTransport(driver.Transport):
 
 
 Handler = TypeVar("Handler", bound=BatchHandler)
-
-STREAM_SECONDS: Final = 300.0
 
 
 class BatchSchema(faust.Schema[Any, RecordBatch]):
@@ -346,9 +349,7 @@ def batch_app(settings: BatchSettings, make_handler: Callable[[BatchConsumer], H
     """Create the app and its consumer's handler, without starting it. Call this in the event loop that will run it."""
     app = BatchApp(
         settings.name,
-        broker_session_timeout=settings.session_timeout,
         stream_buffer_maxsize=settings.queued_batches,
-        stream_processing_timeout=STREAM_SECONDS,
         stream_wait_empty=False,  # it would wait for each batch, but batches are acknowledged by offset
         agent_supervisor=CrashingSupervisor,
         topic_allow_declare=False,

@@ -115,9 +115,7 @@ class GroupMember:
             )
             while not self._stopping.is_set():
                 self._commit(consumer, self._next_commit_s)
-                error = _raise_permanent(consumer.poll(_POLL_S))
-                # A topic that is gone is told of by those who know what that means.
-                if error is not None and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                if (error := _raise_permanent(consumer.poll(_POLL_S))) is not None:
                     self._tell("not in the consumer group, joining again", error)
                 self.member_id = consumer.memberid() or None
             self._commit(consumer)
@@ -205,13 +203,16 @@ class GroupMember:
 
 
 def _raise_permanent(message: Message | None) -> KafkaError | None:
-    """Return the error of a poll; raise it, as aiokafka would, if joining again cannot help. Ignores records."""
+    """Return the error of a poll; raise it, as aiokafka would, if joining again cannot help. Ignores records.
+
+    Of a topic that is gone nothing is returned: who knows what that means tells it.
+    """
     error = None if message is None else message.error()
     if error is not None and error.code() in _PERMANENT:
         raise for_code(error.code())(error.str())
     if error is not None and error.fatal():
         raise KafkaException(error)
-    return error
+    return None if message is None or message.topic() is not None else error
 
 
 def _numbers(partitions: Iterable[TopicPartition]) -> frozenset[int]:
