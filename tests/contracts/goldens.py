@@ -182,7 +182,7 @@ def tracked() -> Iterator[tuple[str, TrackerRelease]]:
     yield "tracker_deferred", hat_release(TRACKER, calendar, slot, hats[0], Status.DEFERRED)
     yield "tracker_budget_exhausted", queried.exhausted()
     yield "tracker_settlement", tracker.settle(Scripted([1_000] * 9))[0]
-    both = [hats[0], hat_users(FEW, HatChunks([pack(crowd(CROWD[1:]))]))]
+    both = [hats[0], hat_users(FEW, HatChunks([pack(crowd(CROWD[2:]))]))]
     tracker = PolicyTracker(TRACKER, None)
     tracker.begin_day(DATE, [])
     yield "tracker_pulse", tracker.close_slot(slot, both, Scripted([-453_000] * 9))[0]

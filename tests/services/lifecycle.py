@@ -136,6 +136,9 @@ class ServerProcess:
 
     def pause(self) -> None:
         self._signal(signal.SIGSTOP)
+        if self._process is not None:  # a thread of it may answer until it has stopped
+            with suppress(ChildProcessError):
+                os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
