@@ -127,17 +127,14 @@ _CONCURRENT_STARTS: Final = 16  # producers that are started in parallel: each o
 
 @dataclass(frozen=True, slots=True)
 class OutputMessage:
-    """One record to publish, with an explicit partition.
-
-    timestamp_ms   ms UTC, the record's Kafka timestamp; None: the time of the send
-    """
+    """One record to publish, with an explicit partition."""
 
     topic: str
     partition: int
     key: bytes
     value: bytes
     headers: list[tuple[str, bytes]] = field(default_factory=list)
-    timestamp_ms: int | None = None
+    timestamp_ms: int | None = None  # ms UTC, the record's Kafka timestamp; None: the time of the send
 
 
 class ProducerGone(Exception):

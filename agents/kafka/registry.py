@@ -47,33 +47,24 @@ class UserKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts that the first start of a policy fixes. Stored under the key `policy/NAME`.
+    """Facts that the first start of a policy fixes. Stored under the key `policy/NAME`."""
 
-    domain          the telemetry topic
-    canonical       the canonical policy, whose hash is `policy_id`
-    telemetry_id    Kafka's id of the telemetry topic, as its tools print it; None: the broker is older than topic ids
-    reports_id      the same for the reports topic
-    partitions      number of telemetry partitions
-    reading_rules   version of the code that reads records: stream/readings/reading.py
-    first_date      `policy.from`, or the local date of the first slot; None: the policy has neither
-    first_slot_ms   start of the first slot under `add_remove` (ms UTC)
-    """
-
-    domain: str
+    domain: str  # the telemetry topic
     policy: str
     policy_id: str
-    canonical: msgspec.Raw
+    canonical: msgspec.Raw  # the canonical policy, whose hash is `policy_id`
     topics: PolicyTopics
+    # Kafka's id of the telemetry topic, as its tools print it; None: the broker is older than topic ids
     telemetry_id: str | None
-    reports_id: str | None = None
-    partitions: int
+    reports_id: str | None = None  # the same for the reports topic
+    partitions: int  # number of telemetry partitions
     partitioner: str
     telemetry_format: str
-    reading_rules: int
+    reading_rules: int  # version of the code that reads records: stream/readings/reading.py
     timezone: str
     user_key: UserKey
-    first_date: str | None = None
-    first_slot_ms: int | None = None
+    first_date: str | None = None  # `policy.from`, or the local date of the first slot; None: the policy has neither
+    first_slot_ms: int | None = None  # start of the first slot under `add_remove` (ms UTC)
     replaces: str | None = None
 
     def encoded(self) -> bytes:
@@ -111,14 +102,10 @@ class OutputTopics:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Contents of one domain's registry topic.
+    """Contents of one domain's registry topic."""
 
-    values      key -> newest value, for records of every kind
-    policies    policy name -> its record
-    """
-
-    values: Mapping[str, bytes] = field(default_factory=dict)
-    policies: Mapping[str, PolicyRecord] = field(default_factory=dict)
+    values: Mapping[str, bytes] = field(default_factory=dict)  # key -> newest value, for records of every kind
+    policies: Mapping[str, PolicyRecord] = field(default_factory=dict)  # policy name -> its record
 
     @classmethod
     def of(cls, topic: str, values: Mapping[str, bytes]) -> Self:
@@ -280,15 +267,11 @@ _REQUEST: Final = "request/"
 
 
 class LimitRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Decision about one period. Stored under the key `request/POLICY/QUERY/FIRST_DATE`.
+    """Decision about one period. Stored under the key `request/POLICY/QUERY/FIRST_DATE`."""
 
-    speed_limit   milli-units above the value's lower bound; None: nothing was requested before the period's
-                  answers began
-    decided_at    when the record was written
-    """
-
+    # milli-units above the value's lower bound; None: nothing was requested before the period's answers began
     speed_limit: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None
-    decided_at: Instant
+    decided_at: Instant  # when the record was written
 
     def encoded(self) -> bytes:
         """Return the encoded record."""

@@ -35,18 +35,14 @@ _KAFKA_DEFAULT_BYTES: Final = 1_048_588
 
 @dataclass(frozen=True, slots=True)
 class TopicFinding:
-    """Difference between an existing topic and its specification.
-
-    fix     what to do, in words or as a command
-    fatal   True: a guarantee would not hold, so a worker does not start; False: a warning
-    """
+    """Difference between an existing topic and its specification."""
 
     topic: str
     setting: str
     found: str
     expected: str
-    fix: str
-    fatal: bool
+    fix: str  # what to do, in words or as a command
+    fatal: bool  # True: a guarantee would not hold, so a worker does not start; False: a warning
 
     @property
     def difference(self) -> str:
@@ -59,17 +55,12 @@ class TopicFinding:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Requirement on one topic setting.
+    """Requirement on one topic setting."""
 
-    default    the value with which hatcast creates the topic
-    expected   the accepted values, in words
-    accepts    whether a value is accepted
-    is_fatal   whether a value that is not accepted prevents a worker from starting
-    """
-
-    default: str
-    expected: str
-    accepts: Callable[[str], bool]
+    default: str  # the value with which hatcast creates the topic
+    expected: str  # the accepted values, in words
+    accepts: Callable[[str], bool]  # whether a value is accepted
+    # whether a value that is not accepted prevents a worker from starting
     is_fatal: Callable[[str], bool] = lambda _: True
 
 

@@ -106,17 +106,12 @@ def _all_findings(
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """Result of `check_topics`.
+    """Result of `check_topics`."""
 
-    partitions   name of an existing topic -> number of its partitions
-    missing      names of the missing topics
-    findings     differences from the specifications
-    denied       name of a missing topic -> the error that a worker would raise when it creates the topic
-    """
-
-    partitions: Mapping[str, int]
-    missing: Sequence[str]
-    findings: Sequence[TopicFinding]
+    partitions: Mapping[str, int]  # name of an existing topic -> number of its partitions
+    missing: Sequence[str]  # names of the missing topics
+    findings: Sequence[TopicFinding]  # differences from the specifications
+    # name of a missing topic -> the error that a worker would raise when it creates the topic
     denied: Mapping[str, HatcastError]
 
 

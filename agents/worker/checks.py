@@ -35,15 +35,12 @@ class CheckState(StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One check and its result.
-
-    fix   what to change; empty if nothing. In JSON it is named `mend`
-    """
+    """One check and its result."""
 
     name: str
     state: CheckState
     found: str
-    fix: str = msgspec.field(default="", name="mend")
+    fix: str = msgspec.field(default="", name="mend")  # what to change; empty if nothing. In JSON it is named `mend`
 
 
 def ok(name: str, found: str) -> Check:
@@ -63,14 +60,10 @@ def problem(name: str, found: str, fix: str) -> Check:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Losses that the operator accepts, as options of `hatcast worker`.
+    """Losses that the operator accepts, as options of `hatcast worker`."""
 
-    gap              telemetry that was deleted unread
-    volatile_state   a Redis that evicts keys or does not persist
-    """
-
-    gap: bool = False
-    volatile_state: bool = False
+    gap: bool = False  # telemetry that was deleted unread
+    volatile_state: bool = False  # a Redis that evicts keys or does not persist
 
 
 NOTHING_ACCEPTED: Final = Accepted()

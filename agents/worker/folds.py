@@ -19,15 +19,11 @@ from hatcast.stream.readings.vehicles import PARTITIONERS, by_murmur2
 
 @dataclass(frozen=True, slots=True)
 class EarlyRecord:
-    """The first record of a partition that this machine's clock does not allow yet.
-
-    timestamp_ms   its Kafka timestamp (ms UTC)
-    max_ahead_ms   how far ahead of the clock it may be
-    """
+    """The first record of a partition that this machine's clock does not allow yet."""
 
     offset: int
-    timestamp_ms: int
-    max_ahead_ms: int
+    timestamp_ms: int  # its Kafka timestamp (ms UTC)
+    max_ahead_ms: int  # how far ahead of the clock it may be
 
     def is_allowed(self) -> bool:
         """Return True if this machine's clock allows it by now."""

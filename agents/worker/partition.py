@@ -41,14 +41,11 @@ CALM_S: Final = 15.0
 
 @dataclass(slots=True)
 class _Wait:
-    """A partition's wait. Times in monotonic seconds.
-
-    last_s   when its record was last too early
-    """
+    """A partition's wait. Times in monotonic seconds."""
 
     record: EarlyRecord
     since_s: float
-    last_s: float
+    last_s: float  # when its record was last too early
 
 
 class EarlyRecords:
@@ -108,27 +105,19 @@ class EarlyRecords:
 
 @dataclass(slots=True)
 class OwnedPartition:
-    """In-memory state of one partition.
-
-    base             the stored offset on which the changes in memory are based
-    next             the next record to fold
-    last_arrival_s   when the last record that counts as an arrival was folded (monotonic seconds)
-    missing          records before `next` were deleted or compacted unread; the next record bounds their arrival times
-    outcomes         outcome -> records, of those that are stored
-    epoch            of the last batch; None before the first
-    early            the record at `next` if it is dated too far ahead: nothing is folded until the clock allows it
-    storing          held during a checkpoint
-    """
+    """In-memory state of one partition."""
 
     fold: PartitionFold[bytes]
-    base: int
-    next: int
-    last_arrival_s: float
+    base: int  # the stored offset on which the changes in memory are based
+    next: int  # the next record to fold
+    last_arrival_s: float  # when the last record that counts as an arrival was folded (monotonic seconds)
+    # records before `next` were deleted or compacted unread; the next record bounds their arrival times
     missing: bool = False
-    outcomes: Mapping[str, int] = field(default_factory=dict)
-    epoch: int | None = None
+    outcomes: Mapping[str, int] = field(default_factory=dict)  # outcome -> records, of those that are stored
+    epoch: int | None = None  # of the last batch; None before the first
+    # the record at `next` if it is dated too far ahead: nothing is folded until the clock allows it
     early: EarlyRecord | None = None
-    storing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    storing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held during a checkpoint
 
     def note_missing(self, batch: RecordBatch) -> None:
         """Note until when missing records may have arrived, if some are, and the batch has the record after them."""

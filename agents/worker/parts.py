@@ -35,12 +35,9 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Parts of a worker whose policy is registered.
+    """Parts of a worker whose policy is registered."""
 
-    folds   of telemetry, then of reports if the policy takes them
-    """
-
-    folds: tuple[TopicFold, ...]
+    folds: tuple[TopicFold, ...]  # of telemetry, then of reports if the policy takes them
     recovery: LedgerRecovery
     releases: ReleaseLoop
     estimates: EstimatePublisher

@@ -191,16 +191,12 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A registered policy.
-
-    record       as the registry has it
-    pseudonyms   under the domain's user key
-    """
+    """A registered policy."""
 
     settings: Settings
     redis: AnyRedis
-    record: PolicyRecord
-    pseudonyms: Pseudonyms
+    record: PolicyRecord  # as the registry has it
+    pseudonyms: Pseudonyms  # under the domain's user key
     progress: ProgressStore
 
     @property

@@ -20,34 +20,25 @@ from hatcast.stream.fold.partition_fold import PartitionFold
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """Settings and connections that the parts of one worker share.
-
-    partitions   number of telemetry partitions
-    client       options of aiokafka
-    producer     sends dead letters, heartbeats and budget records
-    topic_ids    reads topic ids; None: they are not compared
-    """
+    """Settings and connections that the parts of one worker share."""
 
     settings: Settings
-    partitions: int
-    client: dict[str, Any]
+    partitions: int  # number of telemetry partitions
+    client: dict[str, Any]  # options of aiokafka
     redis: AnyRedis
-    producer: AIOKafkaProducer
-    topic_ids: TopicIds | None
+    producer: AIOKafkaProducer  # sends dead letters, heartbeats and budget records
+    topic_ids: TopicIds | None  # reads topic ids; None: they are not compared
     store: HatStore
     ledger: LedgerStore
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """The limits of a drain.
+    """The limits of a drain."""
 
-    ends            partition -> its end at the start: only heartbeat records may follow
-    incomplete_ms   days that begin before this time (ms UTC) lack readings; None: none does
-    """
-
+    # partition -> its end at the start: only heartbeat records may follow
     ends: Mapping[int, int] = field(default_factory=dict)
-    incomplete_ms: int | None = None
+    incomplete_ms: int | None = None  # days that begin before this time (ms UTC) lack readings; None: none does
 
     def check(self, batch: RecordBatch) -> None:
         """Raise HatcastError if a reading was sent after the start: its vehicle's other readings may be elsewhere."""
@@ -63,19 +54,13 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A topic to fold, and its parts.
-
-    group       the consumer group
-    store       the state of the topic's partitions
-    make_fold   makes a partition's empty fold
-    counter     counts stored records by outcome
-    """
+    """A topic to fold, and its parts."""
 
     topic: str
-    group: str
-    store: PartitionStore
-    make_fold: Callable[[int], PartitionFold[bytes]]
-    counter: Counter
+    group: str  # the consumer group
+    store: PartitionStore  # the state of the topic's partitions
+    make_fold: Callable[[int], PartitionFold[bytes]]  # makes a partition's empty fold
+    counter: Counter  # counts stored records by outcome
 
     @property
     def arrivals_by_watermark(self) -> bool:
@@ -88,23 +73,16 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """Options of an ingest, and the callbacks to its worker.
+    """Options of an ingest, and the callbacks to its worker."""
 
-    fail           ends the worker; called with a HatcastError or an unexpected error
-    accept_gap     continue after records were deleted unread, instead of raising
-    drain          limits of a drain; None: the worker does not drain
-    user_key       under which the partitions are folded
-    restore        restores the policy and the user key in Redis; called whenever a state is loaded
-    confirm_topic  checks that the topic is still the registered one; None if the broker has no topic ids
-    open_dates     compares the rules of the dates that open in a partition, before they are stored
-    on_rollback    called if a stored offset is not the one that was stored last
-    """
-
-    fail: Callable[[Exception], None]
-    accept_gap: bool = False
-    drain: Drain | None = None
-    user_key: StoredKey | None = None
+    fail: Callable[[Exception], None]  # ends the worker; called with a HatcastError or an unexpected error
+    accept_gap: bool = False  # continue after records were deleted unread, instead of raising
+    drain: Drain | None = None  # limits of a drain; None: the worker does not drain
+    user_key: StoredKey | None = None  # under which the partitions are folded
+    # restores the policy and the user key in Redis; called whenever a state is loaded
     restore: Callable[[], Awaitable[None]] | None = None
+    # checks that the topic is still the registered one; None if the broker has no topic ids
     confirm_topic: Callable[[], Awaitable[None]] | None = None
+    # compares the rules of the dates that open in a partition, before they are stored
     open_dates: Callable[[Mapping[str, str]], Awaitable[Mapping[str, str]]] | None = None
-    on_rollback: Callable[[], None] = lambda: None
+    on_rollback: Callable[[], None] = lambda: None  # called if a stored offset is not the one that was stored last

@@ -21,10 +21,8 @@ AREAS: Final[tuple[Area, ...]] = get_args(Area)
 """What an alarm is about, from small to large: a hexagon, a hexagon with those around it, all hexagons"""
 
 # Found by simulation: about one alarm of a city is false in a month (bench/alarms.py). A tracker has few numbers.
-OF_RELEASES: Final = 8.5
-"""Threshold of the city's sum where each HAT has a release"""
-OF_TRACKER: Final = 5.0
-"""Threshold of the city's sum under a tracker"""
+OF_RELEASES: Final = 8.5  # threshold of the city's sum where each HAT has a release
+OF_TRACKER: Final = 5.0  # threshold of the city's sum under a tracker
 _SLOWER: Final = 0.5  # part of the expected speed that an incident takes away
 _CITY: Final = -1  # in place of a cell's number
 

@@ -18,36 +18,24 @@ _USERS_CENTRE: Final = 2.0  # of ln(users): near its mean in one city
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HatCounts:
-    """Public counts of one HAT.
+    """Public counts of one HAT."""
 
-    cell       number of its cell, from 0
-    hour       hour of the local clock in which its slot starts, 0 to 23
-    buses      int64 [L], 1 or more  numbers of its buses on this date, from 0, each once
-    readings   int64 [L]  of each bus, 1 or more
-    """
-
-    cell: int
-    hour: int
-    buses: Integers
-    readings: Integers
+    cell: int  # number of its cell, from 0
+    hour: int  # hour of the local clock in which its slot starts, 0 to 23
+    buses: Integers  # int64 [L], 1 or more  numbers of its buses on this date, from 0, each once
+    readings: Integers  # int64 [L]  of each bus, 1 or more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelHat:
-    """One HAT of a day, as the model sees it.
-
-    features     float64 [2]  ln(readings / users) less its mean in the slot, and ln(users), centred
-    variance     of the HAT's own deviation, which has the sampling of its buses, before any release
-    road_share   of `variance`, what is not sampling
-    users        number of its buses; its contributions are those from number `first` on
-    """
+    """One HAT of a day, as the model sees it."""
 
     cell: int
     hour: int
-    features: Floats
-    variance: float
-    road_share: float
-    users: int
+    features: Floats  # float64 [2]  ln(readings / users) less its mean in the slot, and ln(users), centred
+    variance: float  # of the HAT's own deviation, which has the sampling of its buses, before any release
+    road_share: float  # of `variance`, what is not sampling
+    users: int  # number of its buses; its contributions are those from number `first` on
     first: int
 
     @property

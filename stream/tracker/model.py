@@ -30,15 +30,12 @@ from hatcast.stream.tracker.counts import Floats, Integers, ModelHat
 from hatcast.stream.tracker.prior import Prior, Variances
 from hatcast.stream.tracker.timetable import deviation
 
-HOURS: Final = 24
-"""of the local clock"""
+HOURS: Final = 24  # of the local clock
 CITY: Final = 0
 """Number of the shared part of the city. The hours follow, `hour_part`, then the features' coefficients, `FEATURES`."""
 FEATURES: Final = slice(1 + HOURS, 1 + HOURS + 2)
-DAY: Final = FEATURES.stop
-"""Number of the shift of the present date"""
-TIMETABLE: Final = DAY + 1
-"""Number of the slope of cells on the deviation of their scheduled speed"""
+DAY: Final = FEATURES.stop  # number of the shift of the present date
+TIMETABLE: Final = DAY + 1  # number of the slope of cells on the deviation of their scheduled speed
 SHARED: Final = TIMETABLE + 1
 """Number of shared parts: the city, 24 hours, 2 coefficients of features, the date's shift, the timetable's slope"""
 _HOUR_PARTS: Final = slice(1, 1 + HOURS)
@@ -68,23 +65,15 @@ class Observation:
     """A number that is released about HATs, as the model sees it: of one cell, or each of another.
 
     y = row . shared + sum of shares cell + sum of betas e_h + noise
-
-    cells      int64 [C]  numbers of the cells, each once
-    shares     float64 [C]  weight of each; their sum is 1
-    row        float64 [29]  weights of the shared parts
-    hats       int64 [H]  numbers of the HATs, each once
-    weights    float64 [H]  of each HAT; their sum is 1
-    betas      float64 [H]  regression of y on each HAT's own deviation e_h
-    variance   of all other parts of y: sampling, clipping and noise
     """
 
-    cells: Integers
-    shares: Floats
-    row: Floats
-    hats: Integers
-    weights: Floats
-    betas: Floats
-    variance: float
+    cells: Integers  # int64 [C]  numbers of the cells, each once
+    shares: Floats  # float64 [C]  weight of each; their sum is 1
+    row: Floats  # float64 [29]  weights of the shared parts
+    hats: Integers  # int64 [H]  numbers of the HATs, each once
+    weights: Floats  # float64 [H]  of each HAT; their sum is 1
+    betas: Floats  # float64 [H]  regression of y on each HAT's own deviation e_h
+    variance: float  # of all other parts of y: sampling, clipping and noise
 
     @property
     def is_of_one_cell(self) -> bool:
@@ -94,56 +83,35 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gain:
-    """Kalman gain of an observation, with the variance of its innovation.
+    """Kalman gain of an observation, with the variance of its innovation."""
 
-    shared     float64 [29]
-    cells      float64 [C]  of the intercepts
-    numbers    int64 [N]  of all HATs of the cells
-    hats       float64 [N]  of the intercepts of their own deviations
-    row        float64 [29]  weights of the shared parts, with the slopes of cells and own deviations, before it
-    own        float64 [H, 29]  slopes of the own deviations of the observation's HATs, before it
-    variance   of the innovation
-    """
-
-    shared: Floats
-    cells: Floats
-    numbers: Integers
-    hats: Floats
-    row: Floats
-    own: Floats
-    variance: float
+    shared: Floats  # float64 [29]
+    cells: Floats  # float64 [C]  of the intercepts
+    numbers: Integers  # int64 [N]  of all HATs of the cells
+    hats: Floats  # float64 [N]  of the intercepts of their own deviations
+    row: Floats  # float64 [29]  weights of the shared parts, with the slopes of cells and own deviations, before it
+    own: Floats  # float64 [H, 29]  slopes of the own deviations of the observation's HATs, before it
+    variance: float  # of the innovation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drift:
-    """Change of the regressions when the city moves or a date begins: slopes fall by the outer product with the row.
+    """Change of the regressions when the city moves or a date begins: slopes fall by the outer product with the row."""
 
-    by_cell   float64 [C]
-    by_hat    float64 [H]
-    row       float64 [29]
-    """
-
-    by_cell: Floats
-    by_hat: Floats
-    row: Floats
+    by_cell: Floats  # float64 [C]
+    by_hat: Floats  # float64 [H]
+    row: Floats  # float64 [29]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rescaled:
-    """Change of a covariance that took another scale of its prior.
+    """Change of a covariance that took another scale of its prior."""
 
-    shared     float64 [29, 29]  covariance of the shared parts, after
-    before     float64 [29, 29]  its inverse, before
-    told       float64 [C, 29]  slopes of the cells over their variances
-    more       float64 [C]  by how much more what is known of a cell tells of the shared parts
-    variance   float64 [C]  of the cells, after, without their drift; shrunk: over that before
-    """
-
-    shared: Floats
-    before: Floats
-    told: Floats
-    more: Floats
-    variance: Floats
+    shared: Floats  # float64 [29, 29]  covariance of the shared parts, after
+    before: Floats  # float64 [29, 29]  its inverse, before
+    told: Floats  # float64 [C, 29]  slopes of the cells over their variances
+    more: Floats  # float64 [C]  by how much more what is known of a cell tells of the shared parts
+    variance: Floats  # float64 [C]  of the cells, after, without their drift; shrunk: over that before
     shrunk: Floats
 
 

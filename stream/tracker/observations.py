@@ -27,14 +27,11 @@ _MILLI = 1000
 
 
 class SlotKey(NamedTuple):
-    """Place of a group in the order in which a smoother takes them: the settlement of a date is its last.
-
-    start_ms   ms UTC; 0 for a settlement
-    """
+    """Place of a group in the order in which a smoother takes them: the settlement of a date is its last."""
 
     date: str
     is_settlement: bool
-    start_ms: int
+    start_ms: int  # ms UTC; 0 for a settlement
 
     @classmethod
     def of(cls, record: ReleaseRecord) -> Self:
@@ -77,21 +74,16 @@ def slots_of(records: Iterable[ReleaseRecord]) -> Iterator[ReleasedSlot]:
         yield ReleasedSlot(key, list(group))
 
 
-HatKey = tuple[str, str]
-"""cell and slot of a HAT of the day"""
+HatKey = tuple[str, str]  # cell and slot of a HAT of the day
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measurement:
-    """A released number, as the model sees it.
-
-    value   above the policy's lower bound, in its unit: the number that was observed
-    noise   the part of the observation's variance that is noise
-    """
+    """A released number, as the model sees it."""
 
     observation: Observation
-    value: float
-    noise: float
+    value: float  # above the policy's lower bound, in its unit: the number that was observed
+    noise: float  # the part of the observation's variance that is noise
 
 
 class RecordConverter(Protocol):

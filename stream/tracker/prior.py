@@ -8,44 +8,33 @@ import msgspec
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import REFERENCE_BOUND, TIMETABLE_PRIOR
 
-SCALES_OF_A_DOUBLING: Final = 4
-"""half a step is within what the coverage of an interval allows"""
+SCALES_OF_A_DOUBLING: Final = 4  # half a step is within what the coverage of an interval allows
 LEAST_SCALE: Final = -32
-MOST_SCALE: Final = 4
-"""Standard deviations from 1/256 to 2 times those of a guessed prior"""
-PriorScale = Annotated[int, msgspec.Meta(ge=LEAST_SCALE, le=MOST_SCALE)]
-"""n of a stored state"""
+MOST_SCALE: Final = 4  # standard deviations from 1/256 to 2 times those of a guessed prior
+PriorScale = Annotated[int, msgspec.Meta(ge=LEAST_SCALE, le=MOST_SCALE)]  # n of a stored state
 _MILLI: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Variances:
-    """Variances of the parts of a HAT's mean, in squared units of the policy's value (km/h).
+    """Variances of the parts of a HAT's mean, in squared units of the policy's value (km/h)."""
 
-    city, hour, coefficient, cell, day   prior, of one part each; the day's is new on each date
-    scheduled  prior, of a cell with a scheduled speed
-    hat        of a HAT around the sum of its parts, without the sampling of its buses
-    bus        of a bus within a day
-    bus_hat    of a bus in one HAT around its day
-    reading    of one reading around its bus in the HAT
-    city_drift, cell_drift   added in an hour
-    future     of a HAT of the next day around city + cell: its hour, features and sampling
-    is_guess   whether nothing is known of the value but its range: the scale of these variances is learnt then
-    """
-
+    # city, hour, coefficient, cell, day: prior, of one part each; the day's is new on each date
     city: float = 144.0
     hour: float = 2.0
     coefficient: float = 1.0
     cell: float = 32.0
-    scheduled: float = TIMETABLE_PRIOR.variance
+    scheduled: float = TIMETABLE_PRIOR.variance  # prior, of a cell with a scheduled speed
     day: float = 2.0
-    hat: float = 2.0
-    bus: float = 14.0
-    bus_hat: float = 60.0
-    reading: float = 119.0
+    hat: float = 2.0  # of a HAT around the sum of its parts, without the sampling of its buses
+    bus: float = 14.0  # of a bus within a day
+    bus_hat: float = 60.0  # of a bus in one HAT around its day
+    reading: float = 119.0  # of one reading around its bus in the HAT
+    # city_drift, cell_drift: added in an hour
     city_drift: float = 0.002
     cell_drift: float = 0.002
-    future: float = 15.0
+    future: float = 15.0  # of a HAT of the next day around city + cell: its hour, features and sampling
+    # whether nothing is known of the value but its range: the scale of these variances is learnt then
     is_guess: bool = False
 
     def scaled(self, factor: float) -> Self:
@@ -65,20 +54,13 @@ def factor_of(prior_scale: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Prior of the model's parts, in the policy's unit above its lower bound.
+    """Prior of the model's parts, in the policy's unit above its lower bound."""
 
-    width          of the value's range: values are in [0, width]
-    city           mean of the city
-    coefficients   means of the features' coefficients
-    variances      at a scale of 0
-    scale          of a guess, from which a forecast begins; a tracker begins at 0, or where its state is
-    """
-
-    width: float
-    city: float
-    coefficients: tuple[float, float]
-    variances: Variances
-    scale: int = 0
+    width: float  # of the value's range: values are in [0, width]
+    city: float  # mean of the city
+    coefficients: tuple[float, float]  # means of the features' coefficients
+    variances: Variances  # at a scale of 0
+    scale: int = 0  # of a guess, from which a forecast begins; a tracker begins at 0, or where its state is
 
     @classmethod
     def of(

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from hatcast.stream.tracker.prior import LEAST_SCALE, MOST_SCALE, SCALES_OF_A_DOUBLING, factor_of
 from hatcast.stream.tracker.query import ResidualQuery
 
-SCALES: Final = MOST_SCALE - LEAST_SCALE + 1
-"""number of them"""
+SCALES: Final = MOST_SCALE - LEAST_SCALE + 1  # number of them
 _SCALES: Final = np.arange(LEAST_SCALE, MOST_SCALE + 1)
 _FACTORS: Final[NDArray[np.float64]] = 2.0 ** (_SCALES / SCALES_OF_A_DOUBLING)
 _WINDOW: Final = 200.0  # queries; older ones fade exponentially: one scale is too simple for more to be evidence

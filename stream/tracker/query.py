@@ -25,8 +25,7 @@ from hatcast.stream.units import NANO
 
 CLIPS: Final = np.array((2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 115, 130, 150, 175, 200, 250, 300))
 """Hundredths: the grid of z."""
-STEPS: Final = 1_000_000
-"""T: steps of one unit of payment"""
+STEPS: Final = 1_000_000  # T: steps of one unit of payment
 _GUESSED: Final = 13  # position of 1.3, the least z of a guessed prior
 _PER_CLIP: Final = 2 * STEPS // 100  # D for one hundredth of z
 _Z: Final = CLIPS / 100
@@ -37,34 +36,20 @@ _NOISE: Final = 8.0  # variance of Laplace noise of scale 2 z, for z = 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Members:
-    """Buses of a query, with the contributions that they bring. Public, as `ResidualQuery`.
+    """Buses of a query, with the contributions that they bring. Public, as `ResidualQuery`."""
 
-    cells           int64 [C]  numbers of their cells: one, or that of each HAT
-    contributions   int64 [K]  numbers in `DayCounts`, ascending
-    buses           int64 [L]  each once
-    of_bus          int64 [K]  position in `buses` of each contribution
-    within          float64 [K]  share of its bus's readings; sums to 1 for each bus
-    own             float64 [L]  variance of a bus's residual that no HAT's mean explains
-    spread          float64 [L]  s_b: standard deviation of its residual
-    hats            int64 [H]  numbers of the HATs
-    starts          int64 [H]  position of each HAT's first contribution
-    rows            float64 [H, 29]  weights of the shared parts in each HAT's mean, without those of its cell
-    slopes          float64 [C, 29]  of the cells, before the query
-    deviations      float64 [H, 29]  slopes of the HATs' own deviations, before the query
-    """
-
-    cells: Integers
-    contributions: Integers
-    buses: Integers
-    of_bus: Integers
-    within: Floats
-    own: Floats
-    spread: Floats
-    hats: Integers
-    starts: Integers
-    rows: Floats
-    slopes: Floats
-    deviations: Floats
+    cells: Integers  # int64 [C]  numbers of their cells: one, or that of each HAT
+    contributions: Integers  # int64 [K]  numbers in `DayCounts`, ascending
+    buses: Integers  # int64 [L]  each once
+    of_bus: Integers  # int64 [K]  position in `buses` of each contribution
+    within: Floats  # float64 [K]  share of its bus's readings; sums to 1 for each bus
+    own: Floats  # float64 [L]  variance of a bus's residual that no HAT's mean explains
+    spread: Floats  # float64 [L]  s_b: standard deviation of its residual
+    hats: Integers  # int64 [H]  numbers of the HATs
+    starts: Integers  # int64 [H]  position of each HAT's first contribution
+    rows: Floats  # float64 [H, 29]  weights of the shared parts in each HAT's mean, without those of its cell
+    slopes: Floats  # float64 [C, 29]  of the cells, before the query
+    deviations: Floats  # float64 [H, 29]  slopes of the HATs' own deviations, before the query
 
     @property
     def is_of_one_cell(self) -> bool:
@@ -112,31 +97,20 @@ def _each_once(numbers: Integers) -> tuple[Integers, Integers]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Designs:
-    """Alternative observations of the same members, one for each payment.
+    """Alternative observations of the same members, one for each payment."""
 
-    clip       int64 [P]  position of z in `CLIPS`
-    total      float64 [P]  W: sum of a_b / s_b
-    weights    float64 [P, H]  of each HAT; a row sums to 1
-    betas      float64 [P, H]
-    rows       float64 [P, 29]  weights of the shared parts, with those of the cells
-    shared     float64 [P, 29]  covariance of y with the shared parts
-    noise      float64 [P]  variance of y that is noise
-    sampling   float64 [P]  variance of y that is the sampling of its buses beyond the HATs' own deviations
-    rest       float64 [P]  variance of all that is neither shared, nor the cells', nor a HAT's own deviation; of a
-               HAT that was queried before, of what is new
-    variance   float64 [P]  of y
-    """
-
-    clip: Integers
-    total: Floats
-    weights: Floats
-    betas: Floats
-    rows: Floats
-    shared: Floats
-    noise: Floats
-    sampling: Floats
+    clip: Integers  # int64 [P]  position of z in `CLIPS`
+    total: Floats  # float64 [P]  W: sum of a_b / s_b
+    weights: Floats  # float64 [P, H]  of each HAT; a row sums to 1
+    betas: Floats  # float64 [P, H]
+    rows: Floats  # float64 [P, 29]  weights of the shared parts, with those of the cells
+    shared: Floats  # float64 [P, 29]  covariance of y with the shared parts
+    noise: Floats  # float64 [P]  variance of y that is noise
+    sampling: Floats  # float64 [P]  variance of y that is the sampling of its buses beyond the HATs' own deviations
+    # float64 [P]  variance of all that is neither shared, nor the cells', nor a HAT's own deviation; of a HAT that was
+    # queried before, of what is new
     rest: Floats
-    variance: Floats
+    variance: Floats  # float64 [P]  of y
 
 
 def designs_of(members: Members, payments: Floats, day: DayCounts, covariance: Covariance) -> Designs:
@@ -196,29 +170,19 @@ def _new_part(rest: Floats, sampling: Floats, rest_before: float, sampling_befor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResidualQuery:
-    """A query before its noise. Public: it does not depend on unreleased speeds.
-
-    payments   int64 [L]  what each bus is ready to pay, 1e-9
-    bounds     int64 [L]  Z_b
-    charges    int64 [L]  what each bus pays, 1e-9: at most its payment
-    scale      D: scale of the discrete Laplace noise
-    total      W
-    kept       expected derivative of the sum by a shift of all residuals, over T W
-    noise      variance of the noise, in the policy's unit squared
-    prior_scale   of the model, as in `Covariance`
-    """
+    """A query before its noise. Public: it does not depend on unreleased speeds."""
 
     members: Members
-    payments: Integers
-    bounds: Integers
-    charges: Integers
-    scale: int
-    total: float
-    kept: float
-    noise: float
+    payments: Integers  # int64 [L]  what each bus is ready to pay, 1e-9
+    bounds: Integers  # int64 [L]  Z_b
+    charges: Integers  # int64 [L]  what each bus pays, 1e-9: at most its payment
+    scale: int  # D: scale of the discrete Laplace noise
+    total: float  # W
+    kept: float  # expected derivative of the sum by a shift of all residuals, over T W
+    noise: float  # variance of the noise, in the policy's unit squared
     observation: Observation
     gain: Gain
-    prior_scale: int
+    prior_scale: int  # of the model, as in `Covariance`
 
     @property
     def clip(self) -> float:

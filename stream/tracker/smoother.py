@@ -52,17 +52,12 @@ class DayParts:
     The *common* part is the error of city, hour and cell: HATs of one cell share most of it. The *own* part is the
     error of the HAT's own deviation, which a smoother takes as independent of all others.
     docs/specification/continual.md, section 3
-
-    records   of each HAT
-    means     float64 [H]  of all readings of the HAT, above the policy's lower bound, not clipped
-    common    float64 [H]  standard deviation of the common part of the error
-    own       float64 [H]  variance of its own part
     """
 
-    records: Sequence[ReleaseRecord]
-    means: Floats
-    common: Floats
-    own: Floats
+    records: Sequence[ReleaseRecord]  # of each HAT
+    means: Floats  # float64 [H]  of all readings of the HAT, above the policy's lower bound, not clipped
+    common: Floats  # float64 [H]  standard deviation of the common part of the error
+    own: Floats  # float64 [H]  variance of its own part
 
 
 def day_parts(
@@ -91,43 +86,29 @@ def day_parts(
 
 @dataclass(slots=True)
 class _DayHat:
-    """A HAT of the day that the model has.
-
-    residual_z   of the last released number about it; None without one
-    """
+    """A HAT of the day that the model has."""
 
     record: ReleaseRecord
     hat: ModelHat
-    residual_z: float | None = None
+    residual_z: float | None = None  # of the last released number about it; None without one
 
 
 @dataclass(frozen=True, slots=True)
 class SmootherSetting:
-    """Public parameters of a smoother, from the policy.
-
-    upper_bound   of a distance from `lower`, in the policy's unit
-    cells         that are listed, in order; none: only those with a record are estimated
-    last_slot     returns the name of the last slot of a local date; None: a date ends with its settlement, or with the
-                  next one
-    is_tracker    whether the records are those of a tracker
-    remainders    coarse cells that overlap a listed finer cell
-    lower         of the value, in its unit
-    unit          of the value
-    value         its name; None: the speed
-    speed         which speed, as in records
-    """
+    """Public parameters of a smoother, from the policy."""
 
     name: str
     policy_id: str
-    upper_bound: float
-    cells: Sequence[str]
+    upper_bound: float  # of a distance from `lower`, in the policy's unit
+    cells: Sequence[str]  # that are listed, in order; none: only those with a record are estimated
+    # returns the name of the last slot of a local date; None: a date ends with its settlement, or with the next one
     last_slot: Callable[[str], str | None]
-    is_tracker: bool = False
-    remainders: frozenset[str] = frozenset()
-    lower: float = 0.0
-    unit: str = "km/h"
-    value: str | None = None
-    speed: Literal["journey"] | None = None
+    is_tracker: bool = False  # whether the records are those of a tracker
+    remainders: frozenset[str] = frozenset()  # coarse cells that overlap a listed finer cell
+    lower: float = 0.0  # of the value, in its unit
+    unit: str = "km/h"  # of the value
+    value: str | None = None  # its name; None: the speed
+    speed: Literal["journey"] | None = None  # which speed, as in records
 
     @classmethod
     def of(cls, policy: Policy) -> Self:

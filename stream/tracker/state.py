@@ -18,24 +18,20 @@ from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.track import Calibration, Track
 
 TRACKER_VERSION: Final = 5
-SMOOTHER_VERSION: Final = 7
-"""Of the model and of the format: another version's state is not read"""
+SMOOTHER_VERSION: Final = 7  # of the model and of the format: another version's state is not read
 
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
-    """State of the model between two dates. It follows from public counts and released numbers, and has no HATs.
+    """State of the model between two dates. It follows from public counts and released numbers, and has no HATs."""
 
-    cells         names, in the order of their numbers
-    prior_scale, shared, slopes, variance, drifted   as in `Covariance`: float64 [29, 29], [C, 29], [C], [C]
-    means, intercepts                                as in `Means`: float64 [29], [C]
-    """
-
-    cells: tuple[str, ...]
+    cells: tuple[str, ...]  # names, in the order of their numbers
+    # prior_scale, shared, slopes, variance, drifted: as in `Covariance`: float64 [29, 29], [C, 29], [C], [C]
     prior_scale: PriorScale
     shared: bytes
     slopes: bytes
     variance: bytes
     drifted: bytes
+    # means, intercepts: as in `Means`: float64 [29], [C]
     means: bytes
     intercepts: bytes
 
@@ -73,26 +69,18 @@ class ModelState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
-    """State of a tracker between two days: all later queries and estimates follow from it.
+    """State of a tracker between two days: all later queries and estimates follow from it."""
 
-    policy_id     of its policy
-    date          local date through which days are settled
-    seen, hours   as in `Outlook`; float64 [C]
-    newest_ms     start of the newest slot, ms UTC; None: there was none
-    calibration   the two running means of `Calibration`
-    timetable     from which cells of the next date take their scheduled speeds; None: they have none
-    evidence      as in `Evidence`: float64 [37]; empty if the prior is no guess
-    """
-
-    policy_id: str
-    date: str
+    policy_id: str  # of its policy
+    date: str  # local date through which days are settled
     model: ModelState
+    # seen, hours: as in `Outlook`; float64 [C]
     seen: bytes
     hours: int
-    newest_ms: int | None
-    calibration: tuple[float, float]
-    timetable: Timetable | None
-    evidence: bytes
+    newest_ms: int | None  # start of the newest slot, ms UTC; None: there was none
+    calibration: tuple[float, float]  # the two running means of `Calibration`
+    timetable: Timetable | None  # from which cells of the next date take their scheduled speeds; None: they have none
+    evidence: bytes  # as in `Evidence`: float64 [37]; empty if the prior is no guess
     version: int = TRACKER_VERSION
 
     def encoded(self) -> bytes:
@@ -131,17 +119,12 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
     """State of a smoother at the beginning of a local date.
 
     It is small, since it has no HATs. Whoever continues from it reads the records of its date and of later ones.
-
-    date         no slot of this date or later was taken; "" if none was
-    start_ms     start of the last slot that was taken, ms UTC
-    calibration  `means` of the calibration
-    usual        mean of ln(users), centred, over recent HATs, and the number of these
     """
 
     policy_id: str
-    date: str
+    date: str  # no slot of this date or later was taken; "" if none was
     model: ModelState
-    start_ms: int | None
-    calibration: tuple[float, ...]
-    usual: tuple[float, float]
+    start_ms: int | None  # start of the last slot that was taken, ms UTC
+    calibration: tuple[float, ...]  # `means` of the calibration
+    usual: tuple[float, float]  # mean of ln(users), centred, over recent HATs, and the number of these
     version: int = SMOOTHER_VERSION

@@ -18,14 +18,10 @@ _TENTHS: Final = 10
 
 
 class Timetable(msgspec.Struct, frozen=True):
-    """Scheduled speeds of one timetable.
+    """Scheduled speeds of one timetable."""
 
-    speeds   cell -> 0.1 km/h, 1 or more; a cell that is missing has none
-    digest   of the speeds: equal for equal speeds
-    """
-
-    speeds: dict[str, int]
-    digest: str
+    speeds: dict[str, int]  # cell -> 0.1 km/h, 1 or more; a cell that is missing has none
+    digest: str  # of the speeds: equal for equal speeds
 
     @classmethod
     def of(cls, speeds: Mapping[str, int]) -> Self:

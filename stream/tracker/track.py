@@ -81,14 +81,10 @@ class Normal:
 
 @dataclass(frozen=True, slots=True)
 class HatEstimate:
-    """Estimate of a HAT.
+    """Estimate of a HAT."""
 
-    road   the mean for its cell and hour, without the sampling of its buses
-    mean   the mean of all of its readings
-    """
-
-    road: Normal
-    mean: Normal
+    road: Normal  # the mean for its cell and hour, without the sampling of its buses
+    mean: Normal  # the mean of all of its readings
 
 
 class Track:
@@ -145,12 +141,9 @@ class Track:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OwnDeviation:
-    """What is known of a HAT's own deviation: of one number of `Own`.
+    """What is known of a HAT's own deviation: of one number of `Own`."""
 
-    mean   its intercept
-    """
-
-    mean: float
+    mean: float  # its intercept
     slopes: Floats
     with_cell: float
     variance: float

@@ -29,17 +29,12 @@ _MILLI: Final = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HatUsers:
-    """Users of one final HAT, in any order.
-
-    pseudonyms   uint64 [L], each once
-    counts       int64 [L]  readings, 1 or more
-    sums         int64 [L]  of each user's readings, milli-units
-    """
+    """Users of one final HAT, in any order."""
 
     cell: str
-    pseudonyms: NDArray[np.uint64]
-    counts: Integers
-    sums: Integers
+    pseudonyms: NDArray[np.uint64]  # uint64 [L], each once
+    counts: Integers  # int64 [L]  readings, 1 or more
+    sums: Integers  # int64 [L]  of each user's readings, milli-units
 
 
 class Tracker:

@@ -14,23 +14,17 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
     transactions and compaction, are therefore inside a batch, and the batches of one epoch are a chain without gaps:
     each ``base`` is the ``next`` of the batch before. A batch without records crosses such a hole; fold it like any
     other, so that the stored offset reaches the end of the log.
-
-    partition     partition of the topic
-    epoch         number of the partition's last start; batches of other epochs are dropped, unacknowledged
-    base, next    offsets, base < next; base <= offset < next for every record
-    offsets       one per record, ascending
-    timestamps    ms UTC, from the log
-    values        bytes, or None if null in the log: a heartbeat record
-    lost          compaction has removed records between ``base`` and the first record, or ``next`` if there is none
     """
 
-    partition: int
-    epoch: int
+    partition: int  # partition of the topic
+    epoch: int  # number of the partition's last start; batches of other epochs are dropped, unacknowledged
+    # base, next: offsets, base < next; base <= offset < next for every record
     base: int
     next: int
-    offsets: Sequence[int]
-    timestamps: Sequence[int]
-    values: Sequence[bytes | None]
+    offsets: Sequence[int]  # one per record, ascending
+    timestamps: Sequence[int]  # ms UTC, from the log
+    values: Sequence[bytes | None]  # bytes, or None if null in the log: a heartbeat record
+    # compaction has removed records between ``base`` and the first record, or ``next`` if there is none
     lost: bool = False
 
     def first(self, records: int) -> "RecordBatch":
@@ -82,30 +76,22 @@ METADATA_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """Settings of the batch consumer. Times in seconds.
+    """Settings of the batch consumer. Times in seconds."""
 
-    name                client id and consumer group
-    partitions          number of partitions that are read, the first ones; None: all
-    batch_records       maximum number of records per batch: smaller batches cost speed, larger ones memory and latency
-    queued_batches      maximum number of batches that wait for the agent, over all partitions
-    partition_bytes     maximum size of one fetch per partition
-    fetch_bytes         maximum size of one fetch per broker
-    poll_seconds        an event loop that hangs for so long loses the partitions to other workers; at least the session
-                        timeout. While the agent only waits for its store, the worker stays in the group
-    security            security_protocol, sasl_* and ssl_context, as keyword arguments of aiokafka's consumer
-    group_options       the same as a configuration of librdkafka
-    """
-
-    name: str
+    name: str  # client id and consumer group
     bootstrap_servers: str
     topic: str
-    partitions: int | None = None
+    partitions: int | None = None  # number of partitions that are read, the first ones; None: all
     session_timeout: float = 10.0
     commit_interval: float = 2.0
+    # maximum number of records per batch: smaller batches cost speed, larger ones memory and latency
     batch_records: int = 2_000
-    queued_batches: int = 16
-    partition_bytes: int = 1 << 20
-    fetch_bytes: int = 16 << 20
+    queued_batches: int = 16  # maximum number of batches that wait for the agent, over all partitions
+    partition_bytes: int = 1 << 20  # maximum size of one fetch per partition
+    fetch_bytes: int = 16 << 20  # maximum size of one fetch per broker
+    # an event loop that hangs for so long loses the partitions to other workers; at least the session timeout. While
+    # the agent only waits for its store, the worker stays in the group
     poll_seconds: float = 300.0
+    # security_protocol, sasl_* and ssl_context, as keyword arguments of aiokafka's consumer
     security: Mapping[str, object] = field(default_factory=dict)
-    group_options: Mapping[str, object] = field(default_factory=dict)
+    group_options: Mapping[str, object] = field(default_factory=dict)  # the same as a configuration of librdkafka

@@ -19,21 +19,14 @@ from aiokafka.errors import CorruptRecordException
 
 
 class FetchedChunk(NamedTuple):
-    """Records as columns, and the offset at which reading continues (after any markers and aborted records).
+    """Records as columns, and the offset at which reading continues (after any markers and aborted records)."""
 
-    base         offset at which reading began
-    offsets      one per record, ascending
-    timestamps   ms UTC, from the log
-    values       bytes, or None if null in the log
-    lost         records are missing from the log, between `base` and the first record, or `next`
-    """
-
-    base: int
-    offsets: Sequence[int]
-    timestamps: list[int]
-    values: list[bytes | None]
+    base: int  # offset at which reading began
+    offsets: Sequence[int]  # one per record, ascending
+    timestamps: list[int]  # ms UTC, from the log
+    values: list[bytes | None]  # bytes, or None if null in the log
     next: int
-    lost: bool
+    lost: bool  # records are missing from the log, between `base` and the first record, or `next`
 
 
 class Unpacker:
