@@ -29,7 +29,7 @@ Ends = Mapping[str, Sequence[int]]  # topic -> end offset of each of its partiti
 
 
 class RecordListener:
-    """Receives each new public record once, after it was added to the state. What is not defined does nothing."""
+    """Listener to public records: its methods, which do nothing, get each new record once, when the state has it."""
 
     def release(self, release: ReleaseRecord, record: bytes, state: DemoState) -> None:
         """Receive a release and its bytes."""

@@ -110,7 +110,7 @@ def _table(
     width: int,
     further: Sequence[str | Column],
 ) -> Table:
-    """Return a table of means with so many rows, so that what is below it stays.
+    """Return a table of means with a fixed number of rows, so that the text below it does not move.
 
     width     of the strip
     further   headings of the columns after it
@@ -169,7 +169,7 @@ _STARTING: Final = "starting Kafka, Redis and a worker; the first means come in 
 
 
 class DemoView(RecordListener):
-    """Output of the demo while it runs. What a view does not define does nothing."""
+    """Output of the demo while it runs. Subclasses override the methods that they need; these do nothing."""
 
     def __enter__(self) -> Self:
         return self

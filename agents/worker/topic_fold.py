@@ -152,7 +152,7 @@ class TopicFold:
             self._membership.close()
 
     async def _remove_itself(self) -> None:
-        """Leave the group by another connection: while it waits for a member, it answers nobody who waits too."""
+        """Leave the group through another connection: during a rebalance the broker does not answer on the first."""
         member_id = self.app.batch_consumer.member_id()
         if member_id is None:
             return

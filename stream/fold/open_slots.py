@@ -23,7 +23,7 @@ _NEVER: Final = -(1 << 62)  # ms
 
 @dataclass(slots=True)
 class IdSpans:
-    """How many timeslots the ids of a day live in: ids that change from trip to trip make one bus many users.
+    """Numbers of vehicles with few and with many timeslots a day: ids that change each trip make one bus many users.
 
     Counts of vehicles of days that are over, a day with few vehicles or few timeslots left out. Only these leave the
     fold: for hints to the operator, and a metric.

@@ -64,7 +64,7 @@ class TopicSample:
 
     @property
     def spans(self) -> IdSpans:
-        """How many timeslots of their day the sampled ids are in."""
+        """Numbers of sampled vehicles with few and with many timeslots in a day."""
         spans = IdSpans()
         for day in {day for day, _ in self._slots}:
             of_day = [slots for (date, _), slots in self._slots.items() if date == day]

@@ -78,7 +78,7 @@ class Value:
 
     @property
     def canonical(self) -> dict[str, Any]:
-        """The part of the canonical policy that defines the value; without `missing` it has no such key."""
+        """The value's keys in the canonical policy; `missing` is left out if it is empty."""
         grid, missing = float(self.grid * 1000), list(self.missing)
         keys = {"name": self.name, "unit": self.unit, "lower": self.lower, "upper": self.upper, "grid": grid}
         return keys | ({"missing": missing} if missing else {})

@@ -405,13 +405,13 @@ async def test_a_worker_that_looked_for_its_topic_before_that_was_there_gets_par
     topic, store = make_topic(partitions=2), Store()
     await asyncio.to_thread(kafka.delete_topics, [topic])
     answers: list[Message] = []
-    raise_permanent = group._raise_permanent
+    error_of = group._error_of
 
     def note(answer: Message | None) -> KafkaError | None:
         answers.extend([] if answer is None else [answer])
-        return raise_permanent(answer)
+        return error_of(answer)
 
-    monkeypatch.setattr(group, "_raise_permanent", note)
+    monkeypatch.setattr(group, "_error_of", note)
     worker = Worker(settings(kafka, topic), store)
     with capture_logs() as lines:
         starting = asyncio.create_task(worker.app.start())

@@ -25,8 +25,8 @@ from hatcast.agents.kafka.batches.thread import ConsumerThread
 class BatchConsumer(driver.Consumer):
     """Consumer of record batches; runs in the app's event loop.
 
-    A partition is either parked, or started with an epoch. What is owned follows from its member of the group; Faust
-    is told once, of one partition: it would stop all at every rebalance.
+    A partition is either parked, or started with an epoch. Its group member says which partitions are assigned. Faust
+    is told only once, and of one partition: it would stop all of them at every rebalance.
     """
 
     _thread: ConsumerThread
@@ -141,7 +141,7 @@ class BatchConsumer(driver.Consumer):
             del self._epochs[partition]
             self.handler.on_lost(partition, position)
 
-    # Called for its member of the group.
+    # Called by its group member.
 
     async def gain(self, partitions: frozenset[int]) -> None:
         """Park further partitions; the handler starts them."""
@@ -156,7 +156,7 @@ class BatchConsumer(driver.Consumer):
                 await self.crash(error)
 
     async def _begin(self) -> None:
-        """Do what Faust does at a rebalance, of one partition, without seeking."""
+        """Start Faust's flow as it does at the end of a rebalance, for one partition, without seeking."""
         app = cast("faust.App", self.app)
         app.on_rebalance_start()
         await self.on_partitions_assigned({self._tp})
@@ -219,14 +219,14 @@ class BatchConsumer(driver.Consumer):
     async def on_stop(self) -> None:
         """Give up all partitions, and leave the group."""
         self.stop_flow()
-        await self._give_up(self._assigned)  # beside what a rebalance is giving up: each may take `REVOKE_SECONDS`
-        async with self._rebalancing:
+        await self._give_up(self._assigned)  # at the same time as a rebalance: each may take `REVOKE_SECONDS`
+        async with self._rebalancing:  # wait for what the rebalance gives up
             pass
         await self._member.leave()
         await super().on_stop()
 
     async def commit(self, topics: object = None, start_new_transaction: bool = True) -> bool:  # noqa: FBT001, FBT002 - Faust's interface
-        """Do nothing: the member of the group commits what is acknowledged."""
+        """Do nothing: the group member commits the acknowledged offsets."""
         return False
 
     async def _drain_messages(self, fetcher: ServiceT) -> None:
@@ -254,7 +254,7 @@ class BatchConsumer(driver.Consumer):
 
     @property
     def _tp(self) -> TP:
-        """The one partition of which Faust knows; a batch says itself of which it is."""
+        """The only partition that Faust knows; each batch has its own partition's number."""
         return TP(self.settings.topic, 0)
 
     def verify_event_path(self, now: float, tp: TP) -> None:

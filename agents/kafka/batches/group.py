@@ -38,19 +38,19 @@ _PASSING: Final = (KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRE
 
 
 class Owner(Protocol):
-    """What is told of rebalances, in the event loop, one call at a time. The group waits for each answer."""
+    """Callbacks of a group member. They run in the event loop, one at a time, and the group waits for each."""
 
     async def gain(self, partitions: frozenset[int]) -> None:
-        """Partitions were assigned, beside those held; none if the rebalance moved others."""
+        """Take new partitions, in addition to those held; none if the rebalance moved only those of others."""
 
     async def give_up(self, partitions: frozenset[int]) -> None:
-        """Partitions are about to go to another member, or went to one."""
+        """Give up partitions that another member gets, or already has."""
 
     async def take_acknowledged(self) -> Mapping[int, int]:
-        """Return partition -> offset to commit, of what was acknowledged since the last call."""
+        """Return the offsets to commit, by partition: those acknowledged since the last call."""
 
     async def fail(self, error: BaseException) -> None:
-        """The group cannot be joined, whatever is tried."""
+        """End the worker: the group cannot be joined, and trying again cannot help."""
 
 
 class GroupMember:
@@ -76,8 +76,8 @@ class GroupMember:
 
     @property
     def is_in_group(self) -> bool:
-        """Whether it was assigned what it holds, if only nothing, and its session has not ended since."""
-        # Of the end of a session nobody is told who holds nothing: but librdkafka gives up the id.
+        """Whether it has joined the group, and its session has not ended since; it may hold no partition."""
+        # librdkafka reports the end of a session only to a member with partitions, but always drops the id.
         return self._assigned_as is not None and self._assigned_as == self.member_id
 
     def join(self) -> None:
@@ -115,7 +115,7 @@ class GroupMember:
             )
             while not self._stopping.is_set():
                 self._commit(consumer, self._next_commit_s)
-                if (error := _raise_permanent(consumer.poll(_POLL_S))) is not None:
+                if (error := _error_of(consumer.poll(_POLL_S))) is not None:
                     self._tell("not in the consumer group, joining again", error)
                 self.member_id = consumer.memberid() or None
             self._commit(consumer)
@@ -171,7 +171,7 @@ class GroupMember:
         consumer.incremental_unassign(partitions)
 
     def _commit(self, consumer: Consumer, from_s: float = 0.0) -> None:
-        """Commit what was acknowledged, if it is `from_s` (monotonic seconds). Waits for the event loop.
+        """Commit the acknowledged offsets, but not before `from_s` (monotonic seconds). Waits for the event loop.
 
         A failure is only logged, where Faust would end the worker: nobody but operators reads these offsets.
         """
@@ -202,7 +202,7 @@ class GroupMember:
         self._told.add(event)
 
 
-def _raise_permanent(message: Message | None) -> KafkaError | None:
+def _error_of(message: Message | None) -> KafkaError | None:
     """Return the error of a poll; raise it, as aiokafka would, if joining again cannot help. Ignores records.
 
     Of a topic that is gone nothing is returned: who knows what that means tells it.
