@@ -1,4 +1,4 @@
-"""The smallest worker that folds batches: a list for a state, a dictionary for Redis."""
+"""The smallest worker that folds batches: a list for a state, a dictionary for Redis. With topics for it."""
 
 import asyncio
 import gc
@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
 from hatcast.agents.kafka.batches.consumer import batch_app
-from tests.services import KafkaServer
+from tests.services import KafkaServer, Record
 
 Row = tuple[int, int, int, bytes | None]  # partition, offset, timestamp, value
+SESSION = 6.0  # the least that a broker takes
 
 
 def rows_of(batch: RecordBatch) -> list[Row]:
@@ -181,3 +183,22 @@ def committed(kafka: KafkaServer, group: str, partitions: int) -> dict[int, int]
         return {each.partition: each.offset for each in found}
     finally:
         reader.close()
+
+
+def settings(kafka: KafkaServer, topic: str, **more: float) -> BatchSettings:
+    wanted = {"session_timeout": SESSION, "commit_interval": 0.5, "batch_records": 50}
+    return BatchSettings(topic, kafka.bootstrap_servers, topic, **{**wanted, **more})  # type: ignore[arg-type]
+
+
+def numbered(count: int, partitions: int, size: int = 0) -> list[Record]:
+    return [Record(b"%d" % i + b" " * size, b"k%d" % i, i % partitions, 1_000 + i) for i in range(count)]
+
+
+def in_the_log(kafka: KafkaServer, topic: str) -> list[Row]:
+    return [(each.partition, each.offset, each.timestamp_ms, each.value) for each in kafka.read(topic)]
+
+
+def delete_records(kafka: KafkaServer, topic: str, partition: int, before: int) -> None:
+    deleting = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for future in deleting.delete_records([TopicPartition(topic, partition, before)]).values():
+        future.result()

@@ -237,7 +237,7 @@ GROUPS: Final = {
         _tests("integration", "full_redis", "redis_cluster", "slot_migration"), ("agents/ledger", "agents/redis")
     ),
     "record batches": Group(
-        _tests("integration", "record_batches*", "publisher", "services"),
+        _tests("integration", "record_batches*", "rebalances", "publisher", "services"),
         ("agents/kafka/batches", "agents/kafka/producers.py", "agents/kafka/producers.py", "tests/services"),
     ),
     "live clusterings": Group(

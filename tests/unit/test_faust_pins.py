@@ -1,7 +1,8 @@
 """What agents/kafka does as Faust or aiokafka does, and what it relies on without a test that would notice a change.
 
 They must be those that we read. If one is red after an upgrade: read what changed, compare it with what we make of it,
-and run tests/integration/test_record_batches.py and tests/faults. Only then write the new hash here.
+and run tests/integration/test_record_batches.py, tests/integration/test_rebalances.py and tests/faults. Only then write
+the new hash here.
 
 What agents/kafka overrides needs no pin: if Faust does not call it any more, tests/integration/test_record_batches.py
 fails.
