@@ -126,11 +126,16 @@ def test_when_the_city_moves_cells_and_own_deviations_keep_their_variances_and_c
     cells = range(SHARED, SHARED + CELLS)
     before.covariance[cells, cells] += 3 * VARIANCES.cell_drift
     after = joint(covariance, means)
-    assert after.means == pytest.approx(before.means)
-    assert after.covariance[:SHARED] == pytest.approx(before.covariance[:SHARED])
+    assert_equal_but_for_what_cells_have_in_common(after, before, covariance)
+
+
+def assert_equal_but_for_what_cells_have_in_common(found: Dense, expected: Dense, covariance: Covariance) -> None:
+    """Means and shared parts; and of each cell its variance, and those and the covariances of its own deviations."""
+    assert found.means == pytest.approx(expected.means)
+    assert found.covariance[:SHARED] == pytest.approx(expected.covariance[:SHARED])
     for cell in range(CELLS):
-        parts = [SHARED + cell, *(SHARED + CELLS + covariance.own.numbers(cell))]
-        assert after.covariance[np.ix_(parts, parts)] == pytest.approx(before.covariance[np.ix_(parts, parts)])
+        parts = np.ix_(*[[SHARED + cell, *(SHARED + CELLS + covariance.own.numbers(cell))]] * 2)
+        assert found.covariance[parts] == pytest.approx(expected.covariance[parts])
 
 
 def learned(random: np.random.Generator) -> tuple[Covariance, Means]:
@@ -153,11 +158,7 @@ def test_an_observation_of_several_cells_tells_of_each_part_what_the_dense_filte
     means.update(pulse, gain, 25.0 - means.expected(pulse, gain))
     dense.observe(full_row(pulse), 0.1, 25.0)
     found = joint(covariance, means)
-    assert found.means == pytest.approx(dense.means)
-    assert found.covariance[:SHARED] == pytest.approx(dense.covariance[:SHARED])
-    for cell in range(CELLS):
-        parts = [SHARED + cell, *(SHARED + CELLS + covariance.own.numbers(cell))]
-        assert found.covariance[np.ix_(parts, parts)] == pytest.approx(dense.covariance[np.ix_(parts, parts)])
+    assert_equal_but_for_what_cells_have_in_common(found, dense, covariance)
     untied = covariance.slopes @ covariance.shared @ covariance.slopes.T
     assert found.covariance[SHARED, SHARED + 1] == pytest.approx(untied[0, 1])
 
