@@ -84,9 +84,16 @@ def budget(seq: int, spent: float, limit: float = 105.0, of_users: float | None 
 
 
 def estimated(slot: str, cell: str = CELL, stage: Any = "live", half: float = 5.6) -> EstimateRecord:
-    road = normal(41.3, half)
-    made = ESTIMATE.decode(golden("estimate", "live"))
-    return msgspec.structs.replace(made, stage=stage, cell=cell, date="2026-10-22", slot=slot, road=road)
+    """An estimate whose numbers are its own: those of the golden one move with the tracker's variances."""
+    return msgspec.structs.replace(
+        ESTIMATE.decode(golden("estimate", "live")),
+        stage=stage,
+        cell=cell,
+        date="2026-10-22",
+        slot=slot,
+        mean=normal(42.38, 7.0),
+        road=normal(41.3, half),
+    )
 
 
 def normal(value: float, half: float) -> NormalRecord:

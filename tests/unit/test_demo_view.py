@@ -130,7 +130,7 @@ def test_lines_of_a_tracker_are_estimates_and_counts(capsys: pytest.CaptureFixtu
     view.estimate(estimated("09:00", "8642d9817ffffff", "predicted"), shown)
     view.end(shown, 12.0)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    speed = "42.38 km/h 33.00 to 51.76 road 41.30"
+    speed = "42.38 km/h 35.38 to 49.38 road 41.30"
     assert lines[:3] == [
         f"surat-speed 2026-10-22 09:00-10:00 8642d9d6fffffff {speed} live",
         f"surat-speed 2026-10-22 09:00-10:00 8642d9817ffffff {speed} predicted",
