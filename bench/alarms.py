@@ -245,7 +245,7 @@ def simulate_releases(
     """
     random = np.random.default_rng(plan.seed)
     found = {kind: Found() for kind in kinds}
-    setting = SmootherSetting("city", "", _UPPER_BOUND, (), lambda _: None)
+    setting = SmootherSetting("city", "", Prior.of(_UPPER_BOUND), (), lambda _: None)
     for kind in [each for each in kinds for _ in range(plan.runs)]:
         city, smoother, cells = _City(random), Smoother(setting), dict[str, int]()
         for number in range(plan.learnt + plan.days):

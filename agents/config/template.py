@@ -170,6 +170,7 @@ def _value_lines(answers: TemplateAnswers) -> str:
         _line("unit", unit, "of that field, of the bounds below and of releases"),
         _line("lower", lower, "smaller values count as this"),
         _line("upper", upper, "larger values count as this. The noise grows with upper - lower"),
+        "# usual = [.., ..]  # where about 95 of 100 values are, if you know it: docs/estimators.md",
         "",
     )
     return "\n".join(lines)

@@ -1,7 +1,6 @@
 """`hatcast plan`: choose the keys of a tracker from counts, or those of running sums and means."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from hatcast.stream.policy.continual_keys import SLOTS_MAX
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import Format, FormatChoice
-from hatcast.stream.tracker.prior import LEAST_SCALE, MOST_SCALE, Prior
+from hatcast.stream.tracker.prior import Prior
 
 _MIN_USERS: Final = 3
 _TOTALS: Final = "1,2,5,10,20,40"
@@ -89,11 +88,6 @@ def _least(min_users: int | None, config: Path | None, policy: Policy) -> int:
     help="What the end of a day makes accurate.",
 )
 @timetable_option
-@click.option(
-    "--prior-scale",
-    type=click.IntRange(LEAST_SCALE, MOST_SCALE),
-    help="As the newest records of a pilot have it, if the policy has [policy.value]: how much the value differs.",
-)
 @click.option("--write-limit", "written", type=float, default=5.0, help="The total whose plan --write writes.")
 @plot_option
 @json_option
@@ -109,7 +103,6 @@ def tracker(  # noqa: PLR0913 - options by name
     limits: str,
     objective: str,
     timetable: Path | None,
-    prior_scale: int | None,
     written: float,
     plot_file: Path | None,
     as_json: bool,
@@ -132,10 +125,6 @@ def tracker(  # noqa: PLR0913 - options by name
     text, config = _target_text(target), found_config(config)
     policy, paths = policy_of_recordings(config, "" if feed_format is None else feed_format.name), (*data, *more)
     scheduled = named_timetable(timetable, policy)
-    if prior_scale is not None and policy.value_name is None:
-        raise click.UsageError(
-            "--prior-scale is for values other than speeds: the configuration has to have [policy.value]"
-        )
     upper_bound, unit, least = policy.upper_bound / 1000, policy.released_value.unit, _least(min_users, config, policy)
     with progress_bars() as add_bar:
         if feed_format is None:
@@ -151,7 +140,7 @@ def tracker(  # noqa: PLR0913 - options by name
         found = found.first_days()
         plans = plans_of.plan(
             found,
-            replace(Prior.of_policy(policy), scale=prior_scale or 0),
+            Prior.of_policy(policy),
             totals,
             Objective(objective),
             add_bar("planning: days of candidates", len(totals) * plans_of.STEPS),
@@ -169,7 +158,6 @@ def tracker(  # noqa: PLR0913 - options by name
         "upper_bound": upper_bound,
         **({} if policy.value_name is None else {"unit": unit}),
         "objective": objective,
-        **({} if prior_scale is None else {"prior_scale": prior_scale}),
         **({} if scheduled is None else {"scheduled_cells": len(scheduled.speeds)}),
     }
     title = f"{source}: {len(found.days)} day{'' if len(found.days) == 1 else 's'}, {found.hats:,} HATs"

@@ -30,6 +30,7 @@ from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import MeansKeys, Policy, Relation
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.readings.formats import Format
+from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.timetable import Timetable
 
 _MILLI: Final = 1000
@@ -121,11 +122,9 @@ def compare_days(job: DaysJob, noise: Noise, add_bar: AddBar) -> Comparison:
         Grid(policy.grid),
         job.runs,
         noise,
-        policy.speed,
-        policy.value_name,
+        Prior.of_policy(policy),
         job.min_users,
         job.timetable,
-        policy.lower / _MILLI,
     )
     tasks = [
         _Task(replay, capped if isinstance(each, Contender) else [], _name_of(each), limit, job.tracker, job.cap)
@@ -165,7 +164,7 @@ def _result_of(task: _Task) -> Result:
     replay, plain, released = task.replay, None, 1.0
     truth, upper_bound = Truth.of(replay.days), replay.upper_bound / _MILLI
     if task.name == TRACKER:
-        live, end = replay.tracker(task.tracker.keys(task.limit, upper_bound))
+        live, end = replay.tracker(task.tracker.keys(task.limit, replay.prior.reference_width))
     else:
         epsilon = epsilon_of_hat(task.limit, task.cap)
         own, live, end = replay.smoothed(parse_contender(task.name), task.capped, epsilon)

@@ -6,7 +6,7 @@ a day. The noise is that of a release, drawn by the `Noise` that the caller pass
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Self
+from typing import Final, Self
 
 import msgspec
 import numpy as np
@@ -170,8 +170,8 @@ def smoothed(
         for estimate in smoother.settle():
             end[:, run, columns[f"{estimate.date}/{estimate.slot}", estimate.cell]] = _numbers(estimate)
     return (
-        PublishedRuns(filled(live[0], setting.upper_bound / 2), *live[1:]),
-        PublishedRuns(filled(end[0], setting.upper_bound / 2), *end[1:]),
+        PublishedRuns(filled(live[0], setting.prior.width / 2), *live[1:]),
+        PublishedRuns(filled(end[0], setting.prior.width / 2), *end[1:]),
     )
 
 
@@ -228,11 +228,11 @@ class TrackerDesign:
     share: float
     objective: Objective
 
-    def keys(self, daily_limit: float, upper_bound: float) -> TrackerKeys:
-        """Return the keys of a policy with this limit (epsilon) and upper bound, its price by default."""
+    def keys(self, daily_limit: float, reference_width: float) -> TrackerKeys:
+        """Return the keys of a policy with this limit (epsilon) and width as in `Prior`, its price by default."""
         return TrackerKeys(
             nano_floor(daily_limit),
-            price=default_price(daily_limit, upper_bound, self.objective),
+            price=default_price(daily_limit, reference_width, self.objective),
             share=self.share,
             objective=self.objective,
         )
@@ -247,12 +247,9 @@ class DaysReplay:
     grid: Grid
     runs: int  # 1 or more
     noise: Noise  # that of a release
-    # speed, value: as in `Policy.speed` and `Policy.value_name`: what its prior is
-    speed: Literal["journey"] | None = None
-    value: str | None = None
+    prior: Prior  # of the value; the days' values are above its lower bound
     min_users: int = 1  # least number of buses of a tracker's query of a whole slot
     timetable: Timetable | None = None
-    lower: float = 0.0  # of the value, in its unit: the days' values are above it
 
     def tracker(self, keys: TrackerKeys) -> tuple[PublishedRuns, PublishedRuns]:
         """Return a tracker's estimates of each HAT at the close of its slot, and at the end of its day.
@@ -261,8 +258,7 @@ class DaysReplay:
         mean of their evidence.
         """
         upper_bound = self.upper_bound / _MILLI
-        prior = Prior.of(upper_bound, speed=self.speed, value=self.value, lower=self.lower)
-        tracker = Tracker(keys, prior, self.runs, min_users=self.min_users)
+        tracker = Tracker(keys, self.prior, self.runs, min_users=self.min_users)
         tracker.timetable = self.timetable
         live: list[PublishedRuns] = []
         end: list[PublishedRuns] = []
@@ -311,8 +307,7 @@ class DaysReplay:
                 estimate = contender.estimator.estimate(users, parameters, self.noise)
                 if estimate is not None:
                     run[key] = users, estimate
-        bound = self.upper_bound / _MILLI
-        setting = SmootherSetting("", "", bound, (), lambda _: None, value=self.value, speed=self.speed)
+        setting = SmootherSetting("", "", self.prior, (), lambda _: None)
         estimates = smoothed(self.days, setting, contender.estimator.name, parameters, drawn)
         return self._plain(drawn), *estimates
 

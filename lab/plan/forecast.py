@@ -62,7 +62,6 @@ class Forecast:
         """prior: of the policy's value; counts: of one day or more, which are repeated."""
         self._counts = counts
         self._schedule = Schedule(keys, prior.variances)
-        self._schedule.covariance.rescale(prior.scale)
         self._schedule.add_cells(counts.names)
         self._schedule.covariance.add_scheduled(_scheduled(counts, timetable))
         self._designs: dict[int, _Design] = {}
@@ -145,9 +144,8 @@ class Constants:
 
 def constant_errors(prior: Prior, counts: CountedDays, timetable: Timetable | None = None) -> Constants:
     """Return the expected errors of constants: variances of city, hour, count features, cell and own deviation."""
-    variances = prior.variances.at(prior.scale)
-    whole, city = _prior_variances(variances, counts, None), variances.city
-    scheduled = None if timetable is None else _mean_error(_prior_variances(variances, counts, timetable) - city)
+    whole, city = _prior_variances(prior.variances, counts, None), prior.variances.city
+    scheduled = None if timetable is None else _mean_error(_prior_variances(prior.variances, counts, timetable) - city)
     return Constants(_mean_error(whole, prior.width / 2 - prior.city), _mean_error(whole - city), scheduled)
 
 

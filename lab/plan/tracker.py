@@ -119,7 +119,7 @@ def _best_plan(task: _TotalTask) -> TrackerPlan:
 
 
 def _keys_of(task: _TotalTask, share: float) -> TrackerKeys:
-    price = rounded_price(default_price(task.total, task.prior.width, task.objective))
+    price = rounded_price(default_price(task.total, task.prior.reference_width, task.objective))
     return TrackerKeys(nano_floor(task.total), price, share, task.objective)
 
 

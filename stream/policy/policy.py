@@ -240,7 +240,7 @@ def read_policy(
     queries = read_queries(given, relation, value)
     _check_without_reports(queries, chosen)
     most_hats = most_hats_of(given, durations["slot_length"], cells)
-    tracker = tracker_keys(given, queries, most_hats, read_cells, is_speed=value is None or value.name == SPEED)
+    tracker = tracker_keys(given, queries, most_hats, read_cells, value)
     if tracker is None:
         check_queries(given, queries, most_hats)
     method: Method = continual or tracker or with_values(chosen, values)

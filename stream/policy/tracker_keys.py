@@ -22,6 +22,7 @@ from hatcast.stream.policy.method import Hashed, MethodCost, MethodKeys
 from hatcast.stream.policy.query import TRACKER_QUERIES, Query
 from hatcast.stream.policy.table import PolicyTable, check_weak
 from hatcast.stream.policy.toml_tables import decode_table, member, such_as
+from hatcast.stream.policy.value_keys import SPEED, Value
 from hatcast.stream.units import NANO, nano_floor
 
 TRACKER: Final = "tracker"  # name of the estimator
@@ -120,15 +121,25 @@ class TrackerKeys(MethodKeys):
 
 
 REFERENCE_BOUND: Final = 65.0  # km/h: the upper bound for which constants of the tracker hold
+_USUAL_MARGIN: Final = 1.3  # a prior that is too wide costs less than intervals that are too narrow
 _LIMITS: Final = (2.0, 5.0, 10.0, 20.0, 40.0)
 _PRICES: Final = (5.0, 1.5, 0.8, 0.6, 0.3)
 _OF_BUSES: Final = 0.75  # of them: there most of the value is in few HATs
 
 
-def default_price(epsilon: float, upper_bound: float, objective: Objective) -> float:
-    """Return the price for a daily limit of `epsilon`, in the unit of values whose range is `upper_bound` wide."""
+def reference_width(width: float, usual: tuple[float, float] | None) -> float:
+    """Return how wide the range is to which the constants are stretched: `REFERENCE_BOUND` for speeds.
+
+    width   of the value's range
+    usual   where about 95 of 100 of its readings are; None: anywhere in its range
+    """
+    return width if usual is None else _USUAL_MARGIN * (usual[1] - usual[0])
+
+
+def default_price(epsilon: float, width: float, objective: Objective) -> float:
+    """Return the price for a daily limit of `epsilon`, in the unit of values of this `reference_width`."""
     reference = math.exp(float(np.interp(math.log(epsilon), np.log(_LIMITS), np.log(_PRICES))))
-    return reference * (_OF_BUSES if objective is Objective.BUSES else 1.0) * upper_bound / REFERENCE_BOUND
+    return reference * (_OF_BUSES if objective is Objective.BUSES else 1.0) * width / REFERENCE_BOUND
 
 
 def rounded_price(price: float) -> float:
@@ -173,14 +184,13 @@ def tracker_keys(
     queries: tuple[Query, ...],
     most_hats: int,
     read_cells: Callable[[str], str],
-    *,
-    is_speed: bool = True,
+    value: Value | None = None,
 ) -> TrackerKeys | None:
     """Return the keys of a tracker policy; None for any other estimator.
 
     queries     over days, which are reserved out of the daily limit first
     most_hats   most HATs of a user's day: each may answer each query
-    is_speed    whether the value is a speed
+    value       that of `[policy.value]`; None: the speed
     Raises SettingError.
     """
     if given.estimator.name != TRACKER:
@@ -189,7 +199,7 @@ def tracker_keys(
         return None
     table = decode_table(given.tracker or {}, TrackerTable, _WHERE)
     _check_values(table)
-    if table.timetable is not None and not is_speed:
+    if table.timetable is not None and value is not None and value.name != SPEED:
         raise SettingError(f"{_WHERE}.timetable", "is of speeds, not of [policy.value]", "remove it")
     limit = nano_floor(given.privacy.daily_limit) - most_hats * sum(query.epsilon_nano for query in queries)
     if limit < _LEAST:
@@ -201,7 +211,8 @@ def tracker_keys(
         )
     watched = _watched(given, table, read_cells)
     objective = Objective(table.objective)
-    default = rounded_price(default_price(limit / NANO, given.upper_bound, objective))
+    width = given.upper_bound if value is None else reference_width(value.width, value.usual) / 1000
+    default = rounded_price(default_price(limit / NANO, width, objective))
     price = default if table.price is None else table.price
     return TrackerKeys(
         daily_limit=limit,

@@ -56,6 +56,9 @@ class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[float, ...] = ()
     """numbers outside `lower` to `upper` that mean that there is no value, such as `[-999]`: such a reading does not
     count. Under `replace` it is public which readings these are"""
+    usual: Annotated[tuple[float, float] | None, such_as([0, 300], default="`lower` to `upper`")] = None
+    """of `[policy.value]`: where about 95 of 100 values are, such as `[0, 300]`, if that is known without the protected
+    readings. A [tracker](estimators.md#how-much-a-value-differs) and estimates begin with it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class Value:
     grid: Decimal  # in `unit`: releases are multiples of it
     # milli-units of `unit`, outside the range: numbers that say that there is no value, such as -999
     missing: tuple[int, ...] = ()
+    # milli-units of `unit`, within the range: where about 95 of 100 readings are; None: anywhere
+    usual: tuple[int, int] | None = None
 
     @property
     def width(self) -> int:
@@ -78,10 +83,11 @@ class Value:
 
     @property
     def canonical(self) -> dict[str, Any]:
-        """The value's keys in the canonical policy; `missing` is left out if it is empty."""
+        """The value's keys in the canonical policy; `missing` and `usual` are left out if they are empty."""
         grid, missing = float(self.grid * 1000), list(self.missing)
         keys = {"name": self.name, "unit": self.unit, "lower": self.lower, "upper": self.upper, "grid": grid}
-        return keys | ({"missing": missing} if missing else {})
+        usual = {} if self.usual is None else {"usual": list(self.usual)}
+        return keys | ({"missing": missing} if missing else {}) | usual
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +208,8 @@ def _value(given: Mapping[str, Any], where: str) -> tuple[str, Value]:
         raise SettingError(
             f"{where}.name", f"{SPEED!r} is defined by policy.upper_bound and policy.grid", "remove the table"
         )
+    if table.usual is not None:
+        raise SettingError(f"{where}.usual", "is of one value alone, which has estimates", "remove it")
     return table.name, value_of(table, where)
 
 
@@ -222,7 +230,29 @@ def value_of(table: ValueTable, where: str) -> Value:
         )
     if Fraction(Decimal(repr(table.grid))).denominator > 10**6:
         raise SettingError(f"{where}.grid", f"{table.grid:g} is too fine", "use at least 0.000001")
-    return Value(table.name, table.unit, lower, upper, Decimal(repr(table.grid)), _missing(table, lower, upper, where))
+    return Value(
+        table.name,
+        table.unit,
+        lower,
+        upper,
+        Decimal(repr(table.grid)),
+        missing=_missing(table, lower, upper, where),
+        usual=_usual(table, where),
+    )
+
+
+def _usual(table: ValueTable, where: str) -> tuple[int, int] | None:
+    """Return the range of about 95 of 100 values; None: any. Raises SettingError: it is not within that of all."""
+    if table.usual is None:
+        return None
+    first, last = table.usual
+    if not table.lower <= first < last <= table.upper or in_milli(first) == in_milli(last):  # nan too
+        raise SettingError(
+            f"{where}.usual",
+            f"[{first:g}, {last:g}] is not a range within lower to upper",
+            f"write two numbers from {table.lower:g} to {table.upper:g}, the smaller one first, or remove it",
+        )
+    return in_milli(first), in_milli(last)
 
 
 def _missing(table: ValueTable, lower: int, upper: int, where: str) -> tuple[int, ...]:
@@ -248,6 +278,8 @@ def _check_single(value: Value, given: Mapping[str, Any]) -> None:
         raise SettingError(
             f"{VALUE}.unit", f"{value.unit!r} is not the unit of {SPEED}", f'write "{SPEED_UNIT}", or use another name'
         )
+    if value.name == SPEED and value.usual is not None:
+        raise SettingError(f"{VALUE}.usual", "is not used with a speed: how speeds differ is known", "remove it")
     for key, milli in (("lower", value.lower), ("upper", value.upper)):
         if Fraction(repr(given[key])) * 1000 != milli:
             raise SettingError(

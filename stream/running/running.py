@@ -158,7 +158,7 @@ class RecordMaker:
     def record(self, cell: str, slots: int, mean: float, sd: float, half_width: float) -> RunningRecord:
         """Return the record of a cell. mean: above the policy's lower bound, not clipped. half_width: of 95 %."""
         value = self._setting.value
-        clipped = (min(max(each, 0.0), value.upper_bound) for each in (mean, mean - half_width, mean + half_width))
+        clipped = (min(max(each, 0.0), value.prior.width) for each in (mean, mean - half_width, mean + half_width))
         middle, low, high = (_rounded(value.lower + each, value.digits) for each in clipped)
         normal = NormalRecord(value=middle, sd=_rounded(sd, value.digits), interval95=(low, high))
         return self._record(cell, slots, normal)

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, Self
 import msgspec
 
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.policy.tracker_keys import REFERENCE_BOUND, TIMETABLE_PRIOR
+from hatcast.stream.policy.tracker_keys import REFERENCE_BOUND, TIMETABLE_PRIOR, reference_width
 
 SCALES_OF_A_DOUBLING: Final = 4  # half a step is within what the coverage of an interval allows
 LEAST_SCALE: Final = -32
@@ -34,12 +34,14 @@ class Variances:
     city_drift: float = 0.002
     cell_drift: float = 0.002
     future: float = 15.0  # of a HAT of the next day around city + cell: its hour, features and sampling
-    # whether nothing is known of the value but its range: the scale of these variances is learnt then
+    # is_guess: whether nothing is known of the value but its range: the scale of these variances is learnt then
+    # is_usual: whether that is the range in which most values are, which says more of how much they differ
     is_guess: bool = False
+    is_usual: bool = False
 
     def scaled(self, factor: float) -> Self:
         """Return the variances of a value that is `factor` times as large."""
-        numbers = (each.name for each in fields(self) if each.name != "is_guess")
+        numbers = (each.name for each in fields(self) if not each.name.startswith("is_"))
         return replace(self, **{name: factor**2 * getattr(self, name) for name in numbers})
 
     def at(self, prior_scale: int) -> Self:
@@ -57,10 +59,10 @@ class Prior:
     """Prior of the model's parts, in the policy's unit above its lower bound."""
 
     width: float  # of the value's range: values are in [0, width]
+    reference_width: float  # of the range to which the constants are stretched
     city: float  # mean of the city
     coefficients: tuple[float, float]  # means of the features' coefficients
     variances: Variances  # at a scale of 0
-    scale: int = 0  # of a guess, from which a forecast begins; a tracker begins at 0, or where its state is
 
     @classmethod
     def of(
@@ -70,24 +72,32 @@ class Prior:
         speed: Literal["journey"] | None = None,
         value: str | None = None,
         lower: float = 0.0,
+        usual: tuple[float, float] | None = None,
     ) -> Self:
         """Return the prior of a value in [lower, lower + upper_bound].
 
         speed   None: that while moving
         value   name of a value other than a speed: of it nothing is known but its range, in which 0 is a usual value
+        usual   range of such a value in which about 95 of 100 of its readings are; None: any
         """
-        factor = upper_bound / REFERENCE_BOUND
         if value is not None:
-            usual = -lower if lower < 0 < lower + upper_bound else upper_bound / 2
-            return cls(upper_bound, usual, (0.0, 0.0), replace(_MOVING[2].scaled(factor), is_guess=True))
-        city, (first, second), variances = _MOVING if speed is None else _JOURNEY
-        return cls(upper_bound, factor * city, (factor * first, factor * second), variances.scaled(factor))
+            first, last = (lower, lower + upper_bound) if usual is None else usual
+            middle = 0.0 if usual is None and first < 0 < last else (first + last) / 2
+            width = reference_width(upper_bound, usual)
+            variances = _MOVING[2].scaled(width / REFERENCE_BOUND)
+            variances = replace(variances, is_guess=True, is_usual=usual is not None)
+            return cls(upper_bound, width, middle - lower, (0.0, 0.0), variances)
+        factor = upper_bound / REFERENCE_BOUND
+        city, (of_readings, of_users), variances = _MOVING if speed is None else _JOURNEY
+        coefficients = (factor * of_readings, factor * of_users)
+        return cls(upper_bound, upper_bound, factor * city, coefficients, variances.scaled(factor))
 
     @classmethod
     def of_policy(cls, policy: Policy) -> Self:
         """Return the prior of a policy's value."""
-        bound, lower = policy.upper_bound / _MILLI, policy.lower / _MILLI
-        return cls.of(bound, speed=policy.speed, value=policy.value_name, lower=lower)
+        bound, lower, given = policy.upper_bound / _MILLI, policy.lower / _MILLI, policy.released_value.usual
+        usual = None if given is None else (given[0] / _MILLI, given[1] / _MILLI)
+        return cls.of(bound, speed=policy.speed, value=policy.value_name, lower=lower, usual=usual)
 
 
 # For an upper bound of 65 km/h. Those of the speed while moving were found on two days of one city (2016-11-24, 25),

@@ -23,9 +23,10 @@ _WINDOW: Final = 200.0  # queries; older ones fade exponentially: one scale is t
 _DEVIATIONS: Final = 3.0  # of an innovation, at most: one that is farther out counts as that far
 _STEP: Final = 4  # by which n falls in a day: what is clipped too near looks as if it were near
 _QUANTILES: Final = np.array((0.65, 0.98))  # of the posterior: a scale between them stays
-_SHIFT: Final = 1.881  # standard deviations from the mean of the prior alone to its 0.97 quantile
-_PRIOR_SD: Final = 1.2  # of ln(factor), whose 0.97 quantile is 0 before any query
-_PRIOR: Final = -((np.log(_FACTORS) / _PRIOR_SD + _SHIFT) ** 2) / 2
+# Of ln(factor) before any query. A range says at most how much a value differs: the 0.97 quantile is 0, 1.881 standard
+# deviations above the mean. A range of most values says about how much.
+_OF_RANGE: Final = -((np.log(_FACTORS) / 1.2 + 1.881) ** 2) / 2
+_OF_USUAL: Final = -((np.log(_FACTORS) / 0.4) ** 2) / 2
 
 
 class Evidence:
@@ -59,7 +60,7 @@ class Evidence:
         self.sums -= (np.log(expected) + squared / expected) / 2
 
 
-def next_scale(evidence: Sequence[Evidence], prior_scale: int) -> int:
+def next_scale(evidence: Sequence[Evidence], prior_scale: int, *, is_usual: bool) -> int:
     """Return the scale of the next date: of those between two quantiles, the nearest to this date's.
 
     So it falls only to where it is almost surely wide enough, and rises only if it is probably too narrow: clips say
@@ -67,12 +68,13 @@ def next_scale(evidence: Sequence[Evidence], prior_scale: int) -> int:
 
     evidence      of each sequence of released numbers: a simulation has several, and takes their mean
     prior_scale   of the date before
+    is_usual      as in `Variances`
     """
     if not any(each.is_new for each in evidence):
         return prior_scale
     for each in evidence:
         each.is_new = False
-    sums = np.mean([each.sums for each in evidence], axis=0) + _PRIOR
+    sums = np.mean([each.sums for each in evidence], axis=0) + (_OF_USUAL if is_usual else _OF_RANGE)
     shares = np.exp(sums - sums.max()).cumsum()
     low, high = (int(scale) for scale in _SCALES[np.searchsorted(shares, _QUANTILES * shares[-1])])
     return max(min(max(prior_scale, low), high), prior_scale - _STEP)

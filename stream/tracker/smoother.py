@@ -99,7 +99,7 @@ class SmootherSetting:
 
     name: str
     policy_id: str
-    upper_bound: float  # of a distance from `lower`, in the policy's unit
+    prior: Prior  # of the value
     cells: Sequence[str]  # that are listed, in order; none: only those with a record are estimated
     # returns the name of the last slot of a local date; None: a date ends with its settlement, or with the next one
     last_slot: Callable[[str], str | None]
@@ -128,7 +128,7 @@ class SmootherSetting:
         return cls(
             name=policy.name,
             policy_id=policy.policy_id,
-            upper_bound=policy.upper_bound / _MILLI,
+            prior=Prior.of_policy(policy),
             cells=cells,
             last_slot=last_slot,
             is_tracker=is_tracker,
@@ -142,7 +142,7 @@ class SmootherSetting:
     @property
     def digits(self) -> int:
         """Digits of published numbers after the point: 2, and more for a value with a narrow range."""
-        return max(_DIGITS, math.ceil(math.log10(_LEVELS / self.upper_bound)))
+        return max(_DIGITS, math.ceil(math.log10(_LEVELS / self.prior.width)))
 
 
 class Smoother:
@@ -156,10 +156,9 @@ class Smoother:
     def __init__(self, setting: SmootherSetting, snapshot: SmootherState | None = None) -> None:
         """snapshot: of an object of the same policy; the next slot is the first of the snapshot's date or later."""
         self._setting = setting
-        self._upper_bound, self._digits = setting.upper_bound, setting.digits
-        prior = Prior.of(setting.upper_bound, speed=setting.speed, value=setting.value, lower=setting.lower)
-        self._prior = prior_means(prior)
-        self._covariance = Covariance(prior.variances)
+        self._upper_bound, self._digits = setting.prior.width, setting.digits
+        self._prior = prior_means(setting.prior)
+        self._covariance = Covariance(setting.prior.variances)
         self._records: RecordConverter = (QueryRecords if setting.is_tracker else PlainReleases)(
             self._covariance, setting.lower
         )
@@ -243,7 +242,7 @@ class Smoother:
         expected = means.expected(observation, gain)
         innovation = measured.value - expected
         share = float(observation.weights[observation.hats >= self._slot_from].sum())
-        if share > 0 and self._setting.value is None:  # a speed of the present slot
+        if share > 0 and not self._setting.prior.variances.is_guess:  # a speed of the present slot
             variance = measured.noise + self._track.calibration.factor * (gain.variance - measured.noise)
             self._alarms.add(observation.cells, share, expected, innovation, variance)
         means.update(observation, gain, innovation)

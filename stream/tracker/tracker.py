@@ -137,7 +137,7 @@ class Tracker:
         """End a date that is settled: choose the scale of a guessed prior for the next one."""
         covariance = self.schedule.covariance
         evidence = [track.evidence for track in self.tracks if track.evidence is not None]
-        chosen = next_scale(evidence, covariance.prior_scale)
+        chosen = next_scale(evidence, covariance.prior_scale, is_usual=covariance.variances.is_usual)
         if chosen != covariance.prior_scale:
             change = covariance.rescale(chosen)
             for track in self.tracks:

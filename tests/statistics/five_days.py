@@ -21,6 +21,7 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
 from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.smoother import DayParts, day_parts
 from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.track import HatEstimate
@@ -58,7 +59,7 @@ def days() -> list[RecordedDay]:
 
 
 def replay_with(noise: Noise) -> DaysReplay:
-    return DaysReplay(days(), POLICY.upper_bound, Grid(POLICY.grid), RUNS, noise)
+    return DaysReplay(days(), POLICY.upper_bound, Grid(POLICY.grid), RUNS, noise, Prior.of_policy(POLICY))
 
 
 @cache
@@ -89,7 +90,7 @@ def journeys() -> tuple[list[RecordedDay], Replayed]:
     policy = replace(POLICY, drop_zero=False)
     with open_days(FILES, FORMATS["capmetro"]) as recordings:
         found = with_users(recordings.days(replace(policy, max_hats_per_day=TRACKER_CAP), lambda _: None), 3)
-    replay = replace(replay_with(seeded(5)), days=found, speed=policy.speed, timetable=speeds())
+    replay = replace(replay_with(seeded(5)), days=found, prior=Prior.of_policy(policy), timetable=speeds())
     return found, Replayed(*replay.tracker(keys_of(5)))
 
 

@@ -5,6 +5,7 @@ false alarm: with the seeds below, coverage is above its limits by .01 or more a
 tracker whose scale stays 0 fails both limits of dust.
 """
 
+import math
 from dataclasses import replace
 from functools import cache
 from typing import Final, NamedTuple
@@ -37,6 +38,13 @@ class Kind(NamedTuple):
     bus: float
     bus_hat: float
     reading: float
+
+    @property
+    def usual(self) -> tuple[float, float]:
+        """Where about 95 of 100 readings are, within the range: two standard deviations around the usual level."""
+        parts = (self.hour, self.hour / 2, self.cell, self.hat, self.bus, self.bus_hat, self.reading)
+        around = 2 * math.hypot(*parts)
+        return max(self.lower, self.level - around), min(self.upper, self.level + around)
 
 
 KINDS: Final = {
@@ -81,11 +89,13 @@ def simulated(kind: Kind) -> list[RecordedDay]:
 
 
 @cache
-def scored(name: str) -> list[Day]:
+def scored(name: str, *, is_known: bool = False) -> list[Day]:
+    """is_known: whether the policy says where most values are."""
     kind = KINDS[name]
     width, noise, found = kind.upper - kind.lower, seeded(3), []
-    keys = TrackerDesign(0.3, Objective.CELLS).keys(5, width)
-    tracker = Tracker(keys, Prior.of(width, value=name, lower=kind.lower), RUNS, min_users=3)
+    prior = Prior.of(width, value=name, lower=kind.lower, usual=kind.usual if is_known else None)
+    keys = TrackerDesign(0.3, Objective.CELLS).keys(5, prior.reference_width)
+    tracker = Tracker(keys, prior, RUNS, min_users=3)
     for day in simulated(kind):
         tracker.begin_day()
         means, sds, truth = list[list[float]](), list[list[float]](), list[float]()
@@ -120,6 +130,21 @@ def test_from_the_second_day_on_intervals_of_any_kind_of_value_cover_enough(name
 @pytest.mark.parametrize(("name", "first"), [("pace", 1), ("delay", 2)])
 def test_intervals_of_a_value_are_not_too_wide_when_its_scale_is_found(name: str, first: int) -> None:
     assert max(day.coverage for day in scored(name)[first:]) <= COVERAGE[1]
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", ["dust", "delay"])
+def test_of_a_value_whose_usual_range_the_policy_has_intervals_are_neither_too_narrow_nor_too_wide(name: str) -> None:
+    known = [day.coverage for day in scored(name, is_known=True)]
+    assert COVERAGE[0] <= min(known[1:])
+    assert max(known[1:]) <= COVERAGE[1]
+
+
+@pytest.mark.timeout(400)
+def test_a_usual_range_halves_the_first_days_error_of_a_value_that_differs_by_little_of_its_range() -> None:
+    guessed, known = (scored("dust", is_known=is_known)[0] for is_known in (False, True))
+    assert known.error <= guessed.error / 2
+    assert known.width <= guessed.width / 5
 
 
 @pytest.mark.timeout(400)

@@ -29,6 +29,7 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.tracker.prior import Prior
 from hatcast.stream.tracker.timetable import Timetable
 from hatcast.stream.tracker.tracker import HatUsers
 from hatcast.stream.units import NANO
@@ -172,7 +173,7 @@ def test_a_hat_without_room_counts_as_the_mean_of_what_was_released_before() -> 
     hats = [hat(cell, [mean]) for cell, mean in zip(CELLS, (10.0, 20.0, 40.0, 60.0), strict=False)]
     days = days_of(*hats)
     capped = [RecordedDay(days[0].date, (days[0].slots[1], days[0].slots[2]))]
-    replay = DaysReplay(days, POLICY.upper_bound, Grid(POLICY.grid), 1, Scripted([0, 0]))
+    replay = DaysReplay(days, POLICY.upper_bound, Grid(POLICY.grid), 1, Scripted([0, 0]), Prior.of(65.0))
     published, _, _ = replay.smoothed(parse_contender("baseline"), capped, 1.0)
     assert published.means.tolist() == [[32.5, 20, 40, 30]]
     assert np.isnan(published.low).tolist() == [[True, False, False, True]]
@@ -189,15 +190,18 @@ def test_each_of_k_hats_costs_its_part_of_the_limit_rounded_down() -> None:
 def test_without_noise_and_with_a_large_budget_a_tracker_finds_the_means() -> None:
     days = days_of(*(hat("a", [20 + i] * 200) for i in range(6)))
     keys = TrackerDesign(1.0, Objective.CELLS).keys(1000, 65.0)
-    _, published = DaysReplay(days, POLICY.upper_bound, Grid(POLICY.grid), 1, Scripted([0] * 100)).tracker(keys)
+    replay = DaysReplay(days, POLICY.upper_bound, Grid(POLICY.grid), 1, Scripted([0] * 100), Prior.of(65.0))
+    _, published = replay.tracker(keys)
     assert np.abs(published.means - Truth.of(days).means).max() < 1
 
 
-def test_a_tracker_of_a_value_with_0_in_its_range_begins_at_0_as_that_of_a_worker_does() -> None:
+def test_a_tracker_of_a_value_begins_at_0_or_in_the_middle_of_the_usual_range_as_that_of_a_worker_does() -> None:
     days = days_of(hat("a", [20.0] * 3))
     unasked = replace(TrackerDesign(1.0, Objective.CELLS).keys(1, 65.0), price=1e9)
-    replay = DaysReplay(days, POLICY.upper_bound, Grid(POLICY.grid), 1, Scripted([]), value="delay", lower=-15.0)
-    assert replay.tracker(unasked)[0].means.tolist() == [[15.0]]  # above the lower bound
+    for usual, above_lower in ((None, 15.0), ((0.0, 10.0), 20.0)):
+        prior = Prior.of(65.0, value="delay", lower=-15.0, usual=usual)
+        replay = DaysReplay(days, POLICY.upper_bound, Grid(POLICY.grid), 1, Scripted([]), prior)
+        assert replay.tracker(unasked)[0].means.tolist() == [[above_lower]]
 
 
 def test_a_cap_leaves_the_first_hats_of_each_bus() -> None:

@@ -132,12 +132,12 @@ def test_the_timetables_own_error_does_not_follow_the_prior_of_the_tracker(monke
     assert constant_errors(Prior.of(65.0), given, scheduled) == found
 
 
-def test_a_plan_at_the_scale_of_a_pilot_expects_what_a_value_that_differs_so_much_has() -> None:
+def test_a_plan_expects_smaller_errors_where_most_values_are_known_to_be_in_a_part_of_the_range() -> None:
     given = counts()
-    guessed, narrow = (Prior.of(65.0, value="load"), replace(Prior.of(65.0, value="load"), scale=-8))
+    guessed, narrow = (Prior.of(64.0, value="load", usual=usual) for usual in (None, (24.0, 24.0 + 16 / 1.3)))
     assert constant_errors(narrow, given).city == pytest.approx(constant_errors(guessed, given).city / 4)
     (wide,), (known,) = (Forecast(KEYS, each, given).days(1, ()) for each in (guessed, narrow))
-    assert known.live < wide.live  # the city's level is as unknown
+    assert known.live < wide.live / 2
     assert known.end < wide.end / 2
 
 
@@ -286,7 +286,6 @@ def test_without_an_option_the_policy_is_that_of_the_file_that_batch_reads(tmp_p
         ["--counts", "a", "--data", "b", "--format", "jsonl"],
         ["--counts", "a", "b"],
         ["--counts", "a", "--format", "jsonl"],
-        ["--counts", "a", "--prior-scale", 3],
         ["--counts", "a", "--write", "b", "--write-limit", 3],
     ],
 )

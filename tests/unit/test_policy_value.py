@@ -1,5 +1,6 @@
 """`[policy.value]`: one value other than the speed, from the policy to the published record."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.policy import Policy, TrackerKeys
 from hatcast.stream.policy.query import Kind
 from hatcast.stream.policy.table import differing_keys
+from hatcast.stream.tracker.prior import Prior
 
 DELAY: dict[str, Any] = {"name": "delay", "unit": "s", "lower": -600, "upper": 3600, "grid": 1}
 PM25: dict[str, Any] = {"name": "pm25", "unit": "ug/m3", "lower": 0, "upper": 500}
@@ -93,6 +95,35 @@ LINES: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "jsonl",
+        {"value": DELAY | {"usual": [300, 0]}},
+        (
+            "policy.value.usual: [300, 0] is not a range within lower to upper; write two numbers from -600 to 3600,"
+            " the smaller one first, or remove it"
+        ),
+    ),
+    (
+        "jsonl",
+        {"value": DELAY | {"usual": [0, 3601]}},
+        (
+            "policy.value.usual: [0, 3601] is not a range within lower to upper; write two numbers from -600 to 3600,"
+            " the smaller one first, or remove it"
+        ),
+    ),
+    (
+        "jsonl",
+        {"value": DELAY | {"usual": [0, 0.0001]}},
+        (
+            "policy.value.usual: [0, 0.0001] is not a range within lower to upper; write two numbers from -600 to 3600,"
+            " the smaller one first, or remove it"
+        ),
+    ),
+    (
+        "jsonl",
+        {"value": {"name": "speed", "unit": "km/h", "lower": 0, "upper": 65, "usual": [0, 30]}},
+        "policy.value.usual: is not used with a speed: how speeds differ is known; remove it",
+    ),
+    (
+        "jsonl",
         {"value": DELAY | {"name": "PM 2.5"}},
         "policy.value.name: 'PM 2.5' is not a name; use lower-case letters, digits and '_', a letter first",
     ),
@@ -171,3 +202,17 @@ def test_the_price_of_a_tracker_is_in_proportion_to_the_range() -> None:
     assert price(lower=-65, upper=0) == 1.5
     assert price(lower=-6500, upper=0) == 150.0
     assert price(lower=0, upper=0.065) == 0.0015
+    assert price(lower=-300, upper=6500, usual=[-30, 35]) == 1.95
+
+
+def test_where_most_values_are_is_a_part_of_the_policy_and_what_its_estimates_begin_with() -> None:
+    plain, known = policy(), policy(value=DELAY | {"usual": [-60, 200]})
+    assert plain.policy_id != known.policy_id
+    assert "usual" not in json.loads(plain.canonical)["value"]
+    assert json.loads(known.canonical)["value"]["usual"] == [-60_000, 200_000]
+    wide, narrow = Prior.of_policy(plain), Prior.of_policy(known)
+    assert (wide.city, narrow.city) == (600.0, 670.0)  # above lower: 0 and the middle, 70
+    assert narrow.variances.cell == pytest.approx((1.3 * 260 / 65) ** 2 * 32)
+    assert wide.variances.cell == pytest.approx((4200 / 65) ** 2 * 32)
+    assert wide.variances.is_guess
+    assert narrow.variances.is_guess

@@ -143,10 +143,14 @@ LINES: list[tuple[dict[str, Any], str]] = [
         {"value": [DELAY | {"lower": 0.0005, "upper": 0.0019, "grid": 0.0014}]},  # one milli-unit apart
         "policy.value[0].grid: 0.0014 is not in (0, upper - lower]; use a small step, such as 0.001",
     ),
+    (
+        {"value": [DELAY | {"usual": [0, 300]}]},
+        "policy.value[0].usual: is of one value alone, which has estimates; remove it",
+    ),
     ({"value": [DELAY | {"grid": 1e-7}]}, "policy.value[0].grid: 1e-07 is too fine; use at least 0.000001"),
     (
-        {"value": [DELAY | {"scale": 1}]},
-        "policy.value[0].scale: is not a known key; known keys are grid, lower, missing, name, unit, upper",
+        {"value": [DELAY | {"sigma": 1}]},
+        "policy.value[0].sigma: is not a known key; known keys are grid, lower, missing, name, unit, upper, usual",
     ),
     (
         {"estimator": {"name": "levy"}},

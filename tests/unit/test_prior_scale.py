@@ -173,7 +173,7 @@ def chosen(scale: int, factor: float, queries: int = 400) -> int:
     random, query, evidence = np.random.default_rng(3), asked(scale), Evidence()
     for _ in range(queries):
         evidence.add(innovation(random, query, factor / factor_of(scale)), query)
-    return next_scale([evidence], scale)
+    return next_scale([evidence], scale, is_usual=False)
 
 
 def test_the_scale_falls_in_a_city_that_differs_less_than_the_prior_and_rises_in_one_that_differs_more() -> None:
@@ -186,12 +186,18 @@ def test_the_scale_of_a_city_as_the_prior_says_is_about_right_and_not_too_small(
     assert scale - 1 <= chosen(scale, factor_of(scale), 2000) <= scale + 2
 
 
-@given(SCALES, st.lists(st.sampled_from((0.0, 1e-3, 0.1, 1.0, 30.0, 1e4)), max_size=60))
-def test_the_scale_falls_by_at_most_four_a_day_and_stays_within_its_range(scale: int, innovations: list[float]) -> None:
+@given(
+    scale=SCALES,
+    is_usual=st.booleans(),
+    innovations=st.lists(st.sampled_from((0.0, 1e-3, 0.1, 1.0, 30.0, 1e4)), max_size=60),
+)
+def test_the_scale_falls_by_at_most_four_a_day_and_stays_within_its_range(
+    *, scale: int, is_usual: bool, innovations: list[float]
+) -> None:
     query, evidence = asked(scale), Evidence()
     for each in innovations:
         evidence.add(each, query)
-    found = next_scale([evidence], scale)
+    found = next_scale([evidence], scale, is_usual=is_usual)
     assert max(LEAST, scale - 4) <= found <= MOST
     assert bool(innovations) or found == scale
 
@@ -200,18 +206,35 @@ def test_without_a_query_since_the_last_choice_the_scale_stays() -> None:
     query, evidence = asked(0), Evidence()
     for _ in range(200):
         evidence.add(0.0, query)
-    assert next_scale([evidence], 0) == -4
-    assert next_scale([evidence], -4) == -4
-    assert next_scale([Evidence(evidence.sums)], -4) == -4  # as after a restart
+    assert next_scale([evidence], 0, is_usual=False) == -4
+    assert next_scale([evidence], -4, is_usual=False) == -4
+    assert next_scale([Evidence(evidence.sums)], -4, is_usual=False) == -4  # as after a restart
     evidence.add(0.0, asked(-4))
-    assert next_scale([evidence], -4) == -8
+    assert next_scale([evidence], -4, is_usual=False) == -8
 
 
-@pytest.mark.parametrize(("scale", "following"), [(-20, -10), (-8, -8), (-4, -4), (0, 0), (4, 0)])
-def test_a_scale_that_released_numbers_leave_likely_stays(scale: int, following: int) -> None:
+@pytest.mark.parametrize(
+    ("is_usual", "scale", "following"),
+    [
+        *((False, scale, following) for scale, following in ((-20, -10), (-8, -8), (-4, -4), (0, 0), (4, 0))),
+        *((True, scale, following) for scale, following in ((-8, 1), (0, 1), (1, 1), (3, 3), (4, 4))),
+    ],
+)
+def test_a_scale_that_released_numbers_leave_likely_stays(*, is_usual: bool, scale: int, following: int) -> None:
     evidence = Evidence()
     evidence.is_new = True
-    assert next_scale([evidence], scale) == following
+    assert next_scale([evidence], scale, is_usual=is_usual) == following
+
+
+def test_a_usual_range_lets_the_scale_fall_only_after_more_queries() -> None:
+    query, evidence, falls = asked(0), Evidence(), dict[bool, int]()
+    for number in range(1, 400):
+        evidence.add(innovation(np.random.default_rng(number), query, 0.5), query)
+        for is_usual in (False, True):
+            if next_scale([Evidence(evidence.sums), evidence], 0, is_usual=is_usual) < 0:
+                falls.setdefault(is_usual, number)
+            evidence.is_new = True
+    assert falls[False] < falls[True]
 
 
 def test_a_pulse_is_no_evidence() -> None:
@@ -220,7 +243,7 @@ def test_a_pulse_is_no_evidence() -> None:
     for each in (0.0, 100.0):
         evidence.add(each, pulse)
     assert evidence.sums.tolist() == Evidence().sums.tolist()
-    assert next_scale([evidence], 0) == 0
+    assert next_scale([evidence], 0, is_usual=False) == 0
 
 
 def test_the_scale_of_several_runs_follows_from_the_mean_of_their_evidence() -> None:
@@ -230,6 +253,6 @@ def test_the_scale_of_several_runs_follows_from_the_mean_of_their_evidence() -> 
         wide.add(30.0, query)
     alone = Evidence((narrow.sums + wide.sums) / 2)
     alone.is_new = True
-    assert next_scale([narrow, wide], 0) == next_scale([alone], 0)
+    assert next_scale([narrow, wide], 0, is_usual=False) == next_scale([alone], 0, is_usual=False)
     assert not narrow.is_new
     assert not wide.is_new
