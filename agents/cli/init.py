@@ -19,6 +19,7 @@ from hatcast.agents.config.template import (
     JOURNEY,
     MOVING,
     TEMPLATE_ESTIMATORS,
+    AskedValue,
     TemplateAnswers,
     machine_timezone,
     parse_template,
@@ -61,9 +62,10 @@ def _hours(text: str) -> tuple[int, int]:
     return first, end
 
 
-def _value(text: str) -> tuple[str, str, float, float]:
-    name, unit, lower, upper = (part.strip() for part in text.split(","))
-    return name, unit, float(lower), float(upper)
+def _value(text: str) -> AskedValue:
+    name, unit, *bounds = (part.strip() for part in text.split(","))
+    lower, upper, *usual = map(float, bounds)
+    return AskedValue(name, unit, lower, upper, [*usual])
 
 
 @click.command(epilog="Example:  hatcast init --timezone Europe/Helsinki --daily-limit 2 --yes")
@@ -94,8 +96,9 @@ def _value(text: str) -> tuple[str, str, float, float]:
 @click.option(
     "--value",
     callback=parsed(_value, 'write name, unit and bounds, such as "delay,s,-600,3600"'),
-    metavar="NAME,UNIT,LOWER,UPPER",
-    help='A value to release instead of the speed, such as "delay,s,-600,3600": [policy.value].',
+    metavar="NAME,UNIT,LOWER,UPPER[,FROM,TO]",
+    help='A value to release instead of the speed, such as "delay,s,-600,3600,-120,300", with where about 95 of 100'
+    " values are, if that is known: [policy.value].",
 )
 @click.option(
     "--daily-limit",
@@ -323,7 +326,7 @@ def _from_options(given: dict[str, Any]) -> TemplateAnswers:
 
 def _name_of(given: dict[str, Any]) -> dict[str, str]:
     """Return the default name of a policy of another value than the speed."""
-    return {} if given.get("value") is None else {"name": f"mean-{given['value'][0].replace('_', '-')}"}
+    return {} if given.get("value") is None else {"name": f"mean-{given['value'].name.replace('_', '-')}"}
 
 
 def _ask(given: dict[str, Any], folder: Path) -> TemplateAnswers:

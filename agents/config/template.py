@@ -3,12 +3,12 @@
 import os
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -45,6 +45,16 @@ MOVING, JOURNEY = "moving", "journey"  # speeds to choose from
 _LOCALTIME: Final = Path("/etc/localtime")
 
 
+class AskedValue(NamedTuple):
+    """A value other than the speed. usual: two numbers, or empty."""
+
+    name: str
+    unit: str
+    lower: float
+    upper: float
+    usual: Sequence[float]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateAnswers:
     """Values for the template. Speeds in km/h."""
@@ -63,8 +73,7 @@ class TemplateAnswers:
     redis: str = "redis://localhost:6379/0"
     telemetry_format: str = "jsonl"
     telemetry_retention: str = "72h"
-    # name, unit, lower and upper of another value than the speed; None: the speed
-    value: tuple[str, str, float, float] | None = None
+    value: AskedValue | None = None  # None: the speed
     # speed, min_interval: which speed; the usual interval of a vehicle's reports, of a journey speed
     speed: str = MOVING
     min_interval: str = "30s"
@@ -162,7 +171,8 @@ def _value_lines(answers: TemplateAnswers) -> str:
     """Return the table [policy.value]; empty for speeds."""
     if answers.value is None:
         return ""
-    name, unit, lower, upper = answers.value
+    remark = "where about 95 of 100 values are"
+    name, unit, lower, upper, usual = answers.value
     lines = (
         "",
         "[policy.value]",
@@ -170,7 +180,9 @@ def _value_lines(answers: TemplateAnswers) -> str:
         _line("unit", unit, "of that field, of the bounds below and of releases"),
         _line("lower", lower, "smaller values count as this"),
         _line("upper", upper, "larger values count as this. The noise grows with upper - lower"),
-        "# usual = [.., ..]  # where about 95 of 100 values are, if you know it: docs/estimators.md",
+        _line("usual", usual, remark)
+        if usual
+        else f"# usual = [.., ..]                    # {remark}, if that is known: docs/estimators.md",
         "",
     )
     return "\n".join(lines)
@@ -201,7 +213,7 @@ def _privacy_lines(answers: TemplateAnswers) -> Iterator[str]:
         yield from (_line(key, value, _TRACKER_REMARKS.get(key, "")) for key, value in keys.items())
 
 
-def _line(key: str, value: str | float | list[int], remark: str) -> str:
+def _line(key: str, value: str | Sequence[float] | float, remark: str) -> str:
     """Return a TOML line, with its comment aligned to the others."""
     return f"{f'{key} = {_toml(value)}':37} # {remark}" if remark else f"{key} = {_toml(value)}"
 
@@ -251,7 +263,7 @@ def machine_timezone(environment: Mapping[str, str] = os.environ) -> str | None:
     return None
 
 
-def _toml(value: str | float | list[int]) -> str:
+def _toml(value: str | Sequence[float] | float) -> str:
     """Return a value in TOML; JSON strings are TOML strings, except for one character."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -27,7 +27,7 @@ _DURATION_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86
 _INDEX: Final = re.compile(r"\[([0-9]+)\]")
 _SYMBOLS: Final[Mapping[str, str]] = {"K": "max_hats_per_day", "U": "upper_bound"}  # docs/concepts.md
 _EXPECTED: Final[Mapping[object, str]] = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
-_LISTS: Final[Mapping[object, str]] = {str: "a list of texts", int: "a list of integers"}
+_LISTS: Final[Mapping[object, str]] = {str: "texts", int: "integers", float: "numbers"}  # of anything else: tables
 _SHOWN_MAX: Final = 40  # characters of a wrong value
 
 
@@ -229,9 +229,9 @@ def _kinds(kind: Any) -> list[str]:
     for member in _members(kind):
         origin, inner = typing.get_origin(member) or member, typing.get_args(member)
         if origin is tuple and inner[-1] is not Ellipsis:
-            words.append(f"a list of {len(inner)} integers")
+            words.append(f"a list of {len(inner)} {_LISTS[inner[0]]}")
         elif origin is tuple:
-            words.append(_LISTS.get(inner[0], "a list of tables"))
+            words.append(f"a list of {_LISTS.get(inner[0], 'tables')}")
         elif origin is dict or (isinstance(origin, type) and issubclass(origin, msgspec.Struct)):
             words.append("a table")
         else:

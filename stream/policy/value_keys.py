@@ -53,7 +53,7 @@ class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
     """larger values count as this. Noise is in proportion to `upper` - `lower`"""
     grid: float = 0.001
     """releases are multiples of it"""
-    missing: tuple[float, ...] = ()
+    missing: Annotated[tuple[float, ...], such_as([-999])] = ()
     """numbers outside `lower` to `upper` that mean that there is no value, such as `[-999]`: such a reading does not
     count. Under `replace` it is public which readings these are"""
     usual: Annotated[tuple[float, float] | None, such_as([0, 300], default="`lower` to `upper`")] = None

@@ -103,6 +103,11 @@ LINES: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "jsonl",
+        {"value": DELAY | {"missing": -999}},
+        "policy.value.missing: -999 is an integer, not a list of numbers; write missing = [-999]",
+    ),
+    (
+        "jsonl",
         {"value": DELAY | {"usual": [0, 3601]}},
         (
             "policy.value.usual: [0, 3601] is not a range within lower to upper; write two numbers from -600 to 3600,"
