@@ -124,7 +124,7 @@ def test_init_writes_the_value_and_asks_for_no_upper_bound(tmp_path: Path) -> No
     ("options", "line"),
     [
         (("--value", "delay,s,-600"), 'write name, unit and bounds, such as "delay,s,-600,3600"'),
-        (("--value", "delay,s,-600,3600,0"), "policy.value.usual: is a list of 1, not a list of 2 numbers; write usual = [0, 300]"),
+        (("--value", "delay,s,-600,3600,0"), "usual: is a list of 1, not a list of 2 numbers; write usual = [0, 300]"),
         (("--value", "delay,s,0,1", "--upper-bound", "65"), "--value has its own bounds: leave --upper-bound out"),
         (("--value", "delay,s,1,0"), "policy.value.upper: 0 is not above lower"),
         (("--value", "pm25,ug/m3,0,500", "--format", "itms"), "itms records have no value but the speed"),
