@@ -137,10 +137,16 @@ def tracker(  # noqa: PLR0913 - options by name
             source = ", ".join(path.name for path in paths)
         if not found.days:
             raise HatcastError(f"{source} has no HAT with {least} users; name more days, or a smaller --min-users")
-        found = found.first_days()
+        found, prior = found.first_days(), Prior.of_policy(policy)
+        if prior.variances.is_guess and not prior.variances.is_usual:
+            click.echo(
+                f"nothing is known of {policy.value_name} but its range, so its errors will be smaller than these; if"
+                " you know where about 95 of 100 values are, write policy.value.usual",
+                err=True,
+            )
         plans = plans_of.plan(
             found,
-            Prior.of_policy(policy),
+            prior,
             totals,
             Objective(objective),
             add_bar("planning: days of candidates", len(totals) * plans_of.STEPS),

@@ -279,6 +279,19 @@ def test_without_an_option_the_policy_is_that_of_the_file_that_batch_reads(tmp_p
     assert bounds == [65, 90]
 
 
+def test_of_a_value_without_a_usual_range_a_plan_says_that_its_errors_are_too_large(tmp_path: Path) -> None:
+    path, live = timetable(tmp_path / "counts.csv"), []
+    for usual in ("", "usual = [0, 40]\n"):
+        (tmp_path / "hatcast.toml").write_text(
+            '[policy]\nname = "dust"\ntimezone = "UTC"\n[policy.value]\nname = "pm25"\nunit = "ug/m3"\nlower = 0\n'
+            f"upper = 500\n{usual}[policy.privacy]\ndaily_limit = 5.0\n"
+        )
+        found = plan("--counts", path, "--daily-limit", 5, "--json")
+        assert ("nothing is known of pm25 but its range" in found.stderr) is not bool(usual)
+        live.append(json.loads(found.stdout)["plans"]["5"]["first"]["live"])
+    assert live[1] < live[0] / 5
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
