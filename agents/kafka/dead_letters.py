@@ -11,13 +11,14 @@ from typing import Annotated, Final
 
 import msgspec
 
-from hatcast.agents.clock import monotonic_s, now_ms
+from hatcast.agents.clock import cancel_all, monotonic_s, now_ms
 from hatcast.agents.kafka.aio import AIOKafkaProducer, KafkaError
 from hatcast.agents.kafka.cloud_events import cloud_event
 from hatcast.agents.monitoring.declarations import DEAD_LETTERS
 from hatcast.agents.monitoring.meters import METERS
 
 LETTERS_PER_SECOND: Final = 100
+_FLUSH_S: Final = 5.0  # aiokafka alone tries each letter for 40 s while Kafka is away
 
 
 class Reason(StrEnum):
@@ -87,9 +88,14 @@ class DeadLetters:
             self._sender = asyncio.create_task(self._send())
 
     async def flush(self) -> None:
-        """Wait until every queued letter is acknowledged or counted as dropped. Raises nothing."""
-        if self._sender is not None:
-            await self._sender
+        """Wait until every queued letter is acknowledged or dropped: after five seconds all are. Raises nothing."""
+        if self._sender is None:
+            return
+        _, unsent = await asyncio.wait([self._sender], timeout=_FLUSH_S)
+        await cancel_all(unsent)
+        while self._waiting:
+            self._waiting.popleft()
+            self._drop()
 
     async def _send(self) -> None:
         while self._waiting:
@@ -99,6 +105,9 @@ class DeadLetters:
                 await self._producer.send_and_wait(self._topic, _encode(letter), timestamp_ms=now_ms(), headers=headers)
             except (KafkaError, OSError):
                 self._drop()
+            except asyncio.CancelledError:
+                self._drop()
+                raise
             else:
                 self.sent += 1
                 METERS.count(DEAD_LETTERS, result="sent")

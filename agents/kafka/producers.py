@@ -209,8 +209,7 @@ class TransactionalProducers:
 
     async def close_except(self, owned: frozenset[int]) -> None:
         """Close the producers of all other release partitions: other workers own them now."""
-        for release_partition in [r for r in self._producers if r not in owned]:
-            await self._drop(release_partition)
+        await asyncio.gather(*(self._drop(r) for r in list(self._producers) if r not in owned))
 
     async def stop(self) -> None:
         """Close all producers."""

@@ -74,6 +74,17 @@ def test_a_topic_that_does_not_take_them_holds_up_nothing(kafka: KafkaServer, un
     assert (letters.sent, letters.dropped) == (0, 1)
 
 
+def test_letters_that_kafka_does_not_take_end_with_the_time_of_a_flush(kafka: KafkaServer, unique_name: str) -> None:
+    async def use(letters: DeadLetters) -> None:
+        for offset in range(20):
+            letters.add(0, offset, "undecodable")
+        async with asyncio.timeout(20):  # one after the other each takes two seconds, aiokafka's timeout
+            await letters.flush()
+
+    letters = run(kafka, unique_name, use)
+    assert (letters.sent, letters.dropped) == (0, 20)
+
+
 def test_a_reason_that_the_contract_does_not_know_is_a_mistake_of_ours(kafka: KafkaServer, unique_name: str) -> None:
     async def use(letters: DeadLetters) -> None:
         letters.add(0, 1, "because")
