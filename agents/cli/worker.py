@@ -16,6 +16,7 @@ from hatcast.agents.cli.options import (
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka.grants import Role
 from hatcast.agents.monitoring.logs import configure_logs
+from hatcast.agents.worker.stopping import end_at_signals
 
 
 @click.command(epilog="Example:  hatcast worker --config hatcast.toml")
@@ -42,6 +43,7 @@ def command(**given: Any) -> None:
 
         report_check(settings)  # its errors at once
     configure_logs(given["log_level"])
+    end_at_signals()
     # Imported after the configuration is read, so that its errors are reported at once.
     from hatcast.agents.kafka.grants import check_permissions
     from hatcast.agents.kafka.topics import ensure_topics

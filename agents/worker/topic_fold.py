@@ -144,10 +144,11 @@ class TopicFold:
             raise self._explained(error) from None
 
     async def stop(self) -> None:
-        """Write the last checkpoint and leave the group."""
+        """Write the last checkpoint, leave the group, and send the dead letters that wait."""
         try:
             await self.app.stop()
             await self._remove_itself()
+            await self.dead_letters.flush()
         finally:
             self._membership.close()
 

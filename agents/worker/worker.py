@@ -2,8 +2,7 @@
 
 import asyncio
 import gc
-import signal
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
@@ -17,7 +16,7 @@ from hatcast.agents.errors.causes import cause_of
 from hatcast.agents.errors.unexpected import brief
 from hatcast.agents.kafka.aio import AIOKafkaProducer, KafkaError, idempotent_producer
 from hatcast.agents.kafka.client import aiokafka_options, broker_name
-from hatcast.agents.kafka.producers import TransactionalProducers
+from hatcast.agents.kafka.producers import TransactionalProducers, stop_producer
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.monitoring.declarations import Process
 from hatcast.agents.monitoring.meters import METERS
@@ -32,7 +31,8 @@ from hatcast.agents.worker.policy_transition import PolicyTransition, SpentCells
 from hatcast.agents.worker.readiness import Gauges, Readiness, TopicWatch, register_readiness
 from hatcast.agents.worker.registration import Registration
 from hatcast.agents.worker.source import Connections, Drain, IngestOptions
-from hatcast.agents.worker.topic_fold import Loop
+from hatcast.agents.worker.stopping import stop_at_signals
+from hatcast.agents.worker.topic_fold import Loop, TopicFold
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.time_zones import TIME_ZONE_DATA
@@ -56,16 +56,19 @@ class Worker:
         accept_gap: bool = False,
         topic_ids: bool = True,
         drain: Drain | None = None,
+        on_join: Callable[[], None] = lambda: None,
     ) -> None:
         """Args:
         partitions:  number of telemetry partitions
         accept_gap:  continue after records were deleted unread; unreleased HATs of their days are incomplete
         topic_ids:   compare topic ids; the mock cluster has none
         drain:       end once everything is closed; None: run until stopped
+        on_join:     called before it joins its groups: from then on a stop has something to finish
         """
         self._settings = settings
         self._accept_gap = accept_gap
         self._drain = drain
+        self._on_join = on_join
         self._drained = asyncio.Event()
         self._partitions = partitions
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -76,6 +79,7 @@ class Worker:
         self._asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()  # to stop
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._joined: list[TopicFold] = []
 
     async def _start(self) -> Parts:
         """Connect, check the stored state, and join the groups unless the policy has ended. Raises HatcastError."""
@@ -109,7 +113,7 @@ class Worker:
     async def _start_producer(self, client: dict[str, Any]) -> AIOKafkaProducer:
         producer = idempotent_producer(client)
         await producer.start()
-        self._resources.push_async_callback(producer.stop)
+        self._resources.push_async_callback(stop_producer, producer)
         return producer
 
     async def _make_parts(self, connections: Connections, registration: Registration) -> Parts:
@@ -144,8 +148,6 @@ class Worker:
             on_rollback=recovery.require_catch_up,
         )
         folds = make_folds(connections, registered, options)
-        for fold in folds:
-            self._resources.push_async_callback(fold.dead_letters.flush)
         releases = make_releases(connections, recovery, folds[0].app.batch_consumer.assigned)
         return Parts(folds, recovery, releases, make_estimates(connections, releases), transition)
 
@@ -154,6 +156,8 @@ class Worker:
         gc.collect()
         gc.freeze()  # loaded modules stay: scanning them again and again costs a tenth of the fold's time
         gc.set_threshold(_COLLECT_AFTER)
+        self._on_join()
+        self._resources.push_async_callback(self._leave)
         for fold in parts.folds:
             # As long as another member hangs, the group lets nobody in.
             starting = asyncio.ensure_future(fold.start())
@@ -163,7 +167,7 @@ class Worker:
                 await asyncio.gather(starting, return_exceptions=True)
                 return
             starting.result()
-            self._resources.push_async_callback(fold.stop)
+            self._joined.append(fold)
         loops: list[Loop] = [
             parts.releases.run,
             partial(parts.transition.run, parts.releases),
@@ -222,6 +226,12 @@ class Worker:
         if not self._failed.done():
             self._failed.set_exception(error)
 
+    async def _leave(self) -> None:
+        """Leave the groups, side by side: while Redis is away the last checkpoints of each take half a minute."""
+        for left in await asyncio.gather(*(fold.stop() for fold in self._joined), return_exceptions=True):
+            if left is not None:
+                raise left
+
     async def _stop(self) -> None:
         """Finish rounds in progress, write the last checkpoints, leave the groups, close all connections."""
         self._stopping.set()
@@ -232,7 +242,7 @@ class Worker:
                 log.warning("loops did not finish, and are cancelled", loops=loops, after_s=_FINISH_S)
             await cancel_all(unfinished)  # another worker can finish its releases
         await self._resources.aclose()
-        if self._tasks:  # a rejected start has its own message
+        if self._joined:  # a rejected start has its own message
             log.info("worker stopped")
 
     async def _start_or_raise(self) -> Parts:
@@ -269,12 +279,10 @@ class Worker:
 async def run_worker(
     settings: Settings, partitions: int, *, accept_gap: bool = False, drain: Drain | None = None
 ) -> None:
-    """Run a worker until SIGINT or SIGTERM. Raises HatcastError."""
-    loop = asyncio.get_running_loop()
+    """Run a worker until SIGINT or SIGTERM, as `stop_at_signals` says from its join on. Raises HatcastError."""
     stopping = asyncio.Event()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, stopping.set)
-    worker = Worker(settings, partitions, accept_gap=accept_gap, drain=drain)
+    on_join = partial(stop_at_signals, stopping)
+    worker = Worker(settings, partitions, accept_gap=accept_gap, drain=drain, on_join=on_join)
     try:
         await worker.run(stopping.wait())
     except HatcastError:

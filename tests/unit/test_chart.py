@@ -15,10 +15,9 @@ import yaml
 from hatcast.agents.cli import hatcast
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.config.tables import Address
-from hatcast.agents.kafka.batches.batch import REVOKE_SECONDS
 from hatcast.agents.monitoring.declarations import Process
 from hatcast.agents.monitoring.server import OperatorServer
-from hatcast.agents.worker.worker import _FINISH_S
+from hatcast.agents.worker.stopping import STOP_SECONDS
 from tests.charts import (
     NAMES,
     Object,
@@ -166,7 +165,6 @@ def test_the_program_answers_what_probes_and_prometheus_ask() -> None:
 
 
 def test_workers_have_the_time_to_stop_in_order() -> None:
-    needed = _FINISH_S + REVOKE_SECONDS
     for name in NAMES:
         graces = [
             spec["terminationGracePeriodSeconds"]
@@ -174,7 +172,7 @@ def test_workers_have_the_time_to_stop_in_order() -> None:
             if labels["app.kubernetes.io/component"] == "worker"
         ]
         assert graces
-        assert min(graces) > needed
+        assert min(graces) > STOP_SECONDS
 
 
 @every_example

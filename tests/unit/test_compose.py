@@ -11,8 +11,7 @@ from click.testing import CliRunner
 
 from hatcast.agents.cli import hatcast
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.kafka.batches.batch import REVOKE_SECONDS
-from hatcast.agents.worker.worker import _FINISH_S
+from hatcast.agents.worker.stopping import STOP_SECONDS
 from tests.services.data import ROOT
 
 TEXT: Final = (ROOT / "docker-compose.yml").read_text()
@@ -87,10 +86,9 @@ def test_every_service_is_hardened_and_on_the_loopback_only(name: str) -> None:
 
 
 def test_a_worker_has_the_time_to_stop_in_order() -> None:
-    needed = _FINISH_S + REVOKE_SECONDS
     given = re.fullmatch(r"(\d+)(s|m)", SERVICES["worker"]["stop_grace_period"])
     assert given is not None
-    assert int(given[1]) * {"s": 1, "m": 60}[given[2]] > needed
+    assert int(given[1]) * {"s": 1, "m": 60}[given[2]] > STOP_SECONDS
 
 
 def test_redis_refuses_writes_before_its_container_is_full_even_while_it_rewrites_its_file() -> None:

@@ -1,4 +1,4 @@
-"""A worker that stops names the loops that it had to cancel."""
+"""A worker that stops names the loops that it had to cancel, and its steps fit in its time."""
 
 import asyncio
 from pathlib import Path
@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from hatcast.agents import clock
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo.defaults import demo_policy
+from hatcast.agents.kafka import dead_letters, groups, producers
+from hatcast.agents.kafka.batches import batch, group, thread
 from hatcast.agents.worker import worker
+from hatcast.agents.worker.stopping import STOP_SECONDS
 from hatcast.agents.worker.topic_fold import Loop
 from hatcast.agents.worker.worker import Worker
 
@@ -35,3 +39,11 @@ def test_loops_that_do_not_finish_are_cancelled_and_named(monkeypatch: pytest.Mo
 
     assert asyncio.run(stopped(obedient)) == []
     assert asyncio.run(stopped(obedient, endless)) == [["endless"]]
+
+
+def test_the_steps_of_a_stop_fit_in_its_time_while_redis_is_away_and_while_kafka_is() -> None:
+    loops = worker._FINISH_S + clock._CANCEL_TRIES  # a second each
+    producer = producers._STOP_S + 2 * producers._ABANDON_S
+    group_left = group._LEAVE_S + thread.STOP_SECONDS + groups._REMOVAL_S
+    assert loops + batch.REVOKE_SECONDS <= STOP_SECONDS
+    assert loops + group_left + dead_letters._FLUSH_S + 2 * producer <= STOP_SECONDS
