@@ -43,7 +43,7 @@ def command(**given: Any) -> None:
 
         report_check(settings)  # its errors at once
     configure_logs(given["log_level"])
-    end_at_signals()
+    end_at_signals(is_drain=given["drain"])
     # Imported after the configuration is read, so that its errors are reported at once.
     from hatcast.agents.kafka.grants import check_permissions
     from hatcast.agents.kafka.topics import ensure_topics

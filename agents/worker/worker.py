@@ -31,7 +31,7 @@ from hatcast.agents.worker.policy_transition import PolicyTransition, SpentCells
 from hatcast.agents.worker.readiness import Gauges, Readiness, TopicWatch, register_readiness
 from hatcast.agents.worker.registration import Registration
 from hatcast.agents.worker.source import Connections, Drain, IngestOptions
-from hatcast.agents.worker.stopping import stop_at_signals
+from hatcast.agents.worker.stopping import UNDRAINED, stop_at_signals
 from hatcast.agents.worker.topic_fold import Loop, TopicFold
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
@@ -274,6 +274,8 @@ class Worker:
             await self._stop()
         if self._failed.done():  # before, or by the last checkpoints
             self._failed.result()
+        if self._drain is not None and not (drained.done() or ended.done()):
+            raise HatcastError(UNDRAINED)
 
 
 async def run_worker(
@@ -281,7 +283,7 @@ async def run_worker(
 ) -> None:
     """Run a worker until SIGINT or SIGTERM, as `stop_at_signals` says from its join on. Raises HatcastError."""
     stopping = asyncio.Event()
-    on_join = partial(stop_at_signals, stopping)
+    on_join = partial(stop_at_signals, stopping, is_drain=drain is not None)
     worker = Worker(settings, partitions, accept_gap=accept_gap, drain=drain, on_join=on_join)
     try:
         await worker.run(stopping.wait())

@@ -12,7 +12,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka.topics import check_topics
 from hatcast.stream.readings.vehicles import by_murmur2
-from tests.integration.harness import Pipeline
+from tests.integration.harness import Pipeline, WorkerProcess
 from tests.integration.readings import EXACT, HOUR_MS, Sample, assert_exact_means, traffic
 from tests.services import Record
 from tests.services.kafka_server import PARTITIONS
@@ -143,6 +143,18 @@ def test_a_feed_that_goes_on_ends_a_drain_and_nothing_of_it_is_folded(pipeline: 
     assert drain.wait() == 1
     assert "a reading arrived during the drain: stop all feeds" in drain.logged().splitlines()[-1]
     assert pipeline.outcomes() == before
+
+
+def test_a_drain_that_is_stopped_before_its_end_says_so_and_another_one_goes_on(pipeline: Pipeline) -> None:
+    fold_and_stop(pipeline, [Sample("GJ05BX0001", now_ms(), 0)])  # its hour ends later than this test
+    for _ in range(2):
+        assert_stops_undrained(pipeline, pipeline.worker("--drain"))
+
+
+def assert_stops_undrained(pipeline: Pipeline, drain: WorkerProcess) -> None:
+    pipeline.wait(lambda: '"event": "draining"' in drain.logged(), "drain at work", drain)
+    assert drain.terminate() == 1
+    assert "stopped before all was drained: run `hatcast worker --drain` again" in drain.logged().splitlines()[-1]
 
 
 def test_a_drain_of_a_policy_that_was_never_started_is_rejected(pipeline: Pipeline) -> None:
