@@ -95,6 +95,7 @@ class ValueKeywords(TypedDict, total=False):
     upper: Required[float]
     grid: float
     missing: Sequence[float]
+    usual: Sequence[float]
 
 
 class RunningKeywords(TypedDict, total=False):

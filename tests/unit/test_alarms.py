@@ -98,7 +98,8 @@ def test_a_smoother_that_is_restarted_makes_the_same_alarms_though_the_evening_b
 
 
 def test_values_other_than_speeds_have_no_alarm() -> None:
-    smoother = Smoother(replace(SETTING, value="delay"))
+    guessed = replace(SETTING.prior, variances=replace(SETTING.prior.variances, is_guess=True))
+    smoother = Smoother(replace(SETTING, prior=guessed))
     assert not any(each.alarm for slot in slots_of(city([FAR[0]])) for each in smoother.add(slot))
 
 
