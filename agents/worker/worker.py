@@ -274,7 +274,7 @@ class Worker:
             await self._stop()
         if self._failed.done():  # before, or by the last checkpoints
             self._failed.result()
-        if self._drain is not None and not (drained.done() or ended.done()):
+        if self._drain is not None and not (self._drained.is_set() or parts.transition.ended.is_set()):
             raise HatcastError(UNDRAINED)
 
 
