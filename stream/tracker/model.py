@@ -167,7 +167,7 @@ class OwnDeviations:
         self._among[numbers, : len(numbers)] -= np.outer(of_hats / variance, of_hats)
 
     def follow(self, drift: "Drift", variance: float) -> None:
-        """Follow the city as it moves. variance: of what it adds to a slope of 1."""
+        """Add the drift of the city. variance: of what it adds to a deviation with a slope of 1 on the city."""
         for cell, of_cell in self._of_cell.items():
             numbers = np.array(of_cell)
             by_hat = variance * drift.by_hat[numbers]
@@ -259,7 +259,7 @@ class Covariance:
         self.drifted += added
 
     def rescale(self, prior_scale: int) -> "Rescaled":
-        """Change the scale of a guessed prior without losing what was learnt, and return the change of the means.
+        """Change the scale of a guessed prior, keep the evidence of all queries, and return the change of the means.
 
         What is known beyond the prior is the precision, 1 / variance, less that of the prior: without the drift since a
         cell's last observation, which comes on top again. Numbers about a cell tell of the shared parts as well, and

@@ -22,7 +22,7 @@ SMOOTHER_VERSION: Final = 7  # of the model and of the format: another version's
 
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
-    """State of the model between two dates. It follows from public counts and released numbers, and has no HATs."""
+    """The model between two dates, without HATs: a function of public counts and released numbers."""
 
     cells: tuple[str, ...]  # names, in the order of their numbers
     # prior_scale, shared, slopes, variance, drifted: as in `Covariance`: float64 [29, 29], [C, 29], [C], [C]

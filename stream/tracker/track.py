@@ -111,7 +111,7 @@ class Track:
         return self.means.expected(query.observation, query.gain) + self._own_of(query)
 
     def _own_of(self, query: ResidualQuery) -> float:
-        """Return what the prediction of the weighted HATs has more of their own deviations than the observation."""
+        """Return the part of the HATs' own deviations in their prediction that is not in the observation's, in its unit."""
         observation = query.observation
         own = self.means.hats[observation.hats] + query.gain.own @ self.means.shared
         return float((observation.weights - observation.betas) @ own)
@@ -141,7 +141,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OwnDeviation:
-    """What is known of a HAT's own deviation: of one number of `Own`."""
+    """Mean, slopes and variances of the own deviation of one HAT: its entry in `Own`."""
 
     mean: float  # its intercept
     slopes: Floats
