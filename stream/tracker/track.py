@@ -111,7 +111,7 @@ class Track:
         return self.means.expected(query.observation, query.gain) + self._own_of(query)
 
     def _own_of(self, query: ResidualQuery) -> float:
-        """Return the part of the HATs' own deviations in their prediction that is not in the observation's, in its unit."""
+        """Return the HATs' own deviations in their prediction, less those in the observation's."""
         observation = query.observation
         own = self.means.hats[observation.hats] + query.gain.own @ self.means.shared
         return float((observation.weights - observation.betas) @ own)
