@@ -13,7 +13,7 @@ from hatcast.stream.ledger.day import Reserved, own_reservation, reservations, u
 from hatcast.stream.policy.continual_keys import ContinualKeys
 from hatcast.stream.policy.method import NoiseKind
 from hatcast.stream.policy.policy import HybridKeys, Policy
-from hatcast.stream.queries import TRACKER_QUERIES
+from hatcast.stream.policy.query import TRACKER_QUERIES
 from hatcast.stream.release.spending import charge_split, usual_fineness
 from hatcast.stream.units import NANO
 

@@ -21,25 +21,11 @@ from hatcast.stream.fold.packing import stripped_columns
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.policy.query import CELL_SELECTION, RUNNING_SUMS, TRACKER_QUERIES, Kind, MissingDays, Period, Query
+from hatcast.stream.policy.query import Kind, MissingDays, Query
 
 Column = NDArray[np.int64]
 _FRACTION_BITS: Final = 20  # of milli-units
 _GRID_OF_VALUES: Final = Decimal("0.001")
-__all__ = [
-    "CELL_SELECTION",
-    "KINDS",
-    "RUNNING_SUMS",
-    "TRACKER_QUERIES",
-    "Answer",
-    "Period",
-    "Query",
-    "QueryKind",
-    "RetainedDay",
-    "SuppressionReason",
-    "answer_of",
-    "is_queried",
-]
 
 
 class SuppressionReason(StrEnum):
@@ -133,7 +119,6 @@ class MeanSpeed:
 
     def value(self, days: Sequence[RetainedDay], query: Query) -> Fraction:
         """Return the mean of day means. See QueryKind."""
-        del query
         integers = fractions = user_days = 0
         for day in days:
             quotient, rest = np.divmod(day.sums, day.counts)
@@ -144,7 +129,6 @@ class MeanSpeed:
 
     def sensitivity(self, user_days: int, days: int, policy: Policy) -> Fraction:
         """Return U / N. See QueryKind."""
-        del days
         return Fraction(policy.upper_bound, user_days)
 
     def top(self, policy: Policy) -> int | None:
@@ -164,7 +148,6 @@ class OverSpeedLimit:
 
     def unit(self, policy: Policy) -> str:
         """Return the unit of the number. See QueryKind."""
-        del policy
         return "vehicles/day"
 
     def grid(self, policy: Policy) -> Grid:
@@ -180,12 +163,10 @@ class OverSpeedLimit:
 
     def sensitivity(self, user_days: int, days: int, policy: Policy) -> Fraction:
         """Return 1 / D. See QueryKind."""
-        del user_days, policy
         return Fraction(1000, days)
 
     def top(self, policy: Policy) -> int | None:
         """Return None: the number is unbounded. See QueryKind."""
-        del policy
         return None
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from hatcast.stream.budget import DayLoss
 from hatcast.stream.policy.continual_keys import AtEnd, part_of_delta
 from hatcast.stream.policy.policy import ContinualKeys, Policy
-from hatcast.stream.queries import RUNNING_SUMS
+from hatcast.stream.policy.query import RUNNING_SUMS
 from hatcast.stream.records import BudgetRecord
 from hatcast.stream.units import NANO
 

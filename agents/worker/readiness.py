@@ -28,7 +28,7 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import RUNNING_SUMS, TRACKER_QUERIES
+from hatcast.stream.policy.query import RUNNING_SUMS, TRACKER_QUERIES
 
 # Compare the topics with what hatcast's guarantees need while a worker runs: part `topics` of `/readyz`.
 #

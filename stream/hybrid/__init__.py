@@ -9,22 +9,29 @@ from types import MappingProxyType
 from typing import Final
 
 from hatcast.stream.hybrid import methods
-from hatcast.stream.hybrid._blend import TARGET, GroupEstimates, HybridEstimate, estimate
-from hatcast.stream.hybrid._interface import (
-    HybridEstimator,
-    HybridParameters,
-    Needs,
-    Number,
-    Setting,
-    Spread,
-    charge,
-    check,
-    delta_per_hat,
-    gaussian_epsilon,
-    keys_of,
-)
-from hatcast.stream.hybrid.device import accepts, report, report_bound, steps_of
-from hatcast.stream.hybrid.reports import ID_BYTES, DeviceReport, decode_report, encode_report
+from hatcast.stream.hybrid._blend import TARGET as TARGET
+from hatcast.stream.hybrid._blend import GroupEstimates as GroupEstimates
+from hatcast.stream.hybrid._blend import HybridEstimate as HybridEstimate
+from hatcast.stream.hybrid._blend import estimate as estimate
+from hatcast.stream.hybrid._interface import HybridEstimator as HybridEstimator
+from hatcast.stream.hybrid._interface import HybridParameters as HybridParameters
+from hatcast.stream.hybrid._interface import Needs as Needs
+from hatcast.stream.hybrid._interface import Number as Number
+from hatcast.stream.hybrid._interface import Setting as Setting
+from hatcast.stream.hybrid._interface import Spread as Spread
+from hatcast.stream.hybrid._interface import charge as charge
+from hatcast.stream.hybrid._interface import check as check
+from hatcast.stream.hybrid._interface import delta_per_hat as delta_per_hat
+from hatcast.stream.hybrid._interface import gaussian_epsilon as gaussian_epsilon
+from hatcast.stream.hybrid._interface import keys_of
+from hatcast.stream.hybrid.device import accepts as accepts
+from hatcast.stream.hybrid.device import report as report
+from hatcast.stream.hybrid.device import report_bound as report_bound
+from hatcast.stream.hybrid.device import steps_of as steps_of
+from hatcast.stream.hybrid.reports import ID_BYTES as ID_BYTES
+from hatcast.stream.hybrid.reports import DeviceReport as DeviceReport
+from hatcast.stream.hybrid.reports import decode_report as decode_report
+from hatcast.stream.hybrid.reports import encode_report as encode_report
 from hatcast.stream.policy.policy import EstimatorKeys
 
 HYBRID_ESTIMATORS: Final[Mapping[str, HybridEstimator]] = MappingProxyType(
@@ -44,30 +51,3 @@ HYBRID_KEYS: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
     {name: keys_of(each) for name, each in HYBRID_ESTIMATORS.items()}
 )
 """Hybrid estimator name -> its keys; `read_policy` validates `[policy.estimator]` with them."""
-
-__all__ = [
-    "HYBRID_ESTIMATORS",
-    "HYBRID_KEYS",
-    "ID_BYTES",
-    "TARGET",
-    "DeviceReport",
-    "GroupEstimates",
-    "HybridEstimate",
-    "HybridEstimator",
-    "HybridParameters",
-    "Needs",
-    "Number",
-    "Setting",
-    "Spread",
-    "accepts",
-    "charge",
-    "check",
-    "decode_report",
-    "delta_per_hat",
-    "encode_report",
-    "estimate",
-    "gaussian_epsilon",
-    "report",
-    "report_bound",
-    "steps_of",
-]

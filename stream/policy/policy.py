@@ -27,59 +27,43 @@ from hatcast.stream.policy.checks import (
     reject_above_of,
 )
 from hatcast.stream.policy.composed_limit import ComposedLimit, canonical_limit, composed_limit, without_delta_of_limit
-from hatcast.stream.policy.continual_keys import (
-    CONTINUAL_ESTIMATOR,
-    ContinualKeys,
-    continual_keys,
-    with_continual_defaults,
-)
-from hatcast.stream.policy.estimator_keys import EstimatorKeys, MeansKeys, Relation, check_name, chosen_keys
-from hatcast.stream.policy.hybrid_keys import GroupMeans, HybridKeys, HybridUse
-from hatcast.stream.policy.method import MethodKeys, NoiseKind
-from hatcast.stream.policy.query import Query
+from hatcast.stream.policy.continual_keys import CONTINUAL_ESTIMATOR, continual_keys, with_continual_defaults
+from hatcast.stream.policy.continual_keys import ContinualKeys as ContinualKeys
+from hatcast.stream.policy.estimator_keys import EstimatorKeys as EstimatorKeys
+from hatcast.stream.policy.estimator_keys import MeansKeys as MeansKeys
+from hatcast.stream.policy.estimator_keys import Relation as Relation
+from hatcast.stream.policy.estimator_keys import check_name, chosen_keys
+from hatcast.stream.policy.hybrid_keys import GroupMeans as GroupMeans
+from hatcast.stream.policy.hybrid_keys import HybridKeys as HybridKeys
+from hatcast.stream.policy.hybrid_keys import HybridUse as HybridUse
+from hatcast.stream.policy.method import MethodKeys
+from hatcast.stream.policy.method import NoiseKind as NoiseKind
+from hatcast.stream.policy.query import Query as Query
 from hatcast.stream.policy.query_keys import check_queries, read_queries
 from hatcast.stream.policy.running_keys import Running, read_running
 from hatcast.stream.policy.table import PolicyTable, canonical, min_users_of
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
 from hatcast.stream.policy.tracker_keys import (
     TRACKER,
-    TrackerKeys,
     check_tracker,
     tracker_keys,
     with_default_estimator,
     with_tracker_defaults,
 )
+from hatcast.stream.policy.tracker_keys import TrackerKeys as TrackerKeys
 from hatcast.stream.policy.value_keys import (
     SPEED,
     SPEED_UNIT,
-    Value,
-    ValuesKeys,
     read_values,
     with_canonical_value,
     with_single_value,
     with_values,
 )
+from hatcast.stream.policy.value_keys import Value as Value
+from hatcast.stream.policy.value_keys import ValuesKeys as ValuesKeys
 from hatcast.stream.readings.reading import ValueUnits, to_milli
 from hatcast.stream.records.fields import quantity_of
 from hatcast.stream.units import nano_ceil, nano_floor
-
-__all__ = [
-    "ContinualKeys",
-    "EstimatorKeys",
-    "GroupMeans",
-    "HybridKeys",
-    "HybridUse",
-    "MeansKeys",
-    "Method",
-    "NoiseKind",
-    "Policy",
-    "Query",
-    "Relation",
-    "TrackerKeys",
-    "Value",
-    "ValuesKeys",
-    "read_policy",
-]
 
 Method = MeansKeys | ValuesKeys | HybridKeys | TrackerKeys | ContinualKeys
 K = TypeVar("K", bound=MethodKeys)

@@ -25,6 +25,7 @@ from hatcast.stream.records.fields import (
     Speed,
     ValueName,
     When,
+    about,
     text,
 )
 
@@ -51,65 +52,53 @@ class QueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     policy_id: PolicyId
     status: Annotated[
         Literal["released", "suppressed", "budget_exhausted"],
-        msgspec.Meta(description="`suppressed`: see `reason`; `budget_exhausted`: a day's limit left no room"),
+        about("`suppressed`: see `reason`; `budget_exhausted`: a day's limit left no room"),
     ]
     seq: Number | None = None
-    query: Annotated[Name, msgspec.Meta(description="name in the policy")]
+    query: Annotated[Name, about("name in the policy")]
     kind: Annotated[
         Literal["mean_speed", "over_speed_limit", "mean_value", "over_threshold"],
-        msgspec.Meta(
-            description="mean of the vehicles' daily means, or number of vehicles a day above `speed_limit` or"
-            " `threshold`"
-        ),
+        about("mean of the vehicles' daily means, or number of vehicles a day above `speed_limit` or `threshold`"),
     ]
     cell: Cell
     remainder: Remainder | None = None
-    date: Annotated[Date, msgspec.Meta(description="last date with this slot; the query is answered after it")]
+    date: Annotated[Date, about("last date with this slot; the query is answered after it")]
     slot: Slot
     start: Instant
     end: Instant
-    first_date: Annotated[Date, msgspec.Meta(description="first local date of the period")]
-    last_date: Annotated[Date, msgspec.Meta(description="last local date of the period, included")]
-    days: Annotated[int, msgspec.Meta(ge=1, description="number of dates in the period")]
-    days_used: Annotated[int, msgspec.Meta(ge=0, description="number of dates with data")]
+    first_date: Annotated[Date, about("first local date of the period")]
+    last_date: Annotated[Date, about("last local date of the period, included")]
+    days: Annotated[int, about("number of dates in the period", ge=1)]
+    days_used: Annotated[int, about("number of dates with data", ge=0)]
     value: ValueName | None = None
     speed: Speed | None = None
-    speed_limit: Annotated[float, msgspec.Meta(ge=0, description="km/h; of over_speed_limit, if known")] | None = None
-    threshold: Annotated[float, msgspec.Meta(description="in the value's unit; of over_threshold, if known")] | None = (
-        None
-    )
-    missing: Annotated[tuple[Date, ...], msgspec.Meta(description="dates without data")] = ()
+    speed_limit: Annotated[float, about("km/h; of over_speed_limit, if known", ge=0)] | None = None
+    threshold: Annotated[float, about("in the value's unit; of over_threshold, if known")] | None = None
+    missing: Annotated[tuple[Date, ...], about("dates without data")] = ()
     reason: (
-        Annotated[
-            Literal["too_few_user_days", "missing_days", "not_requested"],
-            msgspec.Meta(description="why the query is suppressed"),
-        ]
+        Annotated[Literal["too_few_user_days", "missing_days", "not_requested"], about("why the query is suppressed")]
         | None
     ) = None
-    user_days: Annotated[int, msgspec.Meta(ge=0, description="N; present only if counts are public")] | None = None
-    mean: Annotated[float, msgspec.Meta(description="`raw` clipped to the possible values")] | None = None
-    raw: Annotated[float, msgspec.Meta(description="the noisy value, a multiple of the policy's grid")] | None = None
+    user_days: Annotated[int, about("N; present only if counts are public", ge=0)] | None = None
+    mean: Annotated[float, about("`raw` clipped to the possible values")] | None = None
+    raw: Annotated[float, about("the noisy value, a multiple of the policy's grid")] | None = None
     unit: (
         Annotated[
             str,
-            msgspec.Meta(
+            about(
+                "unit of all values: `vehicles/day` of a number of vehicles, else that of readings",
                 min_length=1,
                 max_length=16,
-                description="unit of all values: `vehicles/day` of a number of vehicles, else that of readings",
             ),
         ]
         | None
     ) = None
     noise: NoiseRecord | None = None
     interval95: Interval | None = None
-    covers: Annotated[Literal["noise"], msgspec.Meta(description="what interval95 covers")] | None = None
-    epsilon: Annotated[Epsilon, msgspec.Meta(description="cost of this answer on each of its days")]
-    epsilon_user_day: Annotated[
-        float, msgspec.Meta(ge=0, description="cost of all answers of the query for a user on each of its days")
-    ]
-    most_hats: Annotated[
-        int, msgspec.Meta(ge=1, description="most HATs that a user's day can enter, so most answers that read it")
-    ]
+    covers: Annotated[Literal["noise"], about("what interval95 covers")] | None = None
+    epsilon: Annotated[Epsilon, about("cost of this answer on each of its days")]
+    epsilon_user_day: Annotated[float, about("cost of all answers of the query for a user on each of its days", ge=0)]
+    most_hats: Annotated[int, about("most HATs that a user's day can enter, so most answers that read it", ge=1)]
     relation: Relation
     released_at: Instant
 
@@ -120,23 +109,23 @@ QUERY: Final = msgspec.json.Decoder(QueryRecord)
 class ReservedRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Budget reserved for a query on one of its days: `epsilon` in each of `places`; 0 if the limit left no room."""
 
-    query: Annotated[str, msgspec.Meta(description="name; `cells`: the cost of the private selection of cells")]
+    query: Annotated[str, about("name; `cells`: the cost of the private selection of cells")]
     epsilon: Epsilon
-    places: Annotated[int, msgspec.Meta(ge=0, description="most HATs that a user's day can enter")]
+    places: Annotated[int, about("most HATs that a user's day can enter", ge=0)]
 
 
 class EpsilonDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Privacy loss of the day as (epsilon, delta)."""
 
     epsilon: Epsilon
-    delta: Annotated[float, msgspec.Meta(gt=0, lt=1, description="the policy's delta")]
+    delta: Annotated[float, about("the policy's delta", gt=0, lt=1)]
 
 
 class SpentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Charges of the users of a date by a tracker so far: functions of counts."""
 
-    largest: Annotated[Epsilon, msgspec.Meta(description="of one user")]
-    mean: Annotated[Epsilon, msgspec.Meta(description="over the users in HATs with enough users")]
+    largest: Annotated[Epsilon, about("of one user")]
+    mean: Annotated[Epsilon, about("over the users in HATs with enough users")]
 
 
 class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -144,31 +133,25 @@ class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     RULES: ClassVar = (When("replaces", has=("from",)), When("total", has=("total_limit",)))
 
-    policy: Annotated[Name, msgspec.Meta(description="policy name")]
+    policy: Annotated[Name, about("policy name")]
     policy_id: PolicyId
     date: Date
-    seq: Annotated[int, msgspec.Meta(ge=0, description="number of changes to the day's ledger")]
-    releases: Annotated[int, msgspec.Meta(ge=0, description="number of charged releases of this policy")]
-    epsilon_sum: Annotated[Epsilon, msgspec.Meta(description="sum over the releases of this policy")]
-    epsilon_user_day: Annotated[
-        float, msgspec.Meta(ge=0, description="largest cost of one user's day so far, over all policies")
-    ]
-    limit: Annotated[float, msgspec.Meta(ge=0, description="smallest daily limit of the policies that charged the day")]
-    day_bound: Annotated[float, msgspec.Meta(ge=0, description="largest possible cost of the whole day")]
+    seq: Annotated[int, about("number of changes to the day's ledger", ge=0)]
+    releases: Annotated[int, about("number of charged releases of this policy", ge=0)]
+    epsilon_sum: Annotated[Epsilon, about("sum over the releases of this policy")]
+    epsilon_user_day: Annotated[float, about("largest cost of one user's day so far, over all policies", ge=0)]
+    limit: Annotated[float, about("smallest daily limit of the policies that charged the day", ge=0)]
+    day_bound: Annotated[float, about("largest possible cost of the whole day", ge=0)]
     epsilon_delta: EpsilonDelta
-    max_hats_per_day: Annotated[int, msgspec.Meta(ge=1, description="K of this policy")] | None = None
-    queries: Annotated[
-        tuple[ReservedRecord, ...], msgspec.Meta(description="reserved for queries over several days")
-    ] = ()
-    spent: Annotated[SpentRecord, msgspec.Meta(description="of a tracker's users; not in every record")] | None = None
-    replaces: Annotated[Name, msgspec.Meta(description="previous policy")] | None = None
-    from_date: (
-        Annotated[Date, msgspec.Meta(description="first local date of this policy, if it replaces another")] | None
-    ) = msgspec.field(default=None, name="from")
-    total: (
-        Annotated[float, msgspec.Meta(ge=0, description="unit `user`: cost of all days for one user so far")] | None
-    ) = None
-    total_limit: Annotated[float, msgspec.Meta(ge=0, description="unit `user`: limit of all days")] | None = None
+    max_hats_per_day: Annotated[int, about("K of this policy", ge=1)] | None = None
+    queries: Annotated[tuple[ReservedRecord, ...], about("reserved for queries over several days")] = ()
+    spent: Annotated[SpentRecord, about("of a tracker's users; not in every record")] | None = None
+    replaces: Annotated[Name, about("previous policy")] | None = None
+    from_date: Annotated[Date, about("first local date of this policy, if it replaces another")] | None = msgspec.field(
+        default=None, name="from"
+    )
+    total: Annotated[float, about("unit `user`: cost of all days for one user so far", ge=0)] | None = None
+    total_limit: Annotated[float, about("unit `user`: limit of all days", ge=0)] | None = None
 
     @property
     def largest(self) -> float:

@@ -21,6 +21,7 @@ from hatcast.stream.records.fields import (
     Unit,
     ValueName,
     When,
+    about,
     text,
 )
 
@@ -28,11 +29,9 @@ from hatcast.stream.records.fields import (
 class NormalRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A mean as a normal distribution, with 2 digits, or more for a value with a narrow range."""
 
-    value: Annotated[float, msgspec.Meta(description="in `unit`, clipped to the value's range")]
-    sd: Annotated[float, msgspec.Meta(ge=0, description="standard deviation, in `unit`")]
-    interval95: Annotated[
-        tuple[Bound, Bound], msgspec.Meta(description="95 % of the distribution, clipped to the value's range")
-    ]
+    value: Annotated[float, about("in `unit`, clipped to the value's range")]
+    sd: Annotated[float, about("standard deviation, in `unit`", ge=0)]
+    interval95: Annotated[tuple[Bound, Bound], about("95 % of the distribution, clipped to the value's range")]
 
 
 class EstimateRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,8 +46,8 @@ class EstimateRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     policy_id: PolicyId
     stage: Annotated[
         Literal["live", "settled", "predicted"],
-        msgspec.Meta(
-            description="`live`: at the close of the slot, with a release of the HAT; `predicted`: without one;"
+        about(
+            "`live`: at the close of the slot, with a release of the HAT; `predicted`: without one;"
             " `settled`: again at the end of the date, with all of its releases"
         ),
     ]
@@ -63,23 +62,23 @@ class EstimateRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     unit: Unit
     road: Annotated[
         NormalRecord,
-        msgspec.Meta(
-            description="mean of the road in this cell and slot, without the chance of which vehicles came: its"
+        about(
+            "mean of the road in this cell and slot, without the chance of which vehicles came: its"
             " interval holds the mean of their readings less often than 95 %"
         ),
     ]
     mean: Annotated[
         NormalRecord | None,
-        msgspec.Meta(
-            description="mean of all readings of the HAT, which its interval holds; absent without a release, and"
+        about(
+            "mean of all readings of the HAT, which its interval holds; absent without a release, and"
             " without counts of a tracker"
         ),
     ] = None
     residual_z: (
         Annotated[
             float,
-            msgspec.Meta(
-                description="difference of the last release about the HAT from what was expected of it, in standard"
+            about(
+                "difference of the last release about the HAT from what was expected of it, in standard"
                 " deviations; absent without a release, or if it has no noise"
             ),
         ]
@@ -88,8 +87,8 @@ class EstimateRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     alarm: (
         Annotated[
             Literal["hexagon", "neighbours", "city"],
-            msgspec.Meta(
-                description="where speeds are far below what was expected, as an incident makes them: the smallest area"
+            about(
+                "where speeds are far below what was expected, as an incident makes them: the smallest area"
                 " of which the releases of the date up to this slot say so: the `hexagon` alone, it with its"
                 " `neighbours`, or the whole `city`; absent without such an alarm, which is no proof that all is well"
             ),
@@ -114,48 +113,42 @@ class RunningRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     policy_id: PolicyId
     stage: Annotated[
         Literal["live", "settled"],
-        msgspec.Meta(
-            description="`live`: at the close of the slot; `settled`: again after the settlement of a tracker's `date`"
-        ),
+        about("`live`: at the close of the slot; `settled`: again after the settlement of a tracker's `date`"),
     ]
     name: Annotated[str, text(f"^{NAME}$", "of the policy's `[[policy.running]]`")]
     window: Annotated[
         Literal["today", "24h", "7d", "same_hour", "period"],
-        msgspec.Meta(
-            description="slots in it: of the local date up to this one; that ended in the last 24 hours or 7 days; or"
+        about(
+            "slots in it: of the local date up to this one; that ended in the last 24 hours or 7 days; or"
             " this hour of all weekdays (or of all days of weekends) of a number of dates; or a part of the day, such"
             " as the morning peak, of its date or of such a number"
         ),
     ]
     of: Annotated[
-        Literal["releases", "estimates"],
-        msgspec.Meta(description="its inputs: the releases, or the model behind `hats.estimates`"),
+        Literal["releases", "estimates"], about("its inputs: the releases, or the model behind `hats.estimates`")
     ]
     cell: Cell
     remainder: Remainder | None = None
     date: Date
     slot: Slot
-    start: Annotated[Instant, msgspec.Meta(description="of the window: ISO 8601 with an offset")]
-    end: Annotated[Instant, msgspec.Meta(description="of the window and of its last slot: ISO 8601 with an offset")]
-    slots: Annotated[int, msgspec.Meta(ge=0, description="number of slots of the window that are in the mean")]
+    start: Annotated[Instant, about("of the window: ISO 8601 with an offset")]
+    end: Annotated[Instant, about("of the window and of its last slot: ISO 8601 with an offset")]
+    slots: Annotated[int, about("number of slots of the window that are in the mean", ge=0)]
     value: ValueName | None = None
     speed: Speed | None = None
     unit: Unit
     weights: (
         Annotated[
             Literal["readings", "users", "slots"],
-            msgspec.Meta(
-                description="weight of a slot: its `readings` or its `users`, as published; or all `slots` alike,"
+            about(
+                "weight of a slot: its `readings` or its `users`, as published; or all `slots` alike,"
                 " without public counts"
             ),
         ]
         | None
     ) = None
     mean: (
-        Annotated[
-            NormalRecord,
-            msgspec.Meta(description="weighted mean of the slots; absent if no slot of the window has a number"),
-        ]
+        Annotated[NormalRecord, about("weighted mean of the slots; absent if no slot of the window has a number")]
         | None
     ) = None
 

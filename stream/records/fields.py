@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 
@@ -26,13 +26,18 @@ class When:
     needs: tuple[str, ...] = ()
 
 
+def about(description: str, **bounds: Any) -> msgspec.Meta:
+    """Return a description, with bounds such as `ge=0`."""
+    return msgspec.Meta(description=description, **bounds)
+
+
 def text(pattern: str, description: str) -> msgspec.Meta:
     """Return the description of a text with a pattern."""
-    return msgspec.Meta(pattern=pattern, description=description)
+    return about(description, pattern=pattern)
 
 
 def _dated(pattern: str, form: str, description: str) -> msgspec.Meta:
-    return msgspec.Meta(pattern=pattern, description=description, extra_json_schema={"format": form})
+    return about(description, pattern=pattern, extra_json_schema={"format": form})
 
 
 DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -46,9 +51,7 @@ Name = Annotated[str, text(f"^{NAME}$", "ASCII letters, digits, '-', '_' and '.'
 Date = Annotated[str, _dated(f"^{DATE}$", "date", "local date, YYYY-MM-DD")]
 Slot = Annotated[str, text(f"^{TIME}$", "local start of the slot, HH:MM")]
 Cell = Annotated[str, text(f"^{CELL}$", "H3 index")]
-Remainder = Annotated[
-    bool, msgspec.Meta(description="present and true if listed finer cells overlap this one: it counts the rest only")
-]
+Remainder = Annotated[bool, about("present and true if listed finer cells overlap this one: it counts the rest only")]
 DeviceId = Annotated[str, text("^[0-9a-f]{32}$", "random, new each local day; also the record's key")]
 PolicyId = Annotated[str, text("^b2:[0-9a-f]{32}$", "BLAKE2b-128 of the canonical policy")]
 Instant = Annotated[
@@ -65,29 +68,21 @@ ValueName = Annotated[
 ]
 Speed = Annotated[
     Literal["journey"],
-    msgspec.Meta(
-        description="`journey`: the speed with standing included, of a policy with `drop_zero = false`; absent: the"
+    about(
+        "`journey`: the speed with standing included, of a policy with `drop_zero = false`; absent: the"
         " speed while moving, without readings of exactly 0, or another value"
     ),
 ]
 Unit = Annotated[
-    str,
-    msgspec.Meta(
-        min_length=1, max_length=16, description="unit of all values: `km/h`, or that of the policy's `[policy.value]`"
-    ),
+    str, about("unit of all values: `km/h`, or that of the policy's `[policy.value]`", min_length=1, max_length=16)
 ]
-Bound = Annotated[float, msgspec.Meta(description="in `unit`")]
-Interval = Annotated[
-    tuple[Bound, Bound], msgspec.Meta(description="around `mean`, clipped like it: 95 % of the noise is within")
-]
-Epsilon = Annotated[float, msgspec.Meta(ge=0, description="privacy loss")]
-Number = Annotated[
-    int,
-    msgspec.Meta(ge=1, description="number of this commit within policy and date; present only if counts are public"),
-]
+Bound = Annotated[float, about("in `unit`")]
+Interval = Annotated[tuple[Bound, Bound], about("around `mean`, clipped like it: 95 % of the noise is within")]
+Epsilon = Annotated[float, about("privacy loss", ge=0)]
+Number = Annotated[int, about("number of this commit within policy and date; present only if counts are public", ge=1)]
 Relation = Annotated[
     Literal["replace", "add_remove"],
-    msgspec.Meta(description="what the noise hides: `replace` a vehicle's speeds; `add_remove` also its presence"),
+    about("what the noise hides: `replace` a vehicle's speeds; `add_remove` also its presence"),
 ]
 
 
@@ -167,18 +162,14 @@ class NoiseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     )
 
     kind: Annotated[
-        Literal["laplace", "laplace_ratio", "laplace_blend", "gaussian_blend", "continual"],
-        msgspec.Meta(description="distribution"),
+        Literal["laplace", "laplace_ratio", "laplace_blend", "gaussian_blend", "continual"], about("distribution")
     ]
     scale: (
         Annotated[
-            float,
-            msgspec.Meta(
-                ge=0, description="in `unit`; 0 if no noise was needed; absent for a ratio, which has no single scale"
-            ),
+            float, about("in `unit`; 0 if no noise was needed; absent for a ratio, which has no single scale", ge=0)
         ]
         | None
     ) = None
-    central_scale: Annotated[float, msgspec.Meta(gt=0, description="in `unit`; absent: no such noise")] | None = None
-    local_scale: Annotated[float, msgspec.Meta(gt=0, description="in `unit`; absent: no such noise")] | None = None
-    sd: Annotated[float, msgspec.Meta(ge=0, description="standard deviation, in `unit`")] | None = None
+    central_scale: Annotated[float, about("in `unit`; absent: no such noise", gt=0)] | None = None
+    local_scale: Annotated[float, about("in `unit`; absent: no such noise", gt=0)] | None = None
+    sd: Annotated[float, about("standard deviation, in `unit`", ge=0)] | None = None

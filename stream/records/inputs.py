@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from hatcast.stream.records.fields import Cell, Date, DeviceId, PolicyId, Slot, When, text
+from hatcast.stream.records.fields import Cell, Date, DeviceId, PolicyId, Slot, When, about, text
 
 
 class TelemetryRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,22 +18,19 @@ class TelemetryRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     ONE_OR_MORE_OF: ClassVar = ("speed", "value")
 
-    vehicle: Annotated[str, msgspec.Meta(min_length=1, description="at most 128 bytes of UTF-8")]
-    time: Annotated[str | int | float, msgspec.Meta(description="ISO 8601 with an offset, or epoch milliseconds")]
-    lat: Annotated[float, msgspec.Meta(ge=-90, le=90, description="degrees north, WGS 84")]
-    lon: Annotated[float, msgspec.Meta(ge=-180, le=180, description="degrees east, WGS 84")]
-    speed: Annotated[float, msgspec.Meta(description="in `unit`; not with `[policy.value]`")] | UnsetType = UNSET
-    value: (
-        Annotated[float, msgspec.Meta(description="in `unit`: the speed under another name, or the policy's value")]
-        | UnsetType
-    ) = UNSET
+    vehicle: Annotated[str, about("at most 128 bytes of UTF-8", min_length=1)]
+    time: Annotated[str | int | float, about("ISO 8601 with an offset, or epoch milliseconds")]
+    lat: Annotated[float, about("degrees north, WGS 84", ge=-90, le=90)]
+    lon: Annotated[float, about("degrees east, WGS 84", ge=-180, le=180)]
+    speed: Annotated[float, about("in `unit`; not with `[policy.value]`")] | UnsetType = UNSET
+    value: Annotated[float, about("in `unit`: the speed under another name, or the policy's value")] | UnsetType = UNSET
     unit: Annotated[
         str,
-        msgspec.Meta(
+        about(
+            "of `speed` or `value`: `km/h`, `m/s`, `mph` or `kn`; with `[policy.value]` its unit, which is"
+            " then the default",
             min_length=1,
             max_length=16,
-            description="of `speed` or `value`: `km/h`, `m/s`, `mph` or `kn`; with `[policy.value]` its unit, which is"
-            " then the default",
         ),
     ] = "km/h"
 
@@ -51,10 +48,8 @@ class ReportRecord(msgspec.Struct, frozen=True, kw_only=True):
     cell: Cell
     date: Date
     slot: Slot
-    value: Annotated[
-        float, msgspec.Meta(description="in the policy's unit, a multiple of its grid; may be outside of its range")
-    ]
-    epsilon: Annotated[float, msgspec.Meta(gt=0, description="of the noise in `value`: the policy's local_epsilon")]
+    value: Annotated[float, about("in the policy's unit, a multiple of its grid; may be outside of its range")]
+    epsilon: Annotated[float, about("of the noise in `value`: the policy's local_epsilon", gt=0)]
     key: Annotated[str, text("^[0-9a-f]{64}$", "the device's public Ed25519 key of that date")] | UnsetType = UNSET
     certificate: (
         Annotated[str, text("^[0-9a-f]{128}$", "signature of an authority under the date and `key`")] | UnsetType

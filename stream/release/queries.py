@@ -14,8 +14,8 @@ from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.proposals import AnswerProposal
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
-from hatcast.stream.policy.query import Kind
-from hatcast.stream.queries import KINDS, Answer, Period, Query, RetainedDay, answer_of
+from hatcast.stream.policy.query import Kind, Period, Query
+from hatcast.stream.queries import KINDS, Answer, RetainedDay, answer_of
 from hatcast.stream.records.fields import Status, release_id
 from hatcast.stream.release.hats import estimate_fields
 from hatcast.stream.release.placed import cell_fields, exact_json, record_parts, utc_text, value_fields

@@ -16,7 +16,7 @@ from hatcast.stream.fold.packing import columns
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.policy import Policy, TrackerKeys
-from hatcast.stream.queries import TRACKER_QUERIES
+from hatcast.stream.policy.query import TRACKER_QUERIES
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import HatChunks
 from hatcast.stream.release.spending import Spent

@@ -24,7 +24,7 @@ from hatcast.stream.ledger.progress import Mark
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.recovery import RecoveryCheck
 from hatcast.stream.ledger.rejections import Behind
-from hatcast.stream.queries import Period
+from hatcast.stream.policy.query import Period
 from hatcast.stream.records import BudgetRecord, ReservedRecord
 from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, roll_back
 from tests.integration.harness import Pipeline

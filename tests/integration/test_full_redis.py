@@ -30,7 +30,7 @@ from hatcast.stream.ledger.recovery import Attempt, RecoveryCheck
 from hatcast.stream.ledger.sealed_days import Sealed, SealedDay
 from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.policy.cells_file import SelectionCost
-from hatcast.stream.queries import Period
+from hatcast.stream.policy.query import Period
 from hatcast.stream.readings.vehicles import KEY_BYTES, Pseudonyms
 from tests.integration.health import LISTEN, is_ready, missing
 from tests.integration.readings import (

@@ -30,7 +30,7 @@ from hatcast.stream.ledger.sealed_days import Sealed, SealedDay
 from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import Period
+from hatcast.stream.policy.query import Period
 from hatcast.stream.records import ReservedRecord
 from hatcast.stream.tracker.state import ModelState, SmootherState
 from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, Sample, folds, traffic

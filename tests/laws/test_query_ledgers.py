@@ -23,7 +23,8 @@ from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import CELL_SELECTION, RetainedDay
+from hatcast.stream.policy.query import CELL_SELECTION
+from hatcast.stream.queries import RetainedDay
 from hatcast.stream.readings.vehicles import by_murmur2
 from hatcast.stream.records.fields import Status
 from hatcast.stream.release.hats import Release

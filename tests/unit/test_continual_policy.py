@@ -16,7 +16,7 @@ from hatcast.stream.fold.horizons import SlotIndex, horizon_of
 from hatcast.stream.ledger.day import Reserved, reservations
 from hatcast.stream.policy.continual_keys import AtEnd, ContinualKind
 from hatcast.stream.policy.policy import ContinualKeys, NoiseKind, Policy, read_policy
-from hatcast.stream.queries import RUNNING_SUMS
+from hatcast.stream.policy.query import RUNNING_SUMS
 from hatcast.stream.release.continual import setting_of
 from hatcast.stream.units import NANO
 

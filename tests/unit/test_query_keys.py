@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hatcast.stream.errors import SettingError
 from hatcast.stream.ledger.day import reservations
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.query import Query
 from hatcast.stream.policy.table import differing_keys
-from hatcast.stream.queries import Query
 from tests.unit import test_policy, test_policy_add_remove
 
 MEAN: dict[str, Any] = {

@@ -16,8 +16,8 @@ from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.ledger.day import DayLedger, Reserved, Total, reservations
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.policy import Policy, read_policy
+from hatcast.stream.policy.query import TRACKER_QUERIES
 from hatcast.stream.policy.tracker_keys import TIMETABLE_PRIOR, TRACKER_ESTIMATOR, TrackerKeys
-from hatcast.stream.queries import TRACKER_QUERIES
 from hatcast.stream.units import NANO
 from tests.contracts.goldens import SPEED, TRACKER
 

@@ -16,13 +16,20 @@ from typing import BinaryIO, Final
 
 from hatcast.stream.errors import RecordingError, SettingError, as_option
 from hatcast.stream.readings.formats import capmetro, gtfs_rt, hfp, itms, jsonl, siri
-from hatcast.stream.readings.formats._columns import Columns
-from hatcast.stream.readings.formats._csv import CSV, header_of, is_header, mapped_csv
-from hatcast.stream.readings.formats._mapped import NO_VALUE, WantedValues
-from hatcast.stream.readings.formats._mapped_json import JSONL, first_members, first_records, mapped_json
+from hatcast.stream.readings.formats._columns import Columns as Columns
+from hatcast.stream.readings.formats._csv import CSV as CSV
+from hatcast.stream.readings.formats._csv import header_of, mapped_csv
+from hatcast.stream.readings.formats._csv import is_header as is_header
+from hatcast.stream.readings.formats._mapped import NO_VALUE as NO_VALUE
+from hatcast.stream.readings.formats._mapped import WantedValues
+from hatcast.stream.readings.formats._mapped_json import JSONL, first_records, mapped_json
+from hatcast.stream.readings.formats._mapped_json import first_members as first_members
 from hatcast.stream.readings.formats._times import Repeated, RepeatedHours, time_reader, zone_of
-from hatcast.stream.readings.formats.interface import OUT_OF_SERVICE, Format, Recorded, Table, arrival_ms
-from hatcast.stream.readings.positions import DeriveSpeed
+from hatcast.stream.readings.formats.interface import OUT_OF_SERVICE, arrival_ms
+from hatcast.stream.readings.formats.interface import Format as Format
+from hatcast.stream.readings.formats.interface import Recorded as Recorded
+from hatcast.stream.readings.formats.interface import Table as Table
+from hatcast.stream.readings.positions import DeriveSpeed as DeriveSpeed
 from hatcast.stream.readings.reading import Reading, ValueUnits, parse_time
 
 PARQUET: Final = "parquet"
@@ -275,25 +282,3 @@ def format_with(name: str, units: ValueUnits) -> Format:
         key = "policy.values" if units.single is None else "policy.value"
         raise SettingError(key, f"{name} records have no value but the speed", f"use {able}, or remove it")
     return feed.carrying(units)
-
-
-__all__ = [
-    "CSV",
-    "FORMATS",
-    "FORMAT_NAMES",
-    "IN_SERVICE",
-    "NO_VALUE",
-    "PARQUET",
-    "Columns",
-    "DeriveSpeed",
-    "Format",
-    "FormatChoice",
-    "Recorded",
-    "Table",
-    "first_members",
-    "format_of",
-    "format_of_columns",
-    "format_with",
-    "header_line",
-    "is_header",
-]
