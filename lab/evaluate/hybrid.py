@@ -18,7 +18,7 @@ from hatcast.lab.evaluate.inputs import SampledHat
 from hatcast.lab.evaluate.lemmas import GaussianNoise, amplified, laplace_setting, ratios_of
 from hatcast.lab.evaluate.simulation import Draws, Floats
 from hatcast.stream.errors import HatcastError, name_fix
-from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HybridEstimator, HybridParameters, Needs, Number, Setting, Spread
+from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HybridEstimator, HybridParameters, Setting, Spread
 from hatcast.stream.mechanisms.grid import Grid
 
 DEFAULT: Final = "kvh,pwh"
@@ -44,20 +44,9 @@ EPSILONS: Final = (0.1, 10.0)
 _POINTS: Final = 41  # along each side
 
 
-class _Separate:
-    """Each group's own mean, weighed by its share: the mean of all users from `groups = "separate"`. No bias."""
-
-    name: Final = "separate"
-    needs: Final = Needs.NOTHING
-    fixed_weight: Final = None
-    all_local: Final = False
-
-    def weight(self, setting: Setting) -> Number:
-        """Return c."""
-        return setting.share
-
-
-_CONTENDERS: Final[Mapping[str, HybridEstimator]] = MappingProxyType({**HYBRID_ESTIMATORS, _Separate.name: _Separate()})
+# Each group's own mean, weighed by its share: the mean of all users from `groups = "separate"`. No bias.
+_SEPARATE: Final = HybridEstimator("separate", lambda setting: setting.share)
+_CONTENDERS: Final[Mapping[str, HybridEstimator]] = MappingProxyType({**HYBRID_ESTIMATORS, _SEPARATE.name: _SEPARATE})
 
 
 @dataclass(frozen=True, slots=True)

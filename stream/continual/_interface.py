@@ -16,7 +16,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -29,6 +29,7 @@ _QUANTILE95: Final = 1.96  # a little above the normal quantile
 _CORRECTION: Final = (_QUANTILE95**3 - 3 * _QUANTILE95) / 24  # Cornish-Fisher's, for each unit of excess kurtosis
 _MARGIN: Final = 1.001  # for what the correction neglects
 Integers = NDArray[np.int64]
+DAMAGED: Final = "the state of a running sum is damaged"
 _VERSION: Final = 1
 _HEADER: Final = struct.Struct("<BIiI")  # version, setting, index, checksum of index and numbers
 
@@ -95,9 +96,7 @@ class Advanced:
 class Mechanism(Protocol):
     """A continual mechanism of one setting. Making one may take a second: make it once."""
 
-    @property
-    def setting(self) -> SumSetting:
-        """The public parameters."""
+    setting: SumSetting  # the public parameters
 
     def advance(self, steps: Sequence[Step], noise: VectorNoise) -> list[Advanced]:
         """Return the next state and running sum of each cell. All noise of all steps is drawn in one or two calls.
@@ -196,41 +195,38 @@ class StateContents(NamedTuple):
     numbers: NDArray[np.int64]  # int64 [M], of the kind
 
 
-@lru_cache(maxsize=256)
-def fingerprint(kind: str, setting: SumSetting, extra: str = "") -> int:
-    """Return a checksum of kind, setting and `extra`: a state of another one is rejected."""
-    return zlib.crc32(f"{kind} {setting!r} {extra}".encode())
+class States:
+    """The states of one kind and setting as bytes. A state of another one, or with another `extra`, is rejected."""
 
+    def __init__(self, kind: str, setting: SumSetting, extra: str = "") -> None:
+        self._slots = setting.slots
+        self._checksum = zlib.crc32(f"{kind} {setting!r} {extra}".encode())
 
-def pack(of: int, index: int, numbers: NDArray[np.int64] | Sequence[int]) -> bytes:
-    """Return the state after slot `index`.
+    def pack(self, index: int, numbers: NDArray[np.int64] | Sequence[int]) -> bytes:
+        """Return the state after slot `index`."""
+        body = np.asarray(numbers, "<i8").tobytes()
+        return _HEADER.pack(_VERSION, self._checksum, index, zlib.crc32(body, index)) + body
 
-    of  `fingerprint` of the mechanism
-    """
-    body = np.asarray(numbers, "<i8").tobytes()
-    return _HEADER.pack(_VERSION, of, index, zlib.crc32(body, index)) + body
+    def read(self, step: Step) -> StateContents | None:
+        """Return the contents of a cell's state; None if it has none. Raises BadState, also outside the horizon."""
+        if not 0 <= step.index < self._slots:
+            raise BadState(f"slot {step.index} is not one of the {self._slots} of the horizon")
+        return None if step.state is None else self.unpack(step.state, step.index)
 
+    def unpack(self, state: bytes, before: int) -> StateContents:
+        """Return the contents of a state.
 
-def unpack(state: bytes, of: int, before: int) -> StateContents:
-    """Return the contents of a state.
-
-    before  index of the next slot
-    Raises BadState if it is damaged, of another version or setting, or not of a slot before `before`.
-    """
-    if len(state) < _HEADER.size or state[0] != _VERSION:
-        raise BadState("the state of a running sum is damaged or of another version")
-    _, stored_of, index, checksum = _HEADER.unpack_from(state)
-    body = state[_HEADER.size :]
-    if len(body) % 8 or zlib.crc32(body, index & 0xFFFFFFFF) != checksum:
-        raise BadState("the state of a running sum is damaged")
-    if stored_of != of:
-        raise BadState("the state of a running sum is of another setting")
-    if not 0 <= index < before:
-        raise BadState(f"slot {before} of a running sum is not after slot {index}, its last one")
-    return StateContents(index, np.frombuffer(body, "<i8").astype(np.int64))
-
-
-def check_index(index: int, setting: SumSetting) -> None:
-    """Raise BadState for an index outside the horizon."""
-    if not 0 <= index < setting.slots:
-        raise BadState(f"slot {index} is not one of the {setting.slots} of the horizon")
+        before  index of the next slot
+        Raises BadState if it is damaged, of another version or setting, or not of a slot before `before`.
+        """
+        if len(state) < _HEADER.size or state[0] != _VERSION:
+            raise BadState("the state of a running sum is damaged or of another version")
+        _, stored_of, index, checksum = _HEADER.unpack_from(state)
+        body = state[_HEADER.size :]
+        if len(body) % 8 or zlib.crc32(body, index & 0xFFFFFFFF) != checksum:
+            raise BadState(DAMAGED)
+        if stored_of != self._checksum:
+            raise BadState("the state of a running sum is of another setting")
+        if not 0 <= index < before:
+            raise BadState(f"slot {before} of a running sum is not after slot {index}, its last one")
+        return StateContents(index, np.frombuffer(body, "<i8").astype(np.int64))

@@ -18,14 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.stream.continual._digits import Integers
-from hatcast.stream.continual._interface import BadState, Entries, SumSetting
+from hatcast.stream.continual._interface import DAMAGED, BadState, Entries, SumSetting
 
 OUTSIDE: Final = 0.05  # largest probability that an item of independent values is more than d from its mean
 _INTERVAL: Final = 5  # steps d: a bin, and two on each side
 STREAMS_SHARE: Final = Fraction(3, 4)
 """of epsilon, for the streams if items are truncated; the rest is for the estimates"""
 _FIELDS: Final = 6  # of a stream, before its noises
-_DAMAGED: Final = "the state of a running sum is damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,17 +203,17 @@ def read(numbers: Integers, nodes: list[Integers]) -> Withheld:
     """
     fields = 1 + _FIELDS * len(nodes)
     if len(numbers) < fields or numbers[0] < 0:
-        raise BadState(_DAMAGED)
+        raise BadState(DAMAGED)
     number = int(numbers[0])
     rows = numbers[1:fields].reshape(len(nodes), _FIELDS)
     if np.any(rows[:, 4] < 0) or np.any(rows[:, 5] < 0) or np.any(rows[:, 4] >= [len(each) for each in nodes]):
-        raise BadState(_DAMAGED)
+        raise BadState(DAMAGED)
     noises = [int(each[row[4]]) for each, row in zip(nodes, rows, strict=True)]
     lengths = [number] * 3 + [
         length for row, drawn in zip(rows, noises, strict=True) for length in (int(row[5]), drawn)
     ]
     if sum(lengths) != len(numbers) - fields:
-        raise BadState(_DAMAGED)
+        raise BadState(DAMAGED)
     pseudonyms, counts, sums, *arrays = np.split(numbers[fields:], np.cumsum(lengths)[:-1])
     streams = [
         ReleasedItems(start, lowest, released, total, before, waiting, drawn)

@@ -23,21 +23,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.stream.continual._interface import (
+    DAMAGED,
     Advanced,
     BadState,
+    Integers,
+    Mechanism,
+    States,
     Step,
     SumSetting,
-    check_index,
-    fingerprint,
-    pack,
     slot_sums,
-    unpack,
 )
 from hatcast.stream.continual._matrix import Decoding, MatrixNoise, participation_of
 from hatcast.stream.mechanisms import MAX_VALUE, UnsafeNoise, VectorNoise
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 BITS: Final = 40  # of stored parameters, behind the point
 _DIGITS: Final = 12  # significant bits of 1 - theta and of omega: finer ones change the error by less than 1e-6
@@ -67,7 +66,7 @@ class BufferParameters(NamedTuple):
         """Raise BadState for parameters that were not stored by this program."""
         unit = 1 << BITS
         if not all(0 <= theta < unit for theta in self.thetas) or min(self.omegas) < 0 or sum(self.omegas) > unit:
-            raise BadState("the state of a running sum is damaged")
+            raise BadState(DAMAGED)
 
     def floats(self) -> tuple[Floats, Floats]:
         """Return theta and omega, float64 [d] each."""
@@ -288,18 +287,18 @@ def upper_coefficients(parameters: BufferParameters, slots: int) -> Integers:
     return np.array(found, np.int64)
 
 
-class Blt:
-    """Noise of a buffered linear Toeplitz matrix. See `Mechanism`."""
+class Blt(Mechanism):
+    """Noise of a buffered linear Toeplitz matrix."""
 
     def __init__(self, setting: SumSetting) -> None:
         self.setting = setting
         self._number = setting.buffers or _BUFFERS
         self.own = Buffers(setting, best_parameters(setting, self._number))
         self._known = {self.own.parameters: self.own}
-        self._fingerprint = fingerprint("blt", setting, f"{BITS} {_EXCESS}")
+        self._states = States("blt", setting, f"{BITS} {_EXCESS}")
 
     def advance(self, steps: Sequence[Step], noise: VectorNoise) -> list[Advanced]:
-        """See `Mechanism.advance`. Empty slots between two others get noise like all others."""
+        """As `Mechanism.advance`. Empty slots between two others get noise like all others."""
         found: dict[int, Advanced] = {}
         groups: dict[BufferParameters, list[int]] = {}
         for number, step in enumerate(steps):
@@ -312,7 +311,6 @@ class Blt:
         return [found[number] for number in range(len(steps))]
 
     def sd(self, index: int) -> float:
-        """See `Mechanism.sd`."""
         return self.own.decoding.sd(index)
 
     def _advance(self, buffers: Buffers, steps: Sequence[Step], noise: VectorNoise) -> list[Advanced]:
@@ -332,13 +330,12 @@ class Blt:
 
     def _parameters(self, step: Step) -> BufferParameters:
         """Return the parameters of a cell's stream: those of its state, or the mechanism's own."""
-        check_index(step.index, self.setting)
-        if step.state is None:
+        d, stored = self._number, self._states.read(step)
+        if stored is None:
             return self.own.parameters
-        d, stored = self._number, unpack(step.state, self._fingerprint, step.index)
         numbers = stored.numbers.tolist()
         if len(numbers) != 2 + 5 * d or not 0 <= numbers[0] <= stored.last:
-            raise BadState("the state of a running sum is damaged")
+            raise BadState(DAMAGED)
         parameters = BufferParameters(tuple(numbers[1 : d + 1]), tuple(numbers[d + 1 : 2 * d + 1]))
         parameters.check()
         return parameters
@@ -350,8 +347,7 @@ class Blt:
         lasts = np.array([step.index - 1 for step in steps], np.int64)
         for number, step in enumerate(steps):
             rows[number, 0] = step.index
-            if step.state is not None:
-                stored = unpack(step.state, self._fingerprint, step.index)
+            if (stored := self._states.read(step)) is not None:
                 rows[number], lasts[number] = stored.numbers, stored.last
         halves = rows[:, 2 * d + 1 : 4 * d + 1].astype(object)
         buffers = (halves[:, :d] << _LOW) + halves[:, d:]
@@ -362,4 +358,4 @@ class Blt:
         own = np.tile(np.array([*parameters.thetas, *parameters.omegas], np.int64), (len(high), 1))
         floats = np.column_stack([cells.feedback, cells.totals]).view(np.int64)
         rows = np.column_stack([cells.firsts, own, high.astype(np.int64), low.astype(np.int64), floats])
-        return [pack(self._fingerprint, last, row) for last, row in zip(cells.lasts.tolist(), rows, strict=True)]
+        return [self._states.pack(last, row) for last, row in zip(cells.lasts.tolist(), rows, strict=True)]

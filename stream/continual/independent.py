@@ -11,31 +11,29 @@ import math
 from collections.abc import Sequence
 
 from hatcast.stream.continual._interface import (
+    DAMAGED,
     Advanced,
     BadState,
+    Mechanism,
     NoiseCalibration,
+    States,
     Step,
     SumSetting,
-    check_index,
-    fingerprint,
-    pack,
     slot_sums,
-    unpack,
 )
 from hatcast.stream.mechanisms import Distances, VectorNoise
 
 
-class Independent:
-    """Independent noise on the sum of each slot. See `Mechanism`."""
+class Independent(Mechanism):
+    """Independent noise on the sum of each slot."""
 
     def __init__(self, setting: SumSetting) -> None:
         self.setting = setting
         k, bound = setting.participations, setting.bound
         self.calibration = NoiseCalibration(setting, Distances(k * bound, k * bound**2))
-        self._fingerprint = fingerprint(setting.noise, setting)
+        self._states = States(setting.noise, setting)
 
     def advance(self, steps: Sequence[Step], noise: VectorNoise) -> list[Advanced]:
-        """See `Mechanism.advance`."""
         stored = [self._read(step) for step in steps]
         sums = slot_sums(steps, self.setting)
         noisy = self.calibration.draw(sums, noise).tolist()
@@ -45,19 +43,16 @@ class Independent:
         ]
 
     def sd(self, index: int) -> float:
-        """See `Mechanism.sd`."""
         return self.calibration.sd * math.sqrt(index + 1)
 
     def _read(self, step: Step) -> tuple[int, int]:
         """Return the noisy total and the number of draws."""
-        check_index(step.index, self.setting)
-        if step.state is None:
-            return 0, 0
-        numbers = unpack(step.state, self._fingerprint, step.index).numbers.tolist()
+        stored = self._states.read(step)
+        numbers = [0, 0] if stored is None else stored.numbers.tolist()
         if len(numbers) != 2:
-            raise BadState("the state of a running sum is damaged")
+            raise BadState(DAMAGED)
         return numbers[0], numbers[1]
 
     def _advanced(self, index: int, total: int, draws: int) -> Advanced:
-        state = pack(self._fingerprint, index, (total, draws))
+        state = self._states.pack(index, (total, draws))
         return Advanced(state, float(total), self.sd(draws - 1), self.calibration.width95(draws, draws))

@@ -19,21 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.stream.continual._interface import (
+    DAMAGED,
     Advanced,
     BadState,
+    Integers,
+    Mechanism,
+    States,
     Step,
     SumSetting,
-    check_index,
-    fingerprint,
-    pack,
     slot_sums,
-    unpack,
 )
 from hatcast.stream.continual._matrix import Decoding, MatrixNoise
 from hatcast.stream.errors import SettingError
 from hatcast.stream.mechanisms import MAX_VALUE, UnsafeNoise, VectorNoise
 
-Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MAX_SLOTS: Final = 10_000
@@ -72,8 +71,8 @@ class _Cell(NamedTuple):
     noisy: Integers
 
 
-class Toeplitz:
-    """Noise of the square-root factorisation. See `Mechanism`. Raises SettingError for more than 10,000 slots."""
+class Toeplitz(Mechanism):
+    """Noise of the square-root factorisation. Raises SettingError for more than 10,000 slots."""
 
     def __init__(self, setting: SumSetting) -> None:
         if setting.slots > MAX_SLOTS:
@@ -86,13 +85,13 @@ class Toeplitz:
         self._column = coefficients(setting.slots)
         self.noise = MatrixNoise(setting, self._column, BITS, _ROUNDING)
         self.decoding = Decoding(self.noise, decoding_weights(self._column / 2.0**BITS))
-        self._fingerprint = fingerprint("toeplitz", setting, f"{BITS} {self.noise.shift}")
+        self._states = States("toeplitz", setting, f"{BITS} {self.noise.shift}")
         # Below it no y exceeds MAX_VALUE: the coefficients' sum is at most 2^growth.
         growth = (int(self._column.sum()) >> BITS).bit_length()
         self._largest = MAX_VALUE >> (growth + self.noise.shift)
 
     def advance(self, steps: Sequence[Step], noise: VectorNoise) -> list[Advanced]:
-        """See `Mechanism.advance`. Empty slots between two others get noise like all others."""
+        """As `Mechanism.advance`. Empty slots between two others get noise like all others."""
         if not steps:
             return []
         groups: defaultdict[tuple[int, int], list[tuple[int, _Cell]]] = defaultdict(list)
@@ -111,18 +110,16 @@ class Toeplitz:
         return [each for _, each in sorted(advanced, key=lambda pair: pair[0])]
 
     def sd(self, index: int) -> float:
-        """See `Mechanism.sd`."""
         return self.decoding.sd(index)
 
     def _read(self, step: Step, total: int) -> _Cell:
-        check_index(step.index, self.setting)
-        if step.state is None:
+        stored = self._states.read(step)
+        if stored is None:
             return _Cell(step.index, np.array([total], np.int64), np.zeros(0, np.int64))
-        stored = unpack(step.state, self._fingerprint, step.index)
         first, past = int(stored.numbers[0]) if len(stored.numbers) else 0, stored.numbers[1:]
         slots = stored.last - first + 1
         if first < 0 or slots < 1 or len(past) != 2 * slots:
-            raise BadState("the state of a running sum is damaged")
+            raise BadState(DAMAGED)
         gap = np.zeros(step.index - stored.last, np.int64)
         gap[-1] = total
         return _Cell(first, np.concatenate([past[:slots], gap]), past[slots:])
@@ -154,6 +151,6 @@ class Toeplitz:
         sd, width = self.decoding.sd(age), self.decoding.width95(age)
         found = []
         for (number, cell), total, row in zip(group, totals.tolist(), noisy, strict=True):
-            state = pack(self._fingerprint, cell.first + age, np.concatenate([[cell.first], cell.sums, row]))
+            state = self._states.pack(cell.first + age, np.concatenate([[cell.first], cell.sums, row]))
             found.append((number, Advanced(state, total, sd, width)))
         return found

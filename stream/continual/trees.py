@@ -30,17 +30,16 @@ import numpy as np
 
 from hatcast.stream.continual._digits import Digits, Integers
 from hatcast.stream.continual._interface import (
+    DAMAGED,
     Advanced,
     BadState,
+    Mechanism,
     NoiseCalibration,
+    States,
     Step,
     SumSetting,
-    check_index,
     checked_sum,
-    fingerprint,
-    pack,
     slot_sums,
-    unpack,
 )
 from hatcast.stream.mechanisms import Distances, VectorNoise
 from hatcast.stream.policy.method import NoiseKind
@@ -48,7 +47,6 @@ from hatcast.stream.policy.method import NoiseKind
 _PLANS: Final = 4096  # an hour's cells have few different first and last slots
 _FIELDS: Final = 2  # before the noises
 _NO_KEY: Final = -1  # of a node
-_DAMAGED: Final = "the state of a running sum is damaged"
 
 
 def distances(digits: Digits, setting: SumSetting) -> Distances:
@@ -77,18 +75,17 @@ def plan(digits: Digits, before: int, after: int) -> PrefixSteps:
     return PrefixSteps(places[kept_to], kept_to, np.flatnonzero(~is_kept), new.signs)
 
 
-class PrefixNoise:
-    """One noise for each node, for all cells of one setting. See `Mechanism`."""
+class PrefixNoise(Mechanism):
+    """One noise for each node, for all cells of one setting."""
 
     def __init__(self, kind: str, setting: SumSetting, digits: Digits) -> None:
         self.setting = setting
         self.digits = digits
         self.calibration = NoiseCalibration(setting, distances(digits, setting))
-        self._fingerprint = fingerprint(kind, setting, f"{digits.base} {digits.levels}")
+        self._states = States(kind, setting, f"{digits.base} {digits.levels}")
         self._plan = lru_cache(maxsize=_PLANS)(lambda before, after: plan(digits, before, after))
 
     def advance(self, steps: Sequence[Step], noise: VectorNoise) -> list[Advanced]:
-        """See `Mechanism.advance`."""
         stored = [self._read(step) for step in steps]
         before = np.array([each.total for each in stored], np.int64)
         sums = checked_sum(before, slot_sums(steps, self.setting))
@@ -110,25 +107,24 @@ class PrefixNoise:
         return [each for each in advanced if each is not None]
 
     def sd(self, index: int) -> float:
-        """See `Mechanism.sd`."""
         return self.calibration.sd * math.sqrt(int(self.digits.numbers[index + 1]))
 
     def _read(self, step: Step) -> "_StoredNodes":
-        check_index(step.index, self.setting)
-        if step.state is None:
+        stored = self._states.read(step)
+        if stored is None:
             return _StoredNodes(step.index, 0, 0, np.zeros(0, np.int64))
-        index, numbers = unpack(step.state, self._fingerprint, step.index)
+        index, numbers = stored
         if len(numbers) < _FIELDS or not 0 <= numbers[0] <= index:
-            raise BadState(_DAMAGED)
+            raise BadState(DAMAGED)
         first, total = numbers[:_FIELDS].tolist()
         prefix = index - first + 1
         if len(numbers) != _FIELDS + int(self.digits.numbers[prefix]):
-            raise BadState(_DAMAGED)
+            raise BadState(DAMAGED)
         return _StoredNodes(first, prefix, total, numbers[_FIELDS:])
 
     def _advanced(self, after: "_StoredNodes", total: int) -> Advanced:
         nodes, index = len(after.noises), after.first + after.prefix - 1
-        state = pack(self._fingerprint, index, np.concatenate([[after.first, after.total], after.noises]))
+        state = self._states.pack(index, np.concatenate([[after.first, after.total], after.noises]))
         return Advanced(state, float(total), self.sd(after.prefix - 1), self.calibration.width95(nodes, nodes))
 
 

@@ -41,15 +41,13 @@ import numpy as np
 from hatcast.stream.continual._digits import Digits, Integers
 from hatcast.stream.continual._interface import (
     Advanced,
+    Mechanism,
     NoiseCalibration,
+    States,
     Step,
     SumSetting,
-    check_index,
     checked_sum,
-    fingerprint,
-    pack,
     slot_sums,
-    unpack,
 )
 from hatcast.stream.continual._withheld import STREAMS_SHARE, Group, ReleasedItems, Withheld, empty, groups, read
 from hatcast.stream.continual.trees import PrefixSteps, kary_digits, placed, plan
@@ -142,8 +140,8 @@ def median_bins(cells: list[Integers], stream: GroupStream, noise: VectorNoise) 
     return found
 
 
-class WithholdRelease:
-    """Withholding of users' values until groups are complete, for all cells of one setting. See `Mechanism`.
+class WithholdRelease(Mechanism):
+    """Withholding of users' values until groups are complete, for all cells of one setting.
 
     Raises ValueError for Gaussian noise, as kind `kary`, and UnsafeNoise if a group's sum does not fit into 64 bits.
     """
@@ -157,10 +155,10 @@ class WithholdRelease:
         self._least = [stream.least for stream in self.streams]
         self._nodes = [stream.digits.numbers for stream in self.streams]
         trees = " ".join(f"{each.digits.base} {each.digits.levels}" for each in self.streams)
-        self._fingerprint = fingerprint("withhold_release", setting, f"{self.groups} {trees} {self._least}")
+        self._states = States("withhold_release", setting, f"{self.groups} {trees} {self._least}")
 
     def advance(self, steps: Sequence[Step], noise: VectorNoise) -> list[Advanced]:
-        """See `Mechanism.advance`. Noise is drawn in a few calls for each stream."""
+        """As `Mechanism.advance`. Noise is drawn in a few calls for each stream."""
         slot_sums(steps, self.setting)  # checks the values
         cells = [self._read(step) for step in steps]
         indexes = [step.index for step in steps]
@@ -178,7 +176,7 @@ class WithholdRelease:
         return [self._advanced(cell, index) for cell, index in zip(cells, indexes, strict=True)]
 
     def sd(self, index: int) -> float:
-        """See `Mechanism.sd`: each stream starts as early as possible, with enough items."""
+        """As `Mechanism.sd`: each stream starts as early as possible, with enough items."""
         return math.sqrt(
             sum(
                 stream.nodes.sd**2 * int(stream.digits.numbers[max(0, index + 1 - stream.group.first)])
@@ -191,10 +189,8 @@ class WithholdRelease:
         return max((group.end for group in self.groups if group.end <= values), default=0)
 
     def _read(self, step: Step) -> Withheld:
-        check_index(step.index, self.setting)
-        if step.state is None:
-            return empty(len(self.streams))
-        return read(unpack(step.state, self._fingerprint, step.index).numbers, self._nodes)
+        stored = self._states.read(step)
+        return empty(len(self.streams)) if stored is None else read(stored.numbers, self._nodes)
 
     def _release_waiting(
         self, number: int, released: list[ReleasedItems], indexes: list[int], noise: VectorNoise
@@ -216,7 +212,7 @@ class WithholdRelease:
         weights = [square * len(each.noises) for square, each in zip(squares, cell.streams, strict=True)]
         fourths = sum(weight * square for weight, square in zip(weights, squares, strict=True))
         return Advanced(
-            pack(self._fingerprint, index, cell.numbers()),
+            self._states.pack(index, cell.numbers()),
             float(total),
             unit.sd * math.sqrt(sum(weights)),
             unit.width95(sum(weights), fourths),

@@ -1,6 +1,6 @@
 """Means of arrays as exact fractions, compared and added in vectorised form."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Self
@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.estimators._interface import EmptyHat, Estimate, Interval, Parameters, Users, with_noise
+from hatcast.stream.estimators._interface import EmptyHat, Estimate, Estimator, Interval, Parameters, Users, with_noise
 from hatcast.stream.estimators.array_averaging import arrays_of
 from hatcast.stream.estimators.grouping import Arrays, Counts, Integers, sum_of_fractions, sums_of_runs
 from hatcast.stream.mechanisms import Noise
@@ -107,7 +107,7 @@ class ArrayMeans:
         return numerators * dividend_factor, denominators * divisor_factor
 
 
-class ClippedMeans(ABC):
+class ClippedMeans(Estimator):
     """(1/K) sum_k clip(A_k, a, b), A_k the mean of array k, [a, b] = `parameters.interval` (milli-units).
 
     Sensitivity (replace): min(s (b - a), U) / K, s = 1 for BESTFIT and 2 for WRAPAROUND, given [a, b], which is public
@@ -130,11 +130,10 @@ class ClippedMeans(ABC):
             raise EmptyHat
 
     def least_users(self, _parameters: Parameters) -> int:
-        """Return 1. See Estimator."""
         return 1
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
-        """See Estimator. Half of epsilon pays for the interval, half for the noise."""
+        """As Estimator. Half of epsilon pays for the interval, half for the noise."""
         if not len(users.counts):
             return None
         arrays = arrays_of(users.counts, parameters)

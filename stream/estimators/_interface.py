@@ -10,7 +10,6 @@ A privately selected interval to clip to is paid for and public once drawn. So i
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -267,7 +266,7 @@ class Linear(Estimator, Protocol):
     """
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """See Estimator. Never None, because no interval is drawn."""
+        """As Estimator. Never None, because no interval is drawn."""
 
     def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
         """Return (places, fills) and a total: user l's mean has weight places_l / (fills_l total); weights sum to 1.
@@ -320,19 +319,10 @@ class BeforeNoise:
         return Estimate.of_laplace(noisy, self.parameters.grid.floor(self.parameters.upper_bound_milli))
 
 
-class OneDraw(ABC):
+class OneDraw(Estimator):
     """An estimator whose estimate is its value, with noise for its sensitivity."""
 
-    @abstractmethod
-    def value(self, users: Users, parameters: Parameters) -> Fraction:
-        """See Estimator."""
-
-    @abstractmethod
-    def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """See Estimator."""
-
     def least_users(self, _parameters: Parameters) -> int:
-        """Return 1. See Estimator."""
         return 1
 
     def before_noise(self, users: Users, parameters: Parameters) -> BeforeNoise:
@@ -340,7 +330,6 @@ class OneDraw(ABC):
         return BeforeNoise.of(self.value(users, parameters), self.sensitivity(users.counts, parameters), parameters)
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
-        """See Estimator."""
         if len(users.counts) < self.least_users(parameters):
             return None
         before = self.before_noise(users, parameters)

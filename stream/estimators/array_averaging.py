@@ -65,7 +65,7 @@ class ArrayAveraging(OneDraw):
         return weights_in(counts, arrays), arrays.number
 
     def before_noise(self, users: Users, parameters: Parameters) -> BeforeNoise:
-        """See OneDraw. Groups the users once, for value, sensitivity and the record's counts."""
+        """As OneDraw. Groups the users once, for value, sensitivity and the record's counts."""
         arrays = arrays_of(users.counts, parameters)
         weights = weights_in(users.counts, arrays), arrays.number
         return BeforeNoise.of(_value(users, weights, parameters), _sensitivity(arrays, parameters), parameters, weights)

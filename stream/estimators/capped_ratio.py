@@ -6,7 +6,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from hatcast.stream.estimators._interface import EmptyHat, Estimate, Parameters, Users, epsilon_share
+from hatcast.stream.estimators._interface import EmptyHat, Estimate, Estimator, Parameters, Users, epsilon_share
 from hatcast.stream.estimators.grouping import Counts, capped_weights, excess_weight, total, weighted_sum
 from hatcast.stream.mechanisms import MAX_VALUE, Noise, Noisy
 from hatcast.stream.mechanisms.grid import clip, tail_quantile
@@ -25,7 +25,7 @@ def default_threshold(array_length: int, epsilon: float) -> float:
     return float(_SCALES_TO_THRESHOLD * 2 * array_length / Fraction(Decimal(repr(epsilon))))
 
 
-class CappedRatio:
+class CappedRatio(Estimator):
     """N / W + U/2, of N = sum_l w_l (mu_l - U/2) and W = sum_l w_l with noise on each, w_l = min(m_l, m).
 
     mu_l is the user's own mean (milli-units), m the policy's `array_length`, a constant. Without noise this is the
@@ -78,7 +78,6 @@ class CappedRatio:
         return 0
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
-        """See Estimator."""
         grid, length, threshold = parameters.grid, _length(parameters), parameters.weight_threshold
         if threshold is None:
             raise ValueError("a ratio of noisy sums needs a weight threshold")

@@ -43,7 +43,6 @@ class Levy(ClippedMeans):
     shares: Final = MappingProxyType({"interval": _SHARE, "noise": NOISE_SHARE})
 
     def interval(self, means: ArrayMeans, arrays: Arrays, parameters: Parameters, noise: Noise) -> Interval:
-        """See ClippedMeans."""
         upper = parameters.upper_bound_milli
         tau = concentration(arrays, upper, parameters.gamma)
         if tau >= upper:

@@ -57,7 +57,6 @@ class Quantile(ClippedMeans):
     shares: Final = MappingProxyType({"lower_end": _SHARE, "upper_end": _SHARE, "noise": NOISE_SHARE})
 
     def interval(self, means: ArrayMeans, arrays: Arrays, parameters: Parameters, noise: Noise) -> Interval:
-        """See ClippedMeans."""
         if parameters.quantiles is None:
             raise ValueError("the quantile estimator needs `quantiles`")
         grid = parameters.grid

@@ -46,7 +46,7 @@ class WeightedMean(OneDraw):
         return weights, total(weights[0])
 
     def before_noise(self, users: Users, parameters: Parameters) -> BeforeNoise:
-        """See OneDraw. Computes the weights once, also for the record's counts."""
+        """As OneDraw. Computes the weights once, also for the record's counts."""
         weights, whole = self.weights(users.counts, parameters)
         value = _value(users, weights, whole, parameters)
         return BeforeNoise.of(value, self.sensitivity(users.counts, parameters), parameters, (weights, whole))

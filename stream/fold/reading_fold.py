@@ -173,7 +173,6 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         return unopened
 
     def drop_closed(self) -> bool:
-        """See PartitionFold."""
         dropped = super().drop_closed()
         if dropped:
             self._minutes.clear()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.horizons import SlotIndex, pack_horizon, pack_places, unpack_horizon
@@ -19,8 +19,6 @@ from hatcast.stream.fold.packing import pack_day, unpack_day
 from hatcast.stream.policy.policy import ContinualKeys, Policy
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.readings.vehicles import Pseudonyms
-
-U = TypeVar("U", bound=UserOfDay)
 
 _SLOTS_CACHED: Final = 4096
 _OVER_CAP: Final = Outcome.OVER_CAP.value
@@ -48,96 +46,66 @@ class FoldUsers:
     earlier: EarlierRuns | None = None  # HATs of earlier runs; None: none
 
 
-class UserLimit(Protocol):
-    """Limit of what one user enters in a period, and the stored form of its users."""
-
-    def period_of(self, day: str) -> str:
-        """Return the name of the period that contains a local date."""
-
-    def end_of(self, period: str) -> int:
-        """Return the end (ms UTC) of the last slot of a period."""
-
-    def new_user(self, pseudonym: bytes, day: PeriodUsers) -> UserOfDay:
-        """Add a user who has entered nothing yet to a period."""
-
-    def rejection(self, user: UserOfDay, slot: Slot, cell: int) -> str | None:
-        """Return the outcome of a reading that would enter one HAT more; None if the user may enter it."""
-
-    def enter(self, user: UserOfDay, slot: Slot, cell: int) -> None:
-        """Count a HAT that the user may enter."""
-
-    def add_earlier(self, day: PeriodUsers, runs: EarlierRuns) -> None:
-        """Add the users of a period that earlier runs released, to a period without users."""
-
-    def pack(self, users: Sequence[UserOfDay]) -> bytes:
-        """Pack users of one period into a chunk."""
-
-    def unpack(self, chunk: bytes, day: PeriodUsers) -> None:
-        """Add the users of a chunk to a period, in order. Raises ValueError for a chunk of another format."""
-
-
-class DailyLimit:
-    """At most K HATs of a local date."""
+class UserLimit:
+    """Limit of what one user enters in a period, and the stored form of its users: at most K HATs of a local date."""
 
     def __init__(self, policy: Policy, calendar: Calendar) -> None:
         self._most = policy.max_hats_per_day
         self._calendar = calendar
 
     def period_of(self, day: str) -> str:
-        """See UserLimit."""
+        """Return the name of the period that contains a local date."""
         return day
 
     def end_of(self, period: str) -> int:
-        """See UserLimit."""
+        """Return the end (ms UTC) of the last slot of a period."""
         return self._calendar.day_end(period)
 
     def new_user(self, pseudonym: bytes, day: PeriodUsers) -> UserOfDay:
-        """See UserLimit."""
-        return _add(UserOfDay(pseudonym, 0, len(day.users), day.date), day)
+        """Add a user who has entered nothing yet to a period."""
+        user = day.users[pseudonym] = UserOfDay(pseudonym, 0, len(day.users), day.date)
+        return user
 
-    def rejection(self, user: UserOfDay, slot: Slot, cell: int) -> str | None:
-        """See UserLimit."""
-        del slot, cell
+    def rejection(self, user: UserOfDay, _slot: Slot, _cell: int) -> str | None:
+        """Return the outcome of a reading that would enter one HAT more; None if the user may enter it."""
         return _OVER_CAP if user.entered >= self._most else None
 
-    def enter(self, user: UserOfDay, slot: Slot, cell: int) -> None:
-        """See UserLimit."""
-        del slot, cell
+    def enter(self, user: UserOfDay, _slot: Slot, _cell: int) -> None:
+        """Count a HAT that the user may enter."""
         user.entered += 1
 
     def add_earlier(self, day: PeriodUsers, runs: EarlierRuns) -> None:
-        """See UserLimit."""
+        """Add the users of a period that earlier runs released, to a period without users."""
         for pseudonym, entered in runs.entered(day.date).items():
             self.new_user(pseudonym, day).entered = entered
 
     def pack(self, users: Sequence[UserOfDay]) -> bytes:
-        """See UserLimit."""
+        """Pack users of one period into a chunk."""
         return pack_day([(user.pseudonym, user.entered) for user in users])
 
     def unpack(self, chunk: bytes, day: PeriodUsers) -> None:
-        """See UserLimit."""
+        """Add the users of a chunk to a period, in order. Raises ValueError for a chunk of another format."""
         for ordinal, (pseudonym, entered) in enumerate(unpack_day(chunk), start=len(day.users)):
             day.users[pseudonym] = UserOfDay(pseudonym, entered, ordinal, day.date, entered)
 
 
-class HorizonLimit:
+class HorizonLimit(UserLimit):
     """Declared participation: at most `max_cells` cells, in each at most `max_slots` slots, `min_separation` apart.
 
     A user's state is at most max_cells x max_slots numbers.
     """
 
     def __init__(self, policy: Policy, calendar: Calendar) -> None:
+        super().__init__(policy, calendar)
         self._keys = policy.keys_of(ContinualKeys)
-        self._calendar = calendar
         self._number = lru_cache(_SLOTS_CACHED)(SlotIndex(policy).of)
 
     def period_of(self, day: str) -> str:
-        """See UserLimit. A date outside of all horizons, whose readings do not count, is a period of its own."""
+        """As UserLimit. A date outside of all horizons, whose readings do not count, is a period of its own."""
         horizon = self._keys.horizon_of(day)
         return day if horizon is None else horizon.first.isoformat()
 
     def end_of(self, period: str) -> int:
-        """See UserLimit."""
         horizon = self._keys.horizon_of(period)
         if horizon is None:
             return self._calendar.day_end(period)
@@ -145,11 +113,11 @@ class HorizonLimit:
         return self._calendar.previous_day_end(following.isoformat())
 
     def new_user(self, pseudonym: bytes, day: PeriodUsers) -> UserOfHorizon:
-        """See UserLimit."""
-        return _add(UserOfHorizon(pseudonym, 0, len(day.users), day.date), day)
+        user = day.users[pseudonym] = UserOfHorizon(pseudonym, 0, len(day.users), day.date)
+        return user
 
     def rejection(self, user: UserOfDay, slot: Slot, cell: int) -> str | None:
-        """See UserLimit. Slots that the user entered later count as well: readings may arrive out of order."""
+        """As UserLimit. Slots that the user entered later count as well: readings may arrive out of order."""
         places = _of_horizon(user).places
         slots = places.get(cell)
         if slots is None:
@@ -163,11 +131,9 @@ class HorizonLimit:
         return _OVER_PARTICIPATION if len(slots) >= self._keys.max_slots or near_next or near_last else None
 
     def enter(self, user: UserOfDay, slot: Slot, cell: int) -> None:
-        """See UserLimit."""
         self._enter(user, cell, self._number(slot.date, slot.name))
 
     def add_earlier(self, day: PeriodUsers, runs: EarlierRuns) -> None:
-        """See UserLimit."""
         horizon = self._keys.horizon_of(day.date)
         if horizon is None:
             return  # no run counts a reading of this date
@@ -177,11 +143,9 @@ class HorizonLimit:
                 self._enter(user, cell, self._number(*slot.split("/")))
 
     def pack(self, users: Sequence[UserOfDay]) -> bytes:
-        """See UserLimit."""
         return pack_horizon([(user.pseudonym, _packed(user)) for user in users])
 
     def unpack(self, chunk: bytes, day: PeriodUsers) -> None:
-        """See UserLimit."""
         for pseudonym, places in unpack_horizon(chunk):
             user = self.new_user(pseudonym, day)
             user.places = places
@@ -199,7 +163,7 @@ class HorizonLimit:
 
 def limit_of(policy: Policy, calendar: Calendar) -> UserLimit:
     """Return the limit that a policy puts on each user."""
-    return HorizonLimit(policy, calendar) if policy.method.has_horizons else DailyLimit(policy, calendar)
+    return HorizonLimit(policy, calendar) if policy.method.has_horizons else UserLimit(policy, calendar)
 
 
 def _of_horizon(user: UserOfDay) -> UserOfHorizon:
@@ -214,8 +178,3 @@ def _packed(user: UserOfDay) -> bytes:
     if user.packed is None:
         user.packed = pack_places(user.places)
     return user.packed
-
-
-def _add(user: U, day: PeriodUsers) -> U:
-    day.users[user.pseudonym] = user
-    return user

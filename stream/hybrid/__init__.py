@@ -1,6 +1,6 @@
 """Hybrid model: devices that do not trust the operator add noise to their own mean before they send it.    [H]
 
-To add an estimator: a class in methods.py, a name below, a row in docs/hybrid.md. Law tests, the configuration and
+To add an estimator: a value in methods.py, a name below, a row in docs/hybrid.md. Law tests, the configuration and
 `evaluate` read this table.
 """
 

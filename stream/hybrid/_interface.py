@@ -5,12 +5,13 @@
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import Parameters
@@ -211,31 +212,20 @@ def delta_per_hat(policy: Policy) -> float:
     return part_of_delta(policy.delta, policy.most_hats)
 
 
-class HybridEstimator(Protocol):
-    """A blend of two private means, one per file. Its docstring gives the weight and its source.
+@dataclass(frozen=True, slots=True)
+class HybridEstimator:
+    """A blend of two private means.
 
     The weight reads public numbers only: counts of the two groups (public under `replace`), epsilons, constants.
     Law (tests/laws/test_hybrid.py): for any values of users, a neighbour's estimate has the same weight and noise.
     """
 
-    @property
-    def name(self) -> str:
-        """Name in `[policy.estimator]`."""
-
-    @property
-    def needs(self) -> Needs:
-        """Prior knowledge about users' means that the weight requires."""
-
-    @property
-    def fixed_weight(self) -> Fraction | None:
-        """Weight w if it is the same in every setting; None if it depends on the setting."""
-
-    @property
-    def all_local(self) -> bool:
-        """Whether each central user's mean gets the noise of a local device too."""
-
-    def weight(self, setting: Setting) -> Number:
-        """Return the weight w in [0, 1] of the central mean; the local mean has 1 - w. Both groups have users."""
+    name: str  # in `[policy.estimator]`
+    # returns the weight w in [0, 1] of the central mean; the local mean has 1 - w. Both groups have users
+    weight: Callable[[Setting], Number]
+    needs: Needs = Needs.NOTHING  # prior knowledge about users' means that the weight requires
+    fixed_weight: Fraction | None = None  # w if it is the same in every setting; None if it depends on the setting
+    all_local: bool = False  # whether each central user's mean gets the noise of a local device too
 
 
 def charge(estimator: HybridEstimator, parameters: HybridParameters) -> float:

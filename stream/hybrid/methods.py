@@ -3,88 +3,54 @@
 from fractions import Fraction
 from typing import Final
 
-from hatcast.stream.hybrid._interface import Needs, Number, Setting
+from hatcast.stream.hybrid._interface import HybridEstimator, Needs, Number, Setting
+
+# Baselines: one of the two means alone.
+# The mean of the central users, with noise of scale U / (eps c n). Reports are ignored.    [H Def 3.1]
+TCM_ONLY: Final = HybridEstimator("tcm_only", lambda _: Fraction(1), fixed_weight=Fraction(1))
+# The mean of the local reports, each with noise of scale U / eps. Central users are not read, so they pay nothing.
+# [H Def 3.10]
+LM_ONLY: Final = HybridEstimator("lm_only", lambda _: Fraction(0), fixed_weight=Fraction(0))
+# The mean of n reports. The operator is not trusted: it adds to central users' values the noise that local devices add
+# themselves, with the same epsilon. Then all users are local, and the central mean has no users and weight 0.
+# [H Def 3.3]
+FULL_LM: Final = HybridEstimator("full_lm", lambda _: Fraction(0), fixed_weight=Fraction(0), all_local=True)
 
 
-class FixedWeight:
-    """A baseline: one of the two means alone.
-
-    `tcm_only`  the mean of the central users, with noise of scale U / (eps c n). Reports are ignored.    [H Def 3.1]
-    `lm_only`   the mean of the local reports, each with noise of scale U / eps. Central users are not read, so they pay
-                nothing.    [H Def 3.10]
-    `full_lm`   the mean of n reports. The operator is not trusted: it adds to central users' values the noise that
-                local devices add themselves, with the same epsilon. Then all users are local, and the central mean has
-                no users and weight 0.    [H Def 3.3]
-    """
-
-    needs: Final = Needs.NOTHING
-
-    def __init__(self, name: str, weight: int, *, all_local: bool = False) -> None:
-        self.name: Final = name
-        self.fixed_weight: Final = Fraction(weight)
-        self.all_local: Final = all_local
-
-    def weight(self, _setting: Setting) -> Number:
-        """See HybridEstimator."""
-        return self.fixed_weight
-
-
-TCM_ONLY: Final = FixedWeight("tcm_only", 1)
-LM_ONLY: Final = FixedWeight("lm_only", 0)
-FULL_LM: Final = FixedWeight("full_lm", 0, all_local=True)
-
-
-class KnownVariance:
-    """w* = c (sigma^2 + s_L^2) / (sigma^2 + c (n s_T^2 (1 - c) + s_L^2)).    [H Def 4.1]
+def known_variance(setting: Setting) -> Number:
+    """Return w* = c (sigma^2 + s_L^2) / (sigma^2 + c (n s_T^2 (1 - c) + s_L^2)).    [H Def 4.1]
 
     It minimises the mean squared error over all w [H Lemma 3.13], so it is never worse than `tcm_only`, and never worse
     than `full_lm` if c n <= s_L^2 / s_T^2, as with Laplace noise of one epsilon and at least one central user.
-    sigma is a constant of the policy: a wrong value costs accuracy, not privacy.
+    sigma is a constant of the policy: a wrong value costs accuracy, not privacy. sigma^2 is `central_variance`;
+    `local_variance` and `gap` are not read.
     """
-
-    name: Final = "kvh"
-    needs: Final = Needs.SIGMA
-    fixed_weight: Final = None
-    all_local: Final = False
-
-    def weight(self, setting: Setting) -> Number:
-        """See HybridEstimator. sigma^2 is `central_variance`; `local_variance` and `gap` are not read."""
-        variance, share = setting.central_variance, setting.share
-        return (
-            share
-            * (variance + setting.local_noise)
-            / (variance + share * (setting.local * setting.central_noise + setting.local_noise))
-        )
+    variance, share = setting.central_variance, setting.share
+    return (
+        share
+        * (variance + setting.local_noise)
+        / (variance + share * (setting.local * setting.central_noise + setting.local_noise))
+    )
 
 
-KVH: Final = KnownVariance()
+KVH: Final = HybridEstimator("kvh", known_variance, Needs.SIGMA)
 
 
-class HeterogeneousKnownVariance:
-    """w* of [H Def 6.1], which minimises the mean squared error of [H Lemma 3.13] over all w.
+def heterogeneous_known_variance(setting: Setting) -> Number:
+    """Return w* of [H Def 6.1], which minimises the mean squared error of [H Lemma 3.13] over all w.
 
     With V = sigma_T^2 / (c n) + sigma_L^2 / ((1 - c) n) + (mu_L - mu_T)^2, the factor of (w - c)^2 in the error, and
     B = s_L^2 / ((1 - c) n):  w* = (c V + B) / (V + s_T^2 + B). This is the paper's w*, because mu_L - mu =
     c (mu_L - mu_T). So of the groups' means only the gap is needed.
     """
-
-    name: Final = "kvh_heterogeneous"
-    needs: Final = Needs.BOTH_GROUPS
-    fixed_weight: Final = None
-    all_local: Final = False
-
-    def weight(self, setting: Setting) -> Number:
-        """See HybridEstimator."""
-        sampling = (
-            setting.central_variance / setting.central
-            + setting.local_variance / setting.local
-            + setting.gap * setting.gap
-        )
-        reports = setting.local_noise / setting.local
-        return (setting.share * sampling + reports) / (sampling + setting.central_noise + reports)
+    sampling = (
+        setting.central_variance / setting.central + setting.local_variance / setting.local + setting.gap * setting.gap
+    )
+    reports = setting.local_noise / setting.local
+    return (setting.share * sampling + reports) / (sampling + setting.central_noise + reports)
 
 
-KVH_HETEROGENEOUS: Final = HeterogeneousKnownVariance()
+KVH_HETEROGENEOUS: Final = HybridEstimator("kvh_heterogeneous", heterogeneous_known_variance, Needs.BOTH_GROUPS)
 
 
 def weight(local: Number, central_noise: Number, local_noise: Number) -> Number:
@@ -101,21 +67,6 @@ def weight(local: Number, central_noise: Number, local_noise: Number) -> Number:
     return local_noise / (local_noise + local * central_noise)
 
 
-class PrivacyWeighted:
-    """w = s_L^2 / (s_L^2 + (1 - c) n s_T^2).    [H Def 5.3]
-
-    Never worse than the worse of `tcm_only` and `full_lm`. With Laplace noise of one epsilon it is better than
-    `tcm_only`, and better than both if and only if c n > 1 and (c n - 1) ((1 - c) eps^2 sigma^2 / U^2 - 2 c) < 2.
-    """
-
-    name: Final = "pwh"
-    needs: Final = Needs.NOTHING
-    fixed_weight: Final = None
-    all_local: Final = False
-
-    def weight(self, setting: Setting) -> Number:
-        """See HybridEstimator."""
-        return weight(setting.local, setting.central_noise, setting.local_noise)
-
-
-PWH: Final = PrivacyWeighted()
+# Never worse than the worse of `tcm_only` and `full_lm`. With Laplace noise of one epsilon better than `tcm_only`, and
+# than both if and only if c n > 1 and (c n - 1) ((1 - c) eps^2 sigma^2 / U^2 - 2 c) < 2.
+PWH: Final = HybridEstimator("pwh", lambda each: weight(each.local, each.central_noise, each.local_noise))

@@ -71,9 +71,6 @@ class ReportFold(PartitionFold[bytes]):
         # Last, since it costs most; and before the report opens a slot or takes a place of its device.
         if self._is_genuine is not None and not self._is_genuine(value, report):
             return _BAD_SIGNATURE
-        return self._enter_report(report, slot, cell)
-
-    def _enter_report(self, report: DeviceReport, slot: Slot, cell: int) -> str:
         device = self._vehicles.get(report.id) or self._add_vehicle(report.id, report.id)
         if device is None:
             return _UNDECODABLE

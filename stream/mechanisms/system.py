@@ -8,7 +8,7 @@ I6).
 import math
 import secrets
 from fractions import Fraction
-from typing import Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,22 +36,6 @@ _ATTEMPTS: Final = 16  # each with a scale larger by one unit in the last place;
 _GAUSSIAN_FACTOR: Final = 1 + 2.0**-40  # a delta does not change visibly by one unit in the last place
 
 
-class _Measurement(Protocol):
-    """The used part of OpenDP's untyped measurement."""
-
-    def map(self, distance: int) -> float: ...
-
-    def __call__(self, value: int) -> int: ...
-
-
-class _VectorMeasurement(Protocol):
-    """The used part of OpenDP's untyped measurement of vectors."""
-
-    def map(self, distance: float) -> float: ...
-
-    def __call__(self, values: list[int]) -> list[int]: ...
-
-
 class SystemNoise:
     """Noise from the system's randomness, without state: workers and threads share nothing."""
 
@@ -63,7 +47,7 @@ class SystemNoise:
         scale = smallest_scale(distance, epsilon)
         # At each draw OpenDP's own bound, which is rounded upwards, must confirm epsilon; our arithmetic is not enough.
         for _ in range(_ATTEMPTS):
-            measurement: _Measurement = make_laplace(_INTEGERS, _DISTANCE, scale)
+            measurement: Any = make_laplace(_INTEGERS, _DISTANCE, scale)
             if measurement.map(distance) <= epsilon:
                 return Noisy(int(measurement(value)), scale)
             scale = math.nextafter(scale, math.inf)
@@ -76,7 +60,7 @@ class SystemNoise:
             return Noisy(value, 0.0)
         scale = smallest_gaussian_scale(distance, epsilon, delta)
         for _ in range(_ATTEMPTS):
-            measurement: _Measurement = make_gaussian(_INTEGERS, _DISTANCE, scale)
+            measurement: Any = make_gaussian(_INTEGERS, _DISTANCE, scale)
             # OpenDP returns rho = r^2 / 2, rounded upwards: at each draw this r must satisfy epsilon and delta.
             if satisfies(math.sqrt(2 * measurement.map(distance)), scale, epsilon, delta):
                 return Noisy(int(measurement(value)), scale)
@@ -90,7 +74,7 @@ class SystemNoise:
             return NoisyVector(values, smallest_scale(distance, epsilon) if distance else 0.0)
         scale = smallest_scale(distance, epsilon)
         for _ in range(_ATTEMPTS):
-            measurement: _VectorMeasurement = make_laplace(_VECTORS, _L1, scale)
+            measurement: Any = make_laplace(_VECTORS, _L1, scale)
             if measurement.map(distance) <= epsilon:
                 return NoisyVector(np.array(measurement(values.tolist()), np.int64), scale)
             scale = math.nextafter(scale, math.inf)
@@ -104,7 +88,7 @@ class SystemNoise:
             return NoisyVector(values, scale)
         scale = smallest_vector_scale(distances, epsilon, delta)
         for _ in range(_ATTEMPTS):
-            measurement: _VectorMeasurement = make_gaussian(_VECTORS, _L2, scale)
+            measurement: Any = make_gaussian(_VECTORS, _L2, scale)
             # As in `gaussian`: OpenDP's own bound of the ratio must satisfy epsilon and delta.
             if satisfies_vector(math.sqrt(2 * measurement.map(distances.l2)), distances.l1, scale, epsilon, delta):
                 return NoisyVector(np.array(measurement(values.tolist()), np.int64), scale)

@@ -114,20 +114,18 @@ class ContinualKeys(MethodKeys):
 
     @property
     def is_pure(self) -> bool:
-        """See `MethodKeys`."""
         return self.noise is NoiseKind.LAPLACE
 
     @property
     def has_horizons(self) -> bool:
-        """See `MethodKeys`."""
         return True
 
     def charged(self, _epsilon: float) -> float:
-        """See `MethodKeys`: nothing, as a horizon is reserved in full."""
+        """Return nothing, as a horizon is reserved in full."""
         return 0.0
 
     def reserved(self, epsilon: float, date: str | None = None) -> MethodCost | None:
-        """See `MethodKeys`: a horizon's cost, on each of its dates. Each of a user's `max_cells` has its own sum."""
+        """Return a horizon's cost, on each of its dates. Each of a user's `max_cells` has its own sum."""
         if date is not None and self.horizon_of(date) is None:
             return None
         return self.horizon_cost(epsilon)
@@ -137,7 +135,6 @@ class ContinualKeys(MethodKeys):
         return MethodCost(RUNNING_SUMS, self.max_cells, nano_ceil(epsilon))
 
     def dates(self, _from_date: str | None) -> tuple[str, str]:
-        """See `MethodKeys`."""
         end = self.first + timedelta(days=self.horizon_days)
         return self.first.isoformat(), end.isoformat() if self.at_end is AtEnd.STOP else NEVER
 
@@ -156,7 +153,6 @@ class ContinualKeys(MethodKeys):
         return 1 if self.at_end is AtEnd.STOP else 1 + -(-(days - 1) // self.horizon_days)
 
     def hashed(self) -> Hashed:
-        """See `MethodKeys`."""
         own = {"branching": self.branching, "buffers": self.buffers}
         keys: dict[str, Any] = {
             "kind": self.kind.value,

@@ -64,7 +64,6 @@ class MeansKeys(MethodKeys):
     gamma: float | None = None
 
     def hashed(self) -> Hashed:
-        """See `MethodKeys`."""
         return Hashed(estimator={key: value for key in _OWN if (value := getattr(self, key)) is not None})
 
 

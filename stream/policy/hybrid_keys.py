@@ -57,12 +57,10 @@ class HybridKeys(MethodKeys):
 
     @property
     def is_pure(self) -> bool:
-        """See `MethodKeys`."""
         return self.noise is NoiseKind.LAPLACE
 
     @property
     def takes_reports(self) -> bool:
-        """See `MethodKeys`."""
         return self.use.local
 
     def charged(self, epsilon: float) -> float:
@@ -71,7 +69,6 @@ class HybridKeys(MethodKeys):
         return max(central, self.local_epsilon if self.use.local else 0.0)
 
     def hashed(self) -> Hashed:
-        """See `MethodKeys`."""
         privacy: dict[str, Any] = {"local_epsilon": self.local_epsilon}
         if self.max_coalition is not None:
             privacy["max_coalition"] = self.max_coalition

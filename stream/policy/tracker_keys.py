@@ -101,19 +101,17 @@ class TrackerKeys(MethodKeys):
 
     @property
     def settles_days(self) -> bool:
-        """See `MethodKeys`."""
         return True
 
     def charged(self, _epsilon: float) -> float:
-        """See `MethodKeys`: nothing, as all queries of a day are reserved together."""
+        """Return nothing, as all queries of a day are reserved together."""
         return 0.0
 
     def reserved(self, _epsilon: float, _date: str | None = None) -> MethodCost:
-        """See `MethodKeys`: the day's limit. Without it no query is made."""
+        """Return the day's limit. Without it no query is made."""
         return MethodCost(TRACKER_QUERIES, 1, self.daily_limit)
 
     def hashed(self) -> Hashed:
-        """See `MethodKeys`."""
         keys = {"share": self.share, "objective": self.objective.value, "price": self.price}
         watch = {"watch": self.watched, "watch_share": self.watch_share} if self.watched else {}
         timetable = {} if self.timetable is None else {"timetable": asdict(TIMETABLE_PRIOR)}

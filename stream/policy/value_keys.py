@@ -97,7 +97,6 @@ class ValuesKeys(MeansKeys):
     values: tuple[Value, ...] = ()
 
     def hashed(self) -> Hashed:
-        """See `MethodKeys`."""
         named = [{"name": SPEED} if value.name == SPEED else value.canonical for value in self.values]
         return Hashed(estimator=MeansKeys.hashed(self).estimator, policy={"values": named})
 

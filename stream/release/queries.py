@@ -87,7 +87,7 @@ class QueryRelease:
 
     @property
     def release_id(self) -> str:
-        """See QueryPeriod."""
+        """As `QueryPeriod.release_id`."""
         return self.query_period.release_id(self.cell)
 
     @property

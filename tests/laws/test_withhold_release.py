@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hatcast.stream.continual import Entries, Step, SumSetting
 from hatcast.stream.continual._digits import Integers
-from hatcast.stream.continual._interface import BadState, pack, unpack
+from hatcast.stream.continual._interface import BadState
 from hatcast.stream.continual._withheld import Group, HorizonUsers, ReleasedItems, groups
 from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.mechanisms import UnsafeNoise
@@ -186,10 +186,10 @@ def test_a_user_beyond_its_slots_or_twice_in_one_or_outside_its_bounds_is_an_err
 def test_a_state_of_other_lengths_is_rejected() -> None:
     mechanism = WithholdRelease(setting(10, 4))
     state = mechanism.advance([Step(None, 0, entries({1: 5, 2: 7}))], Table(mechanism))[0].state
-    numbers = unpack(state, mechanism._fingerprint, 1).numbers
+    numbers = mechanism._states.unpack(state, 1).numbers
     for broken in (numbers[:-1], np.append(numbers, 0), numbers[:3], np.concatenate([[-1], numbers[1:]])):
         with pytest.raises(BadState):
-            mechanism.advance([Step(pack(mechanism._fingerprint, 0, broken), 1, entries({}))], Table(mechanism))
+            mechanism.advance([Step(mechanism._states.pack(0, broken), 1, entries({}))], Table(mechanism))
 
 
 def test_the_state_of_a_user_takes_24_bytes_and_a_stream_little() -> None:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hatcast.stream.continual import Entries, Step, SumSetting
 from hatcast.stream.continual import _withheld as withheld
 from hatcast.stream.continual._digits import Integers
-from hatcast.stream.continual._interface import unpack
 from hatcast.stream.continual._withheld import Group, HorizonUsers, Withheld
 from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.mechanisms import Distances, NoisyVector
@@ -66,7 +65,7 @@ def states(mechanism: WithholdRelease, slots: Slots, noise: Any) -> list[Withhel
 
 
 def read(mechanism: WithholdRelease, state: bytes) -> Withheld:
-    numbers = unpack(state, mechanism._fingerprint, mechanism.setting.slots).numbers
+    numbers = mechanism._states.unpack(state, mechanism.setting.slots).numbers
     return withheld.read(numbers, [stream.digits.numbers for stream in mechanism.streams])
 
 
