@@ -14,61 +14,40 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from hatcast.agents.api.batching import HatcastWarning, RawMeans, batch, raw_means
-    from hatcast.agents.api.frames import (
-        Answers,
-        BatchReleases,
-        BudgetDays,
-        Estimates,
-        Frame,
-        Records,
-        Releases,
-        RunningMeans,
-    )
-    from hatcast.agents.api.policy import Policy
-    from hatcast.agents.api.reading import estimates, read, running_means
-    from hatcast.agents.config.settings import Settings, load_settings
-    from hatcast.lab.api import PlannedKind, PlannedKinds, PlannedLimit, PlannedLimits, plan, plan_continual
-    from hatcast.stream.errors import HatcastError
-    from hatcast.stream.estimators import ESTIMATORS
-    from hatcast.stream.readings.formats import FORMATS, Columns
-    from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord, RunningRecord
+    from hatcast.agents.api.batching import HatcastWarning as HatcastWarning
+    from hatcast.agents.api.batching import RawMeans as RawMeans
+    from hatcast.agents.api.batching import batch as batch
+    from hatcast.agents.api.batching import raw_means as raw_means
+    from hatcast.agents.api.frames import Answers as Answers
+    from hatcast.agents.api.frames import BatchReleases as BatchReleases
+    from hatcast.agents.api.frames import BudgetDays as BudgetDays
+    from hatcast.agents.api.frames import Estimates as Estimates
+    from hatcast.agents.api.frames import Frame as Frame
+    from hatcast.agents.api.frames import Records as Records
+    from hatcast.agents.api.frames import Releases as Releases
+    from hatcast.agents.api.frames import RunningMeans as RunningMeans
+    from hatcast.agents.api.policy import Policy as Policy
+    from hatcast.agents.api.reading import estimates as estimates
+    from hatcast.agents.api.reading import read as read
+    from hatcast.agents.api.reading import running_means as running_means
+    from hatcast.agents.config.settings import Settings as Settings
+    from hatcast.agents.config.settings import load_settings as load_settings
+    from hatcast.lab.api import PlannedKind as PlannedKind
+    from hatcast.lab.api import PlannedKinds as PlannedKinds
+    from hatcast.lab.api import PlannedLimit as PlannedLimit
+    from hatcast.lab.api import PlannedLimits as PlannedLimits
+    from hatcast.lab.api import plan as plan
+    from hatcast.lab.api import plan_continual as plan_continual
+    from hatcast.stream.errors import HatcastError as HatcastError
+    from hatcast.stream.estimators import ESTIMATORS as ESTIMATORS
+    from hatcast.stream.readings.formats import FORMATS as FORMATS
+    from hatcast.stream.readings.formats import Columns as Columns
+    from hatcast.stream.records import BudgetRecord as BudgetRecord
+    from hatcast.stream.records import EstimateRecord as EstimateRecord
+    from hatcast.stream.records import QueryRecord as QueryRecord
+    from hatcast.stream.records import ReleaseRecord as ReleaseRecord
+    from hatcast.stream.records import RunningRecord as RunningRecord
 
-__all__ = [
-    "ESTIMATORS",
-    "FORMATS",
-    "Answers",
-    "BatchReleases",
-    "BudgetDays",
-    "BudgetRecord",
-    "Columns",
-    "EstimateRecord",
-    "Estimates",
-    "Frame",
-    "HatcastError",
-    "HatcastWarning",
-    "PlannedKind",
-    "PlannedKinds",
-    "PlannedLimit",
-    "PlannedLimits",
-    "Policy",
-    "QueryRecord",
-    "RawMeans",
-    "Records",
-    "ReleaseRecord",
-    "Releases",
-    "RunningMeans",
-    "RunningRecord",
-    "Settings",
-    "batch",
-    "estimates",
-    "load_settings",
-    "plan",
-    "plan_continual",
-    "raw_means",
-    "read",
-    "running_means",
-]
 
 _NAMES: Final = {
     "hatcast.agents.api.batching": ("HatcastWarning", "RawMeans", "batch", "raw_means"),
@@ -87,6 +66,7 @@ _NAMES: Final = {
 }
 # Loaded at first use: `hatcast --help` must not wait for numpy.
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

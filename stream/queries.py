@@ -4,7 +4,6 @@ Kinds are listed in `KINDS`. They read contributions retained per (day, user) at
 `RetainedDay`. See docs/specification/estimators.md, section 7.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -22,6 +21,7 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import Kind, MissingDays, Query
+from hatcast.stream.units import NANO, float_below
 
 Column = NDArray[np.int64]
 _FRACTION_BITS: Final = 20  # of milli-units
@@ -214,9 +214,7 @@ def _epsilon(query: Query, sensitivity: Fraction) -> float:
         return query.epsilon
     if query.scale is None:
         raise ValueError("a query needs an epsilon or a scale")
-    exact = min(sensitivity / query.scale, Fraction(query.epsilon_nano, 10**9))
-    epsilon = float(exact)
-    return epsilon if Fraction(epsilon) <= exact else math.nextafter(epsilon, 0.0)
+    return float_below(min(sensitivity / query.scale, Fraction(query.epsilon_nano, NANO)))
 
 
 def is_queried(policy: Policy, date: str) -> bool:

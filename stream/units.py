@@ -2,6 +2,7 @@
 
 import math
 from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
@@ -31,6 +32,12 @@ def nano_ceil(epsilon: float) -> int:
 def nano_floor(limit: float) -> int:
     """Convert a limit to 1e-9, rounded down: the ledger never allows more than the policy does."""
     return int(Decimal(repr(limit)) * NANO)
+
+
+def float_below(exact: Fraction) -> float:
+    """Return the largest float of at most `exact`, which is above 0: parts are never more than the whole together."""
+    rounded = float(exact)
+    return rounded if Fraction(rounded) <= exact else math.nextafter(rounded, 0.0)
 
 
 def is_short(value: Decimal) -> bool:

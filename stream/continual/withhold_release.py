@@ -52,6 +52,7 @@ from hatcast.stream.continual._interface import (
 from hatcast.stream.continual._withheld import STREAMS_SHARE, Group, ReleasedItems, Withheld, empty, groups, read
 from hatcast.stream.continual.trees import PrefixSteps, kary_digits, placed, plan
 from hatcast.stream.mechanisms import MAX_VALUE, Distances, UnsafeNoise, VectorNoise
+from hatcast.stream.units import float_below
 
 MISSED: Final = 0.05  # largest probability that a noise of a search is too large for it
 _MOST_ITEMS: Final = 2**16  # of one stream in one slot, whose sum must fit into 64 bits
@@ -94,8 +95,8 @@ def streams(setting: SumSetting, groups: tuple[Group, ...]) -> tuple[GroupStream
     searches = sum(group.step > 0 for group in groups)
     share = STREAMS_SHARE if searches else Fraction(1)
     whole = Fraction(setting.epsilon)
-    each = replace(setting, epsilon=_below(whole * share / len(groups)))
-    search = replace(setting, epsilon=_below(whole * (1 - share) / searches)) if searches else setting
+    each = replace(setting, epsilon=float_below(whole * share / len(groups)))
+    search = replace(setting, epsilon=float_below(whole * (1 - share) / searches)) if searches else setting
     made = []
     for group in groups:
         # One item of each user, over the slots at which there may be one.
@@ -106,12 +107,6 @@ def streams(setting: SumSetting, groups: tuple[Group, ...]) -> tuple[GroupStream
             GroupStream(group, tree, noises, NoiseCalibration(search, Distances(asked, asked)) if asked else noises)
         )
     return tuple(made)
-
-
-def _below(exact: Fraction) -> float:
-    """Return the largest float of at most `exact`: the parts never exceed epsilon together."""
-    rounded = float(exact)
-    return rounded if Fraction(rounded) <= exact else math.nextafter(rounded, 0.0)
 
 
 # Privacy of a median, for the truncation. N items lie in bins of one width. A binary search for the bin of the median

@@ -26,6 +26,7 @@ from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, Noisy
 from hatcast.stream.mechanisms.grid import Grid, clip, quantile95
 from hatcast.stream.policy.estimator_keys import check_gamma
 from hatcast.stream.policy.policy import EstimatorKeys, MeansKeys, Policy
+from hatcast.stream.units import float_below
 
 MAX_COUNT: Final = 2**31  # readings of one user in one HAT: products of two counts fit into 64 bits
 MAX_READINGS: Final = 2**62  # readings of one HAT
@@ -287,9 +288,7 @@ def with_noise(
 
 def epsilon_share(epsilon: float, share: Fraction) -> float:
     """Return the largest float that is at most this share of epsilon. Halves and quarters are exact."""
-    exact = Fraction(epsilon) * share
-    rounded = float(exact)
-    return rounded if Fraction(rounded) <= exact else math.nextafter(rounded, 0.0)
+    return float_below(Fraction(epsilon) * share)
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,9 +243,6 @@ def closes_at(slot: Slot, policy: Policy) -> int:
 
 def min_watermark(watermarks: Iterable[int | None]) -> int | None:
     """Return the smallest watermark; None without partitions or if one is None: then no slot is final."""
-    least = None
-    for watermark in watermarks:
-        if watermark is None:
-            return None
-        least = watermark if least is None else min(least, watermark)
-    return least
+    found = list(watermarks)
+    known = [each for each in found if each is not None]
+    return min(known) if known and len(known) == len(found) else None

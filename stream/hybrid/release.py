@@ -70,17 +70,13 @@ def blend_fields(blend: BlendedEstimate, policy: Policy, unit: str) -> dict[str,
 
 def _value_fields(found: HybridEstimate, grid: Grid) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the fields of an estimate that are before the unit, and those after it."""
-
-    def number(steps: int) -> msgspec.Raw:
-        return msgspec.Raw(grid.text(steps).encode())
-
     scales = {"central_scale": found.central_scale, "local_scale": found.local_scale}
     noise = {"kind": f"{found.kind.value}_blend"} | {
-        name: msgspec.Raw(grid.scale_text(scale).encode()) for name, scale in scales.items() if scale
+        name: grid.scale_json(scale) for name, scale in scales.items() if scale
     }
     return (
-        {"mean": number(found.mean), "raw": number(found.raw)},
-        {"noise": noise, "interval95": [number(steps) for steps in found.interval95]},
+        {"mean": grid.json(found.mean), "raw": grid.json(found.raw)},
+        {"noise": noise, "interval95": [*map(grid.json, found.interval95)]},
     )
 
 

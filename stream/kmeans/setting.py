@@ -4,7 +4,6 @@ One iteration of the central group costs epsilon / tau. A local device sends its
 iteration, and each message costs epsilon / (tau + 1). In both groups a user pays epsilon in total.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,7 +17,7 @@ from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.mechanisms import MAX_SCALE
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.units import HOUR_MS, MINUTE_MS
+from hatcast.stream.units import HOUR_MS, MINUTE_MS, float_below
 
 MIN_EPSILON: Final = 0.01
 MAX_EPSILON: Final = 1000.0
@@ -71,7 +70,7 @@ class ClusteringSetting:
     @property
     def central_epsilon(self) -> float:
         """Epsilon of one iteration: the largest float whose tau-fold is at most epsilon."""
-        return _part(self.epsilon, self.iterations)
+        return float_below(Fraction(self.epsilon) / self.iterations)
 
     @property
     def central_scale(self) -> float:
@@ -86,19 +85,12 @@ class ClusteringSetting:
     @property
     def local_epsilon(self) -> float:
         """Epsilon of one message of a device: the largest float whose (tau + 1)-fold is at most epsilon."""
-        return _part(self.epsilon, self.iterations + 1)
+        return float_below(Fraction(self.epsilon) / (self.iterations + 1))
 
     @property
     def local_scale(self) -> float:
         """b_L = m d (tau + 1) / epsilon, in steps."""
         return self.local_distance / self.local_epsilon
-
-
-def _part(epsilon: float, parts: int) -> float:
-    part = epsilon / parts
-    while Fraction(part) * parts > Fraction(epsilon):
-        part = math.nextafter(part, 0.0)
-    return part
 
 
 def _within(key: str, value: float, least: float, most: float) -> None:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from hatcast.stream.ledger.view import number_of
 from hatcast.stream.policy.query import Period
 from hatcast.stream.records import BudgetRecord
 
@@ -33,12 +32,6 @@ class Position(NamedTuple):
     def stored(self) -> str:
         """Text of the position in a ledger."""
         return f"{self.topic_id}:{self.offset}"
-
-    @staticmethod
-    def of(stored: str) -> "Position":
-        """Parse a stored position. Raises ValueError."""
-        topic_id, _, offset = stored.rpartition(":")
-        return Position(topic_id, number_of("", offset.encode()))  # its caller names the row
 
 
 class Published(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.adoption import OutputPartition, Position
 from hatcast.stream.ledger.rejections import RecoveryEnded, Unrecovered
-from hatcast.stream.ledger.view import DamagedRow, Decision, Draft, View, Wanted, number_of, text_of
+from hatcast.stream.ledger.view import Decision, Draft, View, Wanted, number_of, text_of
 
 _SERVER = ("run_id", "replid")
 _ATTEMPT = ("attempt", "attempt_run_id", "attempt_replid")
@@ -187,10 +187,8 @@ def has_adopted(draft: Draft, place: str, end: bytes | None) -> bool:
 
 def position_of(key: str, stored: bytes) -> Position:
     """Parse a stored position. Raises DamagedRow."""
-    try:
-        return Position.of(text_of(key, stored))
-    except ValueError:
-        raise DamagedRow(key) from None
+    topic_id, _, offset = text_of(key, stored).rpartition(":")
+    return Position(topic_id, number_of(key, offset.encode()))
 
 
 def positions(view: View, key: str) -> dict[OutputPartition, Position]:

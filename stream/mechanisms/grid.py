@@ -10,6 +10,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 MILLI: Final = 1000
 MAX_FINENESS: Final = 10  # from a scale of 2**10 steps on, noise differs from continuous noise by less than 1e-6
 _ROUNDINGS: Final = 1e-12  # of a quantile in floats, relative to the scale: a bound with room
@@ -69,6 +71,14 @@ class Grid:
     def steps_above_lower(self, value: Decimal | Fraction | float) -> Fraction:
         """Return a value (in its unit) as steps above `lower`: the inverse of `text`, exact also between two steps."""
         return Fraction(value) * MILLI / self.milli - self.origin
+
+    def json(self, steps: int) -> msgspec.Raw:
+        """Encode a value, as `text` formats it."""
+        return msgspec.Raw(self.text(steps).encode())
+
+    def scale_json(self, scale: float) -> msgspec.Raw:
+        """Encode a scale, as `scale_text` formats it."""
+        return msgspec.Raw(self.scale_text(scale).encode())
 
     def scale_text(self, scale: float) -> str:
         """Format a scale (steps) in the value's unit, with the grid's digits, but never as 0 if noise was drawn."""

@@ -13,7 +13,7 @@ from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.policy.cells_file import CellsFile, check_days, read_cells_file
 from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.table import PolicyTable, check_weak, epsilon_problem
-from hatcast.stream.policy.toml_tables import member, plain_date
+from hatcast.stream.policy.toml_tables import check_within, member, plain_date
 from hatcast.stream.policy.value_keys import Value
 from hatcast.stream.readings.reading import to_milli
 from hatcast.stream.time_zones import similar_time_zone, time_zone
@@ -61,8 +61,7 @@ def check_range(given: PolicyTable) -> None:
 def check_place(given: PolicyTable) -> None:
     """Check name and resolution."""
     check_name(given.name, "policy.name")
-    if not 0 <= given.h3_resolution <= 15:
-        raise SettingError("policy.h3_resolution", f"{given.h3_resolution} is not an H3 resolution", "use 0 to 15")
+    check_within(given.h3_resolution, 0, 15, "policy.h3_resolution", "is not an H3 resolution")
 
 
 def check_name(name: str, key: str) -> None:
@@ -133,10 +132,7 @@ def check_privacy(given: PolicyTable) -> None:
     if not 0 < privacy.epsilon <= 1e9 or nano_ceil(privacy.epsilon) * privacy.max_hats_per_day > 2**62:
         raise SettingError(f"{where}.epsilon", *epsilon_problem(privacy.epsilon))
     check_weak(privacy.epsilon, f"{where}.epsilon", privacy)
-    if not 1 <= privacy.max_hats_per_day <= 65535:
-        raise SettingError(
-            f"{where}.max_hats_per_day", f"{privacy.max_hats_per_day} is not a valid cap", "use 1 to 65535"
-        )
+    check_within(privacy.max_hats_per_day, 1, 65535, f"{where}.max_hats_per_day", "is not a valid cap")
     if not privacy.daily_limit >= privacy.epsilon:
         raise SettingError(
             f"{where}.daily_limit",

@@ -5,7 +5,6 @@ epsilon is for the whole horizon. So the sensitivity depends on the number of sl
 on the number of its cells: both are declared here and enforced by the fold (docs/specification/fold.md).
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -22,8 +21,8 @@ from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation
 from hatcast.stream.policy.method import NEVER, Hashed, MethodCost, MethodKeys, NoiseKind
 from hatcast.stream.policy.query import RUNNING_SUMS, Period
 from hatcast.stream.policy.table import PolicyTable
-from hatcast.stream.policy.toml_tables import decode_table, member, plain_date, such_as
-from hatcast.stream.units import NANO, nano_ceil, nano_floor
+from hatcast.stream.policy.toml_tables import check_within, decode_table, member, plain_date, such_as
+from hatcast.stream.units import NANO, float_below, nano_ceil, nano_floor
 
 CONTINUAL: Final = "continual"  # name of the estimator of these policies, in records and in `Policy.estimator`
 CONTINUAL_ESTIMATOR: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
@@ -170,10 +169,7 @@ class ContinualKeys(MethodKeys):
 
 def part_of_delta(delta: float, parts: int) -> float:
     """Return the largest delta of one part, such as a HAT or a cell, with which all of them sum to at most `delta`."""
-    part = delta / parts
-    while Fraction(part) * parts > Fraction(delta):
-        part = math.nextafter(part, 0)
-    return part
+    return float_below(Fraction(delta) / parts)
 
 
 _EXCLUDED: Final[Mapping[str, str]] = MappingProxyType(
@@ -245,6 +241,7 @@ def continual_keys(given: PolicyTable, slot_length_ms: int, limit: object) -> tu
     _check_participation(table, slots_of_day)
     _check_privacy(given, table, noise)
     slots = table.horizon_days * slots_of_day
+    branching, buffers = _own_keys(kind, table)
     keys = ContinualKeys(
         kind=kind,
         noise=noise,
@@ -252,8 +249,8 @@ def continual_keys(given: PolicyTable, slot_length_ms: int, limit: object) -> tu
         max_slots=table.max_slots,
         min_separation=table.min_separation,
         max_cells=table.max_cells,
-        branching=_branching(kind, table.branching),
-        buffers=_buffers(kind, table.buffers),
+        branching=branching,
+        buffers=buffers,
         at_end=member(AtEnd, table.at_end, f"{_WHERE}.at_end"),
         first=_first(given, table),
         slots=slots,
@@ -296,10 +293,7 @@ def _noise(kind: ContinualKind, text: str | None) -> NoiseKind:
 
 def _check_participation(table: ContinualTable, slots_of_day: int) -> None:
     """Check the horizon and the declared participation, each by itself and together."""
-    if not 1 <= table.horizon_days <= DAYS_MAX:
-        raise SettingError(
-            f"{_WHERE}.horizon_days", f"{table.horizon_days} is not a valid number of days", f"use 1 to {DAYS_MAX}"
-        )
+    check_within(table.horizon_days, 1, DAYS_MAX, f"{_WHERE}.horizon_days", "is not a valid number of days")
     slots = table.horizon_days * slots_of_day
     if not slots:
         raise SettingError("policy.hours", "no slot starts within them", "use longer hours, or a shorter slot_length")
@@ -309,9 +303,9 @@ def _check_participation(table: ContinualTable, slots_of_day: int) -> None:
             f"{table.horizon_days} days have {slots:,} slots",
             f"use at most {SLOTS_MAX // slots_of_day}, or longer slots",
         )
-    _check_number("max_slots", table.max_slots, slots)
-    _check_number("min_separation", table.min_separation, slots)
-    _check_number("max_cells", table.max_cells, PLACES_MAX // _most_slots(table, slots_of_day))
+    check_within(table.max_slots, 1, slots, f"{_WHERE}.max_slots")
+    check_within(table.min_separation, 1, slots, f"{_WHERE}.min_separation")
+    check_within(table.max_cells, 1, PLACES_MAX // _most_slots(table, slots_of_day), f"{_WHERE}.max_cells")
     if (table.max_slots - 1) * table.min_separation + 1 > slots:
         fit = (slots - 1) // table.min_separation + 1
         raise SettingError(
@@ -319,11 +313,6 @@ def _check_participation(table: ContinualTable, slots_of_day: int) -> None:
             f"{table.max_slots} slots that are {table.min_separation} apart do not fit into the {slots} of a horizon",
             f"use at most {fit}, or a smaller min_separation",
         )
-
-
-def _check_number(key: str, value: int, most: int) -> None:
-    if not 1 <= value <= most:
-        raise SettingError(f"{_WHERE}.{key}", f"{value} is out of range", f"use 1 to {most}")
 
 
 def _check_privacy(given: PolicyTable, table: ContinualTable, noise: NoiseKind) -> None:
@@ -349,30 +338,20 @@ def _check_privacy(given: PolicyTable, table: ContinualTable, noise: NoiseKind) 
         )
 
 
-def _branching(kind: ContinualKind, given: int | None) -> int | None:
-    """Return the given branching factor of kind `kary`. None: the mechanism has the one of the least maximum error."""
-    if kind is not ContinualKind.KARY:
-        if given is not None:
-            raise SettingError(f"{_WHERE}.branching", f"is not used by kind {kind.value!r}", "remove it")
-        return None
-    if given is None:
-        return None
-    if not 3 <= given <= BRANCHING_MAX or given % 2 == 0:
+def _own_keys(kind: ContinualKind, table: ContinualTable) -> tuple[int | None, int | None]:
+    """Return the branching factor of kind `kary`, None without one, and the number of buffers of kind `blt`."""
+    owners = (("branching", table.branching, ContinualKind.KARY), ("buffers", table.buffers, ContinualKind.BLT))
+    for key, value, owner in owners:
+        if value is not None and kind is not owner:
+            raise SettingError(f"{_WHERE}.{key}", f"is not used by kind {kind.value!r}", "remove it")
+    branching = table.branching
+    if branching is not None and (not 3 <= branching <= BRANCHING_MAX or branching % 2 == 0):
         raise SettingError(
-            f"{_WHERE}.branching", f"{given} is not an odd number from 3 to {BRANCHING_MAX}", "use one, such as 5"
+            f"{_WHERE}.branching", f"{branching} is not an odd number from 3 to {BRANCHING_MAX}", "use one, such as 5"
         )
-    return given
-
-
-def _buffers(kind: ContinualKind, given: int | None) -> int | None:
-    """Return the number of buffers of kind `blt`, or its default."""
-    if kind is not ContinualKind.BLT:
-        if given is not None:
-            raise SettingError(f"{_WHERE}.buffers", f"is not used by kind {kind.value!r}", "remove it")
-        return None
-    if given is not None and not 1 <= given <= BUFFERS_MAX:
-        raise SettingError(f"{_WHERE}.buffers", f"{given} is out of range", f"use 1 to {BUFFERS_MAX}")
-    return BUFFERS if given is None else given
+    buffers = BUFFERS if table.buffers is None else table.buffers
+    check_within(buffers, 1, BUFFERS_MAX, f"{_WHERE}.buffers")
+    return branching, buffers if kind is ContinualKind.BLT else None
 
 
 def _first(given: PolicyTable, table: ContinualTable) -> date:

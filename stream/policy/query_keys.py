@@ -15,7 +15,7 @@ from hatcast.stream.policy.checks import check_name
 from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.query import CELL_SELECTION, KINDS_OF_VALUE, Kind, MissingDays, Query
 from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable
-from hatcast.stream.policy.toml_tables import decode_table, member, plain_date, such_as
+from hatcast.stream.policy.toml_tables import check_within, decode_table, member, plain_date, such_as
 from hatcast.stream.policy.value_keys import SPEED, Value
 from hatcast.stream.readings.reading import in_milli, to_milli
 from hatcast.stream.units import NANO, nano_ceil, nano_floor
@@ -84,15 +84,9 @@ class _Words:
             return cls({kind.value: kind for kind in Kind}, "speed_limit", "km/h", lower, upper)
         return cls(KINDS_OF_VALUE, "threshold", value.unit, lower, upper)
 
-    @property
-    def mean(self) -> str:
-        """Name of the kind `mean_speed`."""
-        return next(name for name, kind in self.kinds.items() if kind is Kind.MEAN_SPEED)
-
-    @property
-    def over(self) -> str:
-        """Name of the kind `over_speed_limit`."""
-        return next(name for name, kind in self.kinds.items() if kind is Kind.OVER_SPEED_LIMIT)
+    def name(self, kind: Kind) -> str:
+        """Return the name of a kind."""
+        return next(name for name, each in self.kinds.items() if each is kind)
 
 
 def read_queries(given: PolicyTable, relation: Relation, value: Value | None = None) -> tuple[Query, ...]:
@@ -143,8 +137,7 @@ def _query(given: PolicyTable, table: QueryTable, relation: Relation, words: _Wo
         )
     if table.kind not in words.kinds:
         raise SettingError(f"{where}.kind", f"{table.kind!r} is not a kind of query", name_fix(table.kind, words.kinds))
-    if not 1 <= table.days <= DAYS_MAX:
-        raise SettingError(f"{where}.days", f"{table.days} is not a valid number of days", f"use 1 to {DAYS_MAX}")
+    check_within(table.days, 1, DAYS_MAX, f"{where}.days", "is not a valid number of days")
     missing_days = member(MissingDays, table.missing_days, f"{where}.missing_days")
     kind = words.kinds[table.kind]
     _check_kind(table, words, relation, where)
@@ -180,17 +173,17 @@ def _query(given: PolicyTable, table: QueryTable, relation: Relation, words: _Wo
 
 def _check_kind(table: QueryTable, words: _Words, relation: Relation, where: str) -> None:
     """Check the keys that a kind requires, and those that it does not use."""
-    limit = _limit_of(table, words, where)
-    if table.kind == words.mean:
+    limit, mean = _limit_of(table, words, where), words.name(Kind.MEAN_SPEED)
+    if table.kind == mean:
         if relation is Relation.ADD_REMOVE:
             raise SettingError(
                 f"{where}.kind",
-                f"{words.mean} divides by the number of user-days, which add_remove hides",
-                f'use "{words.over}", or relation = "replace"',
+                f"{mean} divides by the number of user-days, which add_remove hides",
+                f'use "{words.name(Kind.OVER_SPEED_LIMIT)}", or relation = "replace"',
             )
         for key, is_given in ((words.limit, limit is not None), ("on_request", table.on_request)):
             if is_given:
-                raise SettingError(f"{where}.{key}", f"is not used by {words.mean}", "remove it")
+                raise SettingError(f"{where}.{key}", f"is not used by {mean}", "remove it")
         if table.min_n is None or not 1 <= table.min_n <= 10**9:
             raise SettingError(
                 f"{where}.min_n",

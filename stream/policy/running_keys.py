@@ -10,7 +10,7 @@ import msgspec
 from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.checks import check_name
 from hatcast.stream.policy.table import PolicyTable
-from hatcast.stream.policy.toml_tables import decode_table, member, such_as
+from hatcast.stream.policy.toml_tables import check_within, decode_table, member, such_as
 from hatcast.stream.policy.tracker_keys import TRACKER
 
 RUNNING_MAX: Final = 8
@@ -132,6 +132,5 @@ def _running(given: RunningTable, where: str, hours: tuple[int, int], *, is_trac
         raise SettingError(f"{where}.days", f"is only for window = {only}", "remove it")
     default = 1 if window is Window.PERIOD else _DAYS
     days = default if given.days is None else given.days
-    if not 1 <= days <= DAYS_MAX:
-        raise SettingError(f"{where}.days", f"{days} is out of range", f"use 1 to {DAYS_MAX}")
+    check_within(days, 1, DAYS_MAX, f"{where}.days")
     return Running(given.name, window, of, _REACH.get(window, days), hours)

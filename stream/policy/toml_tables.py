@@ -41,17 +41,19 @@ Duration = Annotated[str, msgspec.Meta(extra={"type": "duration"})]
 
 def example(field: msgspec.structs.FieldInfo) -> object:
     """Return an example of a key's value: its default, or the one of `such_as`; None if it has neither."""
-    if typing.get_origin(field.type) is typing.Annotated:
-        for each in typing.get_args(field.type)[1:]:
-            if isinstance(each, msgspec.Meta) and each.examples:
-                return each.examples[0]
+    for each in _metas(field):
+        if each.examples:
+            return each.examples[0]
     return None if field.required or isinstance(field.default, msgspec.Struct) else field.default
 
 
 def declared(field: msgspec.structs.FieldInfo, what: str) -> str | None:
     """Return the `type` or the `default` in words that a key's annotation has; None without."""
-    metas = typing.get_args(field.type)[1:] if typing.get_origin(field.type) is typing.Annotated else ()
-    return next((each.extra[what] for each in metas if each.extra and each.extra.get(what)), None)
+    return next((each.extra[what] for each in _metas(field) if each.extra and each.extra.get(what)), None)
+
+
+def _metas(field: msgspec.structs.FieldInfo) -> tuple[msgspec.Meta, ...]:
+    return typing.get_args(field.type)[1:] if typing.get_origin(field.type) is typing.Annotated else ()
 
 
 def value_type(field: msgspec.structs.FieldInfo) -> Any:
@@ -132,6 +134,12 @@ def member(names: type[E], text: str, key: str, problem: str = "is unknown") -> 
     if text not in list(names):
         raise SettingError(key, f"{text!r} {problem}", name_fix(text, names))
     return names(text)
+
+
+def check_within(value: int, least: int, most: int, key: str, problem: str = "is out of range") -> None:
+    """Raise SettingError that names `key`, unless a number is from `least` to `most`."""
+    if not least <= value <= most:
+        raise SettingError(key, f"{value} {problem}", f"use {least} to {most}")
 
 
 def plain_date(text: str, key: str, example: str = "2022-02-01", years: range = range(1, 10_000)) -> dt.date:

@@ -144,14 +144,9 @@ class Recording:
         return len(self._arrivals)
 
     def __iter__(self) -> Iterator[tuple[int, Recorded]]:
-        records = self._by_arrival()
+        in_order = ((self._arrivals[index], recorded) for index, recorded in self._records())
+        records = in_order if self._in_order else self._sorted()
         return records if self._derivation is None else with_derived_speeds(records, self._derivation)
-
-    def _by_arrival(self) -> Iterator[tuple[int, Recorded]]:
-        if self._in_order:
-            yield from ((self._arrivals[index], recorded) for index, recorded in self._records())
-        else:
-            yield from self._sorted()
 
     def _records(self) -> Iterator[tuple[int, Recorded]]:
         """Yield (index, record) in file order. Raises RecordingError if the number of records changed."""

@@ -16,13 +16,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 
 from hatcast.stream.continual import KINDS, BadState, Entries, Mechanism, Step, SumSetting
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.horizons import SlotIndex, horizon_of
-from hatcast.stream.fold.packing import columns
+from hatcast.stream.fold.packing import joined_columns
 from hatcast.stream.ledger.proposals import StateChange
 from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.mechanisms import VectorNoise
@@ -227,10 +226,9 @@ class RunningSums:
 
     def _entries(self, chunks: HatChunks) -> Entries:
         """Return each user's mean in a HAT, rounded half up to milli-units."""
-        read = [columns(chunk) for chunk in chunks.readings]
-        if not read:
+        if not chunks.readings:
             return Entries(np.empty(0, np.uint64), np.empty(0, np.int64))
-        pseudonyms, counts, totals = (np.concatenate(column) for column in zip(*read, strict=True))
+        pseudonyms, counts, totals = joined_columns(chunks.readings)
         means = (2 * totals + counts) // (2 * counts)
         return Entries(pseudonyms, np.clip(means, 0, self._policy.upper_bound))
 
@@ -268,17 +266,14 @@ def _mean_fields(running: RunningSum, policy: Policy) -> dict[str, Any]:
     def steps(total: float) -> int:
         return grid.nearest(Fraction(total) / running.count)
 
-    def number(steps: int) -> msgspec.Raw:
-        return msgspec.Raw(grid.text(steps).encode())
-
     top, raw = grid.floor(policy.upper_bound), steps(running.total)
     bounds = (running.total - running.half_width95, running.total + running.half_width95)
     return {
-        "mean": number(clip(raw, top)),
-        "raw": number(raw),
+        "mean": grid.json(clip(raw, top)),
+        "raw": grid.json(raw),
         "unit": policy.released_value.unit,
         "noise": {"kind": "continual", "sd": _rounded(running.sd / running.count)},
-        "interval95": [number(clip(steps(bound), top)) for bound in bounds],
+        "interval95": [grid.json(clip(steps(bound), top)) for bound in bounds],
         "covers": "noise",
     }
 

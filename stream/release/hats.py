@@ -14,14 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
 from hatcast.stream.estimators._interface import BeforeNoise, OneDraw
 from hatcast.stream.estimators.array_averaging import arrays_of
-from hatcast.stream.estimators.grouping import Counts, weights_in
+from hatcast.stream.estimators.grouping import Counts, Weights, weights_in
 from hatcast.stream.estimators.values import ValueEstimate, values_form
 from hatcast.stream.estimators.vectors import LINEAR, VectorUsers
 from hatcast.stream.fold.hats import Calendar
@@ -36,7 +34,6 @@ from hatcast.stream.policy.policy import (
     Policy,
     Relation,
     TrackerKeys,
-    Value,
     ValuesKeys,
 )
 from hatcast.stream.records.fields import Status
@@ -44,29 +41,21 @@ from hatcast.stream.release.placed import Placed
 from hatcast.stream.release.spending import fineness_of
 
 _DIGITS: Final = 6  # so that a record does not depend on the order of a float sum
-_OF_ALL: Final = "covers"  # a field that has one meaning for all values
 
 
-def counts_fields(counts: Counts, estimator: str, parameters: Parameters) -> dict[str, Any]:
+def counts_fields(
+    counts: Counts, estimator: str, parameters: Parameters, weights: tuple[Weights, int] | None = None
+) -> dict[str, Any]:
     """Return the field `counts` of a released HAT.
 
     counts      int64 [L], 1 or more: readings of each user, in the estimators' order
     estimator   name of the estimator that the HAT was released with, and its parameters
+    weights     those of its estimate, if they are known
     """
-    return _counts_fields(counts, _weights(counts, estimator, parameters))
-
-
-def counts_fields_of(before: BeforeNoise, counts: Counts, estimator: str) -> dict[str, Any]:
-    """Return the same as `counts_fields`, with the weights of an estimate if it has them."""
-    if before.weights is None:
-        return counts_fields(counts, estimator, before.parameters)
-    (places, fills), whole = before.weights
-    return _counts_fields(counts, places / fills / whole)
-
-
-def _counts_fields(counts: Counts, weights: NDArray[np.float64] | None) -> dict[str, Any]:
-    shares = counts / counts.sum()
-    shift = 0.0 if weights is None else float(np.sum((weights - shares) ** 2))
+    shares, shift = counts / counts.sum(), 0.0
+    if (known := weights or _weights(counts, estimator, parameters)) is not None:
+        (places, fills), whole = known
+        shift = float(np.sum((places / fills / whole - shares) ** 2))
     return {
         "users": len(counts),
         "readings": int(counts.sum()),
@@ -75,19 +64,17 @@ def _counts_fields(counts: Counts, weights: NDArray[np.float64] | None) -> dict[
     }
 
 
-def _weights(counts: Counts, estimator: str, parameters: Parameters) -> NDArray[np.float64] | None:
-    """Return the weight of each user's mean in the estimator, float64 [L]; None for that of the plain mean.
+def _weights(counts: Counts, estimator: str, parameters: Parameters) -> tuple[Weights, int] | None:
+    """Return the weights of users' means in the estimator, as `Linear.weights`; None for those of the plain mean.
 
-    For an estimator that clips, that of the value before clipping.
+    For an estimator that clips, those of the value before clipping.
     """
     if estimator in LINEAR:
-        (places, fills), whole = LINEAR[estimator].weights(counts, parameters)
-    elif parameters.grouping is not None:
-        arrays = arrays_of(counts, parameters)
-        (places, fills), whole = weights_in(counts, arrays), arrays.number
-    else:
+        return LINEAR[estimator].weights(counts, parameters)
+    if parameters.grouping is None:
         return None
-    return places / fills / whole
+    arrays = arrays_of(counts, parameters)
+    return weights_in(counts, arrays), arrays.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,33 +109,11 @@ def estimate_values(
 def values_fields(found: ValueEstimates, policy: Policy) -> dict[str, Any]:
     """Return the record fields of the estimates."""
     listed = [
-        {"name": value.name, **_value_fields(estimate, value)}
+        {"name": value.name, **_number_fields(estimate, Grid(value.grid), value.unit)}
         for value, estimate in zip(policy.released_values, found.estimates, strict=True)
     ]
-    return {**_value_fields(found.estimates[0], policy.released_values[0]), _OF_ALL: "noise", "values": listed}
-
-
-def published_scales(found: ValueEstimates, policy: Policy) -> list[float]:
-    """Return the noise scale of each value as the record has it, in the value's unit."""
-    return [
-        float(Grid(value.grid).scale_text(each.scale))
-        for value, each in zip(policy.released_values, found.estimates, strict=True)
-    ]
-
-
-def _value_fields(estimate: ValueEstimate, value: Value) -> dict[str, Any]:
-    grid = Grid(value.grid)
-
-    def number(steps: int) -> msgspec.Raw:
-        return msgspec.Raw(grid.text(steps).encode())
-
-    return {
-        "mean": number(estimate.mean),
-        "raw": number(estimate.raw),
-        "unit": value.unit,
-        "noise": {"kind": "laplace", "scale": msgspec.Raw(grid.scale_text(estimate.scale).encode())},
-        "interval95": [number(steps) for steps in estimate.interval95],
-    }
+    first = policy.released_values[0]
+    return {**estimate_fields(found.estimates[0], Grid(first.grid), first.unit), "values": listed}
 
 
 def is_charged(status: str, relation: str) -> bool:
@@ -189,7 +154,8 @@ class Release(Placed):
         """Fineness of the noise, equal to what `fineness_of` derives from the published record."""
         scales: list[float | None] = [None]
         if isinstance(self.estimate, ValueEstimates):
-            scales = [*published_scales(self.estimate, self.policy)]
+            values = zip(self.policy.released_values, self.estimate.estimates, strict=True)
+            scales = [float(Grid(value.grid).scale_text(each.scale)) for value, each in values]
         elif isinstance(self.estimate, Estimate) and self.estimate.scale is not None:
             scales = [float(Grid(self.policy.grid).scale_text(self.estimate.scale))]
         return fineness_of(self.policy)(scales)
@@ -232,7 +198,7 @@ def releases_of(
         users = users_of(chunks.readings)
         if len(users.counts) >= least:
             numbers.append(estimator.before_noise(users, parameters))
-            counts.append(counts_fields_of(numbers[-1], users.counts, policy.estimator))
+            counts.append(counts_fields(users.counts, policy.estimator, parameters, numbers[-1].weights))
         else:
             counts.append(None)
     drawn = zip(numbers, draw_together(numbers, noise), strict=True)
@@ -322,7 +288,7 @@ def _estimate(policy: Policy, users: Users, noise: Noise) -> _Estimated:
     estimator, parameters = ESTIMATORS[policy.estimator], Parameters.of(policy)
     if isinstance(estimator, OneDraw):
         before = estimator.before_noise(users, parameters)
-        counts = counts_fields_of(before, users.counts, policy.estimator)
+        counts = counts_fields(users.counts, policy.estimator, parameters, before.weights)
         return before.estimate(noise.laplace(before.value, before.distance, before.epsilon)), counts
     estimate = estimator.estimate(users, parameters, noise)
     if estimate is None or policy.relation is not Relation.REPLACE:
@@ -344,20 +310,19 @@ def least_users(policy: Policy) -> int:
             return max(policy.min_users, 1)
 
 
-def estimate_fields(estimate: Estimate, grid: Grid, unit: str) -> dict[str, Any]:
+def estimate_fields(estimate: Estimate | ValueEstimate, grid: Grid, unit: str) -> dict[str, Any]:
     """Return the record fields of an estimate. unit: the name of 1000 milli-units."""
+    return {**_number_fields(estimate, grid, unit), "covers": "noise"}
 
-    def number(steps: int) -> msgspec.Raw:
-        return msgspec.Raw(grid.text(steps).encode())
 
+def _number_fields(estimate: Estimate | ValueEstimate, grid: Grid, unit: str) -> dict[str, Any]:
     noise: dict[str, Any] = {"kind": "laplace_ratio"}
     if estimate.scale is not None:
-        noise = {"kind": "laplace", "scale": msgspec.Raw(grid.scale_text(estimate.scale).encode())}
+        noise = {"kind": "laplace", "scale": grid.scale_json(estimate.scale)}
     return {
-        "mean": number(estimate.mean),
-        "raw": number(estimate.raw),
+        "mean": grid.json(estimate.mean),
+        "raw": grid.json(estimate.raw),
         "unit": unit,
         "noise": noise,
-        "interval95": [number(steps) for steps in estimate.interval95],
-        "covers": "noise",
+        "interval95": [*map(grid.json, estimate.interval95)],
     }

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from hatcast.stream.fold.hats import Calendar, Slot, previous_date
-from hatcast.stream.fold.packing import columns
+from hatcast.stream.fold.packing import joined_columns
 from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.policy import Policy, TrackerKeys
@@ -241,8 +241,7 @@ def closed_releases(policy: Policy, slot: Slot, hats: Sequence[HatUsers], status
 
 def hat_users(cell: str, chunks: HatChunks) -> HatUsers:
     """Return the users of a HAT, by pseudonym, so that the same HAT gives the same floats."""
-    read = [columns(chunk) for chunk in chunks.readings]
-    pseudonyms, counts, sums = (np.concatenate(column) for column in zip(*read, strict=True))
+    pseudonyms, counts, sums = joined_columns(chunks.readings)
     order = np.argsort(pseudonyms)
     return HatUsers(cell, pseudonyms[order], counts[order], sums[order])
 

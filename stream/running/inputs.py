@@ -85,12 +85,7 @@ def release_inputs(
     A HAT that is not released has no number, and one that is released without noise depends on no reading: both are
     left out. number: of a cell. lower: of the value, in its unit.
     """
-    return Inputs.of(_release_rows(records, number, weights, lower))
-
-
-def _release_rows(
-    records: Iterable[ReleaseRecord], number: Callable[[str], int], weights: Weights, lower: float
-) -> Iterable[tuple[float, ...]]:
+    rows: list[tuple[float, ...]] = []
     distinct = {record.release_id: record for record in records}
     for record in sorted(distinct.values(), key=lambda each: each.cell):
         variance, weight = noise_variance(record), weights.weight(record)
@@ -98,7 +93,8 @@ def _release_rows(
             # A variance without a scale is that of a normal distribution with the same interval.
             is_laplace = record.noise is not None and record.noise.scale is not None
             fourth = _LAPLACE_EXCESS * variance**2 if is_laplace else 0.0
-            yield number(record.cell), weight, record.raw - lower, 0.0, variance, fourth
+            rows.append((number(record.cell), weight, record.raw - lower, 0.0, variance, fourth))
+    return Inputs.of(rows)
 
 
 def estimate_inputs(parts: DayParts, number: Callable[[str], int], weights: Weights) -> dict[str, Inputs]:

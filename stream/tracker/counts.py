@@ -119,12 +119,6 @@ class DayCounts:
         variance = variances.bus + variances.bus_hat + variances.reading / readings
         own = variances.hat + float(weight @ (weight * variance))
         hat = ModelHat(
-            counts.cell,
-            counts.hour,
-            features_of(users, total, centre),
-            own,
-            variances.hat / own,
-            users,
-            first,
+            counts.cell, counts.hour, features_of(users, total, centre), own, variances.hat / own, users, first
         )
         return hat, (np.full(users, len(self.hats)), counts.buses, readings, weight, variance)

@@ -3,11 +3,12 @@
 docs/specification/tracker.md, section 5
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
@@ -86,18 +87,26 @@ class Measurement:
     noise: float  # the part of the observation's variance that is noise
 
 
-class RecordConverter(Protocol):
+class RecordConverter(ABC):
     """Converter of one kind of policy's records to HATs and observations of the model."""
 
+    def __init__(self, covariance: Covariance, lower: float = 0.0) -> None:
+        """Args:
+        covariance: of the model, whose variances are those of the present date
+        lower: of the value, in its unit: the model is of distances from it
+        """
+        self._covariance, self._lower = covariance, lower
+
     @staticmethod
+    @abstractmethod
     def calibration(means: Sequence[float]) -> Calibration | ReleaseCalibration:
         """Return the calibration that goes with these records. means: of an earlier one; none at the beginning."""
-        ...
 
+    @abstractmethod
     def hats(self, records: Sequence[ReleaseRecord], cells: Mapping[str, int]) -> list[tuple[ReleaseRecord, ModelHat]]:
         """Return the HATs of a slot's records that the model has. cells: their numbers."""
-        ...
 
+    @abstractmethod
     def measurements(
         self,
         records: Sequence[ReleaseRecord],
@@ -110,30 +119,20 @@ class RecordConverter(Protocol):
         cells     numbers of cells
         numbers   of the HATs of the day, which are in `day`
         """
-        ...
 
 
-class PlainReleases:
+class PlainReleases(RecordConverter):
     """Converter of plain releases: one observation for each HAT.
 
     All of it follows from published records: `counts` are public under `replace`, and absent under `add_remove`. Counts
     are those of the users that K admits, so they are not features of the HAT: estimates were worse with them.
     """
 
-    def __init__(self, covariance: Covariance, lower: float = 0.0) -> None:
-        """Args:
-        covariance: of the model, whose variances are those of the present date
-        lower: of the value, in its unit: the model is of distances from it
-        """
-        self._covariance, self._lower = covariance, lower
-
     @staticmethod
     def calibration(means: Sequence[float]) -> ReleaseCalibration:
-        """Return the calibration that goes with plain releases. means: one number; none at the beginning."""
         return ReleaseCalibration(*means)
 
     def hats(self, records: Sequence[ReleaseRecord], cells: Mapping[str, int]) -> list[tuple[ReleaseRecord, ModelHat]]:
-        """Return the HATs of the records that are released."""
         return [
             (each, hat_of(each, cells[each.cell], self._covariance.variances)) for each in records if each.is_released
         ]
@@ -145,8 +144,6 @@ class PlainReleases:
         numbers: Mapping[HatKey, int],
         day: Sequence[ModelHat],
     ) -> Iterator[Measurement]:
-        """Yield the noisy means of a slot's HATs, by cell."""
-        del day
         for record in sorted(records, key=lambda each: each.cell):
             noise = noise_variance(record)
             if record.is_released and noise is not None and record.raw is not None:
@@ -194,7 +191,7 @@ def _release_observation(
     return Observation(np.array([cell]), np.ones(1), row, np.array([hat]), np.ones(1), np.ones(1), rest)
 
 
-class QueryRecords:
+class QueryRecords(RecordConverter):
     """Converter of a tracker's records to HATs and observations of the model.
 
     Records have all of a query that the tracker's own model has, so a model that is updated with records is that of the
@@ -202,20 +199,11 @@ class QueryRecords:
     has seen other records.
     """
 
-    def __init__(self, covariance: Covariance, lower: float = 0.0) -> None:
-        """Args:
-        covariance: of the model, whose variances are those of the present date
-        lower: of the value, in its unit: the model is of distances from it
-        """
-        self._covariance, self._lower = covariance, lower
-
     @staticmethod
     def calibration(means: Sequence[float]) -> Calibration:
-        """Return the calibration that goes with these records. means: of an earlier one; none at the beginning."""
         return Calibration((means[0], means[1])) if means else Calibration()
 
     def hats(self, records: Sequence[ReleaseRecord], cells: Mapping[str, int]) -> list[tuple[ReleaseRecord, ModelHat]]:
-        """Return the HATs of the records that are in the tracker's model."""
         counted = [(each, each.counts) for each in records if each.counts is not None and each.status in _MODELLED]
         centre = centre_of((counts.users, counts.readings) for _, counts in counted)
         return [
@@ -236,7 +224,6 @@ class QueryRecords:
         numbers: Mapping[HatKey, int],
         day: Sequence[ModelHat],
     ) -> Iterator[Measurement]:
-        """Yield the released numbers of a slot or settlement, in the order in which the queries were made."""
         queried = [(record.query, record) for record in records if record.query is not None]
         for query, record in sorted(queried, key=lambda each: each[0].number):
             of_cells = [record.cell] * len(query.hats) if query.cells is None else query.cells

@@ -207,7 +207,7 @@ class Smoother:
         alarmed = self._alarms.close_slot(list(self._cells))
         self._alarmed |= {(cell, records[0].slot): area for cell, area in alarmed.items()}
         made += self._estimates(records[0])
-        if self._is_last(records[0]):
+        if self._setting.last_slot(slot.key.date) == records[0].slot:  # no later one can have a release
             made += self.settle()
         return made
 
@@ -350,10 +350,6 @@ class Smoother:
         self._cells.update((cell, number) for number, cell in enumerate(new, len(self._cells)))
         self._covariance.add_cells(len(new))
         self._track.means.resize(self._covariance)
-
-    def _is_last(self, record: ReleaseRecord) -> bool:
-        """Return whether no later slot of the record's date can have a release."""
-        return self._setting.last_slot(record.date) == record.slot
 
 
 def estimates_of(policy: Policy, records: Iterable[ReleaseRecord]) -> Iterator[EstimateRecord]:

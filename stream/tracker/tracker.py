@@ -48,13 +48,7 @@ class Tracker:
     """
 
     def __init__(
-        self,
-        keys: TrackerKeys,
-        prior: Prior,
-        tracks: int = 1,
-        state: TrackerState | None = None,
-        *,
-        min_users: int = 1,
+        self, keys: TrackerKeys, prior: Prior, tracks: int = 1, state: TrackerState | None = None, *, min_users: int = 1
     ) -> None:
         """Args:
         prior: of the policy's value

@@ -28,7 +28,7 @@ from hatcast.stream.ledger.commits import Guard, commit, commit_rows
 from hatcast.stream.ledger.day import Reserved
 from hatcast.stream.ledger.progress import progress_of
 from hatcast.stream.ledger.proposals import Proposal
-from hatcast.stream.ledger.recovery import RecoveryCheck, begin, finish, place_of, positions, store_ends
+from hatcast.stream.ledger.recovery import RecoveryCheck, begin, finish, place_of, position_of, positions, store_ends
 from hatcast.stream.ledger.rejections import AlreadyAdopted, RecordsMissing, RecoveryEnded
 from hatcast.stream.ledger.sealed_days import Sealed, SealedDay
 from hatcast.stream.ledger.sealing import restore_days, restore_seals, seal, shrink
@@ -144,9 +144,9 @@ class Recoveries(RuleBasedStateMachine):
 
     def _next(self, own: Worker, size: int) -> tuple[Decision[Any], Callable[[], None]]:
         check, ends = RecoveryCheck.in_progress(own.attempt), self.row(rows.ENDS, PLACE.field)
-        end = 0 if ends is None else Position.of(ends.decode()).offset
+        end = 0 if ends is None else position_of(rows.ENDS, ends).offset
         stored = self.row(rows.ADOPTED, PLACE.field)
-        known = None if stored is None else Position.of(stored.decode())
+        known = None if stored is None else position_of(rows.ADOPTED, stored)
         at = 0 if known is None else known.offset
         if at < end:
             some = list(enumerate(self.topic[at : min(at + size, end)], at))

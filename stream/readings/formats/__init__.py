@@ -118,7 +118,7 @@ def _mapped(name: str, columns: Columns, wanted: WantedValues) -> Format:
     def rows(header: Sequence[str], path: str) -> Format:
         paths = [each for each in columns.names.values() if "." in each and each.partition(".")[0] in header]
         known = [*header, *(each for each in paths if each not in header)]  # into columns of structs
-        return mapped_json(wanted.completed(columns, known, path, is_schema=True), wanted)
+        return mapped_json(columns.completed(known, wanted.required, wanted.value, path, is_schema=True), wanted)
 
     if name == PARQUET:
         return Format(PARQUET, lambda _: None, _not_parquet, rows=rows)

@@ -120,7 +120,7 @@ def mapped_csv(columns: Columns, wanted: WantedValues) -> Format:
             raise RecordingError(path, "has a header that is not UTF-8", "name its encoding, as `--encoding cp1252`")
         if columns.shown(header, wanted.fields, wanted.value) < _SHOWN_MIN:
             _check_header(header, stream, number, columns, wanted, path)
-        complete = wanted.completed(columns, header, path, is_schema=False)
+        complete = columns.completed(header, wanted.required, wanted.value, path, is_schema=False)
         yield from _Rows.of(complete, wanted, header.index, lambda _: delimiter, len(header)).records(lines(stream))
 
     return Format(CSV, lambda _: None, records, split_lines)

@@ -28,7 +28,7 @@ from hatcast.stream.readings.formats._columns import (
     unit_in_name,
 )
 from hatcast.stream.readings.formats._times import Repeated, RepeatedHours, TimeReader, time_reader, zone_of
-from hatcast.stream.readings.formats._values import finite, parse_number, parse_speed
+from hatcast.stream.readings.formats._values import finite, parse_number
 from hatcast.stream.readings.formats.interface import Recorded
 from hatcast.stream.readings.reading import MISSING, UNITS, Reading, ValueReading, ValuesReading, ValueUnits, is_empty
 from hatcast.stream.readings.vehicles import EXACT, canonical_vehicle, vehicle_text
@@ -72,10 +72,6 @@ class WantedValues:
     def required(self) -> tuple[str, ...]:
         """The fields that need a column."""
         return tuple(name for name in self.fields if not (name == VALUE and self.without_speed))
-
-    def completed(self, columns: Columns, header: Sequence[str], path: str, *, is_schema: bool) -> Columns:
-        """Return the columns with those that a header shows. Raises RecordingError: `Columns.completed`."""
-        return columns.completed(header, self.required, self.value, path, is_schema=is_schema)
 
     def target(self, columns: Columns) -> "CellsTarget":
         """Return how cells are read. Raises SettingError: the unit is unknown or another one, or the time zone is."""
@@ -226,7 +222,7 @@ def _number(cell: object) -> float | str | None:
 def _value(cell: object) -> float | str | None:
     """Return the value: any number, however large, as `finite` has it."""
     if isinstance(cell, str):
-        return parse_speed(cell)
+        return parse_number(cell, clips=True)
     if isinstance(cell, float):
         return finite(cell)
     if isinstance(cell, int) and not isinstance(cell, bool):

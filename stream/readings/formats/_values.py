@@ -65,13 +65,8 @@ def parse_number(text: str, *, clips: bool = False) -> float | str | None:
     return finite(value) if clips else None
 
 
-def parse_speed(text: str) -> float | str | None:
-    """Parse like `parse_number`, but a number too large for a double gives the largest double."""
-    return parse_number(text, clips=True)
-
-
 def speed_in(text: str, missing: str | None) -> float | str | None:
-    """Parse like `parse_speed`; a text that programs write for a missing value gives `missing`."""
+    """Parse a number that `clips`; a text that programs write for a missing value gives `missing`."""
     speed = parse_number(text, clips=True)
     return missing if speed is None and missing is not None and is_empty(text) else speed
 
