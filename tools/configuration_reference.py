@@ -17,7 +17,7 @@ import msgspec
 from hatcast.agents.config.settings import KafkaTable, RedisTable, WorkerTable
 from hatcast.agents.config.tables import DisplayTable, TopicsTable
 from hatcast.stream.policy.continual_keys import ContinualTable
-from hatcast.stream.policy.query_keys import QueryTable
+from hatcast.stream.policy.query import QueryTable
 from hatcast.stream.policy.running_keys import RunningTable
 from hatcast.stream.policy.table import EstimatorTable, PolicyTable, PrivacyTable
 from hatcast.stream.policy.toml_tables import declared, value_type

@@ -26,7 +26,7 @@ from hatcast.stream.budget import LEAST_USER_DAYS, REPORT, report_table
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.policy.query_keys import DAYS_MAX
+from hatcast.stream.policy.query import DAYS_MAX
 from hatcast.stream.release.spending import budget_record
 
 _EXPLAIN_TIMEOUT_S: Final = 2.0  # it also works without the ledger

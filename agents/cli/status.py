@@ -31,7 +31,7 @@ from hatcast.agents.release.queries import count_unanswered
 from hatcast.agents.tables.terminal import print_fitted, table
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar, min_watermark, next_date
-from hatcast.stream.fold.horizons import horizon_of
+from hatcast.stream.fold.users import horizon_of
 from hatcast.stream.ledger.progress import Mark, Progress
 from hatcast.stream.policy.policy import ContinualKeys, Policy, Relation
 from hatcast.stream.release.tracker import closed_by

@@ -14,7 +14,7 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.row_store import RowStore
 from hatcast.agents.redis.stored_values import date_of, parsing
-from hatcast.stream.ledger import recovery, rows, sealing
+from hatcast.stream.ledger import recovery, rows, sealed_days
 from hatcast.stream.ledger.adopt import adopt, adopt_rows
 from hatcast.stream.ledger.adoption import AdoptionBatch, OutputPartition, Position, Published
 from hatcast.stream.ledger.recovery import Attempt, Nonces, RecoveryCheck, RecoveryState
@@ -112,11 +112,13 @@ class SealStore:
             rows.SEALED: {name},
             rows.ADOPTED: [place.field for place in adopted],
         }
-        return await self._rows.decide(wanted, lambda view: sealing.seal(view, name, through, token, adopted))
+        return await self._rows.decide(wanted, lambda view: sealed_days.seal(view, name, through, token, adopted))
 
     async def day(self, name: str, date: str) -> SealedDay | None:
         """Return the summary of a policy's part of a day, or None."""
-        return await self._rows.look(sealing.day_rows(name, date), lambda view: sealing.day_of(view, name, date))
+        return await self._rows.look(
+            sealed_days.day_rows(name, date), lambda view: sealed_days.day_of(view, name, date)
+        )
 
     async def starts(self, unsealed_from: str, name: str) -> dict[str, TopicStart]:
         """Return where reading the output topics starts once a policy's days before a date are sealed.
@@ -124,13 +126,13 @@ class SealStore:
         All earlier records are of sealed days, of this policy or of others.
         """
         wanted: Wanted = {rows.ADOPTED: None, rows.OLDEST: None}
-        return await self._rows.look(wanted, lambda view: sealing.starts_of(view, unsealed_from, name))
+        return await self._rows.look(wanted, lambda view: sealed_days.starts_of(view, unsealed_from, name))
 
     async def shrink(self, name: str, dates: Sequence[str]) -> None:
         """Delete the records and costs of sealed days, and keep their summaries."""
         wanted: Wanted = {rows.SEALED: {name}, rows.OLDEST: None}
         for date in dates:
-            await self._rows.decide(wanted, partial(sealing.shrink, name=name, date=date))
+            await self._rows.decide(wanted, partial(sealed_days.shrink, name=name, date=date))
 
     async def restore(self, check: RecoveryCheck, sealed: Mapping[str, Sealed], days: Iterable[SealedDay]) -> None:
         """Restore the seals and summaries that Redis lacks. Raises RecoveryEnded if that recovery is over."""
@@ -140,11 +142,13 @@ class SealStore:
         lacking = [day for day in days if day.policy in missing]
         for at in range(0, len(lacking), _BATCH):
             some = lacking[at : at + _BATCH]
-            wanted = reduce(merged, (sealing.day_rows(day.policy, day.date) for day in some), common)
-            await self._rows.decide(wanted, partial(sealing.restore_days, check=check, days=some, through=through))
+            wanted = reduce(merged, (sealed_days.day_rows(day.policy, day.date) for day in some), common)
+            await self._rows.decide(wanted, partial(sealed_days.restore_days, check=check, days=some, through=through))
         if missing:
             wanted = merged(common, {rows.progress(name): None for name in missing})
-            await self._rows.decide(wanted, partial(sealing.restore_seals, check=check, seals=list(missing.values())))
+            await self._rows.decide(
+                wanted, partial(sealed_days.restore_seals, check=check, seals=list(missing.values()))
+            )
 
 
 class RecoveryStore:

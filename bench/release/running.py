@@ -8,8 +8,8 @@ from bench.release.state import SLOT, cells_of
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.horizons import horizon_of
 from hatcast.stream.fold.packing import Row, pack
+from hatcast.stream.fold.users import horizon_of
 from hatcast.stream.ledger import rows
 from hatcast.stream.ledger.view import with_checksum
 from hatcast.stream.mechanisms.system import SystemNoise

@@ -17,9 +17,8 @@ import h3.api.basic_int as h3
 
 from hatcast.lab.audit.hats import CELL, NOW_MS, Claim, Family, Neighbours, RandomNumbers, Run, chunks_of, random_share
 from hatcast.stream.fold.hats import Calendar, Slot
-from hatcast.stream.fold.horizons import SlotIndex, horizon_of
 from hatcast.stream.fold.reading_fold import ReadingFold
-from hatcast.stream.fold.users import FoldUsers
+from hatcast.stream.fold.users import FoldUsers, SlotIndex, horizon_of
 from hatcast.stream.ledger.proposals import numbered
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.continual_keys import ContinualKeys, ContinualKind

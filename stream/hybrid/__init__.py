@@ -24,14 +24,14 @@ from hatcast.stream.hybrid._interface import check as check
 from hatcast.stream.hybrid._interface import delta_per_hat as delta_per_hat
 from hatcast.stream.hybrid._interface import gaussian_epsilon as gaussian_epsilon
 from hatcast.stream.hybrid._interface import keys_of
-from hatcast.stream.hybrid.device import accepts as accepts
-from hatcast.stream.hybrid.device import report as report
-from hatcast.stream.hybrid.device import report_bound as report_bound
-from hatcast.stream.hybrid.device import steps_of as steps_of
 from hatcast.stream.hybrid.reports import ID_BYTES as ID_BYTES
 from hatcast.stream.hybrid.reports import DeviceReport as DeviceReport
+from hatcast.stream.hybrid.reports import accepts as accepts
 from hatcast.stream.hybrid.reports import decode_report as decode_report
 from hatcast.stream.hybrid.reports import encode_report as encode_report
+from hatcast.stream.hybrid.reports import report as report
+from hatcast.stream.hybrid.reports import report_bound as report_bound
+from hatcast.stream.hybrid.reports import steps_of as steps_of
 from hatcast.stream.policy.policy import EstimatorKeys
 
 HYBRID_ESTIMATORS: Final[Mapping[str, HybridEstimator]] = MappingProxyType(

@@ -15,7 +15,7 @@ from hatcast.stream.estimators import BadUsers, Users
 from hatcast.stream.estimators.grouping import Counts, Integers, total, weighted_sum
 from hatcast.stream.hybrid._interface import HybridEstimator, HybridParameters, check
 from hatcast.stream.hybrid._public import Groups, public_epsilon
-from hatcast.stream.hybrid.device import report, report_bound
+from hatcast.stream.hybrid.reports import report, report_bound
 from hatcast.stream.mechanisms import Noise, Noisy, gaussian
 from hatcast.stream.mechanisms.grid import clip, quantile95
 from hatcast.stream.policy.policy import NoiseKind

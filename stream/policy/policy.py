@@ -39,7 +39,7 @@ from hatcast.stream.policy.hybrid_keys import HybridUse as HybridUse
 from hatcast.stream.policy.method import MethodKeys
 from hatcast.stream.policy.method import NoiseKind as NoiseKind
 from hatcast.stream.policy.query import Query as Query
-from hatcast.stream.policy.query_keys import check_queries, read_queries
+from hatcast.stream.policy.query import check_queries, read_queries
 from hatcast.stream.policy.running_keys import Running, read_running
 from hatcast.stream.policy.table import PolicyTable, canonical, min_users_of
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms

@@ -20,8 +20,8 @@ import numpy as np
 
 from hatcast.stream.continual import KINDS, BadState, Entries, Mechanism, Step, SumSetting
 from hatcast.stream.fold.hats import Calendar, Slot
-from hatcast.stream.fold.horizons import SlotIndex, horizon_of
 from hatcast.stream.fold.packing import joined_columns
+from hatcast.stream.fold.users import SlotIndex, horizon_of
 from hatcast.stream.ledger.proposals import StateChange
 from hatcast.stream.ledger.sums import StoredStates
 from hatcast.stream.mechanisms import VectorNoise

@@ -8,8 +8,7 @@ from datetime import date, datetime
 from hatcast.stream.ledger.adoption import Answered, Published
 from hatcast.stream.policy.continual_keys import CONTINUAL
 from hatcast.stream.policy.policy import Relation
-from hatcast.stream.policy.query import RUNNING_SUMS, TRACKER_QUERIES, Period
-from hatcast.stream.policy.query_keys import DAYS_MAX
+from hatcast.stream.policy.query import DAYS_MAX, RUNNING_SUMS, TRACKER_QUERIES, Period
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.records.fields import Status, policy_of
 from hatcast.stream.records.projections import CHARGED, Charged

@@ -30,8 +30,7 @@ from hatcast.stream.ledger.progress import progress_of
 from hatcast.stream.ledger.proposals import Proposal
 from hatcast.stream.ledger.recovery import RecoveryCheck, begin, finish, place_of, position_of, positions, store_ends
 from hatcast.stream.ledger.rejections import AlreadyAdopted, RecordsMissing, RecoveryEnded
-from hatcast.stream.ledger.sealed_days import Sealed, SealedDay
-from hatcast.stream.ledger.sealing import restore_days, restore_seals, seal, shrink
+from hatcast.stream.ledger.sealed_days import Sealed, SealedDay, restore_days, restore_seals, seal, shrink
 from hatcast.stream.ledger.summary import summary_of
 from hatcast.stream.ledger.transitions import NextPolicy, restore_next_policies
 from hatcast.stream.ledger.unsent import discard, supersede, unreserve

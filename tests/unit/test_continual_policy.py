@@ -12,7 +12,7 @@ from hatcast.agents.config.settings import policy_of_table
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.horizons import SlotIndex, horizon_of
+from hatcast.stream.fold.users import SlotIndex, horizon_of
 from hatcast.stream.ledger.day import Reserved, reservations
 from hatcast.stream.policy.continual_keys import AtEnd, ContinualKind
 from hatcast.stream.policy.policy import ContinualKeys, NoiseKind, Policy, read_policy

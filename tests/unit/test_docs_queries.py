@@ -10,7 +10,7 @@ import msgspec
 from hatcast.stream.budget import day_loss
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.policy.policy import Policy, read_policy
-from hatcast.stream.policy.query_keys import QueryTable
+from hatcast.stream.policy.query import QueryTable
 from hatcast.stream.records import QUERY, QueryRecord
 
 ROOT = Path(__file__).parents[2]
