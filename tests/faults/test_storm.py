@@ -12,9 +12,9 @@ from tests.faults.report import Report
 from tests.faults.run import KINDS, Plan, run
 from tests.services import KafkaServer, RedisServer
 
-READINGS = 30_000
+READINGS = 20_000
 SEEDS = 2**32
-# Two of them are drawn for each run; `scripts/faults` meets all of them, as does the night.
+# One of them is drawn for each run; `scripts/faults` meets all of them, as does the night.
 FAULTS: list[Fault] = [
     chaos.redis_flush,
     chaos.redis_failback,
@@ -45,7 +45,7 @@ def test_releases_have_one_value_and_one_charge_and_are_the_logs_whatever_breaks
     breakable_kafka: KafkaServer, breakable_redis: RedisServer, tmp_path: Path
 ) -> None:
     always = [chaos.stop_between_commit_and_send, chaos.kill, chaos.redis_rollback, requests.request]
-    faults: list[Fault] = [*always, *random.SystemRandom().sample(FAULTS, 2)]
+    faults: list[Fault] = [*always, random.SystemRandom().choice(FAULTS)]
     report = storm("released", faults, breakable_kafka, breakable_redis, tmp_path)
     assert report.releases > 200
     assert report.answers > 500

@@ -134,9 +134,9 @@ GROUPS: Final = {
     ),
     "long statistics": Group(
         (
-            *_tests("statistics", "capped_ratio", "continual_choice", "continual_trees", "intervals", "kmeans"),
-            *_tests("statistics", "running_means"),
-            *_tests("statistics", "smoothed_releases", "tracker_accuracy", "trends"),
+            *_tests("statistics", "alarms", "capped_ratio", "continual_choice", "continual_trees", "intervals"),
+            *_tests("statistics", "kmeans", "prior_scale", "running_means", "smoothed_releases"),
+            *_tests("statistics", "tracker_accuracy", "trends"),
         ),
         (
             "stream/continual",
@@ -144,9 +144,11 @@ GROUPS: Final = {
             "stream/kmeans",
             "stream/running",
             "stream/tracker",
+            "bench/alarms.py",
             "docs/choosing.md",
             "lab/days.py",
             "lab/evaluate",
+            "lab/plan",
             "tests/statistics/five_days.py",
         ),
     ),
