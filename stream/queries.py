@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Final, Protocol, Self
 
 import numpy as np
@@ -172,9 +171,7 @@ class OverSpeedLimit:
 
 OVER_SPEED_LIMIT: Final = OverSpeedLimit()
 
-KINDS: Final[Mapping[Kind, QueryKind]] = MappingProxyType(
-    {Kind.MEAN_SPEED: MEAN_SPEED, Kind.OVER_SPEED_LIMIT: OVER_SPEED_LIMIT}
-)
+KINDS: Final[Mapping[Kind, QueryKind]] = {Kind.MEAN_SPEED: MEAN_SPEED, Kind.OVER_SPEED_LIMIT: OVER_SPEED_LIMIT}
 
 
 def answer_of(policy: Policy, query: Query, days: Mapping[str, RetainedDay | None], noise: Noise) -> Answer:

@@ -29,7 +29,7 @@ def policy_of(**changes: Any) -> Policy:
         "privacy": {"epsilon": 1.0, "max_hats_per_day": 40, "daily_limit": 105.0},
         "estimator": {"name": "baseline"},
     }
-    keys = {"baseline": EstimatorKeys(frozenset(Relation), {}, several_values=True)}
+    keys = {"baseline": EstimatorKeys(relations=frozenset(Relation), several_values=True)}
     return read_policy(table | changes, keys, lambda name: files.get(name, ""))
 
 

@@ -6,7 +6,6 @@ tests and benchmarks read this table.
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -30,17 +29,15 @@ from hatcast.stream.errors import SettingError
 from hatcast.stream.mechanisms import Distances, UnsafeNoise
 from hatcast.stream.policy.continual_keys import ContinualKind
 
-KINDS: Final[Mapping[ContinualKind, Callable[[SumSetting], Mechanism]]] = MappingProxyType(
-    {
-        ContinualKind.LAPLACE: Independent,
-        ContinualKind.GAUSSIAN: Independent,
-        ContinualKind.TREE: tree,
-        ContinualKind.KARY: kary,
-        ContinualKind.TOEPLITZ: Toeplitz,
-        ContinualKind.BLT: Blt,
-        ContinualKind.WITHHOLD_RELEASE: WithholdRelease,
-    }
-)
+KINDS: Final[Mapping[ContinualKind, Callable[[SumSetting], Mechanism]]] = {
+    ContinualKind.LAPLACE: Independent,
+    ContinualKind.GAUSSIAN: Independent,
+    ContinualKind.TREE: tree,
+    ContinualKind.KARY: kary,
+    ContinualKind.TOEPLITZ: Toeplitz,
+    ContinualKind.BLT: Blt,
+    ContinualKind.WITHHOLD_RELEASE: WithholdRelease,
+}
 
 
 def check(kind: ContinualKind, setting: SumSetting) -> None:

@@ -36,9 +36,9 @@ ESTIMATORS: Final[Mapping[str, Estimator]] = MappingProxyType(
         )
     }
 )
-ESTIMATOR_KEYS: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
-    {name: replace(each.keys, shares=each.shares) for name, each in ESTIMATORS.items()}
-)
+ESTIMATOR_KEYS: Final[Mapping[str, EstimatorKeys]] = {
+    name: replace(each.keys, shares=each.shares) for name, each in ESTIMATORS.items()
+}
 """Estimator name -> its keys; `read_policy` validates `[policy.estimator]` with them."""
 
 __all__ = ["ESTIMATORS", "ESTIMATOR_KEYS", "BadUsers", "EmptyHat", "Estimate", "Estimator", "Parameters", "Users"]

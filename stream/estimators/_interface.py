@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Final, Protocol, Self
 
 import numpy as np
@@ -32,11 +31,9 @@ MAX_COUNT: Final = 2**31  # readings of one user in one HAT: products of two cou
 MAX_READINGS: Final = 2**62  # readings of one HAT
 MAX_UPPER_BOUND: Final = 2**31  # milli-units: a user's sum fits into 64 bits
 
-NOISE_ONLY: Final[Mapping[str, Fraction]] = MappingProxyType({"noise": Fraction(1)})
+NOISE_ONLY: Final[Mapping[str, Fraction]] = {"noise": Fraction(1)}
 """`shares` of an estimator without private selection"""
-ARRAY_CHOICES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {"grouping": tuple(GROUPINGS), "array_length": tuple(RULES)}
-)
+ARRAY_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {"grouping": tuple(GROUPINGS), "array_length": tuple(RULES)}
 """`EstimatorKeys.choices` of an estimator with arrays"""
 
 Interval = tuple[Fraction, Fraction]

@@ -1,7 +1,6 @@
 """ARRAY-AVERAGING: the mean of array means, so no user has more weight than an array.    [M III.C]"""
 
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Final
 
 from hatcast.stream.estimators._interface import (
@@ -23,7 +22,7 @@ from hatcast.stream.estimators.grouping import (
     weighted_sum,
     weights_in,
 )
-from hatcast.stream.policy.policy import EstimatorKeys, Relation
+from hatcast.stream.policy.policy import EstimatorKeys
 
 
 class ArrayAveraging(OneDraw):
@@ -40,10 +39,7 @@ class ArrayAveraging(OneDraw):
 
     name: str = "array_averaging"
     keys: EstimatorKeys = EstimatorKeys(
-        frozenset({Relation.REPLACE}),
-        MappingProxyType({"grouping": "bestfit", "array_length": "median"}),
-        ARRAY_CHOICES,
-        several_values=True,
+        {"grouping": "bestfit", "array_length": "median"}, ARRAY_CHOICES, several_values=True
     )
     shares: Final = NOISE_ONLY
 
@@ -114,12 +110,7 @@ class OptArrayAveraging(ArrayAveraging):
     """
 
     name = "opt_array_averaging"
-    keys = EstimatorKeys(
-        frozenset({Relation.REPLACE}),
-        MappingProxyType({"grouping": "bestfit", "array_length": "worst_case"}),
-        ARRAY_CHOICES,
-        several_values=True,
-    )
+    keys = EstimatorKeys({"grouping": "bestfit", "array_length": "worst_case"}, ARRAY_CHOICES, several_values=True)
 
 
 OPT_ESTIMATOR: Final = OptArrayAveraging()

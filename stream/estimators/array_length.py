@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import partial
 from hashlib import sha256
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -249,19 +248,17 @@ def _sum(counts: Counts) -> int:
     return int(counts.sum())  # below 2^62, see Users
 
 
-RULES: Final[Mapping[str, Rule]] = MappingProxyType(
-    {
-        "median": median,
-        "sensitivity": sensitivity,
-        "minimax": minimax,
-        "minimax_sqrt2": partial(minimax, noise_squared=2),
-        "minimax_convex": minimax_convex,
-        "worst_case": worst_case,
-    }
-)
+RULES: Final[Mapping[str, Rule]] = {
+    "median": median,
+    "sensitivity": sensitivity,
+    "minimax": minimax,
+    "minimax_sqrt2": partial(minimax, noise_squared=2),
+    "minimax_convex": minimax_convex,
+    "worst_case": worst_case,
+}
 """Rules that a policy may name."""
 
-PRINTED_RULES: Final[Mapping[str, Rule]] = MappingProxyType({"minimax_convex_printed": minimax_convex_printed})
+PRINTED_RULES: Final[Mapping[str, Rule]] = {"minimax_convex_printed": minimax_convex_printed}
 """Rules as printed in the papers and corrected above: for `evaluate`, never in a policy."""
 
 

@@ -1,14 +1,13 @@
 """BASELINE: the plain mean of all readings, with noise for the largest count of a user.    [M III.B]"""
 
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
 from hatcast.stream.estimators._interface import NOISE_ONLY, EmptyHat, OneDraw, Parameters, Users
 from hatcast.stream.estimators.grouping import Counts, Weights, total
-from hatcast.stream.policy.policy import EstimatorKeys, Relation
+from hatcast.stream.policy.policy import EstimatorKeys
 
 
 class Baseline(OneDraw):
@@ -19,7 +18,7 @@ class Baseline(OneDraw):
     """
 
     name: Final = "baseline"
-    keys: Final = EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}), several_values=True)
+    keys: Final = EstimatorKeys(several_values=True)
     shares: Final = NOISE_ONLY
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:

@@ -3,7 +3,6 @@
 import math
 from decimal import Decimal
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Final
 
 from hatcast.stream.estimators._interface import EmptyHat, Estimate, Estimator, Parameters, Users, epsilon_share
@@ -48,12 +47,12 @@ class CappedRatio(Estimator):
 
     name: Final = "capped_ratio"
     keys: Final = EstimatorKeys(
+        {"array_length": None},
+        {"array_length": ()},
         frozenset({Relation.ADD_REMOVE}),
-        MappingProxyType({"array_length": None}),
-        MappingProxyType({"array_length": ()}),
         weight_threshold=default_threshold,
     )
-    shares: Final = MappingProxyType({"numerator": _HALF, "denominator": _HALF})
+    shares: Final = {"numerator": _HALF, "denominator": _HALF}
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:
         """Return sum_l w_l mu_l / W. See Estimator."""

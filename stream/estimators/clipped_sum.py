@@ -4,14 +4,13 @@ See docs/specification/estimators.md, section 4.
 """
 
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
 from hatcast.stream.estimators._interface import NOISE_ONLY, EmptyHat, OneDraw, Parameters, Users
 from hatcast.stream.estimators.grouping import Counts, Integers, ceil_2_over, total
-from hatcast.stream.policy.policy import EstimatorKeys, Relation
+from hatcast.stream.policy.policy import EstimatorKeys
 
 
 class ClippedSum(OneDraw):
@@ -29,7 +28,7 @@ class ClippedSum(OneDraw):
     """
 
     name: Final = "clipped_sum"
-    keys: Final = EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}), several_values=True)
+    keys: Final = EstimatorKeys(several_values=True)
     shares: Final = NOISE_ONLY
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:

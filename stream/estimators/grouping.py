@@ -11,7 +11,6 @@ from decimal import Decimal
 from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -186,7 +185,7 @@ def _check(array_length: int) -> None:
         raise ValueError("the array length must be 1 or more")
 
 
-GROUPINGS: Final[Mapping[str, Grouping]] = MappingProxyType({"bestfit": bestfit, "wraparound": wraparound})
+GROUPINGS: Final[Mapping[str, Grouping]] = {"bestfit": bestfit, "wraparound": wraparound}
 
 FEW: Final = 64  # so many numbers are added faster one by one, as Python's integers
 _FEW_DENOMINATORS: Final = 512  # so many have a common multiple with few enough digits to compute with

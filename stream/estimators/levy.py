@@ -2,7 +2,6 @@
 
 import math
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -11,7 +10,7 @@ from hatcast.stream.estimators._array_means import NOISE_SHARE, ArrayMeans, Clip
 from hatcast.stream.estimators._interface import ARRAY_CHOICES, Interval, Parameters
 from hatcast.stream.estimators.grouping import Arrays, Integers
 from hatcast.stream.mechanisms import Noise
-from hatcast.stream.policy.policy import EstimatorKeys, Relation
+from hatcast.stream.policy.policy import EstimatorKeys
 
 GAMMA: Final = 0.2  # the default: probability of a mean farther than tau from its expectation, of independent readings
 _PER_MILLI: Final = 1000  # tau is a whole number of 1e-6 km/h
@@ -34,13 +33,8 @@ class Levy(ClippedMeans):
     """
 
     name: Final = "levy"
-    keys: Final = EstimatorKeys(
-        frozenset({Relation.REPLACE}),
-        MappingProxyType({"grouping": "bestfit", "array_length": "sensitivity"}),
-        ARRAY_CHOICES,
-        gamma=GAMMA,
-    )
-    shares: Final = MappingProxyType({"interval": _SHARE, "noise": NOISE_SHARE})
+    keys: Final = EstimatorKeys({"grouping": "bestfit", "array_length": "sensitivity"}, ARRAY_CHOICES, gamma=GAMMA)
+    shares: Final = {"interval": _SHARE, "noise": NOISE_SHARE}
 
     def interval(self, means: ArrayMeans, arrays: Arrays, parameters: Parameters, noise: Noise) -> Interval:
         upper = parameters.upper_bound_milli

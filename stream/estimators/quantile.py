@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -11,19 +10,17 @@ from hatcast.stream.estimators._array_means import NOISE_SHARE, ArrayMeans, Clip
 from hatcast.stream.estimators._interface import ARRAY_CHOICES, Interval, Parameters
 from hatcast.stream.estimators.grouping import Arrays, Integers, ceil_2_over
 from hatcast.stream.mechanisms import Noise
-from hatcast.stream.policy.policy import EstimatorKeys, Relation
+from hatcast.stream.policy.policy import EstimatorKeys
 
 _SHARE: Final = Fraction(1, 4)  # of epsilon, for each end
 
 Rank = Callable[[int, float], int]  # (K, epsilon) -> number of means below the lower end, and above the upper end
 
-QUANTILES: Final[Mapping[str, Rank]] = MappingProxyType(
-    {
-        "fixed": lambda number, _epsilon: number // 10,
-        "epsilon_dependent": lambda number, epsilon: min(ceil_2_over(epsilon), number // 2),
-        "smoothed": lambda number, _epsilon: number // 10,
-    }
-)
+QUANTILES: Final[Mapping[str, Rank]] = {
+    "fixed": lambda number, _epsilon: number // 10,
+    "epsilon_dependent": lambda number, epsilon: min(ceil_2_over(epsilon), number // 2),
+    "smoothed": lambda number, _epsilon: number // 10,
+}
 SMOOTHED: Final = "smoothed"
 _RADII: Final = 100  # rho is this part of [0, U], and at least a step
 
@@ -50,11 +47,10 @@ class Quantile(ClippedMeans):
 
     name: Final = "quantile"
     keys: Final = EstimatorKeys(
-        frozenset({Relation.REPLACE}),
-        MappingProxyType({"grouping": "bestfit", "array_length": "sensitivity", "quantiles": "fixed"}),
-        MappingProxyType({**ARRAY_CHOICES, "quantiles": tuple(QUANTILES)}),
+        {"grouping": "bestfit", "array_length": "sensitivity", "quantiles": "fixed"},
+        {**ARRAY_CHOICES, "quantiles": tuple(QUANTILES)},
     )
-    shares: Final = MappingProxyType({"lower_end": _SHARE, "upper_end": _SHARE, "noise": NOISE_SHARE})
+    shares: Final = {"lower_end": _SHARE, "upper_end": _SHARE, "noise": NOISE_SHARE}
 
     def interval(self, means: ArrayMeans, arrays: Arrays, parameters: Parameters, noise: Noise) -> Interval:
         if parameters.quantiles is None:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Final, Self
 
 import numpy as np
@@ -22,9 +21,9 @@ from hatcast.stream.mechanisms import Noise, Noisy
 from hatcast.stream.mechanisms.grid import Grid, quantile95
 from hatcast.stream.policy.policy import Policy
 
-VALUE_ESTIMATORS: Final[Mapping[str, Estimator]] = MappingProxyType(
-    {name: each for name, each in ESTIMATORS.items() if each.keys.several_values}
-)
+VALUE_ESTIMATORS: Final[Mapping[str, Estimator]] = {
+    name: each for name, each in ESTIMATORS.items() if each.keys.several_values
+}
 """The estimators that can release several values."""
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Final, Self
 
 import numpy as np
@@ -22,12 +21,10 @@ from hatcast.stream.estimators.grouping import Counts, Integers, Weights, order_
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 
-LINEAR: Final[Mapping[str, Linear]] = MappingProxyType(
-    {
-        each.name: each
-        for each in (baseline.ESTIMATOR, array_averaging.ESTIMATOR, array_averaging.OPT_ESTIMATOR, weighted.ESTIMATOR)
-    }
-)
+LINEAR: Final[Mapping[str, Linear]] = {
+    each.name: each
+    for each in (baseline.ESTIMATOR, array_averaging.ESTIMATOR, array_averaging.OPT_ESTIMATOR, weighted.ESTIMATOR)
+}
 """The estimators with a vector form."""
 
 

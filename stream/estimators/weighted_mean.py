@@ -1,13 +1,12 @@
 """The mean of users' means, weighted by their capped numbers of readings: ARRAY-AVERAGING without arrays."""
 
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Final
 
 from hatcast.stream.estimators._interface import ARRAY_CHOICES, NOISE_ONLY, BeforeNoise, OneDraw, Parameters, Users
 from hatcast.stream.estimators.array_averaging import length_of
 from hatcast.stream.estimators.grouping import Counts, Weights, capped_weights, excess_weight, total, weighted_sum
-from hatcast.stream.policy.policy import EstimatorKeys, Relation
+from hatcast.stream.policy.policy import EstimatorKeys
 
 
 class WeightedMean(OneDraw):
@@ -21,9 +20,7 @@ class WeightedMean(OneDraw):
     """
 
     name: Final = "weighted_mean"
-    keys: Final = EstimatorKeys(
-        frozenset({Relation.REPLACE}), MappingProxyType({"array_length": "median"}), ARRAY_CHOICES, several_values=True
-    )
+    keys: Final = EstimatorKeys({"array_length": "median"}, ARRAY_CHOICES, several_values=True)
     shares: Final = NOISE_ONLY
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:

@@ -5,7 +5,6 @@ To add an estimator: a value in methods.py, a name below, a row in docs/hybrid.m
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 from hatcast.stream.hybrid import methods
@@ -34,20 +33,16 @@ from hatcast.stream.hybrid.reports import report_bound as report_bound
 from hatcast.stream.hybrid.reports import steps_of as steps_of
 from hatcast.stream.policy.policy import EstimatorKeys
 
-HYBRID_ESTIMATORS: Final[Mapping[str, HybridEstimator]] = MappingProxyType(
-    {
-        each.name: each
-        for each in (
-            methods.TCM_ONLY,
-            methods.LM_ONLY,
-            methods.FULL_LM,
-            methods.KVH,
-            methods.KVH_HETEROGENEOUS,
-            methods.PWH,
-        )
-    }
-)
-HYBRID_KEYS: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
-    {name: keys_of(each) for name, each in HYBRID_ESTIMATORS.items()}
-)
+HYBRID_ESTIMATORS: Final[Mapping[str, HybridEstimator]] = {
+    each.name: each
+    for each in (
+        methods.TCM_ONLY,
+        methods.LM_ONLY,
+        methods.FULL_LM,
+        methods.KVH,
+        methods.KVH_HETEROGENEOUS,
+        methods.PWH,
+    )
+}
+HYBRID_KEYS: Final[Mapping[str, EstimatorKeys]] = {name: keys_of(each) for name, each in HYBRID_ESTIMATORS.items()}
 """Hybrid estimator name -> its keys; `read_policy` validates `[policy.estimator]` with them."""

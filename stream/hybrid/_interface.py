@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Final, Self
 
 from hatcast.stream.errors import SettingError
@@ -26,7 +25,7 @@ from hatcast.stream.mechanisms.gaussian import (
 )
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.continual_keys import part_of_delta
-from hatcast.stream.policy.policy import EstimatorKeys, GroupMeans, HybridKeys, HybridUse, NoiseKind, Policy, Relation
+from hatcast.stream.policy.policy import EstimatorKeys, GroupMeans, HybridKeys, HybridUse, NoiseKind, Policy
 
 Number = Fraction | float
 """Fractions in releases, floats in plots. Fractions give a fraction; ints would not, because n / m is a float."""
@@ -260,7 +259,7 @@ def keys_of(estimator: HybridEstimator) -> EstimatorKeys:
         all_local=estimator.all_local,
         spread=_SPREAD[estimator.needs],
     )
-    return EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}), hybrid=use)
+    return EstimatorKeys(hybrid=use)
 
 
 def gaussian_epsilon(policy: Policy, releases: int, delta: float, min_scale: float = 0.0) -> float:

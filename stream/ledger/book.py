@@ -32,33 +32,25 @@ class Book:
         """
         fields = draft.read_date(date)
         day, numbers = parse_day(fields, name, date, draft)
-        ours = day.policies.get(name)
-        charged = sum(e * places for e, places in ours.levels.items()) if ours is not None else 0
+        ours = day.policies.get(name, PolicyDay(None))
+        charged = sum(e * places for e, places in ours.levels.items())
         if charged != numbers.get(f"epsilon:{name}", 0):  # without its levels a date would cost less than it has
             raise DamagedRow(rows.levels(date, name))
-        if ours is not None:
-            ours.cap = numbers.get(f"cap:{name}") if cap is None else cap
-            ours.hats = day_cost(ours.levels, ours.cap)
-        stored = _Stored(
-            dict(numbers),
-            {} if ours is None else dict(ours.levels),
-            {} if ours is None else dict(ours.queries),
-            day.limit,
-            number_of(rows.ledger(date), fields.get(f"cost:{name}", b"0")),
-        )
+        ours.cap = numbers.get(f"cap:{name}") if cap is None else cap
+        ours.hats = day_cost(ours.levels, ours.cap)
+        cost = number_of(rows.ledger(date), fields.get(f"cost:{name}", b"0"))
+        stored = _Stored(dict(numbers), dict(ours.levels), dict(ours.queries), day.limit, cost)
         return cls(draft, name, date, day, numbers, stored)
 
     @property
     def recomputed(self) -> int:
         """Difference (1e-9) of the policy's cost on this date to the stored one; below 0 once its K is known again."""
-        ours = self.day.policies.get(self.name)
-        return (0 if ours is None else ours.cost) - self._stored.cost
+        return (self.day.policies.get(self.name) or PolicyDay(None)).cost - self._stored.cost
 
     @property
     def queries(self) -> Mapping[str, Reserved]:
         """The policy's reservations."""
-        ours = self.day.policies.get(self.name)
-        return {} if ours is None else ours.queries
+        return (self.day.policies.get(self.name) or PolicyDay(None)).queries
 
     def count(self, kind: str, more: int = 1, of: str = "") -> int:
         """Add to a number: of the date (`sequence`), else of the policy. Return the sum."""

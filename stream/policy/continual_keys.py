@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -25,9 +24,7 @@ from hatcast.stream.policy.toml_tables import check_within, decode_table, member
 from hatcast.stream.units import NANO, float_below, nano_ceil, nano_floor
 
 CONTINUAL: Final = "continual"  # name of the estimator of these policies, in records and in `Policy.estimator`
-CONTINUAL_ESTIMATOR: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
-    {CONTINUAL: EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}))}
-)
+CONTINUAL_ESTIMATOR: Final[Mapping[str, EstimatorKeys]] = {CONTINUAL: EstimatorKeys()}
 FIRST_MONDAY: Final = date(1970, 1, 5)  # first date of a policy without one, so that weeks are Monday to Sunday
 DAYS_MAX: Final = 3660
 SLOTS_MAX: Final = 100_000  # of a horizon: eleven years of hours
@@ -172,35 +169,29 @@ def part_of_delta(delta: float, parts: int) -> float:
     return float_below(Fraction(delta) / parts)
 
 
-_EXCLUDED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "estimator": f"remove it: {_WHERE}.kind is the mechanism",
-        "tracker": _MOVE,
-        "query": _MOVE,
-        "values": "remove it: one value is released, the speed or that of [policy.value]",
-        "value": "write [policy.value], with one bracket: one value is released",
-    }
-)
-_EXCLUDED_PRIVACY: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "max_hats_per_day": "remove it: max_cells, max_slots and min_separation limit a vehicle",
-        "total_limit": f'remove it: unit "{CONTINUAL_UNIT}" has no limit over horizons',
-        "local_epsilon": "remove it: devices' reports are not used",
-        "max_coalition": "remove it: devices' reports are not used",
-    }
-)
+_EXCLUDED: Final[Mapping[str, str]] = {
+    "estimator": f"remove it: {_WHERE}.kind is the mechanism",
+    "tracker": _MOVE,
+    "query": _MOVE,
+    "values": "remove it: one value is released, the speed or that of [policy.value]",
+    "value": "write [policy.value], with one bracket: one value is released",
+}
+_EXCLUDED_PRIVACY: Final[Mapping[str, str]] = {
+    "max_hats_per_day": "remove it: max_cells, max_slots and min_separation limit a vehicle",
+    "total_limit": f'remove it: unit "{CONTINUAL_UNIT}" has no limit over horizons',
+    "local_epsilon": "remove it: devices' reports are not used",
+    "max_coalition": "remove it: devices' reports are not used",
+}
 BUFFERS: Final = 3  # default of kind `blt`
-NOISES: Final[Mapping[ContinualKind, tuple[NoiseKind, ...]]] = MappingProxyType(
-    {
-        ContinualKind.LAPLACE: (NoiseKind.LAPLACE,),
-        ContinualKind.GAUSSIAN: (NoiseKind.GAUSSIAN,),
-        ContinualKind.TREE: (NoiseKind.LAPLACE, NoiseKind.GAUSSIAN),
-        ContinualKind.KARY: (NoiseKind.LAPLACE,),
-        ContinualKind.TOEPLITZ: (NoiseKind.GAUSSIAN, NoiseKind.LAPLACE),
-        ContinualKind.BLT: (NoiseKind.GAUSSIAN, NoiseKind.LAPLACE),
-        ContinualKind.WITHHOLD_RELEASE: (NoiseKind.LAPLACE,),
-    }
-)
+NOISES: Final[Mapping[ContinualKind, tuple[NoiseKind, ...]]] = {
+    ContinualKind.LAPLACE: (NoiseKind.LAPLACE,),
+    ContinualKind.GAUSSIAN: (NoiseKind.GAUSSIAN,),
+    ContinualKind.TREE: (NoiseKind.LAPLACE, NoiseKind.GAUSSIAN),
+    ContinualKind.KARY: (NoiseKind.LAPLACE,),
+    ContinualKind.TOEPLITZ: (NoiseKind.GAUSSIAN, NoiseKind.LAPLACE),
+    ContinualKind.BLT: (NoiseKind.GAUSSIAN, NoiseKind.LAPLACE),
+    ContinualKind.WITHHOLD_RELEASE: (NoiseKind.LAPLACE,),
+}
 """Distributions of the noise of each kind, the default first"""
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any, Final
 
 from hatcast.stream.errors import SettingError, name_fix
@@ -34,11 +33,11 @@ class Relation(StrEnum):
 class EstimatorKeys:
     """Relations that an estimator is proved for, and the keys of [policy.estimator] that it uses."""
 
-    relations: frozenset[Relation]
     # by key; a key that is absent here is rejected, one with default None is required
-    defaults: Mapping[str, str | None]
+    defaults: Mapping[str, str | None] = field(default_factory=dict)
     # allowed names by key; `array_length` may also be an integer
-    choices: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    relations: frozenset[Relation] = frozenset({Relation.REPLACE})
     # (array_length, epsilon) -> default of that key; None: the estimator does not use the key
     weight_threshold: Callable[[int, float], float] | None = None
     hybrid: HybridUse | None = None  # inputs of a hybrid estimator; None: the estimator does not use devices' reports
@@ -46,7 +45,7 @@ class EstimatorKeys:
     several_values: bool = False
     gamma: float | None = None  # default of that key; None: the estimator does not use it
     # of epsilon, by purpose, of an estimator for trusted users alone; empty: of another one
-    shares: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+    shares: Mapping[str, Fraction] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 from math import ceil
-from types import MappingProxyType
 from typing import Annotated, Final, Self
 
 import msgspec
@@ -37,9 +36,7 @@ class Kind(StrEnum):
     OVER_SPEED_LIMIT = "over_speed_limit"
 
 
-KINDS_OF_VALUE: Final[Mapping[str, Kind]] = MappingProxyType(
-    {"mean_value": Kind.MEAN_SPEED, "over_threshold": Kind.OVER_SPEED_LIMIT}
-)
+KINDS_OF_VALUE: Final[Mapping[str, Kind]] = {"mean_value": Kind.MEAN_SPEED, "over_threshold": Kind.OVER_SPEED_LIMIT}
 """Names of the kinds in a policy of another value than the speed"""
 
 

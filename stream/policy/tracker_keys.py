@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 import h3.api.basic_int as h3
@@ -17,7 +16,7 @@ import numpy as np
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.cells_file import CellsFile, read_cells_file, text_of
-from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation
+from hatcast.stream.policy.estimator_keys import EstimatorKeys
 from hatcast.stream.policy.method import Hashed, MethodCost, MethodKeys
 from hatcast.stream.policy.query import TRACKER_QUERIES, Query
 from hatcast.stream.policy.table import PolicyTable, check_weak
@@ -26,11 +25,9 @@ from hatcast.stream.policy.value_keys import SPEED, Value
 from hatcast.stream.units import NANO, nano_floor
 
 TRACKER: Final = "tracker"  # name of the estimator
-TRACKER_ESTIMATOR: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
-    {TRACKER: EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}))}
-)
+TRACKER_ESTIMATOR: Final[Mapping[str, EstimatorKeys]] = {TRACKER: EstimatorKeys()}
 """Its keys of [policy.estimator]: none. `read_policy` checks them as those of the other estimators."""
-_DEFAULTS: Final[Mapping[str, int]] = MappingProxyType({"max_hats_per_day": 500, "min_users": 3})
+_DEFAULTS: Final[Mapping[str, int]] = {"max_hats_per_day": 500, "min_users": 3}
 _WATCH_SHARE: Final = 0.5  # default
 _LEAST: Final = NANO // 100  # 1e-9: with less, no query would be worth its price
 _MOST: Final = 1e6  # epsilon

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from fractions import Fraction
 from statistics import median
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
@@ -105,7 +104,7 @@ class ValueUnits:
     """Values that readings carry for a policy."""
 
     # unit by name, of values besides the speed
-    others: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    others: Mapping[str, str] = field(default_factory=dict)
     # name and unit of the value that readings have instead of the speed; None: they have a speed
     single: tuple[str, str] | None = None
 

@@ -11,7 +11,6 @@ import unicodedata
 import zlib
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Final
 
 from hatcast.stream.readings.reading import cache, is_empty
@@ -172,4 +171,4 @@ def by_crc32(key: bytes, partitions: int) -> int:
 
 Partitioner = Callable[[bytes, int], int]
 
-PARTITIONERS: Final[Mapping[str, Partitioner]] = MappingProxyType({"murmur2": by_murmur2, "crc32": by_crc32})
+PARTITIONERS: Final[Mapping[str, Partitioner]] = {"murmur2": by_murmur2, "crc32": by_crc32}

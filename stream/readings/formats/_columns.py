@@ -5,7 +5,6 @@ import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Final, Literal
 
 from hatcast.stream.errors import RecordingError, SettingError, name_fix
@@ -21,12 +20,10 @@ ARRIVAL_AT: Final = -1
 SPEED: Final = "speed"  # another name of `value`
 _LISTED_MAX: Final = 30  # names of columns in an error message
 _SKIPPED_MAX: Final = 10_000
-_WRITTEN: Final = MappingProxyType(
-    {
-        "columns": ("FIELD=COLUMN", "fields and columns, such as vehicle=plate,time=ts"),
-        "where": ("COLUMN=VALUE", "a column and its value, such as kind=bus"),
-    }
-)
+_WRITTEN: Final = {
+    "columns": ("FIELD=COLUMN", "fields and columns, such as vehicle=plate,time=ts"),
+    "where": ("COLUMN=VALUE", "a column and its value, such as kind=bus"),
+}
 
 # Names that plainly are a field, without case, spaces and signs.
 _NAMES: Final[Mapping[str, str]] = {
