@@ -8,12 +8,22 @@ An expected result is a value, not an exception: a record ends in an `Outcome`, 
 An error message contains no telemetry data: no vehicle, no reading, no count.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 UNREADABLE: Final = (ValueError, RecursionError)
 """What msgspec raises for bytes that are not such a record: malformed JSON, wrong types and text that is not UTF-8
 (ValueErrors; a UnicodeDecodeError is no MsgspecError), and JSON nested deeper than Python's stack."""
+
+
+def readable(decode: Callable[[bytes], T], value: bytes) -> T | None:
+    """Return what a decoder of msgspec reads; None if it is not such a record."""
+    try:
+        return decode(value)
+    except UNREADABLE:
+        return None
 
 
 class HatcastError(Exception):

@@ -14,7 +14,7 @@ from nacl.bindings import crypto_core_ed25519_is_valid_point
 from nacl.exceptions import CryptoError
 from nacl.signing import SigningKey, VerifyKey
 
-from hatcast.stream.errors import UNREADABLE
+from hatcast.stream.errors import readable
 from hatcast.stream.hybrid.reports import DayKey, DeviceReport, ReportKeys, device_id
 from hatcast.stream.readings.reading import cache
 
@@ -77,9 +77,8 @@ class ReportVerifier:
         head, signature = raw[:-_SUFFIX_BYTES], _signature_of(raw[-_SUFFIX_BYTES:])
         if signature is None:
             return False
-        try:
-            credentials = _DECODER.decode(raw)
-        except UNREADABLE:
+        credentials = readable(_DECODER.decode, raw)
+        if credentials is None:
             return False
         key = bytes.fromhex(credentials.key)
         if device_id(key) != report.id or not self._has_certified_key(credentials, report.date):

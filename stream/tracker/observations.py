@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from hatcast.stream.errors import UNREADABLE
+from hatcast.stream.errors import readable
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import RELEASE, ReleaseRecord, ResidualQueryRecord
 from hatcast.stream.records.fields import Status, is_settlement
@@ -51,12 +51,10 @@ class ReleasedSlot:
 
 def read_release(value: bytes, policy: Policy) -> ReleaseRecord | None:
     """Decode a record of `hats.means`; None if it is not of this policy, or is a running sum."""
-    try:
-        record = RELEASE.decode(value)
-    except UNREADABLE:
+    record = readable(RELEASE.decode, value)
+    if record is None or record.policy_id != policy.policy_id or record.running is not None:
         return None
-    is_ours = record.policy_id == policy.policy_id and record.release_id.startswith(f"{policy.name}/")
-    return record if is_ours and record.running is None else None
+    return record if record.release_id.startswith(f"{policy.name}/") else None
 
 
 def start_of(record: ReleaseRecord) -> int:

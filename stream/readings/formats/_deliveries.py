@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
-from hatcast.stream.errors import UNREADABLE
+from hatcast.stream.errors import UNREADABLE, readable
 from hatcast.stream.readings.formats._json_values import concatenated, is_value
 from hatcast.stream.readings.formats._values import ABSENT, ABSENT_OR_NULL
 from hatcast.stream.readings.formats.interface import BYTE_ORDER_MARK, WHITE_SPACE, lines
@@ -249,10 +249,8 @@ _elements: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 def json_records(body: bytes) -> list[SiriRecord] | None:
     """Return the records of one message; None if it lacks both a delivery and an activity. Raises nothing."""
     text = body.removeprefix(BYTE_ORDER_MARK).strip(WHITE_SPACE)
-    try:
-        values = list(map(bytes, _elements(text)))
-    except UNREADABLE:  # no array: one value, or several one after the other
-        values = concatenated(text)
+    array = readable(_elements, text)  # None: one value, or several one after the other
+    values = concatenated(text) if array is None else list(map(bytes, array))
     found: list[SiriRecord] = []
     is_siri = False
     for value in values:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import UNREADABLE, RecordingError, as_option
+from hatcast.stream.errors import UNREADABLE, RecordingError, as_option, readable
 from hatcast.stream.readings.formats.interface import BYTE_ORDER_MARK, WHITE_SPACE, first_byte, lines
 
 CHUNK_BYTES: Final = 1 << 20
@@ -60,10 +60,9 @@ def json_values(
 def split_json(body: bytes, topic: str = "") -> list[bytes]:
     """Split a JSON message: the elements of an array, one value in any layout, or values one after the other."""
     text = body.removeprefix(BYTE_ORDER_MARK).strip(WHITE_SPACE)
-    try:
-        return list(map(bytes, _split(text)))
-    except UNREADABLE:
-        pass
+    found = readable(_split, text)
+    if found is not None:
+        return list(map(bytes, found))
     # By lines only if the first has values by itself: a malformed message is one undecodable record, not one a line.
     head, _, rest = text.partition(b"\n")
     if rest and not any(map(is_value, concatenated(head))):
@@ -137,10 +136,7 @@ def is_keyed(members: Mapping[str, Any]) -> bool:
 
 def records_advice(document: bytes) -> str | None:
     """Return which path to name for the records inside an object; None: there are none."""
-    try:
-        found = _any(document)
-    except UNREADABLE:
-        return None
+    found = readable(_any, document)
     if not isinstance(found, dict):
         return None
     if is_keyed(found):
@@ -188,11 +184,7 @@ def with_member(value: bytes, name: str, text: str) -> bytes:
 
 def is_value(text: bytes) -> bool:
     """Return whether a text is one JSON value."""
-    try:
-        _value(text)
-    except UNREADABLE:
-        return False
-    return True
+    return readable(_value, text) is not None
 
 
 def elements(stream: BinaryIO, path: str, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
@@ -210,10 +202,7 @@ def elements(stream: BinaryIO, path: str, chunk_bytes: int = CHUNK_BYTES) -> Ite
         any_split = any_split or bool(parsed)
         buffer = rest
         yield from map(bytes, parsed)
-    try:
-        last = _split(b"[" + buffer)
-    except UNREADABLE:
-        last = []
+    last = readable(_split, b"[" + buffer) or []
     if not last and (any_split or buffer.strip(WHITE_SPACE) != b"]"):
         raise RecordingError(path, "is not a complete JSON array", "it may be truncated: fetch it again")
     yield from map(bytes, last)
@@ -232,8 +221,7 @@ def _complete(buffer: bytes) -> tuple[list[msgspec.Raw], bytes]:
         comma = _between.match(buffer, end)
         if comma is None:
             continue
-        try:
-            return _split(b"[%b]" % buffer[: end + 1]), buffer[comma.end() :]
-        except UNREADABLE:
-            continue
+        found = readable(_split, b"[%b]" % buffer[: end + 1])
+        if found is not None:
+            return found, buffer[comma.end() :]
     return [], buffer

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import UNREADABLE, RecordingError
+from hatcast.stream.errors import UNREADABLE, RecordingError, readable
 from hatcast.stream.readings.formats._columns import ARRIVAL, REQUIRED, VALUE, VALUE_AT, Columns, example, listed
 from hatcast.stream.readings.formats._json_values import (
     json_values,
@@ -129,10 +129,7 @@ def _object_of(value: bytes) -> _Object | None:
     try:
         found = _read(value)
     except UNREADABLE:
-        try:
-            found = _read_any_number(value)
-        except UNREADABLE:
-            return None
+        found = readable(_read_any_number, value)
     return found if isinstance(found, dict) else None
 
 

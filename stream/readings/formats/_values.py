@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import UNREADABLE, SettingError
+from hatcast.stream.errors import UNREADABLE, SettingError, readable
 from hatcast.stream.readings.formats.interface import Format, Recorded
 from hatcast.stream.readings.reading import (
     NOT_FINITE,
@@ -83,10 +83,7 @@ def speed_of(raw: msgspec.Raw, missing: str | None = None) -> float | str | None
         return missing
     if text[:1] in b"-0123456789":
         return finite(float(text))
-    try:
-        named = _text(text)
-    except UNREADABLE:
-        return None
+    named = readable(_text, text)
     return named if named in NOT_FINITE else None
 
 
@@ -170,9 +167,8 @@ def single_value_decoder(name: str, unit: str) -> Callable[[bytes], Reading | No
             number = read.value if read.named is None else read.named
             is_named = read.named is not None
         except UNREADABLE:  # possibly because the value is a text of `NOT_FINITE`, or too large for a double
-            try:
-                read = raw(record)
-            except UNREADABLE:
+            read = readable(raw, record)
+            if read is None:
                 return None
             is_named = bool(read.named)
             number = speed_of(read.named or read.value)

@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import UNREADABLE
+from hatcast.stream.errors import UNREADABLE, readable
 from hatcast.stream.readings.formats._csv import csv_records
 from hatcast.stream.readings.formats._json_values import json_values, split_json
 from hatcast.stream.readings.formats._values import ABSENT, parse_number, speed_in, speed_of
@@ -93,9 +93,8 @@ def _with_any_speed(value: bytes, missing: str | None = None) -> Reading | None:
 
     missing   the speed of a record without one; None: it is undecodable
     """
-    try:
-        record = _read_any_speed(value)
-    except UNREADABLE:
+    record = readable(_read_any_speed, value)
+    if record is None:
         return None
     speed, location = speed_of(record.speed, missing), record.location
     point = record.flat if location is None else location.coordinates
@@ -107,10 +106,7 @@ def _with_any_speed(value: bytes, missing: str | None = None) -> Reading | None:
 def _inspect(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
     if reading is not None:
         return reading.time, True
-    try:
-        stamps = _read_stamps(raw)
-    except UNREADABLE:
-        stamps = _NOTHING
+    stamps = readable(_read_stamps, raw) or _NOTHING
     return stamps.time, bool(stamps.time is not None or stamps.license_plate)
 
 

@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import UNREADABLE, RecordingError, SettingError, as_option
+from hatcast.stream.errors import UNREADABLE, RecordingError, SettingError, as_option, readable
 from hatcast.stream.readings.formats._json_values import json_values, records_advice, split_json
 from hatcast.stream.readings.formats._values import (
     ABSENT,
@@ -89,9 +89,8 @@ def _with_any_speed(value: bytes, missing: str | None = None) -> Reading | None:
 
     missing   the speed of a record without one; None: it is undecodable
     """
-    try:
-        raw = _read_any_speed(value)
-    except UNREADABLE:
+    raw = readable(_read_any_speed, value)
+    if raw is None:
         return None
     speed = speed_of(raw.speed or raw.value)
     if speed is None and is_absent(raw.speed):
@@ -123,10 +122,7 @@ def records(stream: BinaryIO, path: str, decoder: Decode = decode) -> Iterator[R
 
 
 def _inspect(raw: bytes, _: Reading | None) -> tuple[object, bool]:
-    try:
-        stamps = _read_stamps(raw)
-    except UNREADABLE:
-        stamps = _NOTHING
+    stamps = readable(_read_stamps, raw) or _NOTHING
     stamp = stamps.time if stamps.arrival is None else stamps.arrival
     return stamp, bool(stamps.time is not None or stamps.vehicle or stamps.lat or stamps.lon)
 
@@ -188,10 +184,10 @@ def _extract(names: Collection[str]) -> Extract:
             return msgspec.structs.asdict(numbers(record))  # almost every record
         except UNREADABLE:
             pass
-        try:
-            found = {name: speed_of(raw) for name, raw in msgspec.structs.asdict(fields(record)).items()}
-        except UNREADABLE:
+        raws = readable(fields, record)
+        if raws is None:
             return None
+        found = {name: speed_of(raw) for name, raw in msgspec.structs.asdict(raws).items()}
         values = {name: value for name, value in found.items() if value is not None}
         return values if len(values) == len(found) else None
 

@@ -20,7 +20,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import UNREADABLE, RecordingError
+from hatcast.stream.errors import UNREADABLE, RecordingError, readable
 from hatcast.stream.readings.formats._deliveries import (
     NotSiriError,
     SiriRecord,
@@ -210,9 +210,8 @@ def records(stream: BinaryIO, path: str, decoder: Decode = decode) -> Iterator[R
 
 def _why(raw: bytes) -> str | None:
     """Return which field of an undecodable activity is missing or wrong, without any of its data."""
-    try:
-        activity = _read_times(raw)
-    except UNREADABLE:
+    activity = readable(_read_times, raw)
+    if activity is None:
         return None
     if "ErrorCondition" in activity:
         return "the server rejects the request"
@@ -232,10 +231,7 @@ def _own_time(record: SiriRecord, reading: Reading | None) -> int | None:
     """Return the time of a record (ms UTC), which may be undecodable otherwise; None if it is unreadable."""
     if reading is not None:
         return arrival_ms(reading.time)
-    try:
-        time = _read_times(record.raw).get("RecordedAtTime")
-    except UNREADABLE:
-        return None
+    time = (readable(_read_times, record.raw) or {}).get("RecordedAtTime")
     return arrival_ms(time.get("value") if isinstance(time, dict) else time)
 
 
