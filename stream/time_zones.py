@@ -53,5 +53,4 @@ def similar_time_zone(name: str) -> str | None:
 
 @cache
 def _packaged() -> frozenset[str]:
-    """Return the names of the zones in the package."""
     return frozenset(files(tzdata).joinpath("zones").read_text().split())

@@ -10,6 +10,7 @@ A privately selected interval to clip to is paid for and public once drawn. So i
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -20,7 +21,15 @@ from numpy.typing import NDArray
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators.array_length import RULES
-from hatcast.stream.estimators.grouping import GROUPINGS, Counts, Integers, Weights, order_of
+from hatcast.stream.estimators.grouping import (
+    GROUPINGS,
+    Counts,
+    Integers,
+    Weights,
+    excess_weight,
+    order_of,
+    weighted_sum,
+)
 from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, Noisy
 from hatcast.stream.mechanisms.grid import Grid, clip, quantile95
 from hatcast.stream.policy.estimator_keys import check_gamma
@@ -256,23 +265,6 @@ class Estimator(Protocol):
         """
 
 
-class Linear(Estimator, Protocol):
-    """An estimator whose value is a sum of users' means with public weights, so that it also has a vector form.
-
-    `sensitivity` is U times the largest weight, or more, and `bias` is U times the weight that the plain mean has in
-    excess. U only means the largest distance of two means: `hatcast.stream.estimators.vectors` relies on this.
-    """
-
-    def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """As Estimator. Never None, because no interval is drawn."""
-
-    def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
-        """Return (places, fills) and a total: user l's mean has weight places_l / (fills_l total); weights sum to 1.
-
-        Raises EmptyHat.
-        """
-
-
 def with_noise(
     value: Fraction, sensitivity: Fraction, parameters: Parameters, noise: Noise, share: Fraction = NOISE_ONLY["noise"]
 ) -> Estimate:
@@ -330,3 +322,31 @@ class OneDraw(Estimator):
             return None
         before = self.before_noise(users, parameters)
         return before.estimate(noise.laplace(before.value, before.distance, before.epsilon))
+
+
+class Linear(OneDraw):
+    """An estimator whose value is a sum of users' means with public weights, so that it also has a vector form.
+
+    `sensitivity` is U times the largest weight, or more, and `bias` is U times the weight that the plain mean has in
+    excess. U only means the largest distance of two means: `hatcast.stream.estimators.vectors` relies on this.
+    """
+
+    @abstractmethod
+    def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
+        """Return (places, fills) and a total: user l's mean has weight places_l / (fills_l total); weights sum to 1.
+
+        Raises EmptyHat.
+        """
+
+    def value(self, users: Users, parameters: Parameters) -> Fraction:
+        return weighted_mean(users, self.weights(users.counts, parameters), parameters)
+
+    def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
+        """As Estimator. Never None, because no interval is drawn."""
+        return parameters.upper_bound_milli * excess_weight(counts, *self.weights(counts, parameters))
+
+
+def weighted_mean(users: Users, weights: tuple[Weights, int], parameters: Parameters) -> Fraction:
+    """Return the mean of users' means with the weights of `Linear.weights`, in milli-units. Raises BadUsers."""
+    checked, (of_users, whole) = users.checked(parameters.upper_bound_milli), weights
+    return weighted_sum(checked.counts, checked.sums, of_users) / whole

@@ -8,9 +8,10 @@ from hatcast.stream.estimators._interface import (
     NOISE_ONLY,
     BeforeNoise,
     EmptyHat,
-    OneDraw,
+    Linear,
     Parameters,
     Users,
+    weighted_mean,
 )
 from hatcast.stream.estimators.array_length import array_length
 from hatcast.stream.estimators.grouping import (
@@ -18,14 +19,12 @@ from hatcast.stream.estimators.grouping import (
     Arrays,
     Counts,
     Weights,
-    excess_weight,
-    weighted_sum,
     weights_in,
 )
 from hatcast.stream.policy.policy import EstimatorKeys
 
 
-class ArrayAveraging(OneDraw):
+class ArrayAveraging(Linear):
     """(1/K) sum_k A_k; A_k is the mean of the occupied places of array k, each with its user's own mean (milli-units).
 
     Sensitivity (replace): U / K for both groupings. A neighbour has the same counts, so the same arrays; one user's
@@ -43,20 +42,12 @@ class ArrayAveraging(OneDraw):
     )
     shares: Final = NOISE_ONLY
 
-    def value(self, users: Users, parameters: Parameters) -> Fraction:
-        """Return the mean of the array means. See Estimator."""
-        return _value(users, self.weights(users.counts, parameters), parameters)
-
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
         """Return U / K. See Estimator."""
         return _sensitivity(arrays_of(counts, parameters), parameters)
 
-    def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """Return U sum_l (m_l / M - v_l)^+. See Estimator."""
-        return parameters.upper_bound_milli * excess_weight(counts, *self.weights(counts, parameters))
-
     def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
-        """Return v_l. See Linear."""
+        """Return v_l."""
         arrays = arrays_of(counts, parameters)
         return weights_in(counts, arrays), arrays.number
 
@@ -64,7 +55,8 @@ class ArrayAveraging(OneDraw):
         """As OneDraw. Groups the users once, for value, sensitivity and the record's counts."""
         arrays = arrays_of(users.counts, parameters)
         weights = weights_in(users.counts, arrays), arrays.number
-        return BeforeNoise.of(_value(users, weights, parameters), _sensitivity(arrays, parameters), parameters, weights)
+        value = weighted_mean(users, weights, parameters)
+        return BeforeNoise.of(value, _sensitivity(arrays, parameters), parameters, weights)
 
 
 def arrays_of(counts: Counts, parameters: Parameters) -> Arrays:
@@ -84,12 +76,6 @@ def length_of(counts: Counts, parameters: Parameters) -> int:
     if not len(counts):
         raise EmptyHat
     return array_length(parameters.array_length, counts, parameters.epsilon, parameters.grouping)
-
-
-def _value(users: Users, weights: tuple[Weights, int], parameters: Parameters) -> Fraction:
-    checked = users.checked(parameters.upper_bound_milli)
-    of_users, arrays = weights
-    return weighted_sum(checked.counts, checked.sums, of_users) / arrays
 
 
 def _sensitivity(arrays: Arrays, parameters: Parameters) -> Fraction:

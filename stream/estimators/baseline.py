@@ -5,12 +5,12 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.stream.estimators._interface import NOISE_ONLY, EmptyHat, OneDraw, Parameters, Users
+from hatcast.stream.estimators._interface import NOISE_ONLY, EmptyHat, Linear, Parameters, Users
 from hatcast.stream.estimators.grouping import Counts, Weights, total
 from hatcast.stream.policy.policy import EstimatorKeys
 
 
-class Baseline(OneDraw):
+class Baseline(Linear):
     """f = sum_l s_l / M, with M = sum_l m_l, s_l the sum of user l's readings in milli-units.
 
     Sensitivity (replace): U m* / M, m* the largest count. A neighbour has the same counts, so the same M, and another
@@ -40,7 +40,7 @@ class Baseline(OneDraw):
         return Fraction(0)
 
     def weights(self, counts: Counts, _parameters: Parameters) -> tuple[Weights, int]:
-        """Return m_l / M. See Linear."""
+        """Return m_l / M."""
         if not len(counts):
             raise EmptyHat
         return (counts, np.ones(len(counts), np.int64)), total(counts)

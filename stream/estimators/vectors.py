@@ -165,7 +165,7 @@ class VectorForm:
         return tuple(weighted_sum(users.counts, column, weights) / whole for column in sums.T)
 
     def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
-        """Return v_l. See Linear."""
+        """Return v_l, as `Linear.weights`."""
         return self.estimator.weights(counts, self._scalar_parameters(parameters))
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:

@@ -3,13 +3,21 @@
 from fractions import Fraction
 from typing import Final
 
-from hatcast.stream.estimators._interface import ARRAY_CHOICES, NOISE_ONLY, BeforeNoise, OneDraw, Parameters, Users
+from hatcast.stream.estimators._interface import (
+    ARRAY_CHOICES,
+    NOISE_ONLY,
+    BeforeNoise,
+    Linear,
+    Parameters,
+    Users,
+    weighted_mean,
+)
 from hatcast.stream.estimators.array_averaging import length_of
-from hatcast.stream.estimators.grouping import Counts, Weights, capped_weights, excess_weight, total, weighted_sum
+from hatcast.stream.estimators.grouping import Counts, Weights, capped_weights, total
 from hatcast.stream.policy.policy import EstimatorKeys
 
 
-class WeightedMean(OneDraw):
+class WeightedMean(Linear):
     """sum_l w_l mu_l / W, w_l = min(m_l, m), W = sum_l w_l, mu_l the user's own mean (milli-units), m the array length.
 
     Sensitivity (replace): U m / W. A neighbour has the same counts, so the same m and weights, and one other mu_l in
@@ -23,35 +31,21 @@ class WeightedMean(OneDraw):
     keys: Final = EstimatorKeys({"array_length": "median"}, ARRAY_CHOICES, several_values=True)
     shares: Final = NOISE_ONLY
 
-    def value(self, users: Users, parameters: Parameters) -> Fraction:
-        """Return sum_l w_l mu_l / W. See Estimator."""
-        weights, whole = self.weights(users.counts, parameters)
-        return _value(users, weights, whole, parameters)
-
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
         """Return U m / W. See Estimator."""
         length = length_of(counts, parameters)
         return Fraction(parameters.upper_bound_milli * length, total(capped_weights(counts, length)[0]))
 
-    def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """Return U sum_l (m_l / M - w_l / W)^+. See Estimator."""
-        return parameters.upper_bound_milli * excess_weight(counts, *self.weights(counts, parameters))
-
     def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
-        """Return w_l / W. See Linear."""
+        """Return w_l / W."""
         weights = capped_weights(counts, length_of(counts, parameters))
         return weights, total(weights[0])
 
     def before_noise(self, users: Users, parameters: Parameters) -> BeforeNoise:
         """As OneDraw. Computes the weights once, also for the record's counts."""
-        weights, whole = self.weights(users.counts, parameters)
-        value = _value(users, weights, whole, parameters)
-        return BeforeNoise.of(value, self.sensitivity(users.counts, parameters), parameters, (weights, whole))
-
-
-def _value(users: Users, weights: Weights, whole: int, parameters: Parameters) -> Fraction:
-    checked = users.checked(parameters.upper_bound_milli)
-    return weighted_sum(checked.counts, checked.sums, weights) / whole
+        weights = self.weights(users.counts, parameters)
+        value = weighted_mean(users, weights, parameters)
+        return BeforeNoise.of(value, self.sensitivity(users.counts, parameters), parameters, weights)
 
 
 ESTIMATOR: Final = WeightedMean()

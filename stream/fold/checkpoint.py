@@ -76,7 +76,6 @@ def _index(hat: OpenHat, changes: FoldChanges) -> str:
 
 
 def _take_chunks(hat: OpenHat, changes: FoldChanges) -> None:
-    """Add the changed chunks of a HAT to the changes."""
     name = _index(hat, changes)
     rows = list(hat.users.items())  # in order of entry, so row i has ordinal i
     for chunk in hat.changed_chunks():

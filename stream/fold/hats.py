@@ -13,7 +13,7 @@ from typing import Final
 
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.reading import Outcome
+from hatcast.stream.readings.reading import Outcome, cache
 from hatcast.stream.time_zones import TIME_ZONE_DATA, time_zone
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -106,9 +106,7 @@ class Calendar:
         end = self._day_ends.get(date)
         if end is None:
             end = max(slot.end_ms for slot in self._slots_from(datetime.fromisoformat(date)))
-            if len(self._day_ends) >= _SLOT_CACHE_SIZE:
-                self._day_ends.clear()
-            self._day_ends[date] = end
+            cache(self._day_ends, date, end, _SLOT_CACHE_SIZE)
         return end
 
     def previous_day_end(self, date: str) -> int:
@@ -178,9 +176,7 @@ class Calendar:
                 return None
             first, end = min(start for start, _, _ in spans), max(end for _, end, _ in spans)
             slot = Slot(*key, _ms(first), _ms(end), self._outside(key[0], wall))
-            if len(self._slots) >= _SLOT_CACHE_SIZE:
-                self._slots.clear()
-            self._slots[key] = slot
+            cache(self._slots, key, slot, _SLOT_CACHE_SIZE)
         return slot
 
     def _outside(self, date: str, wall: datetime) -> str | None:

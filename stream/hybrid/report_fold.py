@@ -52,7 +52,6 @@ class ReportFold(PartitionFold[bytes]):
         super().__init__(policy, calendar, users, belongs, 2 * self._shift)
 
     def _fold(self, timestamp: int, watermark: int, value: bytes) -> str:
-        """Fold one report and return its outcome."""
         report = decode_report(value)
         if report is None:
             return _UNDECODABLE

@@ -32,7 +32,7 @@ class Book:
         """
         fields = draft.read_date(date)
         day, numbers = parse_day(fields, name, date, draft)
-        ours = day.policies.get(name, PolicyDay(None))
+        ours = day.policies.get(name) or PolicyDay(None)
         charged = sum(e * places for e, places in ours.levels.items())
         if charged != numbers.get(f"epsilon:{name}", 0):  # without its levels a date would cost less than it has
             raise DamagedRow(rows.levels(date, name))

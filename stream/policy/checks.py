@@ -210,7 +210,6 @@ def day_slots(given: PolicyTable, slot_length_ms: int) -> int:
 
 
 def _check_unit(given: PolicyTable) -> None:
-    """Check the privacy unit and the limit of all its days."""
     privacy, where = given.privacy, "policy.privacy"
     limit = privacy.total_limit
     if given.continual is not None:

@@ -250,7 +250,6 @@ def _check_values(table: TrackerTable) -> None:
 
 
 def _watched(given: PolicyTable, table: TrackerTable, read_cells: Callable[[str], str]) -> CellsFile | None:
-    """Return the watch list; None without one."""
     if table.watch is None:
         return None
     where = f"{_WHERE}.watch ({table.watch})"

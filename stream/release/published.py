@@ -51,7 +51,6 @@ def _charge(release: Charged) -> int:
 
 
 def _scales(release: Charged) -> list[float | None]:
-    """Return the scale of the noise of each value."""
     if release.values:
         return [each.noise.scale for each in release.values]
     return [None if release.noise is None else release.noise.scale]

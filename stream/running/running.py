@@ -293,7 +293,6 @@ class RunningWindows:
         return window_means((slot.of[running.of] for slot in self._slots if is_in(slot)), len(self._names))
 
     def _number(self, cell: str) -> int:
-        """Return the number of a cell; of a new one the next."""
         if cell not in self._numbers:
             self._numbers[cell] = len(self._names)
             self._names.append(cell)

@@ -212,7 +212,6 @@ class Smoother:
         return made
 
     def _add_hats(self, records: Sequence[ReleaseRecord]) -> None:
-        """Add the HATs of a slot to the day."""
         known = self._records.hats(records, self._cells)
         for number, (record, hat) in enumerate(known, len(self._day)):
             self._hats[record.cell, record.slot] = number
@@ -227,7 +226,6 @@ class Smoother:
         self._track.means.resize(self._covariance)
 
     def _learn(self, records: Sequence[ReleaseRecord]) -> None:
-        """Update with the released numbers of a slot or settlement."""
         day = [each.hat for each in self._day]
         for measured in self._records.measurements(records, self._cells, self._hats, day):
             residual_z = self._observe(measured)
@@ -272,7 +270,6 @@ class Smoother:
         return day_parts(records, [each.hat for each in self._day], self._track, self._covariance)
 
     def _estimate(self, stage: Stage, number: int) -> EstimateRecord:
-        """Return the estimate of a HAT of the day."""
         of_day = self._day[number]
         estimate = self._track.estimate(number, of_day.hat, self._covariance)
         z = of_day.residual_z

@@ -205,7 +205,6 @@ def _content(element: Any, name: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=1024)
 def _local(tag: str) -> str:
-    """Return an element's name without its namespace."""
     return tag.rpartition("}")[2]
 
 

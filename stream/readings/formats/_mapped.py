@@ -203,7 +203,6 @@ def _is_missing(cell: object) -> bool:
 
 
 def _vehicle(cell: object) -> str | None:
-    """Return the canonical vehicle id in a cell, or None."""
     text = vehicle_text(cell)
     return None if text is None else canonical_vehicle(text)
 

@@ -181,7 +181,6 @@ def single_value_decoder(name: str, unit: str) -> Callable[[bytes], Reading | No
 
 
 def _value_reader(name: str, unit: str, kind: Any, missing: Any) -> Callable[[bytes], Any]:
-    """Return the decoder of records whose value has this type."""
     named = msgspec.field(default=missing, name="" if name == VALUE else name)
     fields: list[Any] = [*_PLACE, (VALUE, kind, missing), ("unit", str, unit), ("named", kind, named)]
     return msgspec.json.Decoder(msgspec.defstruct("ValueRecord", fields, gc=False)).decode

@@ -122,7 +122,10 @@ def records(stream: BinaryIO, path: str, decoder: Decode = decode) -> Iterator[R
 
 
 def _inspect(raw: bytes, _: Reading | None) -> tuple[object, bool]:
-    stamps = readable(_read_stamps, raw) or _NOTHING
+    try:  # not `readable`: a call for each record of a recording
+        stamps = _read_stamps(raw)
+    except UNREADABLE:
+        stamps = _NOTHING
     stamp = stamps.time if stamps.arrival is None else stamps.arrival
     return stamp, bool(stamps.time is not None or stamps.vehicle or stamps.lat or stamps.lon)
 
