@@ -42,7 +42,8 @@ from hatcast.stream.policy.composed_limit import check_alone
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys
 from hatcast.stream.records.fields import date_of, policy_of
-from hatcast.stream.release.placed import AnyRelease, Placed
+from hatcast.stream.release.placed import Placed
+from hatcast.stream.release.queries import AnyRelease
 
 
 def claim_policy(database: sqlite3.Connection, path: Path, policy: Policy) -> None:

@@ -24,8 +24,9 @@ from hatcast.stream.records.fields import Status, query_kind, release_id
 from hatcast.stream.records.projections import HEAD
 from hatcast.stream.release.continual import RunningSums
 from hatcast.stream.release.hats import releases_of
-from hatcast.stream.release.placed import AnyRelease, Placed
+from hatcast.stream.release.placed import Placed
 from hatcast.stream.release.queries import (
+    AnyRelease,
     QueryPeriod,
     QueryRelease,
     RetainedPeriod,

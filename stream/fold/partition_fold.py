@@ -24,6 +24,8 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.reading import Outcome, cache
 
 V = TypeVar("V")
+Belongs = Callable[[bytes], bool] | None
+"""Whether an id in UTF-8 belongs to a partition; None skips rule 10 (recordings)"""
 
 # Most entries of a cache.
 _VEHICLE_CACHE_SIZE: Final = 200_000
@@ -42,18 +44,8 @@ class PartitionFold(ABC, Generic[V]):
     State is bounded by the users of open HATs and of unfinished days or horizons.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        calendar: Calendar,
-        users: FoldUsers,
-        belongs: Callable[[bytes], bool] | None,
-        value_max: int,
-    ) -> None:
-        """Args:
-        belongs:   whether an id in UTF-8 belongs to this partition; None skips rule 10 (recordings)
-        value_max: larger values are clipped to it (rule 13)
-        """
+    def __init__(self, policy: Policy, calendar: Calendar, users: FoldUsers, belongs: Belongs, value_max: int) -> None:
+        """value_max: larger values are clipped to it (rule 13)."""
         self.policy = policy
         self.calendar = calendar
         self.watermark: int | None = None  # greatest arrival (ms UTC) applied so far; None before the first record

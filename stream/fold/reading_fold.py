@@ -11,7 +11,7 @@ import h3.api.basic_int as h3
 
 from hatcast.stream.fold.hats import Calendar, Slot, closes_at
 from hatcast.stream.fold.open_slots import Contribution, OpenSlot, PeriodUsers, ValuesContribution, Vehicle
-from hatcast.stream.fold.partition_fold import CACHE_SIZE, PartitionFold
+from hatcast.stream.fold.partition_fold import CACHE_SIZE, Belongs, PartitionFold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy, ValuesKeys
 from hatcast.stream.policy.value_keys import SPEED, Value
@@ -29,6 +29,8 @@ from hatcast.stream.readings.vehicles import canonical_vehicle
 from hatcast.stream.units import MINUTE_MS
 
 V = TypeVar("V")
+Decode = Callable[[V], Reading | None]
+"""Decodes one record's value; None if undecodable"""
 
 _NO_TIME: Final = 1 << 80  # later than any arrival + max_ahead: an unreadable time ends as bad_time
 _BAD_VALUE: Final = -1
@@ -50,17 +52,8 @@ class ReadingFold(PartitionFold[V], Generic[V]):
     """Fold of readings by rules 1 to 13. See PartitionFold."""
 
     def __init__(
-        self,
-        policy: Policy,
-        calendar: Calendar,
-        users: FoldUsers,
-        decode: Callable[[V], Reading | None],
-        belongs: Callable[[bytes], bool] | None,
+        self, policy: Policy, calendar: Calendar, users: FoldUsers, decode: Decode[V], belongs: Belongs
     ) -> None:
-        """Args:
-        decode:  decodes one record's value; None if undecodable
-        belongs: whether a vehicle id in UTF-8 belongs to this partition; None skips rule 10 (recordings)
-        """
         super().__init__(policy, calendar, users, belongs, policy.upper_bound)
         self._decode = decode
         self._zero = 0 if policy.value is None else _ZERO_VALUE
@@ -209,12 +202,7 @@ class ValuesFold(ReadingFold[V], Generic[V]):
     """
 
     def __init__(
-        self,
-        policy: Policy,
-        calendar: Calendar,
-        users: FoldUsers,
-        decode: Callable[[V], Reading | None],
-        belongs: Callable[[bytes], bool] | None,
+        self, policy: Policy, calendar: Calendar, users: FoldUsers, decode: Decode[V], belongs: Belongs
     ) -> None:
         """Args: as of ReadingFold; `decode` returns a `ValuesReading` with each value of the policy but the speed."""
         super().__init__(policy, calendar, users, self._read, belongs)
@@ -259,11 +247,7 @@ class ValuesFold(ReadingFold[V], Generic[V]):
 
 
 def reading_fold(
-    policy: Policy,
-    calendar: Calendar,
-    users: FoldUsers,
-    decode: Callable[[V], Reading | None],
-    belongs: Callable[[bytes], bool] | None,
+    policy: Policy, calendar: Calendar, users: FoldUsers, decode: Decode[V], belongs: Belongs
 ) -> ReadingFold[V]:
     """Return the empty fold of a policy's readings. Arguments as of ReadingFold and ValuesFold."""
     kind = ValuesFold if isinstance(policy.method, ValuesKeys) else ReadingFold

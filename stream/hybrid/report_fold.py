@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hatcast.stream.fold.hats import Calendar, Slot, closes_at
 from hatcast.stream.fold.packing import columns
-from hatcast.stream.fold.partition_fold import PartitionFold
+from hatcast.stream.fold.partition_fold import Belongs, PartitionFold
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.hybrid import DeviceReport, HybridParameters, accepts, decode_report, report_bound, steps_of
 from hatcast.stream.policy.policy import Policy
@@ -36,15 +36,10 @@ class ReportFold(PartitionFold[bytes]):
         policy: Policy,
         calendar: Calendar,
         users: FoldUsers,
-        belongs: Callable[[bytes], bool] | None,
+        belongs: Belongs,
         is_genuine: GenuineReport | None = None,
     ) -> None:
-        """Create an empty fold.
-
-        belongs      whether a report's id in UTF-8 belongs to this partition; None skips the check
-                     (docs/specification/fold.md, rule 10)
-        is_genuine   None: signatures are not checked
-        """
+        """is_genuine: None: signatures are not checked."""
         self._is_genuine = is_genuine
         self._parameters = HybridParameters.of(policy)
         self._shift = report_bound(self._parameters)

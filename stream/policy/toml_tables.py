@@ -216,13 +216,8 @@ def _type_fix(field: msgspec.structs.FieldInfo, value: object, name: str) -> str
 
 def _number(text: str, kinds: set[object]) -> str | None:
     """Return text that is a value of these types without its quotes."""
-    if bool in kinds and text in ("true", "false"):
-        return text
-    if int in kinds and re.fullmatch(r"-?[0-9]{1,18}", text):
-        return text
-    if float in kinds and re.fullmatch(r"-?[0-9]{1,18}(\.[0-9]{1,18})?", text):
-        return text
-    return None
+    forms = {bool: "true|false", int: r"-?[0-9]{1,18}", float: r"-?[0-9]{1,18}(\.[0-9]{1,18})?"}
+    return text if any(kind in kinds and re.fullmatch(form, text) for kind, form in forms.items()) else None
 
 
 def _members(kind: Any) -> Iterator[Any]:

@@ -6,29 +6,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import msgspec
 
 from hatcast.stream.fold.hats import Slot
-from hatcast.stream.ledger.proposals import AnswerProposal, Proposal, StateChange
+from hatcast.stream.ledger.proposals import Proposal, StateChange
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.records.fields import Status, release_id
 from hatcast.stream.release.schedule import released_at_ms
 from hatcast.stream.units import NANO
 
 JSON: Final = msgspec.json.Encoder()
-
-
-class AnyRelease(Protocol):
-    """A release of any kind, before the ledger assigns its `seq`."""
-
-    @property
-    def release_id(self) -> str:
-        """Its name, which never changes."""
-
-    def proposal(self, at_ms: int, release_partition: int) -> Proposal | AnswerProposal:
-        """Return the release as proposed to the ledger by the owner of a release partition."""
 
 
 @dataclass(frozen=True, slots=True)

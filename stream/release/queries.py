@@ -18,7 +18,7 @@ from hatcast.stream.policy.query import Kind, Period, Query
 from hatcast.stream.queries import KINDS, Answer, RetainedDay, answer_of
 from hatcast.stream.records.fields import Status, release_id
 from hatcast.stream.release.hats import estimate_fields
-from hatcast.stream.release.placed import cell_fields, exact_json, record_parts, utc_text, value_fields
+from hatcast.stream.release.placed import Placed, cell_fields, exact_json, record_parts, utc_text, value_fields
 from hatcast.stream.release.schedule import released_at_ms
 
 
@@ -166,6 +166,10 @@ class QueryRelease:
             policy, kind = self.query_period.policy, KINDS[self.query_period.query.kind]
             fields |= estimate_fields(answer.estimate, kind.grid(policy), kind.unit(policy))
         return fields
+
+
+AnyRelease = Placed | QueryRelease
+"""A release of any kind, before the ledger assigns its `seq`"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,7 @@ def slots_of(records: Iterable[ReleaseRecord]) -> Iterator[ReleasedSlot]:
 
 
 HatKey = tuple[str, str]  # cell and slot of a HAT of the day
+Records = Sequence[ReleaseRecord]  # of one slot, or of the settlement of a date
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,16 +102,12 @@ class RecordConverter(ABC):
         """Return the calibration that goes with these records. means: of an earlier one; none at the beginning."""
 
     @abstractmethod
-    def hats(self, records: Sequence[ReleaseRecord], cells: Mapping[str, int]) -> list[tuple[ReleaseRecord, ModelHat]]:
+    def hats(self, records: Records, cells: Mapping[str, int]) -> list[tuple[ReleaseRecord, ModelHat]]:
         """Return the HATs of a slot's records that the model has. cells: their numbers."""
 
     @abstractmethod
     def measurements(
-        self,
-        records: Sequence[ReleaseRecord],
-        cells: Mapping[str, int],
-        numbers: Mapping[HatKey, int],
-        day: Sequence[ModelHat],
+        self, records: Records, cells: Mapping[str, int], numbers: Mapping[HatKey, int], day: Sequence[ModelHat]
     ) -> Iterator[Measurement]:
         """Yield the released numbers of a slot or settlement, in the order in which the model takes them.
 
@@ -130,17 +127,13 @@ class PlainReleases(RecordConverter):
     def calibration(means: Sequence[float]) -> ReleaseCalibration:
         return ReleaseCalibration(*means)
 
-    def hats(self, records: Sequence[ReleaseRecord], cells: Mapping[str, int]) -> list[tuple[ReleaseRecord, ModelHat]]:
+    def hats(self, records: Records, cells: Mapping[str, int]) -> list[tuple[ReleaseRecord, ModelHat]]:
         return [
             (each, hat_of(each, cells[each.cell], self._covariance.variances)) for each in records if each.is_released
         ]
 
     def measurements(
-        self,
-        records: Sequence[ReleaseRecord],
-        cells: Mapping[str, int],
-        numbers: Mapping[HatKey, int],
-        day: Sequence[ModelHat],
+        self, records: Records, cells: Mapping[str, int], numbers: Mapping[HatKey, int], day: Sequence[ModelHat]
     ) -> Iterator[Measurement]:
         for record in sorted(records, key=lambda each: each.cell):
             noise = noise_variance(record)
@@ -201,7 +194,7 @@ class QueryRecords(RecordConverter):
     def calibration(means: Sequence[float]) -> Calibration:
         return Calibration((means[0], means[1])) if means else Calibration()
 
-    def hats(self, records: Sequence[ReleaseRecord], cells: Mapping[str, int]) -> list[tuple[ReleaseRecord, ModelHat]]:
+    def hats(self, records: Records, cells: Mapping[str, int]) -> list[tuple[ReleaseRecord, ModelHat]]:
         counted = [(each, each.counts) for each in records if each.counts is not None and each.status in _MODELLED]
         centre = centre_of((counts.users, counts.readings) for _, counts in counted)
         return [
@@ -216,11 +209,7 @@ class QueryRecords(RecordConverter):
         ]
 
     def measurements(
-        self,
-        records: Sequence[ReleaseRecord],
-        cells: Mapping[str, int],
-        numbers: Mapping[HatKey, int],
-        day: Sequence[ModelHat],
+        self, records: Records, cells: Mapping[str, int], numbers: Mapping[HatKey, int], day: Sequence[ModelHat]
     ) -> Iterator[Measurement]:
         queried = [(record.query, record) for record in records if record.query is not None]
         for query, record in sorted(queried, key=lambda each: each[0].number):
