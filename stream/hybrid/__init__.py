@@ -8,14 +8,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from hatcast.stream.hybrid import methods
-from hatcast.stream.hybrid._blend import TARGET as TARGET
-from hatcast.stream.hybrid._blend import GroupEstimates as GroupEstimates
-from hatcast.stream.hybrid._blend import HybridEstimate as HybridEstimate
 from hatcast.stream.hybrid._blend import estimate as estimate
 from hatcast.stream.hybrid._interface import HybridEstimator as HybridEstimator
 from hatcast.stream.hybrid._interface import HybridParameters as HybridParameters
-from hatcast.stream.hybrid._interface import Needs as Needs
-from hatcast.stream.hybrid._interface import Number as Number
 from hatcast.stream.hybrid._interface import Setting as Setting
 from hatcast.stream.hybrid._interface import Spread as Spread
 from hatcast.stream.hybrid._interface import charge as charge

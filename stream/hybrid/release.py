@@ -11,16 +11,9 @@ from typing import Any
 import msgspec
 
 from hatcast.stream.estimators import Users
-from hatcast.stream.hybrid import (
-    HYBRID_ESTIMATORS,
-    TARGET,
-    GroupEstimates,
-    HybridEstimate,
-    HybridParameters,
-    charge,
-    delta_per_hat,
-    estimate,
-)
+from hatcast.stream.hybrid import HYBRID_ESTIMATORS
+from hatcast.stream.hybrid._blend import TARGET, GroupEstimates, HybridEstimate, estimate
+from hatcast.stream.hybrid._interface import HybridParameters, charge, delta_per_hat
 from hatcast.stream.hybrid.report_fold import reports_of
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid

@@ -54,12 +54,12 @@ from hatcast.stream.policy.tracker_keys import TrackerKeys as TrackerKeys
 from hatcast.stream.policy.value_keys import (
     SPEED,
     SPEED_UNIT,
+    Value,
     read_values,
     with_canonical_value,
     with_single_value,
     with_values,
 )
-from hatcast.stream.policy.value_keys import Value as Value
 from hatcast.stream.policy.value_keys import ValuesKeys as ValuesKeys
 from hatcast.stream.readings.reading import ValueUnits, to_milli
 from hatcast.stream.records.fields import quantity_of

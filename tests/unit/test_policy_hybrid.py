@@ -7,7 +7,8 @@ import pytest
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
-from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, Needs, Spread, charge
+from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, Spread, charge
+from hatcast.stream.hybrid._interface import Needs
 from hatcast.stream.policy.policy import HybridKeys, NoiseKind, Policy, read_policy
 from hatcast.stream.units import NANO
 
