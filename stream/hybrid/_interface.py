@@ -14,15 +14,7 @@ from typing import Final, Self
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import Parameters
-from hatcast.stream.mechanisms import MAX_SCALE, Noise, Noisy
-from hatcast.stream.mechanisms.gaussian import (
-    MIN_DELTA,
-    composed_epsilon,
-    deviation_for,
-    discretization_loss,
-    scale_bound,
-    smallest_scale,
-)
+from hatcast.stream.mechanisms import MAX_SCALE, Noise, Noisy, gaussian
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.continual_keys import part_of_delta
 from hatcast.stream.policy.policy import EstimatorKeys, GroupMeans, HybridKeys, HybridUse, NoiseKind, Policy
@@ -127,10 +119,10 @@ class HybridParameters:
         )
 
     def _check_gaussian(self, delta: float) -> None:
-        if not MIN_DELTA <= delta < 1:
+        if not gaussian.MIN_DELTA <= delta < 1:
             raise SettingError("policy.privacy.delta", "is too small for Gaussian noise", "use a number such as 1e-6")
         for key, epsilon in (("epsilon", self.epsilon), ("local_epsilon", self.local_epsilon)):
-            if 4 * scale_bound(self.local_distance, epsilon, delta) > MAX_SCALE:
+            if 4 * gaussian.scale_bound(self.local_distance, epsilon, delta) > MAX_SCALE:
                 raise SettingError(
                     f"policy.privacy.{key}",
                     "needs noise too wide for 64 bits",
@@ -168,7 +160,7 @@ class HybridParameters:
 
     def scale_for(self, distance: int, epsilon: float) -> float:
         """Return the scale of noise for sensitivity `distance`: as drawn, or less by rounding."""
-        return distance / epsilon if self.delta is None else smallest_scale(distance, epsilon, self.delta)
+        return distance / epsilon if self.delta is None else gaussian.smallest_scale(distance, epsilon, self.delta)
 
     def noisy(self, noise: Noise, value: int, distance: int, epsilon: float) -> Noisy:
         """Return `value` plus the policy's kind of noise for sensitivity `distance`, in steps."""
@@ -203,7 +195,7 @@ class HybridParameters:
         if self.delta is None:
             return 2 / Fraction(Decimal(repr(epsilon))) ** 2  # the exact value of its decimal text: 0.1 is 1/10
         # Rounded to nine digits, so that a weight does not depend on the last bits of a library's result.
-        return Fraction(f"{deviation_for(epsilon, self.delta):.9g}") ** 2
+        return Fraction(f"{gaussian.deviation_for(epsilon, self.delta):.9g}") ** 2
 
 
 def delta_per_hat(policy: Policy) -> float:
@@ -280,8 +272,8 @@ def gaussian_epsilon(policy: Policy, releases: int, delta: float, min_scale: flo
         groups.append((parameters.local_epsilon, parameters.local_distance, 0.0))
     largest = 0.0
     for epsilon, distance, group_min_scale in groups:
-        deviation = deviation_for(epsilon, parameters.delta)
+        deviation = gaussian.deviation_for(epsilon, parameters.delta)
         ratio = _ROUNDED / deviation
-        excess_loss = discretization_loss(ratio, max(group_min_scale, deviation * distance))
-        largest = max(largest, composed_epsilon(ratio, excess_loss, releases, delta))
+        excess_loss = gaussian.discretization_loss(ratio, max(group_min_scale, deviation * distance))
+        largest = max(largest, gaussian.composed_epsilon(ratio, excess_loss, releases, delta))
     return largest

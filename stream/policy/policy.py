@@ -13,19 +13,8 @@ from typing import Any, Final, Literal, TypeVar
 import rfc8785
 
 from hatcast.stream.errors import SettingError
+from hatcast.stream.policy import checks
 from hatcast.stream.policy.cells_file import FineCells, SelectionCost, fine_cells_of, with_coarse_resolution
-from hatcast.stream.policy.checks import (
-    cells_of,
-    check_add_remove,
-    check_place,
-    check_privacy,
-    check_range,
-    check_sums,
-    check_times,
-    check_transition,
-    most_hats_of,
-    reject_above_of,
-)
 from hatcast.stream.policy.composed_limit import ComposedLimit, canonical_limit, composed_limit, without_delta_of_limit
 from hatcast.stream.policy.continual_keys import CONTINUAL_ESTIMATOR, continual_keys, with_continual_defaults
 from hatcast.stream.policy.continual_keys import ContinualKeys as ContinualKeys
@@ -205,7 +194,7 @@ def read_policy(
     filled, limit = without_delta_of_limit(filled)
     filled, value = with_single_value(with_tracker_defaults(filled))
     given = with_coarse_resolution(decode_table(filled, PolicyTable, "policy"), table)
-    listed, cells_content = cells_of(given, read_cells)
+    listed, cells_content = checks.cells_of(given, read_cells)
     finer, fine, fine_content = fine_cells_of(given, listed, read_cells)
     cells = None if listed is None else listed.cells | (frozenset() if fine is None else fine.cells)
     durations = _check_single_keys(given, value)
@@ -216,14 +205,14 @@ def read_policy(
     composed = None
     if limit is not None:
         given, composed = composed_limit(limit, given, chosen, known[given.estimator.name], selection)
-    check_sums(given, nano_ceil(chosen.charged(given.privacy.epsilon)), durations["slot_length"], cells)
+    checks.check_sums(given, nano_ceil(chosen.charged(given.privacy.epsilon)), durations["slot_length"], cells)
     relation = Relation(given.privacy.relation)
     if relation is Relation.ADD_REMOVE:
-        check_add_remove(given, durations["slot_length"], cells, cells_content)
+        checks.check_add_remove(given, durations["slot_length"], cells, cells_content)
     values = read_values(given, relation, estimators)
     queries = read_queries(given, relation, value)
     _check_without_reports(queries, chosen)
-    most_hats = most_hats_of(given, durations["slot_length"], cells)
+    most_hats = checks.most_hats_of(given, durations["slot_length"], cells)
     tracker = tracker_keys(given, queries, most_hats, read_cells, value)
     if tracker is None:
         check_queries(given, queries, most_hats)
@@ -238,7 +227,7 @@ def read_policy(
         replaces=given.replaces,
         from_date=given.from_date,
         upper_bound=to_milli(given.upper_bound, "km/h"),
-        reject_above=reject_above_of(given, value),
+        reject_above=checks.reject_above_of(given, value),
         drop_zero=given.drop_zero,
         timezone=given.timezone,
         h3_resolution=given.h3_resolution,
@@ -272,15 +261,15 @@ def read_policy(
 def _check_single_keys(given: PolicyTable, value: Value | None) -> dict[str, int]:
     """Check the keys that depend neither on cells nor on the estimator's own; return the durations in ms, by key."""
     if value is None:  # a value has checked its own range
-        check_range(given)
-    check_place(given)
-    check_transition(given)
-    reject_above_of(given, value)
+        checks.check_range(given)
+    checks.check_place(given)
+    checks.check_transition(given)
+    checks.reject_above_of(given, value)
     durations = {key: duration_ms(getattr(given, key), f"policy.{key}") for key in _DURATIONS}
-    check_times(given, durations)
+    checks.check_times(given, durations)
     if given.estimator.name == TRACKER:
         check_tracker(given)
-    check_privacy(given)
+    checks.check_privacy(given)
     return durations
 
 

@@ -21,13 +21,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from hatcast.stream.errors import UNREADABLE, RecordingError, readable
-from hatcast.stream.readings.formats._deliveries import (
-    NotSiriError,
-    SiriRecord,
-    json_recording,
-    json_records,
-    xml_records,
-)
+from hatcast.stream.readings.formats import _deliveries
 from hatcast.stream.readings.formats._mapped import CellsTarget, problem_of
 from hatcast.stream.readings.formats._values import (
     ABSENT,
@@ -174,10 +168,10 @@ def split(body: bytes, topic: str = "") -> list[bytes]:
     text = body.removeprefix(BYTE_ORDER_MARK).strip(WHITE_SPACE)
     if text.startswith(_XML_STARTS):
         try:
-            return [record.raw for record in xml_records(io.BytesIO(body))]
-        except NotSiriError:
+            return [record.raw for record in _deliveries.xml_records(io.BytesIO(body))]
+        except _deliveries.NotSiriError:
             return [body]
-    found = json_records(body)
+    found = _deliveries.json_records(body)
     if found is None:
         return [text] if text else []
     return [record.raw for record in found]
@@ -188,7 +182,7 @@ def _is_delivery(body: bytes) -> bool:
     if body.removeprefix(BYTE_ORDER_MARK).strip(WHITE_SPACE).startswith(_XML_STARTS):
         text = body.replace(b"\0", b"")
         return any(name in text for name in (b"Siri", b"ServiceDelivery", b"VehicleMonitoringDelivery"))
-    return json_records(body) is not None
+    return _deliveries.json_records(body) is not None
 
 
 def records(stream: BinaryIO, path: str, decoder: Decode = decode) -> Iterator[Recorded]:
@@ -197,14 +191,14 @@ def records(stream: BinaryIO, path: str, decoder: Decode = decode) -> Iterator[R
     Raises RecordingError if a delivery is cut off or not a SIRI delivery, after the records before it.
     """
     head = first_byte(stream)
-    found = xml_records(stream, head) if head in _XML_STARTS else json_recording(stream, head)
+    found = _deliveries.xml_records(stream, head) if head in _XML_STARTS else _deliveries.json_recording(stream, head)
     try:
         for record in found:
             reading = decoder(record.raw)
             delivered = arrival_ms(record.delivered)
             arrival = _own_time(record, reading) if delivered is None else delivered
             yield Recorded(record.raw, reading, arrival, _why(record.raw) if reading is None else None)
-    except NotSiriError as error:
+    except _deliveries.NotSiriError as error:
         raise RecordingError(path, error.reason, _FIX) from None
 
 
@@ -227,7 +221,7 @@ def _members(found: object) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _own_time(record: SiriRecord, reading: Reading | None) -> int | None:
+def _own_time(record: _deliveries.SiriRecord, reading: Reading | None) -> int | None:
     """Return the time of a record (ms UTC), which may be undecodable otherwise; None if it is unreadable."""
     if reading is not None:
         return arrival_ms(reading.time)
