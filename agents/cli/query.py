@@ -115,7 +115,7 @@ async def _decide(settings: Settings, key: str, milli: int | None) -> LimitReque
         _check_policy(settings, facts)
         if milli is None or key in facts.values:
             return {}
-        return {key: LimitRequest(speed_limit=milli, decided_at=utc_text(now_ms())).encoded()}
+        return {key: msgspec.json.encode(LimitRequest(speed_limit=milli, decided_at=utc_text(now_ms())))}
 
     try:
         return read_request((await registry.write(decide)).values, key)

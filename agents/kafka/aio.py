@@ -24,24 +24,6 @@ from aiokafka.structs import ConsumerRecord
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.monitoring.failures import back_off_s
 
-__all__ = [
-    "AIOKafkaConsumer",
-    "AIOKafkaProducer",
-    "ConsumerRecord",
-    "ConsumerStoppedError",
-    "InconsistentGroupProtocolError",
-    "InvalidSessionTimeoutError",
-    "KafkaConnectionError",
-    "KafkaError",
-    "TopicPartition",
-    "UnknownTopicOrPartitionError",
-    "UnsupportedCodecError",
-    "back_off_reconnects",
-    "for_code",
-    "idempotent_producer",
-    "ignore_unread_kafka_errors",
-]
-
 
 def idempotent_producer(client: dict[str, Any]) -> AIOKafkaProducer:
     """Return a producer without transactions, not started. `client`: aiokafka's connection options."""
@@ -72,34 +54,27 @@ def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 def back_off_reconnects(client: AIOKafkaClient) -> None:
-    """Give an aiokafka client a growing backoff before it reconnects to a broker."""
-    _ReconnectBackoff(client)
+    """Give an aiokafka client a growing backoff before it reconnects to a broker. Replaces its `_get_conn`."""
+    connect = client._get_conn  # noqa: SLF001 - there is no public API; test_faust_pins.py pins it
+    failures: dict[Any, int] = {}  # broker -> failures since the last success
+    next_s: dict[Any, float] = {}  # broker -> time of the next attempt
 
-
-class _ReconnectBackoff:
-    """Backoff for each broker of one client. Replaces the client's `_get_conn`."""
-
-    def __init__(self, client: AIOKafkaClient) -> None:
-        self._client = client
-        self._connect = client._get_conn  # noqa: SLF001 - there is no public API; test_faust_pins.py pins it
-        self._failures: dict[Any, int] = {}  # broker -> failures since the last success
-        self._next_s: dict[Any, float] = {}  # broker -> time of the next attempt
-        client._get_conn = self._connection  # noqa: SLF001 - as above
-
-    async def _connection(
-        self, broker: Any, *, group: ConnectionGroup = ConnectionGroup.DEFAULT, no_hint: bool = False
+    async def connection(
+        broker: Any, *, group: ConnectionGroup = ConnectionGroup.DEFAULT, no_hint: bool = False
     ) -> Any:
         """Return the open connection or a new one; None if it fails, or during the backoff."""
-        existing = self._client._conns.get((broker, group))  # noqa: SLF001 - as above
+        existing = client._conns.get((broker, group))  # noqa: SLF001 - as above
         if existing is not None and existing.connected():
             return existing
-        if monotonic_s() < self._next_s.get(broker, 0.0):
+        if monotonic_s() < next_s.get(broker, 0.0):
             return None
-        connection = await self._connect(broker, group=group, no_hint=no_hint)
-        if connection is None:
-            failures = self._failures[broker] = self._failures.get(broker, 0) + 1
-            self._next_s[broker] = monotonic_s() + back_off_s(failures - 1)
+        made = await connect(broker, group=group, no_hint=no_hint)
+        if made is None:
+            failures[broker] = failures.get(broker, 0) + 1
+            next_s[broker] = monotonic_s() + back_off_s(failures[broker] - 1)
         else:
-            self._failures.pop(broker, None)
-            self._next_s.pop(broker, None)
-        return connection
+            failures.pop(broker, None)
+            next_s.pop(broker, None)
+        return made
+
+    client._get_conn = connection  # noqa: SLF001 - as above

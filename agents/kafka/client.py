@@ -8,7 +8,7 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -45,13 +45,19 @@ _NO_LOG.propagate = False
 def aiokafka_options(settings: Settings) -> dict[str, Any]:
     """Return keyword arguments for every aiokafka client. Raises SettingError."""
     _check(settings)
-    return {
+    options: dict[str, Any] = {
         "bootstrap_servers": ",".join(servers(settings)),
         "client_id": CLIENT_ID,
         "security_protocol": settings.kafka.security_protocol,
         "ssl_context": ssl_context(settings),
-        **_sasl(settings),
     }
+    if _uses_sasl(settings):
+        options |= {
+            "sasl_mechanism": settings.kafka.sasl_mechanism,
+            "sasl_plain_username": settings.kafka.sasl_plain_username,
+            "sasl_plain_password": settings.kafka_password,
+        }
+    return options
 
 
 def confluent_options(settings: Settings) -> dict[str, Any]:
@@ -66,7 +72,9 @@ def confluent_options(settings: Settings) -> dict[str, Any]:
         "reconnect.backoff.ms": BACKOFF_MS,
         "reconnect.backoff.max.ms": BACKOFF_MAX_MS,
         "logger": _NO_LOG,
-        "error_cb": _ignore,  # without a callback librdkafka prints; a fatal error is raised by the failing call
+        "error_cb": lambda _: (
+            None
+        ),  # it retries by itself. Without a callback librdkafka prints; a fatal error is raised by the failing call
     }
     if _uses_sasl(settings):
         options |= {
@@ -118,27 +126,12 @@ def servers(settings: Settings) -> list[str]:
     return servers
 
 
-def _ignore(_error: object) -> None:
-    """Ignore an error: librdkafka retries by itself."""
-
-
 def _uses_sasl(settings: Settings) -> bool:
     return settings.kafka.security_protocol.startswith("SASL_")
 
 
 def _uses_tls(settings: Settings) -> bool:
     return settings.kafka.security_protocol.endswith("SSL")
-
-
-def _sasl(settings: Settings) -> Mapping[str, str | None]:
-    """Return the login, under aiokafka's names."""
-    if not _uses_sasl(settings):
-        return {}
-    return {
-        "sasl_mechanism": settings.kafka.sasl_mechanism,
-        "sasl_plain_username": settings.kafka.sasl_plain_username,
-        "sasl_plain_password": settings.kafka_password,
-    }
 
 
 def _check(settings: Settings) -> None:

@@ -5,7 +5,7 @@ are {"topic", "partition", "offset", "ts", "key", "value"}, in offset order with
 base64, or null; `ts` is in ms UTC.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -20,7 +20,7 @@ from hatcast.stream.readings.formats import Format, Recorded
 from hatcast.stream.readings.recording import Recording
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Consumer
 
 
 BATCH_RECORDS: Final = 5_000
@@ -53,6 +53,34 @@ _encode: Final = msgspec.json.Encoder().encode
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
 
 
+def lines_between(
+    consumer: "Consumer", topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
+) -> Iterator[list[DumpLine]]:
+    """Yield the committed records of partitions from their starts to before their ends, in batches. `ends`: above them.
+
+    Raises KafkaException, as `next_messages` does.
+    """
+    from confluent_kafka import TopicPartition
+
+    remaining = dict(ends)
+    consumer.assign([TopicPartition(topic, partition, starts[partition]) for partition in remaining])
+    while remaining:
+        lines = []
+        for message in next_messages(consumer, BATCH_RECORDS, FILL_SECONDS):
+            at_end, partition, offset = is_end(message), message.partition(), message.offset()
+            if partition not in remaining or offset is None:
+                continue
+            if not at_end and offset < remaining[partition]:
+                kind, timestamp = message.timestamp()
+                ts = timestamp if kind else _NO_TIME
+                lines.append(DumpLine(topic, partition, offset, ts, message.key(), message.value()))
+            if at_end or offset + 1 >= remaining[partition]:
+                del remaining[partition]
+                consumer.pause([TopicPartition(topic, partition)])
+        if lines:
+            yield lines
+
+
 class TopicDump:
     """Committed records of a topic, from the log start to the end that it had when this object was created.
 
@@ -74,46 +102,11 @@ class TopicDump:
 
         Raises HatcastError if the broker is gone, or records were deleted before they were read.
         """
-        from confluent_kafka import TopicPartition
-
         yield _encode(self.head) + b"\n", 0
-        starts = self.head.start_offsets
-        remaining = dict(self._ends)
+        starts = dict(enumerate(self.head.start_offsets))
         with self._translate_kafka_errors():
-            self._consumer.assign(
-                [TopicPartition(self._topic, partition, starts[partition]) for partition in remaining]
-            )
-            while remaining:
-                lines = self._lines(next_messages(self._consumer, BATCH_RECORDS, FILL_SECONDS), remaining)
-                if lines:
-                    yield _encode_lines(lines), len(lines)
-
-    def _lines(self, messages: "list[Message]", remaining: dict[int, int]) -> list[DumpLine]:
-        """Return the records before the end; remove finished partitions from `remaining` (partition -> end)."""
-        topic = self._topic
-        lines = []
-        for message in messages:
-            partition = message.partition()
-            if is_end(message):
-                if partition is not None and remaining.pop(partition, None) is not None:
-                    self._pause(partition)
-                continue
-            offset = message.offset()
-            if partition not in remaining or offset is None:
-                continue
-            if offset < remaining[partition]:
-                kind, timestamp = message.timestamp()
-                ts = timestamp if kind else _NO_TIME
-                lines.append(DumpLine(topic, partition, offset, ts, message.key(), message.value()))
-            if offset + 1 >= remaining[partition]:
-                del remaining[partition]
-                self._pause(partition)
-        return lines
-
-    def _pause(self, partition: int) -> None:
-        from confluent_kafka import TopicPartition
-
-        self._consumer.pause([TopicPartition(self._topic, partition)])
+            for lines in lines_between(self._consumer, self._topic, starts, self._ends):
+                yield _encode_lines(lines), len(lines)
 
     @contextmanager
     def _translate_kafka_errors(self) -> Iterator[None]:

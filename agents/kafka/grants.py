@@ -215,7 +215,7 @@ def _missing(settings: Settings, grants: list[Grant]) -> Iterator[str]:
         allowed = _allowed(future)
         if allowed is None:
             continue
-        if lacking := [each for each in grant.operations if each in _CHECKED and each not in allowed]:
+        if lacking := [each for each in grant.operations if each in _CHECKED and each.name not in allowed]:
             yield f"{' and '.join(lacking)} on {grant.resource} {grant.name}"
 
 
@@ -245,9 +245,4 @@ def _allowed(future: Any) -> set[str] | None:
         return set() if error.args[0].code() in denied else None
     except TimeoutError:
         return None
-    return {_name(each.name) for each in operations} if operations else None
-
-
-def _name(operation: str) -> str:
-    """Return `DescribeConfigs` for `DESCRIBE_CONFIGS`."""
-    return "".join(part.capitalize() for part in operation.split("_"))
+    return {each.name for each in operations} if operations else None

@@ -46,13 +46,10 @@ async def wait_for_group(group: str, client: dict[str, Any]) -> None:
 
 async def _is_served(admin: AIOKafkaAdminClient, group: str) -> bool:
     try:
-        for response in await admin.describe_consumer_groups([group]):
-            for code, *_ in response.groups:
-                if for_code(code) in _NOT_YET:
-                    return False
+        responses = await admin.describe_consumer_groups([group])
     except _NOT_YET:
         return False
-    return True
+    return not any(for_code(code) in _NOT_YET for response in responses for code, *_ in response.groups)
 
 
 async def count_members(group: str, client: dict[str, Any]) -> int:

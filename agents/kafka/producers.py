@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final
 
-import structlog
 from aiokafka.errors import IllegalOperation, KafkaTimeoutError, ProducerFenced
 from aiokafka.producer.producer import TransactionContext
 
@@ -119,8 +118,6 @@ async def _abandon(producer: AIOKafkaProducer) -> None:
 async def _refuse(*_: Any, **__: Any) -> None:
     raise KafkaConnectionError("the producer is closed")
 
-
-log = structlog.get_logger()
 
 _CONCURRENT_STARTS: Final = 16  # producers that are started in parallel: each opens its own connections
 
@@ -247,13 +244,8 @@ async def _send(producer: AIOKafkaProducer, messages: Iterable[OutputMessage]) -
             future = await producer.send(
                 m.topic, m.value, m.key, m.partition, timestamp_ms=m.timestamp_ms, headers=m.headers
             )
-            future.add_done_callback(_mark_retrieved)
+            # If many fail, only one error is raised, and asyncio would report the others as never retrieved.
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
             sent.append(future)
         await asyncio.gather(*sent)
     return len(sent)
-
-
-def _mark_retrieved(send: "asyncio.Future[Any]") -> None:
-    """Retrieve the exception of a send: if many fail, only one is raised, and asyncio would report the others."""
-    if not send.cancelled():
-        send.exception()

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Final, Self, TypeVar
+from typing import Annotated, Final, Self, TypeVar
 
 import msgspec
 
@@ -21,11 +21,7 @@ from hatcast.agents.monitoring.failures import back_off_s
 from hatcast.stream.errors import UNREADABLE, HatcastError
 from hatcast.stream.records.fields import Instant
 
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer
-
-
-_POLICY: Final = "policy/"
+POLICY_KEY: Final = "policy/"  # with the policy's name: the key of its record
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -67,38 +63,6 @@ class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
     first_slot_ms: int | None = None  # start of the first slot under `add_remove` (ms UTC)
     replaces: str | None = None
 
-    def encoded(self) -> bytes:
-        """Return the encoded record."""
-        return msgspec.json.encode(self)
-
-    @classmethod
-    def decoded(cls, value: bytes) -> Self:
-        """Decode a record. Raises msgspec.DecodeError."""
-        return msgspec.json.decode(value, type=cls)
-
-
-@dataclass(frozen=True, slots=True)
-class OutputTopics:
-    """Names of all output topics that the policies of a domain have ever used, by content."""
-
-    means: frozenset[str] = frozenset()
-    queries: frozenset[str] = frozenset()
-    budget: frozenset[str] = frozenset()
-
-    @property
-    def releases(self) -> frozenset[str]:
-        """Topics with releases: means, and answers to queries."""
-        return self.means | self.queries
-
-    @property
-    def all(self) -> frozenset[str]:
-        """All output topics."""
-        return self.releases | self.budget
-
-    def with_topics(self, topics: PolicyTopics) -> "OutputTopics":
-        """Return these topics and those of one policy."""
-        return OutputTopics(self.means | {topics.means}, self.queries | {topics.queries}, self.budget | {topics.budget})
-
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -110,27 +74,14 @@ class Facts:
     @classmethod
     def of(cls, topic: str, values: Mapping[str, bytes]) -> Self:
         """Build from key -> newest value. Raises HatcastError if a policy's record cannot be decoded."""
-        policies = {}
-        for key, value in values.items():
-            if key.startswith(_POLICY):
-                policies[key.removeprefix(_POLICY)] = decode_record(topic, key, value, PolicyRecord)
-        return cls(values, policies)
+        own = {key: value for key, value in values.items() if key.startswith(POLICY_KEY)}
+        return cls(
+            values, {k.removeprefix(POLICY_KEY): decode_record(topic, k, v, PolicyRecord) for k, v in own.items()}
+        )
 
     def of_kind(self, prefix: str) -> dict[str, bytes]:
         """Return name -> value, for the records whose keys start with a prefix such as `policy/`."""
         return {key.removeprefix(prefix): value for key, value in self.values.items() if key.startswith(prefix)}
-
-    def output_topics(self) -> OutputTopics:
-        """Return all output topics that a policy of this domain has ever used."""
-        topics = OutputTopics()
-        for record in self.policies.values():
-            topics = topics.with_topics(record.topics)
-        return topics
-
-
-def policy_key(name: str) -> str:
-    """Return the key of a policy's record."""
-    return _POLICY + name
 
 
 def decode_record(topic: str, key: str, value: bytes, kind: type[T]) -> T:
@@ -223,9 +174,16 @@ def read_registry(settings: Settings, topic: str) -> Facts:
     from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
     with open_consumer(settings, "registry", {}) as consumer, connection_errors():
-        _check_exists(consumer, topic)
+        metadata = consumer.list_topics(topic, timeout=SILENCE_S).topics[topic]
+        if metadata.error is not None or PARTITION not in metadata.partitions:  # an invisible topic is not an empty one
+            raise UnknownTopicOrPartitionError(f"{topic}: {metadata.error}")
         consumer.assign([TopicPartition(topic, PARTITION, OFFSET_BEGINNING)])
-        return Facts.of(topic, _read_to_end(consumer))
+        values: dict[str, bytes] = {}
+        while not is_end(message := next_messages(consumer, 1, _POLL_S)[0]):
+            key, value = message.key(), message.value()
+            if key is not None and value is not None:
+                values[key.decode(errors="replace")] = value
+        return Facts.of(topic, values)
 
 
 def _other_policies(settings: Settings) -> list[PolicyRecord]:
@@ -239,22 +197,6 @@ def _other_policies(settings: Settings) -> list[PolicyRecord]:
             with suppress(UnknownTopicOrPartitionError):  # it was deleted meanwhile
                 policies += read_registry(settings, name).policies.values()
     return policies
-
-
-def _check_exists(consumer: "Consumer", topic: str) -> None:
-    """Raise UnknownTopicOrPartitionError unless the brokers list the topic: an invisible topic is not an empty one."""
-    metadata = consumer.list_topics(topic, timeout=SILENCE_S).topics[topic]
-    if metadata.error is not None or PARTITION not in metadata.partitions:
-        raise UnknownTopicOrPartitionError(f"{topic}: {metadata.error}")
-
-
-def _read_to_end(consumer: "Consumer") -> dict[str, bytes]:
-    values: dict[str, bytes] = {}
-    while not is_end(message := next_messages(consumer, 1, _POLL_S)[0]):
-        key, value = message.key(), message.value()
-        if key is not None and value is not None:
-            values[key.decode(errors="replace")] = value
-    return values
 
 
 # Speed limits that were requested for queries over days, in the registry: one a query and period.    [decisions/0014]
@@ -272,10 +214,6 @@ class LimitRequest(msgspec.Struct, frozen=True, kw_only=True):
     # milli-units above the value's lower bound; None: nothing was requested before the period's answers began
     speed_limit: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None
     decided_at: Instant  # when the record was written
-
-    def encoded(self) -> bytes:
-        """Return the encoded record."""
-        return msgspec.json.encode(self)
 
 
 def request_key(policy: str, query: str, first_date: str) -> str:

@@ -128,20 +128,16 @@ def check_policy_record(stored: PolicyRecord, own: PolicyRecord) -> None:
     _check_user_key(name, stored.user_key, own.user_key)
 
 
-def _changed(name: str, key: str, before: str | None, now: str | None) -> HatcastError:
+def _changed(name: str, key: str, before: str | None, now: str | None, fix: str = NEW_NAME) -> HatcastError:
     return HatcastError(
-        f"{key} is {now!r}, policy {name!r} was started with {before!r}: set {key} to {before!r} again, or {NEW_NAME}"
+        f"{key} is {now!r}, policy {name!r} was started with {before!r}: set {key} to {before!r} again, or {fix}"
     )
 
 
 def _check_reading_map(stored: PolicyRecord, own: PolicyRecord) -> None:
     """Raise HatcastError if records would be read in another way: a bus could count as two, or enter a day again."""
     if stored.telemetry_format != own.telemetry_format:
-        raise HatcastError(
-            f"topics.telemetry_format is {own.telemetry_format!r}, policy {own.policy!r} was started with"
-            f" {stored.telemetry_format!r}: set topics.telemetry_format to {stored.telemetry_format!r} again, or"
-            f" {REPLACE}"
-        )
+        raise _changed(own.policy, "topics.telemetry_format", stored.telemetry_format, own.telemetry_format, REPLACE)
     if stored.reading_rules != own.reading_rules:
         raise HatcastError(
             f"this hatcast reads records by rules {own.reading_rules}, policy {own.policy!r} was started under rules"

@@ -4,8 +4,8 @@ aiokafka cannot read them, so librdkafka's admin client does: one metadata reque
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import structlog
 
@@ -40,14 +40,17 @@ class TopicIds:
         from confluent_kafka import KafkaError as Code
         from confluent_kafka import KafkaException, TopicCollection
 
-        ids, missing = {}, []
+        ids: dict[str, str | None] = {}
+        missing = []
         try:
             futures = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=_REQUEST_S)
         except KafkaException as error:
             raise KafkaConnectionError(error.args[0].str()) from None
         for topic in topics:
             try:
-                ids[topic] = _topic_id(await asyncio.wrap_future(futures[topic]))
+                text = str((await asyncio.wrap_future(futures[topic])).topic_id)
+                # As Kafka's tools print it: URL-safe base64.
+                ids[topic] = None if text == _ZERO_ID else text.replace("+", "-").replace("/", "_")
             except KafkaException as error:
                 if error.args[0].code() != Code.UNKNOWN_TOPIC_OR_PART:
                     raise KafkaConnectionError(error.args[0].str()) from None
@@ -70,12 +73,6 @@ class TopicIds:
             if topic_id is None:
                 log.warning("broker without topic ids: a recreated topic is not detected, update Kafka", topic=topic)
         return ids
-
-
-def _topic_id(description: Any) -> str | None:
-    """Return the id in the form that Kafka's tools print: URL-safe base64."""
-    text = str(description.topic_id).replace("+", "-").replace("/", "_")
-    return None if text == _ZERO_ID else text
 
 
 class TopicIdCheck:
@@ -101,6 +98,6 @@ class TopicIdCheck:
                 return
             await asyncio.sleep(0)  # so that the other partitions of this round call before the request
             began_s = monotonic_s()
-            ids: Mapping[str, str | None] = await self._ids.read([self._topic])
-            check_topic_id(self._policy, self._topic, self._registered, ids[self._topic])
+            now = (await self._ids.read([self._topic]))[self._topic]
+            check_topic_id(self._policy, self._topic, self._registered, now)
             self._confirmed_s = began_s

@@ -181,11 +181,8 @@ def clustering_topics(settings: Settings, telemetry_partitions: int) -> list[Top
         ),
         MAX_MESSAGE_BYTES: _at_least(WORKER_BATCH_BYTES),
     }
-    topics = settings.topics
-    return [
-        TopicSpec(topics.clusters, 1, _compacted()),
-        TopicSpec(topics.cluster_answers, telemetry_partitions, answers),
-    ]
+    clusters = TopicSpec(settings.topics.clusters, 1, _compacted())
+    return [clusters, TopicSpec(settings.topics.cluster_answers, telemetry_partitions, answers)]
 
 
 def _compacted() -> dict[str, Rule]:

@@ -219,9 +219,8 @@ def _check_replay(settings: Settings, state: TopicState, first_ms: int, *, exist
         )
     first = datetime.fromtimestamp(first_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if state.retention_ms is not None and age_ms > state.retention_ms:
-        fix = 'set topics.telemetry_retention = "none"'
-        if exists:
-            fix = alter_command(settings, name, RETENTION, UNLIMITED)
+        set_first = 'set topics.telemetry_retention = "none"'
+        fix = alter_command(settings, name, RETENTION, UNLIMITED) if exists else set_first
         raise HatcastError(
             f"topic {name} deletes records older than {_hours(state.retention_ms)} ({RETENTION}), and these start at"
             f" {first}: {fix}"
@@ -256,24 +255,22 @@ def _ensure(admin: "AdminClient", settings: Settings, specs: Sequence[TopicSpec]
     missing = [topic for topic in specs if topic.name not in states]
     if missing:
         for topic in missing:
-            _create(admin, settings, topic)
+            error = _creation_error(admin, settings, topic, validate_only=False)
+            if error is not None:
+                raise error
         created = [topic.name for topic in missing]
         _wait_for(admin, settings, created)
         states |= _states(admin, settings, created)
     return states
 
 
-def _create(admin: "AdminClient", settings: Settings, topic: TopicSpec) -> None:
-    """Create a topic with the broker's default replication, unless another worker has just created it."""
-    error = _creation_error(admin, settings, topic, validate_only=False)
-    if error is not None:
-        raise error
-
-
 def _creation_error(
     admin: "AdminClient", settings: Settings, topic: TopicSpec, *, validate_only: bool = True
 ) -> HatcastError | None:
-    """Create a topic, or let the broker check whether it would; return the error, None if there is none."""
+    """Create a topic, or let the broker check whether it would; return the error, None if there is none.
+
+    With the broker's default replication. It is no error if another worker has just created it.
+    """
     from confluent_kafka import KafkaError
 
     configs = topic.configs

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
+import msgspec
+
 from hatcast.agents.clock import now_ms
 from hatcast.agents.kafka.registry import Facts, LimitRequest, Registry, read_request, request_key
 from hatcast.agents.redis.hat_store import HatStore
@@ -71,7 +73,7 @@ class RequestedLimits:
         closed = LimitRequest(speed_limit=None, decided_at=utc_text(now_ms()))
 
         def decide(facts: Facts) -> Mapping[str, bytes]:
-            return {} if key in facts.values else {key: closed.encoded()}
+            return {} if key in facts.values else {key: msgspec.json.encode(closed)}
 
         decided = read_request((await self._registry.write(decide)).values, key)
         if decided is None:

@@ -1,7 +1,7 @@
 """Checks of a telemetry topic that exists already, for `hatcast doctor --topic`. Nothing is changed or created."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import process_time
 from typing import Final
@@ -11,29 +11,16 @@ import msgspec
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import admin_client, broker_name
-from hatcast.agents.kafka.partition_reader import is_end, next_messages, open_consumer
+from hatcast.agents.kafka.dump import DumpLine, lines_between
+from hatcast.agents.kafka.partition_reader import open_consumer
 from hatcast.agents.kafka.topic_rules import TopicState, findings, telemetry_topic
 from hatcast.agents.kafka.topics import list_offsets, topic_range, topic_state
-from hatcast.agents.worker.checks import Check, CheckState, ok, problem, warning
+from hatcast.agents.worker.checks import Check, CheckState, of_finding, ok, problem, warning
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.topic_sample import SAME_TIME_SHARE, TopicSample, best_partitioner, share
 from hatcast.stream.readings.formats import format_with
 from hatcast.stream.readings.formats.gtfs_rt import FLEET_NUMBERS
 from hatcast.stream.readings.vehicles import PARTITIONERS
-
-_BATCH_RECORDS: Final = 1_000
-_FILL_SECONDS: Final = 0.1
-_NO_TIME: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class SampledRecord:
-    """A record of a topic. `ts`: its Kafka timestamp, ms UTC; -1 if it has none."""
-
-    partition: int
-    ts: int
-    key: bytes | None
-    value: bytes | None
 
 
 def uncommitted_offsets(settings: Settings, topic: str, bounds: Sequence[tuple[int, int]]) -> int:
@@ -46,41 +33,22 @@ def uncommitted_offsets(settings: Settings, topic: str, bounds: Sequence[tuple[i
     return sum(max(0, end.offset - after) for end, (_, after) in zip(ends, again, strict=True))
 
 
-def newest_records(
-    settings: Settings, topic: str, bounds: Sequence[tuple[int, int]], most: int
-) -> Iterator[SampledRecord]:
+def newest_records(settings: Settings, topic: str, bounds: Sequence[tuple[int, int]], most: int) -> Iterator[DumpLine]:
     """Yield about `most` records, equally many of each partition, in the order of each partition.
 
     bounds   (first offset, offset after the last committed record) of each partition
     Raises HatcastError if the broker denies reading, or stops answering.
     """
-    from confluent_kafka import KafkaException, TopicPartition
+    from confluent_kafka import KafkaException
 
     each = max(1, most // len(bounds))
+    starts = {partition: max(start, end - each) for partition, (start, end) in enumerate(bounds)}
     ends = {partition: end for partition, (start, end) in enumerate(bounds) if end > start}
     options = {"auto.offset.reset": "earliest", "queued.max.messages.kbytes": 32_768}
     with open_consumer(settings, "doctor", options) as consumer:
         try:
-            consumer.assign(
-                [
-                    TopicPartition(topic, partition, max(bounds[partition][0], end - each))
-                    for partition, end in ends.items()
-                ]
-            )
-            while ends:
-                for message in next_messages(consumer, _BATCH_RECORDS, _FILL_SECONDS):
-                    partition = message.partition()
-                    if is_end(message):
-                        ends.pop(-1 if partition is None else partition, None)
-                        continue
-                    offset = message.offset()
-                    if partition is None or offset is None or partition not in ends:
-                        continue
-                    if offset < ends[partition]:
-                        kind, timestamp = message.timestamp()
-                        yield SampledRecord(partition, timestamp if kind else _NO_TIME, message.key(), message.value())
-                    if offset + 1 >= ends[partition]:
-                        del ends[partition]
+            for lines in lines_between(consumer, topic, starts, ends):
+                yield from lines
         except KafkaException as raised:
             raise HatcastError(
                 f"{broker_name(settings)} does not let this user read {topic} ({raised.args[0].str()}): grant READ on"
@@ -125,18 +93,10 @@ def check_brought_topic(settings: Settings, records: int = SAMPLE_RECORDS) -> It
 
 
 def _settings_checks(settings: Settings, state: TopicState) -> Iterator[Check]:
-    topic = settings.topics.telemetry
     found = findings(telemetry_topic(settings), state, settings)
     if not found:
         yield ok("topic settings", f"{state.partitions} partitions; retention, cleanup and timestamps fit")
-    for each in found:
-        fix = f"wanted is {each.expected}: {each.fix}"
-        yield Check(
-            f"topic {topic}",
-            CheckState.PROBLEM if each.fatal else CheckState.WARNING,
-            f"{each.setting} is {each.found}",
-            fix,
-        )
+    yield from map(of_finding, found)
 
 
 def _sample_check(sample: TopicSample, partitions: int, cpu_s: float) -> Check:
@@ -182,10 +142,9 @@ def _partition_check(settings: Settings, sample: TopicSample, partitions: int) -
         fix = f'set topics.telemetry_partitioner = "{other}" before the first start'
         return problem("partitions of vehicles", f"all follow {other}, not {configured}; {keyed}", fix)
     shares = ", ".join(f"{share(sample.matching[name], sample.decoded)} follow {name}" for name in PARTITIONERS)
+    apart = f"each vehicle is in one of {partitions} partitions, by an unknown rule"
     if sample.scattered:
         apart = f"{sample.scattered:,} of {sample.vehicles:,} vehicles are in several partitions"
-        return problem("partitions of vehicles", f"{apart}; {shares}; {keyed}", _REKEY)
-    apart = f"each vehicle is in one of {partitions} partitions, by an unknown rule"
     return problem("partitions of vehicles", f"{apart}; {shares}; {keyed}", _REKEY)
 
 

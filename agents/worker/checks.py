@@ -11,6 +11,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.aio import KafkaError
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topic_ids import TopicIds
+from hatcast.agents.kafka.topic_rules import TopicFinding
 from hatcast.agents.kafka.topics import TopicReport, topic_range
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async
@@ -58,6 +59,13 @@ def problem(name: str, found: str, fix: str) -> Check:
     return Check(name, CheckState.PROBLEM, found, fix)
 
 
+def of_finding(finding: TopicFinding) -> Check:
+    """Return a check of a topic that differs from its specification."""
+    state = CheckState.PROBLEM if finding.fatal else CheckState.WARNING
+    found, fix = f"{finding.setting} is {finding.found}", f"wanted is {finding.expected}: {finding.fix}"
+    return Check(f"topic {finding.topic}", state, found, fix)
+
+
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """Losses that the operator accepts, as options of `hatcast worker`."""
@@ -102,8 +110,9 @@ async def _shown(settings: Settings, redis: AnyRedis) -> AsyncIterator[Check]:
     yield ok("user key", "none stored yet" if fingerprint is None else f"{made}fingerprint {fingerprint[:8]}")
     next_policy = await PolicyTransitionStore(redis, settings.topics.telemetry).next_policy(name)
     if next_policy is not None:
-        found = f"{next_policy.name!r} from {next_policy.from_date} on; then the workers of this policy end"
-        yield ok("successor", found)
+        yield ok(
+            "successor", f"{next_policy.name!r} from {next_policy.from_date} on; then the workers of this policy end"
+        )
 
 
 async def _problems(
@@ -118,9 +127,9 @@ async def _problems(
         registration = Registration(settings, redis, partitions, ids)
         errors = await registration.redis_errors()
         if registry in topics.partitions:
-            wrong = await registration.registry_errors()
-            errors += wrong
-            if not wrong:
+            if wrong := await registration.registry_errors():
+                errors += wrong
+            else:
                 yield ok("registry", "agrees with the configuration")
                 if settings.policy.replaces is not None:
                     yield await _takeover_check(settings, redis, settings.policy.replaces)

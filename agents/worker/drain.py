@@ -6,23 +6,20 @@ counts is what the policy would have counted if the other readings had not been 
 """
 
 import asyncio
-from collections.abc import Mapping
 from typing import Final
 
 import structlog
-from redis.exceptions import RedisError
 
-from hatcast.agents.clock import now_ms, pause
+from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.aio import KafkaError, UnknownTopicOrPartitionError
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics, telemetry_partitions, topic_range
-from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.redis.identity import partition_count_error
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.queries import count_unanswered
-from hatcast.agents.worker.source import Connections, Drain
+from hatcast.agents.worker.source import Connections, Drain, repeat
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 
@@ -47,17 +44,14 @@ def plan_drain(settings: Settings, *, accept_gap: bool) -> tuple[int, Drain]:
     ensure_topics(settings, partitions)
     ranges = topic_range(settings, telemetry)
     added = range(partitions, len(ranges))
-    if any(ranges[partition][1] for partition in added):
-        if not accept_gap:
-            raise HatcastError(
-                f"feeds have used partitions {added[0]} to {added[-1]} of {telemetry}, which policy {name!r} does not"
-                f" count: drain with --accept-gap, which publishes what is unreleased"
-                " of the days until now as incomplete"
-            )
-        incomplete_ms = now_ms()
-    else:
-        incomplete_ms = None
-    return partitions, Drain({partition: ranges[partition][1] for partition in range(partitions)}, incomplete_ms)
+    has_used_added = any(ranges[partition][1] for partition in added)
+    if has_used_added and not accept_gap:
+        raise HatcastError(
+            f"feeds have used partitions {added[0]} to {added[-1]} of {telemetry}, which policy {name!r} does not"
+            " count: drain with --accept-gap, which publishes what is unreleased of the days until now as incomplete"
+        )
+    ends = {partition: ranges[partition][1] for partition in range(partitions)}
+    return partitions, Drain(ends, now_ms() if has_used_added else None)
 
 
 def check_not_grown(settings: Settings) -> None:
@@ -99,17 +93,9 @@ class Drainer:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Check once a second until `stopping` or `ended` is set."""
-        failures = FailureLog("drain")
-        while not self.ended.is_set() and await pause(max(ROUND_S, failures.wait_s), stopping):
-            try:
-                with failures.attempt("check whether the policy is drained"):
-                    if await self.is_done():
-                        log.info("drained", policy=self._policy.name)
-                        self.ended.set()
-            except (RedisError, KafkaError) as error:
-                failures.failed(error)
-            else:
-                failures.clear()
+        if await repeat("drain", "check whether the policy is drained", self.is_done, ROUND_S, stopping):
+            log.info("drained", policy=self._policy.name)
+            self.ended.set()
 
     async def is_done(self) -> bool:
         """Return True if the log is folded up to the start's ends, nothing is open, and everything is published.
@@ -125,7 +111,10 @@ class Drainer:
 
     async def _is_all_published(self) -> bool:
         slots = await self._store.open_slots()
-        self._log_open(slots)
+        if slots and slots.keys() != self._open:
+            self._open = set(slots)
+            closes = Calendar(self._policy).local(max(slots.values()) + self._policy.lateness_ms)
+            log.info("draining", open_slots=len(slots), last_closes=closes.isoformat(timespec="seconds"))
         if slots or await self._releases.final_slots():
             return False
         if any([await self._ledger.count_unpublished(date) for date in await self._ledger.unsealed_dates()]):
@@ -133,9 +122,3 @@ class Drainer:
         return not self._policy.queries or not await count_unanswered(
             self._store, self._retained, self._ledger, self._policy
         )
-
-    def _log_open(self, slots: Mapping[str, int]) -> None:
-        if slots and set(slots) != self._open:
-            self._open = set(slots)
-            closes = Calendar(self._policy).local(max(slots.values()) + self._policy.lateness_ms)
-            log.info("draining", open_slots=len(slots), last_closes=closes.isoformat(timespec="seconds"))

@@ -73,12 +73,9 @@ def fold_maker(
     partition_of = PARTITIONERS[settings.topics.telemetry_partitioner]
     decode = format_with(settings.topics.telemetry_format, policy.value_units).decode
 
-    def make(partition: int) -> Fold:
-        return reading_fold(
-            policy, calendar, users, decode, lambda vehicle: partition_of(vehicle, partitions) == partition
-        )
-
-    return make
+    return lambda partition: reading_fold(
+        policy, calendar, users, decode, lambda vehicle: partition_of(vehicle, partitions) == partition
+    )
 
 
 def report_check(settings: Settings) -> GenuineReport | None:
@@ -105,10 +102,6 @@ def report_fold_maker(
     policy: Policy, calendar: Calendar, users: FoldUsers, partitions: int, is_genuine: GenuineReport | None
 ) -> Callable[[int], ReportFold]:
     """Return a function that makes the empty fold of a reports partition; devices use murmur2."""
-
-    def make(partition: int) -> ReportFold:
-        return ReportFold(
-            policy, calendar, users, lambda device: by_murmur2(device, partitions) == partition, is_genuine
-        )
-
-    return make
+    return lambda partition: ReportFold(
+        policy, calendar, users, lambda device: by_murmur2(device, partitions) == partition, is_genuine
+    )

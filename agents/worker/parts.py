@@ -23,7 +23,7 @@ from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.worker.folds import fold_maker, report_check, report_fold_maker
 from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.agents.worker.registration import Registered
-from hatcast.agents.worker.sealing import Change, Sealer
+from hatcast.agents.worker.sealing import Sealer
 from hatcast.agents.worker.source import Connections, Drain, IngestOptions, Source
 from hatcast.agents.worker.topic_fold import TopicFold
 from hatcast.stream.fold.hats import Calendar
@@ -70,16 +70,14 @@ def make_folds(connections: Connections, registered: Registered, options: Ingest
     """
     record = registered.record
     folds: list[TopicFold] = []
-    for source, topic_id in zip(
-        _sources(connections, registered), (record.telemetry_id, record.reports_id), strict=False
-    ):
+    topic_ids = record.telemetry_id, record.reports_id
+    for source, topic_id in zip(_sources(connections, registered), topic_ids, strict=False):
         confirm = None
         if connections.topic_ids is not None and topic_id is not None:
             confirm = TopicIdCheck(connections.topic_ids, record.policy, source.topic, topic_id).confirm
         # Only telemetry has limits: reports do not move when telemetry grows.
         drain = options.drain if options.drain is None or not folds else Drain()
-        with_topic = replace(options, confirm_topic=confirm, drain=drain)
-        folds.append(TopicFold(connections, source, with_topic))
+        folds.append(TopicFold(connections, source, replace(options, confirm_topic=confirm, drain=drain)))
     return tuple(folds)
 
 
@@ -99,16 +97,10 @@ def _sources(connections: Connections, registered: Registered) -> list[Source]:
 
 def make_estimates(connections: Connections, releases: ReleaseLoop) -> EstimatePublisher:
     """Return the publisher of estimates."""
-    settings = connections.settings
+    settings, partitions, producer = connections.settings, connections.partitions, connections.producer
     snapshots = SnapshotStore(connections.redis, settings.topics.telemetry, settings.policy.name)
-    return EstimatePublisher(
-        settings,
-        connections.partitions,
-        connections.producer,
-        snapshots,
-        releases.owned,
-        releases.published_through,
-    )
+    published = releases.published_through
+    return EstimatePublisher(settings, partitions, producer, snapshots, releases.owned, published)
 
 
 def make_releases(
@@ -117,11 +109,8 @@ def make_releases(
     """Return the release loop. `assigned`: the telemetry partitions of this worker."""
     settings, registry = connections.settings, Registry(connections.settings)
     store, ledger = connections.store, connections.ledger
-
-    async def write(change: Change) -> None:
-        await registry.write(lambda facts: change(facts.values))
-
-    sealer = Sealer(settings, store, ledger, SealStore(connections.redis, settings.topics.telemetry), recovery, write)
+    seals = SealStore(connections.redis, settings.topics.telemetry)
+    sealer = Sealer(settings, store, ledger, seals, recovery, registry)
     context = ReleaseContext(settings, store, ledger, recovery, registry, SystemNoise())
     retained = RetainedStore(connections.redis, settings.policy.name, connections.partitions)
     return ReleaseLoop(context, retained, assigned, sealer.round)

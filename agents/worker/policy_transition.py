@@ -6,16 +6,15 @@ next policy's days in time, rejects impossible transitions, and ends the old pol
 """
 
 import asyncio
-from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import structlog
 from redis.exceptions import RedisError
 
-from hatcast.agents.clock import now_ms, pause
+from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.aio import AIOKafkaProducer, KafkaError
-from hatcast.agents.monitoring.failures import FailureLog
+from hatcast.agents.kafka.aio import AIOKafkaProducer
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.hat_store import HatStore
@@ -24,6 +23,7 @@ from hatcast.agents.redis.partition_store import PartitionStore
 from hatcast.agents.redis.policy_state import PolicyTransitionStore, SpentStore
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.messages import announce_days, budget_message
+from hatcast.agents.worker.source import repeat
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import limit_of
@@ -54,20 +54,17 @@ class SpentCells:
 
         Errors of redis-py and aiokafka pass through; call it again after one.
         """
-        if self._store.dates:
-            async with self._lock:
-                await self._charge(self._store.dates)
-
-    async def _charge(self, dates: Sequence[str]) -> None:
-        charged = await self._store.book()
-        if charged:
-            log.info("charged the cost of the private list of cells", days=len(charged))
-        elif await self._store.is_announced():
+        dates = self._store.dates
+        if not dates:
             return
-        announced = False
-        while not announced:
-            await announce_days(self._settings, self._ledger, self._producer, dates)
-            announced = await self._store.confirm()
+        async with self._lock:
+            charged = await self._store.book()
+            if charged:
+                log.info("charged the cost of the private list of cells", days=len(charged))
+            announced = not charged and await self._store.is_announced()
+            while not announced:
+                await announce_days(self._settings, self._ledger, self._producer, dates)
+                announced = await self._store.confirm()
 
 
 ROUND_S: Final = 0.5
@@ -119,18 +116,11 @@ class PolicyTransition:
 
     async def run(self, releases: ReleaseLoop, stopping: asyncio.Event) -> None:
         """Check regularly until `stopping` or `ended` is set. Raises HatcastError as `take_over` does."""
-        failures = FailureLog("succession")
-        while not self.ended.is_set() and await pause(max(ROUND_S, failures.wait_s), stopping):
-            try:
-                with failures.attempt("check for a policy transition"):
-                    await self.check(releases)
-            except (RedisError, KafkaError) as error:
-                failures.failed(error)
-            else:
-                failures.clear()
+        check = partial(self.check, releases)
+        await repeat("succession", "check for a policy transition", check, ROUND_S, stopping)
 
-    async def check(self, releases: ReleaseLoop) -> None:
-        """Restore the claim if a rolled-back Redis lacks it, and set `ended` if this policy's days are finished."""
+    async def check(self, releases: ReleaseLoop) -> bool:
+        """Restore the claim if a rolled-back Redis lacks it; set `ended`, and return it, if its days are finished."""
         policy = self._policy
         lost = policy.replaces is not None and await self._store.next_policy(policy.replaces) is None
         if lost and await self._claim_if_recovered():
@@ -139,6 +129,7 @@ class PolicyTransition:
         if next_policy is not None and await self._is_finished(next_policy.from_date, releases):
             log.info("replaced", by=next_policy.name, from_date=next_policy.from_date)
             self.ended.set()
+        return self.ended.is_set()
 
     async def _is_finished(self, from_date: str, releases: ReleaseLoop) -> bool:
         """Return True if all days before a date are published and sealed: only this policy's workers seal them."""

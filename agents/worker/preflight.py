@@ -29,6 +29,7 @@ from hatcast.agents.worker.checks import (
     Check,
     CheckState,
     check_stored,
+    of_finding,
     ok,
     problem,
     warning,
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS: Final = 5.0
 FULL_SHARE: Final = 0.9  # of Redis' memory limit
+_LAST_WRITES: Final = {  # field of INFO with the state of its last write to disk, and what to say if that failed
+    Persistence.APPEND_ONLY: ("aof_last_write_status", "the last write to the append-only file failed"),
+    Persistence.SNAPSHOTS: ("rdb_last_bgsave_status", "the last snapshot failed"),
+}
 _END_THE_OTHERS: Final = (
     "a tracker books a whole day, so whichever policy of this telemetry is first on a day leaves the others nothing:"
     " stop all but one, or let one replace the other"
@@ -134,10 +139,7 @@ def _topic_checks(topics: TopicReport) -> Iterator[Check]:
     for name, count in topics.partitions.items():
         if name not in wrong:
             yield ok(f"topic {name}", f"{count} partition{'s' if count > 1 else ''}")
-    for finding in topics.findings:
-        state = CheckState.PROBLEM if finding.fatal else CheckState.WARNING
-        fix = f"wanted is {finding.expected}: {finding.fix}"
-        yield Check(f"topic {finding.topic}", state, f"{finding.setting} is {finding.found}", fix)
+    yield from map(of_finding, topics.findings)
     for name in topics.missing:
         if (error := topics.denied.get(name)) is not None:
             yield problem(f"topic {name}", "missing", str(error))
@@ -211,7 +213,8 @@ def _eviction_check(name: str, durability: Durability, accepted: Accepted) -> Ch
 
 def _persistence_check(name: str, durability: Durability, kept: dict[str, Any], accepted: Accepted) -> Check:
     found = durability.persistence
-    if (failed := _failed_write(found, kept)) is not None:
+    field, failed = _LAST_WRITES.get(found, ("", ""))
+    if kept.get(field, "ok") != "ok":
         return problem(name, failed, "free space on its disk: until then it rejects writes")
     match found:
         case Persistence.APPEND_ONLY:
@@ -224,15 +227,6 @@ def _persistence_check(name: str, durability: Durability, kept: dict[str, Any], 
         case _:
             fix = "set `appendonly yes`, or allow `CONFIG GET`"
     return warning(name, found, fix)
-
-
-def _failed_write(found: Persistence, kept: dict[str, Any]) -> str | None:
-    """Return the write to disk that failed, after which Redis rejects writes; None: they work."""
-    if found is Persistence.APPEND_ONLY and kept.get("aof_last_write_status", "ok") != "ok":
-        return "the last write to the append-only file failed"
-    if found is Persistence.SNAPSHOTS and kept.get("rdb_last_bgsave_status", "ok") != "ok":
-        return "the last snapshot failed"
-    return None
 
 
 def _state(accepted: Accepted) -> CheckState:

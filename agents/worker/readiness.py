@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
 from hatcast.agents.config.settings import Settings
@@ -15,7 +14,6 @@ from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.kafka.topic_rules import output_topics
 from hatcast.agents.kafka.topics import broken_topics
 from hatcast.agents.monitoring import declarations as declared
-from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS, Samples
 from hatcast.agents.monitoring.server import READY
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
@@ -23,6 +21,7 @@ from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import LedgerStore
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.worker.ingest import Ingest
+from hatcast.agents.worker.source import repeat
 from hatcast.agents.worker.topic_fold import TopicFold
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
@@ -67,9 +66,10 @@ class TopicWatch:
 
         While Kafka does not answer, the last result stays; the part `group` of readiness reports that.
         """
-        await self._look_and_tell()
-        while await pause(LOOK_S, stopping):
+        going_on = True
+        while going_on:
             await self._look_and_tell()
+            going_on = await pause(LOOK_S, stopping)
 
     async def _look_and_tell(self) -> None:
         known = {**self._wrong, **self._settings_wrong}
@@ -244,15 +244,7 @@ class Gauges:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Update every few seconds until `stopping` is set."""
-        failures = FailureLog("watch")
-        while await pause(max(ROUND_S, failures.wait_s), stopping):
-            try:
-                with failures.attempt("read figures for /metrics from Redis"):
-                    await self.update()
-            except RedisError as error:
-                failures.failed(error)
-            else:
-                failures.clear()
+        await repeat("watch", "read figures for /metrics from Redis", self.update, ROUND_S, stopping)
 
     async def update(self) -> None:
         """Update the gauges of which only Redis has the figures."""

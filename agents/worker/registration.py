@@ -13,7 +13,7 @@ import structlog
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.registry import Facts, PolicyRecord, PolicyTopics, Registry, UserKey, policy_key
+from hatcast.agents.kafka.registry import POLICY_KEY, Facts, PolicyRecord, PolicyTopics, Registry, UserKey
 from hatcast.agents.kafka.registry_checks import (
     check_facts,
     check_policy_name,
@@ -67,20 +67,15 @@ class Registration:
         self._progress = ProgressStore(redis, settings.topics.telemetry, self._policy.name)
 
     async def check(self) -> None:
-        """Raise the first error of `errors`, if there is one. Raises KafkaError too."""
-        for _, error in await self.errors():
+        """Compare with Redis and the registry, without a write; raise the first error of these. Raises KafkaError too.
+
+        `hatcast doctor` shows all of them.
+        """
+        for _, error in [*await self.redis_errors(), *await self.registry_errors()]:
             raise error
 
-    async def errors(self) -> list[tuple[str, HatcastError]]:
-        """Compare with Redis and the registry, without a write; return the name and the error of each failed check.
-
-        `hatcast doctor` shows all of them, and a worker does not start if there is one. Raises HatcastError if Redis
-        does not answer, and KafkaError.
-        """
-        return [*await self.redis_errors(), *await self.registry_errors()]
-
     async def redis_errors(self) -> list[tuple[str, HatcastError]]:
-        """Return the errors of the comparison with Redis. Raises HatcastError if it does not answer."""
+        """Compare with Redis; return name and error of each failed check. Raises HatcastError if it does not answer."""
         return await with_retries(self._settings, self._redis_errors)
 
     async def registry_errors(self) -> list[tuple[str, HatcastError]]:
@@ -146,7 +141,8 @@ class Registration:
         cached: Any = await self._redis.get(self._domain.registered(self._policy.name))
         if cached is not None and not found:
             try:
-                check_policy_record(PolicyRecord.decoded(cached), self._own(configured_key(self._settings)))
+                stored = msgspec.json.decode(cached, type=PolicyRecord)
+                check_policy_record(stored, self._own(configured_key(self._settings)))
             except UNREADABLE:
                 pass  # of another version; the registry has it too
             except HatcastError as error:
@@ -208,7 +204,7 @@ class Registered:
         """Restore policy and user key in Redis, which may have lost them. Raises HatcastError if one has changed."""
         redis, policy, domain = self.redis, self.settings.policy, DomainKeys(self.settings.topics.telemetry)
         await claim_policy(redis, domain, policy, self.record.partitions)
-        await redis.set(domain.registered(policy.name), self.record.encoded())
+        await redis.set(domain.registered(policy.name), msgspec.json.encode(self.record))
         await restore_user_key(redis, domain, self.pseudonyms, given=self.settings.user_key is not None)
         if self.record.first_slot_ms is not None:
             await self.progress.restore(self.record.first_slot_ms)
@@ -249,8 +245,8 @@ def _decide(facts: Facts, own: PolicyRecord) -> dict[str, bytes]:
     """Return the record to write, none if it is registered already. Raises HatcastError if the registry differs."""
     check_facts(facts, own)
     stored = facts.policies.get(own.policy)
-    wanted = (own if stored is None else with_current_key(stored, own)).encoded()
-    return {} if stored is not None and stored.encoded() == wanted else {policy_key(own.policy): wanted}
+    wanted = own if stored is None else with_current_key(stored, own)
+    return {} if stored == wanted else {f"{POLICY_KEY}{own.policy}": msgspec.json.encode(wanted)}
 
 
 def _states(facts: Facts, own: list[PartitionKeys]) -> list[PartitionKeys]:

@@ -5,7 +5,7 @@ published. The seal is written to Redis first, which ends commits, then to the r
 then the records are deleted. After a crash between these steps the next round repeats them.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -13,6 +13,7 @@ import structlog
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.registry import Decide, Facts, Registry
 from hatcast.agents.recovery.domain import day_before
 from hatcast.agents.recovery.ledger_recovery import LedgerRecovery
 from hatcast.agents.redis.hat_store import HatStore
@@ -25,9 +26,6 @@ from hatcast.stream.ledger.sealed_days import SEALED_KEY, Sealed, SealedDay, reg
 from hatcast.stream.policy.policy import Relation
 
 log = structlog.get_logger()
-
-Change = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
-"""Function from the registry's records (key -> value) to the records to write."""
 
 ROUND_S: Final = 5.0  # between rounds
 _SEAL_PARTITION: Final = 0  # the owner of this release partition seals
@@ -43,18 +41,15 @@ class Sealer:
         ledger: LedgerStore,
         seals: SealStore,
         recovery: LedgerRecovery,
-        write: Callable[[Change], Awaitable[None]],
+        registry: Registry,
     ) -> None:
-        """Args:
-        write: applies a change to the newest records of the domain's registry
-        """
         self._policy = settings.policy
         self._calendar = Calendar(settings.policy)
         self._store = store
         self._ledger = ledger
         self._seals = seals
         self._recovery = recovery
-        self._write = write
+        self._registry = registry
         self._resender = Resender(settings, ledger, recovery, store.partitions)
         self._next_s = 0.0
 
@@ -94,7 +89,7 @@ class Sealer:
         sealed = await self._sealed(today, through)
         if await self._seals.through(name) < through:  # Redis went back while that was read
             return
-        await self._write(self._change(sealed, days))
+        await self._registry.write(_change(sealed, days))
         await self._seals.shrink(name, dates)
         log.info("days sealed", through=through, days=len(dates))
 
@@ -130,13 +125,14 @@ class Sealer:
             has_horizons=self._policy.method.has_horizons,
         )
 
-    def _change(self, sealed: Sealed, days: Mapping[str, SealedDay]) -> Change:
-        records = registry_records(sealed, days)
 
-        def change(stored: Mapping[str, bytes]) -> Mapping[str, bytes]:
-            current = stored.get(f"{SEALED_KEY}{sealed.policy}")
-            if current is not None and msgspec.json.decode(current, type=Sealed).through > sealed.through:
-                return {}  # another worker has sealed more since
-            return {key: value for key, value in records.items() if stored.get(key) != value}
+def _change(sealed: Sealed, days: Mapping[str, SealedDay]) -> Decide:
+    records = registry_records(sealed, days)
 
-        return change
+    def change(facts: Facts) -> Mapping[str, bytes]:
+        current = facts.values.get(f"{SEALED_KEY}{sealed.policy}")
+        if current is not None and msgspec.json.decode(current, type=Sealed).through > sealed.through:
+            return {}  # another worker has sealed more since
+        return {key: value for key, value in records.items() if facts.values.get(key) != value}
+
+    return change

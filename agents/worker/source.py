@@ -1,14 +1,19 @@
-"""Shared parts of a worker: connections and stores, the topic to fold, the limits of a drain."""
+"""Shared parts of a worker: connections and stores, the topic to fold, the limits of a drain, and a loop."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from redis.exceptions import RedisError
+
+from hatcast.agents.clock import pause
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.aio import AIOKafkaProducer
+from hatcast.agents.kafka.aio import AIOKafkaProducer, KafkaError
 from hatcast.agents.kafka.batches.batch import RecordBatch
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.monitoring.declarations import REPORTS, Counter
+from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.identity import StoredKey
@@ -86,3 +91,24 @@ class IngestOptions:
     # compares the rules of the dates that open in a partition, before they are stored
     open_dates: Callable[[Mapping[str, str]], Awaitable[Mapping[str, str]]] | None = None
     on_rollback: Callable[[], None] = lambda: None  # called if a stored offset is not the one that was stored last
+
+
+async def repeat(
+    loop: str, operation: str, step: Callable[[], Awaitable[bool | None]], pause_s: float, stopping: asyncio.Event
+) -> bool:
+    """Take a step every `pause_s` seconds, until it returns True or `stopping` is set; return whether it did.
+
+    loop, operation   their names in the log of failures, after which it waits longer
+    """
+    failures = FailureLog(loop)
+    while await pause(max(pause_s, failures.wait_s), stopping):
+        try:
+            with failures.attempt(operation):
+                is_done = await step()
+        except (RedisError, KafkaError) as error:
+            failures.failed(error)
+        else:
+            failures.clear()
+            if is_done:
+                return True
+    return False

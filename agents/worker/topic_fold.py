@@ -6,9 +6,8 @@ from typing import Any, Final, cast
 
 import faust
 import structlog
-from redis.exceptions import RedisError
 
-from hatcast.agents.clock import monotonic_s, now_ms, pause
+from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.kafka.aio import (
     AIOKafkaProducer,
     InconsistentGroupProtocolError,
@@ -23,12 +22,11 @@ from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.kafka.groups import remove_members, wait_for_group
 from hatcast.agents.kafka.topic_rules import readable_codecs
 from hatcast.agents.monitoring.declarations import HEARTBEATS, READINGS
-from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.membership import Membership
-from hatcast.agents.worker.source import Connections, IngestOptions, Source
+from hatcast.agents.worker.source import Connections, IngestOptions, Source, repeat
 from hatcast.stream.errors import HatcastError, SettingError
 
 log = structlog.get_logger()
@@ -54,7 +52,7 @@ class HeartbeatSender:
         producer: AIOKafkaProducer,
         topic: str,
         idle_after_ms: int,
-        live_ms: int | None = LIVE_MS,
+        live_ms: int | None,
     ) -> None:
         """Args: `live_ms`, the age of the greatest watermark of a live topic; None: send whatever it is, in a drain."""
         self._ingest = ingest
@@ -66,15 +64,7 @@ class HeartbeatSender:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Run a round once a second until `stopping` is set."""
-        failures = FailureLog("ticks")
-        while await pause(max(_ROUND_S, failures.wait_s), stopping):
-            try:
-                with failures.attempt("send heartbeats to idle partitions"):
-                    await self.round()
-            except (RedisError, KafkaError) as error:
-                failures.failed(error)
-            else:
-                failures.clear()
+        await repeat("ticks", "send heartbeats to idle partitions", self.round, _ROUND_S, stopping)
 
     async def round(self) -> None:
         """Send a heartbeat to each idle partition that this worker owns."""
@@ -87,8 +77,8 @@ class HeartbeatSender:
         if not idle:
             return
         if self._live_ms is not None:
-            watermarks = [watermark for watermark in await self._store.watermarks() if watermark is not None]
-            if not watermarks or now_ms() - max(watermarks) > self._live_ms:
+            newest_ms = max((each for each in await self._store.watermarks() if each is not None), default=None)
+            if newest_ms is None or now_ms() - newest_ms > self._live_ms:
                 return
         for partition in idle:
             await self._producer.send_and_wait(self._topic, b"", partition=partition, timestamp_ms=now_ms())
@@ -122,11 +112,6 @@ class TopicFold:
     def label(self, partition: int) -> str:
         """Return the label of a partition on `/metrics`: of telemetry its number."""
         return str(partition) if self._source.counter is READINGS else f"{self._source.store.topic}/{partition}"
-
-    @property
-    def topic(self) -> str:
-        """The topic's name."""
-        return self._source.topic
 
     @property
     def loops(self) -> tuple[Loop, ...]:

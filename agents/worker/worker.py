@@ -14,7 +14,7 @@ from hatcast.agents.clock import cancel_all
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.causes import cause_of
 from hatcast.agents.errors.unexpected import brief
-from hatcast.agents.kafka.aio import AIOKafkaProducer, KafkaError, idempotent_producer
+from hatcast.agents.kafka.aio import KafkaError, idempotent_producer
 from hatcast.agents.kafka.client import aiokafka_options, broker_name
 from hatcast.agents.kafka.producers import TransactionalProducers, stop_producer
 from hatcast.agents.kafka.topic_ids import TopicIds
@@ -91,12 +91,15 @@ class Worker:
         known = await self._topic_ids.read_at_start(settings.sources) if self._topic_ids is not None else {}
         registration = Registration(settings, redis, self._partitions, known)
         await registration.check()
+        producer = idempotent_producer(client)
+        await producer.start()
+        self._resources.push_async_callback(stop_producer, producer)
         connections = Connections(
             settings=settings,
             partitions=self._partitions,
             client=client,
             redis=redis,
-            producer=await self._start_producer(client),
+            producer=producer,
             topic_ids=self._topic_ids,
             store=HatStore.of(redis, settings.policy, self._partitions),
             ledger=LedgerStore(redis, settings.topics.telemetry, settings.policy),
@@ -109,12 +112,6 @@ class Worker:
             if self._drain is not None:
                 self._run(Drainer(self._drain, connections, parts.releases, self._drained).run)
         return parts
-
-    async def _start_producer(self, client: dict[str, Any]) -> AIOKafkaProducer:
-        producer = idempotent_producer(client)
-        await producer.start()
-        self._resources.push_async_callback(stop_producer, producer)
-        return producer
 
     async def _make_parts(self, connections: Connections, registration: Registration) -> Parts:
         """Take over from the replaced policy, register the policy, and return the parts."""
@@ -168,27 +165,18 @@ class Worker:
                 return
             starting.result()
             self._joined.append(fold)
-        loops: list[Loop] = [
-            parts.releases.run,
-            partial(parts.transition.run, parts.releases),
-            parts.estimates.run,
-        ]
+        loops: list[Loop] = [loop for fold in parts.folds for loop in fold.loops]
+        loops += [parts.releases.run, partial(parts.transition.run, parts.releases), parts.estimates.run]
         if self._topics is not None:
             loops.append(self._topics.run)
-        for loop in [loop for fold in parts.folds for loop in fold.loops] + loops:
-            self._run(loop)
-        settings = self._settings
+        settings, policy = self._settings, self._settings.policy
         if settings.listen is not None:
             gauges.register()
-            self._run(gauges.run)
-        policy = settings.policy
-        log.info(
-            "worker started",
-            policy=policy.name,
-            policy_id=policy.policy_id,
-            partitions=self._partitions,
-            time_zone_data=TIME_ZONE_DATA,
-        )
+            loops.append(gauges.run)
+        for loop in loops:
+            self._run(loop)
+        named = {"policy": policy.name, "policy_id": policy.policy_id}
+        log.info("worker started", **named, partitions=self._partitions, time_zone_data=TIME_ZONE_DATA)
         limits = settings.checkpoint_interval_s, settings.session_timeout_s
         for prefix, fold in zip(("", "reports "), parts.folds, strict=False):
             self._ready[prefix] = Readiness(fold.ingest, parts.recovery, *limits)
@@ -208,10 +196,9 @@ class Worker:
             return {"worker": "stopping"}
         if not self._ready:
             return {"worker": "starting"}
-        states = {
-            prefix + part: state for prefix, ready in self._ready.items() for part, state in ready.parts().items()
-        }
-        return states if self._topics is None else {**states, "topics": self._topics.state()}
+        topics = {} if self._topics is None else {"topics": self._topics.state()}
+        folds = ((prefix, ready.parts().items()) for prefix, ready in self._ready.items())
+        return {prefix + part: state for prefix, parts in folds for part, state in parts} | topics
 
     def _run(self, loop: Loop) -> None:
         task = asyncio.create_task(loop(self._stopping), name=getattr(loop, "func", loop).__qualname__)

@@ -133,7 +133,6 @@ def _registry(data: bytes) -> None:
     for key in ("policy/city", "sealed/city", "day/city/2022-01-02", request_key("city", "q", "2022-01-02"), "other/x"):
         try:
             facts = Facts.of("registry", {key: data})
-            facts.output_topics()
             Domain.of(facts, SETTINGS, 4)
             read_request(facts.values, request_key("city", "q", "2022-01-02"))
         except HatcastError as error:
@@ -155,7 +154,7 @@ def _registry_seeds() -> list[bytes]:
         levels={"5": "1"},
     )
     request = msgspec.json.encode({"speed_limit": 60_000, "decided_at": "2022-01-02T04:35:03.120Z"})
-    return [OWN.encoded(), *registry_records(sealed, {"2022-01-02": day}).values(), request]
+    return [msgspec.json.encode(OWN), *registry_records(sealed, {"2022-01-02": day}).values(), request]
 
 
 def targets() -> Iterator[Target]:

@@ -13,7 +13,7 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.hat_store import HatStore
 from hatcast.agents.redis.ledger_store import CommitGuard, LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore, SealStore
-from hatcast.agents.worker.sealing import Change, Sealer
+from hatcast.agents.worker.sealing import Sealer
 from hatcast.stream.ledger.adoption import AdoptionBatch, Answered, OutputPartition, Position, Published
 from hatcast.stream.ledger.recovery import RecoveryCheck
 from hatcast.stream.ledger.rejections import RecordsMissing
@@ -73,12 +73,8 @@ async def guard_of(store: RecoveryStore, partitions: int = PARTITIONS) -> Commit
 def sealer_of(pipeline: Pipeline, redis: AnyRedis, ledger: LedgerStore, recovery: LedgerRecovery) -> Sealer:
     """The sealer of a worker of the pipeline's policy."""
     settings, registry = pipeline.settings, Registry(pipeline.settings)
-
-    async def write(change: Change) -> None:
-        await registry.write(lambda facts: change(facts.values))
-
     store = HatStore.of(redis, settings.policy, PARTITIONS)
-    return Sealer(settings, store, ledger, SealStore(redis, settings.topics.telemetry), recovery, write)
+    return Sealer(settings, store, ledger, SealStore(redis, settings.topics.telemetry), recovery, registry)
 
 
 async def adopt(

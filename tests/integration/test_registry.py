@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hatcast.agents.clock import now_ms
@@ -157,7 +158,7 @@ def test_an_emptied_redis_is_filled_from_the_registry_and_the_same_policy_goes_o
     assert after.policy_id == before.policy_id
     with closing(emptied.redis_server.client()) as redis:
         cached = redis.get(f"{{{emptied.name}}}:registered:{emptied.name}")
-    assert cached == after.encoded()
+    assert cached == msgspec.json.encode(after)
     assert worker.terminate() == 0
 
 

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hatcast.agents.kafka.registry import LimitRequest, Registry, request_key
@@ -127,7 +128,7 @@ def test_of_operators_who_request_other_limits_at_the_same_time_one_wins_and_all
 
 async def test_a_record_that_no_request_has_written_answers_nothing_and_is_one_line(pipeline: Pipeline) -> None:
     key = request_key(pipeline.settings.policy.name, "over", DATES[0])
-    hostile = LimitRequest(speed_limit=-1, decided_at="2022-01-02T00:00:00.000Z").encoded()
+    hostile = msgspec.json.encode(LimitRequest(speed_limit=-1, decided_at="2022-01-02T00:00:00.000Z"))
 
     await Registry(pipeline.settings).write(lambda facts: {} if key in facts.values else {key: hostile})
     async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hatcast.agents.kafka.registry import Facts, PolicyRecord, PolicyTopics, UserKey, policy_key
+from hatcast.agents.kafka.registry import POLICY_KEY, Facts, PolicyRecord, PolicyTopics, UserKey
 from hatcast.agents.kafka.registry_checks import (
     check_facts,
     check_policy_name,
@@ -62,7 +62,7 @@ def changed(record: PolicyRecord, changes: dict[str, Any]) -> PolicyRecord:
 
 
 def facts_of(*records: PolicyRecord) -> Facts:
-    return Facts.of("topic", {policy_key(each.policy): each.encoded() for each in records})
+    return Facts.of("topic", {f"{POLICY_KEY}{each.policy}": msgspec.json.encode(each) for each in records})
 
 
 @pytest.mark.parametrize(("changes", "words"), CHANGES, ids=[next(iter(changes)) for changes, _ in CHANGES])
@@ -80,7 +80,7 @@ def test_whatever_differs_from_the_registered_is_refused_with_both_values_and_th
 
 def test_what_agrees_is_accepted_and_nothing_is_to_be_written() -> None:
     check_facts(facts_of(OWN), OWN)
-    assert with_current_key(OWN, OWN).encoded() == OWN.encoded()
+    assert msgspec.json.encode(with_current_key(OWN, OWN)) == msgspec.json.encode(OWN)
 
 
 def test_a_time_zone_has_to_be_that_of_every_policy_of_the_domain() -> None:
@@ -142,7 +142,7 @@ def test_an_id_that_was_not_known_is_added_and_one_that_is_not_told_contradicts_
 
 @pytest.mark.parametrize("fact", ["telemetry_format", "reading_rules"])
 def test_a_record_that_does_not_say_how_records_are_read_is_not_readable(fact: str) -> None:
-    record = msgspec.json.decode(OWN.encoded())
+    record = msgspec.json.decode(msgspec.json.encode(OWN))
     del record[fact]
     with pytest.raises(HatcastError, match=r"topic t: the record 'policy/speed' cannot be read"):
         Facts.of("t", {"policy/speed": msgspec.json.encode(record)})
@@ -157,9 +157,10 @@ def test_a_name_that_another_telemetry_has_is_refused() -> None:
 def test_facts_name_every_output_topic_ever_used_and_ignore_what_they_do_not_know() -> None:
     other = changed(OWN, {"policy": "old", "topics": PolicyTopics(means="m0", queries="q", budget="b0")})
     found = Facts.of("t", {**facts_of(OWN, other).values, "sealed/2022-01-02": b"not ours to read"})
-    assert found.output_topics().means == {"m", "m0"}
-    assert found.output_topics().releases == {"m", "m0", "q"}
-    assert found.output_topics().all == {"m", "m0", "q", "b", "b0"}
+    topics = [each.topics for each in found.policies.values()]
+    assert {each.means for each in topics} == {"m", "m0"}
+    assert {name for each in topics for name in (each.means, each.queries)} == {"m", "m0", "q"}
+    assert {each.budget for each in topics} == {"b", "b0"}
     assert found.of_kind("sealed/") == {"2022-01-02": b"not ours to read"}
     with pytest.raises(HatcastError, match=r"topic t: the record 'policy/x' cannot be read"):
         Facts.of("t", {"policy/x": b"{}"})

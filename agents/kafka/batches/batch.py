@@ -29,15 +29,12 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
 
     def first(self, records: int) -> "RecordBatch":
         """Return the first `records` records, fewer than all, and the offset hole after them."""
-        return RecordBatch(
-            partition=self.partition,
-            epoch=self.epoch,
-            base=self.base,
+        return msgspec.structs.replace(
+            self,
             next=self.offsets[records],
             offsets=self.offsets[:records],
             timestamps=self.timestamps[:records],
             values=self.values[:records],
-            lost=self.lost,
         )
 
 

@@ -141,10 +141,10 @@ class BatchConsumer(driver.Consumer):
             del self._epochs[partition]
             self.handler.on_lost(partition, position)
 
-    # Called by its group member.
+    # Called by its group member, in the event loop and one at a time; the group waits for each.
 
     async def gain(self, partitions: frozenset[int]) -> None:
-        """Park further partitions; the handler starts them."""
+        """Park further partitions, none if a rebalance moved only those of others; the handler starts them."""
         async with self._rebalancing:
             try:
                 if not self.joined.is_set():
@@ -177,7 +177,7 @@ class BatchConsumer(driver.Consumer):
                 self.handler.on_assigned(gained)
 
     async def give_up(self, partitions: frozenset[int]) -> None:
-        """Give up partitions, after their last checkpoint."""
+        """Give up partitions that another member gets, or already has, after their last checkpoint."""
         async with self._rebalancing:
             await self._give_up(partitions)
 
@@ -202,10 +202,6 @@ class BatchConsumer(driver.Consumer):
         """Return the positions that were acknowledged since the last call."""
         positions, self._acknowledged = self._acknowledged, {}
         return positions
-
-    async def fail(self, error: BaseException) -> None:
-        """End the app."""
-        await self.crash(error)
 
     # Overrides of Faust's methods.
 

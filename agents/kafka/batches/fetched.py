@@ -21,11 +21,12 @@ from aiokafka.errors import CorruptRecordException
 class FetchedChunk(NamedTuple):
     """Records as columns, and the offset at which reading continues (after any markers and aborted records)."""
 
-    base: int  # offset at which reading began
-    offsets: Sequence[int]  # one per record, ascending
-    timestamps: list[int]  # ms UTC, from the log
-    values: list[bytes | None]  # bytes, or None if null in the log
+    # as in `RecordBatch`
+    base: int
     next: int
+    offsets: Sequence[int]
+    timestamps: list[int]
+    values: list[bytes | None]
     lost: bool  # records are missing from the log, between `base` and the first record, or `next`
 
 
@@ -79,14 +80,8 @@ class Unpacker:
                 records += taken
         if not records and fetched.next_fetch_offset <= base:
             raise StopIteration
-        return FetchedChunk(
-            base=base,
-            offsets=_offsets(records),
-            timestamps=[record.timestamp for record in records],
-            values=[record.value for record in records],
-            next=fetched.next_fetch_offset,
-            lost=lost,
-        )
+        timestamps, values = [record.timestamp for record in records], [record.value for record in records]
+        return FetchedChunk(base, fetched.next_fetch_offset, _offsets(records), timestamps, values, lost)
 
     def _begin_batch(self) -> bool:
         """Begin the next batch, or the next hole; return False if there is none."""

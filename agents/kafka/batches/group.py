@@ -6,9 +6,9 @@ cooperative rebalance. In one, only what moves is given up; everything else is r
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -17,6 +17,9 @@ from hatcast.agents.clock import monotonic_s
 from hatcast.agents.kafka.aio import for_code
 from hatcast.agents.kafka.batches.batch import METADATA_SECONDS, BatchSettings
 from hatcast.agents.kafka.client import BACKOFF_MAX_MS
+
+if TYPE_CHECKING:
+    from hatcast.agents.kafka.batches.consumer import BatchConsumer
 
 Result = TypeVar("Result")
 
@@ -37,22 +40,6 @@ _PERMANENT: Final = (
 _PASSING: Final = (KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID)
 
 
-class Owner(Protocol):
-    """Callbacks of a group member. They run in the event loop, one at a time, and the group waits for each."""
-
-    async def gain(self, partitions: frozenset[int]) -> None:
-        """Take new partitions, in addition to those held; none if the rebalance moved only those of others."""
-
-    async def give_up(self, partitions: frozenset[int]) -> None:
-        """Give up partitions that another member gets, or already has."""
-
-    async def take_acknowledged(self) -> Mapping[int, int]:
-        """Return the offsets to commit, by partition: those acknowledged since the last call."""
-
-    async def fail(self, error: BaseException) -> None:
-        """End the worker: the group cannot be joined, and trying again cannot help."""
-
-
 class GroupMember:
     """Member of a consumer group, from `join` to `leave`, in a thread of its own.
 
@@ -62,7 +49,7 @@ class GroupMember:
     member_id   its id in the group; None before it has one, and from the end of its session until it joins again
     """
 
-    def __init__(self, settings: BatchSettings, owner: Owner) -> None:
+    def __init__(self, settings: BatchSettings, owner: "BatchConsumer") -> None:
         self.member_id: str | None = None
         self._assigned_as: str | None = None  # its id at the last assignment
         self._settings = settings
@@ -101,7 +88,7 @@ class GroupMember:
             self._poll_until_stopped()
         except Exception as error:
             with suppress(RuntimeError):  # the loop has ended
-                self._in_loop(self._owner.fail(error))
+                self._in_loop(self._owner.crash(error))  # trying again cannot help
         finally:
             self.member_id = None
             with suppress(RuntimeError):

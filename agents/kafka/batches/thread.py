@@ -1,7 +1,7 @@
 """Consumer thread: fetches records and chains them into batches for every started partition."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -15,7 +15,7 @@ from mode.threads import WorkerThread
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.kafka.aio import back_off_reconnects
 from hatcast.agents.kafka.batches.batch import METADATA_SECONDS, BatchSettings, RecordBatch
-from hatcast.agents.kafka.batches.fetched import FetchedChunk, return_chunks
+from hatcast.agents.kafka.batches.fetched import return_chunks
 
 if TYPE_CHECKING:
     from hatcast.agents.kafka.batches.consumer import BatchConsumer
@@ -67,14 +67,14 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         self._batch_consumer = consumer
         super().__init__(consumer, **service)
 
-    async def call(self, function: Callable[..., Awaitable[Result]], *args: object) -> Result:
+    async def call(self, function: Callable[..., Coroutine[Any, Any, Result]], *args: object) -> Result:
         """Run a method of this class in this thread; calls run in order.
 
         Raises ConsumerStoppedError if the thread is stopping; Faust's ``call_thread`` would never return then.
         """
         if self.should_stop or self.thread_loop.is_closed():
             raise ConsumerStoppedError
-        future = asyncio.run_coroutine_threadsafe(_coroutine(function(*args)), self.thread_loop)
+        future = asyncio.run_coroutine_threadsafe(function(*args), self.thread_loop)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -124,8 +124,9 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         self._arrived.clear()
         batches = await self._drain(capacity)
         if not batches:
+            all_answered = self._chains and self._chains.keys() <= self.answered.keys()
             with suppress(TimeoutError):
-                async with asyncio.timeout(WAIT_SECONDS if self._all_answered() else FIRST_WAIT_SECONDS):
+                async with asyncio.timeout(WAIT_SECONDS if all_answered else FIRST_WAIT_SECONDS):
                     await self._arrived.wait()
             batches = await self._drain(capacity)
         return batches
@@ -142,9 +143,6 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         """Return the last known number of partitions of the topic. Any thread may call it: it only reads."""
         known = None if self._consumer is None else self._consumer.partitions_for_topic(self.settings.topic)
         return None if known is None else len(known)
-
-    def _all_answered(self) -> bool:
-        return bool(self._chains) and self._chains.keys() <= self.answered.keys()
 
     async def _drain(self, capacity: int) -> list[RecordBatch]:
         """Return up to `capacity` batches of fetched records, without waiting."""
@@ -169,7 +167,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
                 if chunk.base != chain.next:  # aiokafka has reset the position
                     self._lose(tp)
                     break
-                batches.append(_record_batch(tp.partition, chain, chunk))
+                batches.append(RecordBatch(tp.partition, chain.epoch, *chunk))
                 chain.next = chunk.next
         self._note_positions(consumer)
         return batches
@@ -260,20 +258,3 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
 
     def on_crash(self, msg: str, *fmt: Any, **kwargs: Any) -> None:
         """Do nothing: ``crash`` logs the error, so Faust need not print it."""
-
-
-async def _coroutine(awaitable: Awaitable[Result]) -> Result:
-    return await awaitable
-
-
-def _record_batch(partition: int, chain: Chain, chunk: FetchedChunk) -> RecordBatch:
-    return RecordBatch(
-        partition=partition,
-        epoch=chain.epoch,
-        base=chain.next,
-        next=chunk.next,
-        offsets=chunk.offsets,
-        timestamps=chunk.timestamps,
-        values=chunk.values,
-        lost=chunk.lost,
-    )
