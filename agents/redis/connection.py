@@ -113,15 +113,12 @@ def watch_reconnects(client: AnyRedis, happened: Callable[[], None]) -> None:
             happened()
         seen.add(connection)
 
-    options: list[dict[str, Any]]
     if isinstance(client, redis.asyncio.RedisCluster):
-        options = [client.connection_kwargs, client.nodes_manager.connection_kwargs]
-        nodes = client.get_nodes()
-        options += [node.connection_kwargs for node in nodes]
+        holders: list[Any] = [client, client.nodes_manager, *client.get_nodes()]
     else:
-        options = [client.connection_pool.connection_kwargs]
-    for each in options:
-        each["redis_connect_func"] = connected
+        holders = [client.connection_pool]
+    for each in holders:
+        each.connection_kwargs["redis_connect_func"] = connected
 
 
 async def with_retries(
@@ -234,7 +231,10 @@ def _error_text(settings: Settings, error: Exception, patience_s: float | None =
     if is_full(error):
         return f"{where} is full: raise its `maxmemory`, and start again"
     if isinstance(error, NoPermissionError):
-        return f"{where} denies this user permission{_command(error)}: change its ACL"
+        # The command by Redis' own name, and no other part of the error's text.
+        found = _DENIED_COMMAND.search(str(error))
+        command = "" if found is None else f" (command {found[1]})"
+        return f"{where} denies this user permission{command}: change its ACL"
     if isinstance(error, ClearError):
         return f"{where}: {error}"
     if isinstance(error, ResponseError) and not isinstance(error, _TRANSIENT):
@@ -243,9 +243,3 @@ def _error_text(settings: Settings, error: Exception, patience_s: float | None =
     tried = "" if patience_s is None else f"; tried for {patience_s:g} s"
     why = cause_of(error).text if isinstance(error, _TRANSIENT) else connection_text(error)
     return f"{where} cannot be reached ({why}{tried}): start it, or correct redis.url or HATCAST_REDIS_URL"
-
-
-def _command(error: NoPermissionError) -> str:
-    """Return the denied command by Redis' own name, and no other part of the error's text."""
-    found = _DENIED_COMMAND.search(str(error))
-    return "" if found is None else f" (command {found[1]})"

@@ -43,18 +43,13 @@ class Durability:
     eviction: str | None  # its maxmemory-policy; None if it does not report one
 
     @property
-    def is_persistent(self) -> bool:
-        """Return False if a restart certainly loses everything."""
-        return self.persistence is not Persistence.NONE
-
-    @property
     def keeps_keys(self) -> bool:
         """Return False if it certainly deletes keys when its memory is full."""
         return self.eviction in (NO_EVICTION, None)  # nor volatile-*: it finds no key of hatcast to evict today
 
     def weaknesses(self) -> Iterator[str]:
         """Yield each setting for which a worker does not start, with its fix."""
-        if not self.is_persistent:
+        if self.persistence is Persistence.NONE:
             yield "it has no persistence: set `appendonly yes`"
         if not self.keeps_keys:
             yield f"its maxmemory-policy is {self.eviction}: set `maxmemory-policy {NO_EVICTION}`"

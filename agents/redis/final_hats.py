@@ -104,11 +104,8 @@ class FinalHats:
         for each in _by_slot(hats):
             left = self._parts(*each)
             while left:
-                found = [
-                    (part, index)
-                    for part, index in zip(left, await self._indexed(left), strict=True)
-                    if any(index.users)
-                ]
+                indexed = zip(left, await self._indexed(left), strict=True)
+                found = [(part, index) for part, index in indexed if any(index.users)]
                 answers = await self._delete.run_each([_delete_call(*each, keep=keep) for each in found])
                 left = [part for (part, _), answer in zip(found, answers, strict=True) if answer == _MOVED]
 
@@ -139,13 +136,9 @@ class FinalHats:
             for cell, number in cells.items()
         }
         of_days = {day: number_of(keys.state, state[f"day:{day}".encode()]) for day in days}
-        chunks = [
-            *[
-                key
-                async for _, key, _ in stored_chunks(self._redis, of_hats, lambda hat, number: keys.chunk(*hat, number))
-            ],
-            *[key async for _, key, _ in stored_chunks(self._redis, of_days, keys.day_chunk)],
-        ]
+        chunks_of_hats = stored_chunks(self._redis, of_hats, lambda hat, number: keys.chunk(*hat, number))
+        chunks = [key async for _, key, _ in chunks_of_hats]
+        chunks += [key async for _, key, _ in stored_chunks(self._redis, of_days, keys.day_chunk)]
         indexes = [keys.journal, keys.retained, *map(keys.hats, slots)]
         indexes += [keys.retained_hats(slot.decode()) for slot in retained]
         fields = ["journal", "kept", *(f"slot:{slot}" for slot in slots), *(f"day:{day}" for day in days)]
@@ -195,11 +188,7 @@ def _load_call(part: _PartitionHats, users: Sequence[int]) -> Call:
 def _delete_call(part: _PartitionHats, index: _Indexed, *, keep: bool) -> Call:
     keys, slot = part.keys, part.slot
     retained = [keys.retained, keys.retained_hats(slot)] if keep else []
-    named = [
-        each
-        for cell, number in zip(part.cells, index.users, strict=True)
-        if number
-        for each in (cell, _chunks_of(number))
-    ]
+    counted = [(cell, _chunks_of(number)) for cell, number in zip(part.cells, index.users, strict=True) if number]
+    named = [each for pair in counted for each in pair]
     args: list[Argument] = [index.nonce, next_nonce(), slot, part.closes_ms, PSEUDONYM_BYTES if keep else "", *named]
     return [keys.state, keys.hats(slot), *retained, *part.chunk_keys(index.users)], args

@@ -137,35 +137,28 @@ def _errors(
     keys: DomainKeys, policy: Policy, partitions: int, found: Mapping[str, Mapping[str, bytes]]
 ) -> Iterator[tuple[str, HatcastError]]:
     """Yield an error for each stored value that differs from the given one; missing keys are allowed."""
-    name = "stored policy"
     domain = found[keys.owner(policy.name)].get("domain", keys.domain.encode()).decode()
     if domain != keys.domain:
-        yield (
-            name,
-            HatcastError(
-                f"policy {policy.name!r} belongs to telemetry topic {domain!r} on this Redis, not to {keys.domain!r}:"
-                " start under another policy.name"
-            ),
+        error = HatcastError(
+            f"policy {policy.name!r} belongs to telemetry topic {domain!r} on this Redis, not to {keys.domain!r}:"
+            " start under another policy.name"
         )
+        yield "stored policy", error
     zone = found[keys.zone].get("timezone", policy.timezone.encode()).decode()
     if zone != policy.timezone:
-        yield (
-            name,
-            HatcastError(
-                f"policy.timezone {policy.timezone!r}: the other policies of telemetry topic {keys.domain!r} have"
-                f" {zone!r}, and all must have the same local days: use that"
-            ),
+        error = HatcastError(
+            f"policy.timezone {policy.timezone!r}: the other policies of telemetry topic {keys.domain!r} have"
+            f" {zone!r}, and all must have the same local days: use that"
         )
+        yield "stored policy", error
     stored = found[keys.policy(policy.name)]
     if stored and stored["policy_id"].decode() != policy.policy_id:
         differing = differing_keys(stored["canonical"], policy.canonical)
-        yield (
-            name,
-            HatcastError(
-                f"policy {policy.name!r} was started with another {differing}: a policy does not change; restore it, or"
-                " start the new one under a new policy.name"
-            ),
+        error = HatcastError(
+            f"policy {policy.name!r} was started with another {differing}: a policy does not change; restore it, or"
+            " start the new one under a new policy.name"
         )
+        yield "stored policy", error
     if stored and int(stored["partitions"]) != partitions:
         yield "stored partitions", partition_count_error(policy.name, int(stored["partitions"]), partitions)
 
@@ -196,17 +189,18 @@ async def _claim(redis: AnyRedis, key: str, given: Mapping[str, str | bytes]) ->
         return {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
 
 
+async def _claim_key(redis: AnyRedis, keys: DomainKeys, users: Pseudonyms, *, given: bool) -> dict[str, bytes]:
+    own: dict[str, str | bytes] = {} if given else {"key": users.key}
+    return await _claim(redis, keys.user_key, {"fingerprint": users.fingerprint, **own})
+
+
 async def claim_user_key(redis: AnyRedis, keys: DomainKeys, given: bytes | None) -> Pseudonyms:
     """Return the pseudonyms of this domain: from the given key, else from a key generated once and stored in Redis.
 
     Raises HatcastError if another key was used before: each user would count as two.
     """
-    key = given if given is not None else secrets.token_bytes(KEY_BYTES)
-    pseudonyms = Pseudonyms(key)
-    fields: dict[str, str | bytes] = {"fingerprint": pseudonyms.fingerprint}
-    if given is None:
-        fields["key"] = key
-    return _chosen_key(keys.user_key, await _claim(redis, keys.user_key, fields), given)
+    users = Pseudonyms(given if given is not None else secrets.token_bytes(KEY_BYTES))
+    return _chosen_key(keys.user_key, await _claim_key(redis, keys, users, given=given is not None), given)
 
 
 async def check_user_key(redis: AnyRedis, keys: DomainKeys, given: bytes | None) -> None:
@@ -246,10 +240,7 @@ async def restore_user_key(redis: AnyRedis, keys: DomainKeys, users: Pseudonyms,
 
     Raises HatcastError if Redis has another key by now.
     """
-    fields: dict[str, str | bytes] = {"fingerprint": users.fingerprint}
-    if not given:
-        fields["key"] = users.key
-    if (await _claim(redis, keys.user_key, fields))["fingerprint"].decode() != users.fingerprint:
+    if (await _claim_key(redis, keys, users, given=given))["fingerprint"].decode() != users.fingerprint:
         raise HatcastError(
             "Redis has lost the user key of this telemetry topic, and another worker has generated a new one since:"
             " start again"

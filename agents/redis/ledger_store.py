@@ -6,9 +6,8 @@ from typing import Any, Final
 
 from hatcast.agents.ledger.store import RecentRows
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.policy_state import ProgressStore
-from hatcast.agents.redis.row_store import RowStore, pause
+from hatcast.agents.redis.row_store import DomainRows, pause
 from hatcast.agents.redis.stored_values import date_of, number_of, parsing, record_of, records_of
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger import date_rules, rows
@@ -67,13 +66,11 @@ class CommitGuard:
 # The apply that writes a record writes the state too: hatcast.stream.ledger.sums.
 
 
-class HorizonStore:
+class HorizonStore(DomainRows):
     """The horizons of one policy."""
 
     def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
-        self._redis = redis
-        self._rows = RowStore(redis, domain)
-        self._keys = DomainKeys(domain)
+        super().__init__(redis, domain)
         self._name = name
 
     async def read(self, horizon: str, cells: Sequence[str]) -> StoredStates:
@@ -96,9 +93,9 @@ class HorizonStore:
 
     async def cells(self, horizon: str) -> int:
         """Return the number of cells with a running sum in a horizon."""
-        key = self._keys.row(rows.horizons(self._name))
-        stored: Any = await self._redis.hget(key, f"cells:{horizon}")  # bytes, but the types allow text
-        return 0 if stored is None else number_of(key, stored)
+        row = rows.horizons(self._name)
+        stored = await self._field(row, f"cells:{horizon}")
+        return 0 if stored is None else number_of(self._keys.row(row), stored)
 
     async def drop(self, horizon: str) -> None:
         """Delete the states of a horizon of which every day is sealed, or belongs to the next policy."""
@@ -108,25 +105,22 @@ class HorizonStore:
 # State in Redis of a policy's tracker, before its next day.    [docs/specification/tracker.md, section 4]
 
 
-class TrackerStore:
+class TrackerStore(DomainRows):
     """The state of one policy's tracker."""
 
     def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
-        self._redis = redis
-        self._rows = RowStore(redis, domain)
+        super().__init__(redis, domain)
         self._name = name
-        self._key = DomainKeys(domain).row(rows.tracker(name))
 
     async def read(self) -> bytes | None:
         """Return the state after the last day that was settled; None if there is none. Raises Damaged."""
-        return await self._rows.look(
-            {rows.tracker(self._name): {"date", "state"}}, lambda view: state_of(view, self._name)
-        )
+        wanted: Wanted = {rows.tracker(self._name): {"date", "state"}}
+        return await self._rows.look(wanted, lambda view: state_of(view, self._name))
 
     async def settled(self) -> str:
         """Return the local date through which days are settled; "" if there is none."""
-        stored: Any = await self._redis.hget(self._key, "date")  # bytes, but the types allow text
-        return "" if stored is None else date_of(self._key, stored)
+        stored = await self._field(rows.tracker(self._name), "date")
+        return "" if stored is None else date_of(self._keys.row(rows.tracker(self._name)), stored)
 
     async def store(self, date: str, state: bytes, token: str) -> None:
         """Store the state after a local date, unless a later one is stored.
@@ -147,14 +141,12 @@ class _ManyStale(Exception):
     """Other workers changed the rows before each of our applies: nothing was written."""
 
 
-class LedgerStore:
+class LedgerStore(DomainRows):
     """The ledger of a domain, for one policy."""
 
     def __init__(self, redis: AnyRedis, domain: str, policy: Policy) -> None:
-        self._redis = redis
-        self._rows = RowStore(redis, domain)
+        super().__init__(redis, domain)
         self._recent = RecentRows(self._rows)
-        self._keys = DomainKeys(domain)
         self._policy = policy
         self._name = policy.name
         self.progress = ProgressStore(redis, domain, policy.name)  # slot progress of the policy, under `add_remove`
@@ -275,8 +267,8 @@ class LedgerStore:
 
     async def sealed_through(self) -> str:
         """Return the local date through which the policy's days are sealed; "" for none."""
-        stored = await self._redis.hget(self._keys.row(rows.SEALED), self._name)
-        return date_of(self._keys.row(rows.SEALED), stored) if isinstance(stored, bytes) else ""
+        stored = await self._field(rows.SEALED, self._name)
+        return "" if stored is None else date_of(self._keys.row(rows.SEALED), stored)
 
     async def pin_rules(self, date: str, calendar: Calendar) -> None:
         """Pin the rules of a local date for all policies of the domain. Raises HatcastError, as `check_rules`."""
@@ -308,9 +300,7 @@ class LedgerStore:
 
     async def next_policy(self) -> NextPolicy | None:
         """Return our policy's next policy, or None."""
-        stored = await self._redis.hget(self._keys.row(rows.NEXT_POLICIES), self._name)
-        with parsing(self._keys.row(rows.NEXT_POLICIES)):
-            return NextPolicy.of(stored) if isinstance(stored, bytes) else None
+        return await self._next_policy(self._name)
 
     async def end_date(self) -> str:
         """Return the local date on which the next policy takes over; without one, a date greater than every other."""

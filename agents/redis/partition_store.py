@@ -24,7 +24,6 @@ from hatcast.agents.redis.stored_values import (
     Reopened,
     cell_of,
     number_of,
-    numbers_of_hash,
     users_of,
     without_checksum,
 )
@@ -152,7 +151,11 @@ class PartitionStore:
             except ValueError:
                 again = await self.read(partition)
                 if again == stored:
-                    raise unreadable_error(self.topic, partition) from None
+                    raise HatcastError(
+                        f"{self.topic} partition {partition}: its state in Redis cannot be read: start the version of"
+                        " hatcast that wrote it, or restore all of Redis from a copy, or empty it; what is missing then"
+                        " is read again from Kafka"
+                    ) from None
                 stored = again
 
     async def checkpoint(self, partition: int, base: int, following: int, changes: FoldChanges) -> bool:
@@ -227,7 +230,8 @@ class PartitionStore:
         users = Counter[str]()
         indexes = await read_counted(self._redis, self._keys, f"slot:{slot}", lambda keys: keys.hats(slot))
         for keys, index in zip(self._keys, indexes, strict=True):
-            users.update(numbers_of_hash(keys.hats(slot), cell_of, index))
+            key = keys.hats(slot)
+            users.update({cell_of(key, cell): number_of(key, number) for cell, number in index.items()})
         return dict(users)
 
 
@@ -254,12 +258,4 @@ def beyond_end_error(topic: str, partition: int, offset: int, end: int) -> Hatca
     return HatcastError(
         f"{topic} partition {partition}: the stored offset {offset} is beyond the topic's end {end}: this is not the"
         " topic that was folded; configure the old one, or start under a new policy.name"
-    )
-
-
-def unreadable_error(topic: str, partition: int) -> HatcastError:
-    """Return the error for a state that is damaged, or that another version of hatcast wrote."""
-    return HatcastError(
-        f"{topic} partition {partition}: its state in Redis cannot be read: start the version of hatcast that wrote it,"
-        " or restore all of Redis from a copy, or empty it; what is missing then is read again from Kafka"
     )

@@ -117,9 +117,8 @@ async def stored_chunks(
     ended: set[T] = set()
     keys = _keys(users, key_of, ended)
     while batch := list(islice(keys, _BATCH)):
-        values: Any = await redis.mget(
-            [key for _, key in batch]
-        )  # bytes, though the types allow for text; None also for another type
+        # Bytes, though the types allow for text; None also for another type.
+        values: Any = await redis.mget([key for _, key in batch])
         for (place, key), value in zip(batch, values, strict=True):
             if value is None:
                 ended.add(place)

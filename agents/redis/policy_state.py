@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.row_store import RowStore
+from hatcast.agents.redis.row_store import DomainRows
 from hatcast.agents.redis.stored_values import parsing
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.ledger import progress, rows
@@ -32,19 +31,12 @@ class StoredPolicy:
     partitions: int  # number of telemetry partitions at its first start; 0 if Redis has lost it
 
 
-class PolicyTransitionStore:
+class PolicyTransitionStore(DomainRows):
     """The policy transitions of a domain."""
-
-    def __init__(self, redis: AnyRedis, domain: str) -> None:
-        self._redis = redis
-        self._keys = DomainKeys(domain)
-        self._rows = RowStore(redis, domain)
 
     async def next_policy(self, name: str) -> NextPolicy | None:
         """Return a policy's next policy, or None."""
-        stored = await self._redis.hget(self._keys.row(rows.NEXT_POLICIES), name)
-        with parsing(self._keys.row(rows.NEXT_POLICIES)):
-            return NextPolicy.of(stored) if isinstance(stored, bytes) else None
+        return await self._next_policy(name)
 
     async def claim(self, replaced: str, next_policy: NextPolicy) -> NextPolicy | AlreadyBegun:
         """Store a policy's next policy unless one is stored, and return the stored one.
@@ -63,7 +55,7 @@ class PolicyTransitionStore:
         if canonical is not None:
             with parsing(self._keys.policy(name)):
                 return StoredPolicy(msgspec.json.decode(canonical).get("from"), int(partitions))
-        released = await self._redis.hget(self._keys.row(rows.LAST), name)
+        released = await self._field(rows.LAST, name)
         key = self._keys.row(rows.NEXT_POLICIES)
         stored: Any = await self._redis.hgetall(key)  # bytes, but the types allow for text
         with parsing(key):
@@ -74,9 +66,9 @@ class PolicyTransitionStore:
 
     async def last_date(self, name: str) -> str | None:
         """Return a policy's last local date with a record, or None."""
-        stored = await self._redis.hget(self._keys.row(rows.LAST), name)
+        stored = await self._field(rows.LAST, name)
         with parsing(self._keys.row(rows.LAST)):
-            return stored.decode() if isinstance(stored, bytes) else None
+            return None if stored is None else stored.decode()
 
     async def domain_of(self, name: str) -> str | None:
         """Return the telemetry topic on which a policy of this name was started, or None."""
@@ -84,11 +76,11 @@ class PolicyTransitionStore:
         return stored.decode() if isinstance(stored, bytes) else None
 
 
-class ProgressStore:
+class ProgressStore(DomainRows):
     """Slot progress of one policy."""
 
     def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
-        self._rows = RowStore(redis, domain)
+        super().__init__(redis, domain)
         self._name = name
         self._wanted: Wanted = {rows.progress(name): None}
 
@@ -107,20 +99,16 @@ class ProgressStore:
         Raises Unrecovered, and writes nothing, if the ledger is not recovered under this token.
         """
         own = list(release_partitions)
-        await self._rows.decide(
-            merged(self._wanted, RECOVERED_ROWS),
-            lambda view: progress.advance(view, self._name, mark, own, end_ms, token),
-        )
+        wanted = merged(self._wanted, RECOVERED_ROWS)
+        await self._rows.decide(wanted, lambda view: progress.advance(view, self._name, mark, own, end_ms, token))
         return await self.read()
 
 
-class SpentStore:
+class SpentStore(DomainRows):
     """The cost that a policy has spent before its first release."""
 
     def __init__(self, redis: AnyRedis, domain: str, policy: Policy) -> None:
-        self._redis = redis
-        self._rows = RowStore(redis, domain)
-        self._keys = DomainKeys(domain)
+        super().__init__(redis, domain)
         self._policy = policy
 
     @property
@@ -130,9 +118,8 @@ class SpentStore:
 
     async def book(self) -> list[str]:
         """Book the cost on each date on which it is not booked yet; return these dates."""
-        return await self._rows.decide(
-            dates_rows(self._policy, self.dates), lambda view: book_spent(view, self._policy, self.dates)
-        )
+        wanted = dates_rows(self._policy, self.dates)
+        return await self._rows.decide(wanted, lambda view: book_spent(view, self._policy, self.dates))
 
     async def is_announced(self) -> bool:
         """Return whether the cost of every date is on `hats.budget`."""
@@ -144,13 +131,11 @@ class SpentStore:
         return await self._rows.decide(wanted, lambda view: announce_spent(view, self._policy, self.dates))
 
 
-class ClusteringStore:
+class ClusteringStore(DomainRows):
     """Costs of a policy's clusterings."""
 
     def __init__(self, redis: AnyRedis, domain: str, policy: Policy) -> None:
-        self._redis = redis
-        self._rows = RowStore(redis, domain)
-        self._keys = DomainKeys(domain)
+        super().__init__(redis, domain)
         self._policy = policy
         self._calendar = Calendar(policy)
 

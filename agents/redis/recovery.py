@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.row_store import RowStore
+from hatcast.agents.redis.row_store import DomainRows
 from hatcast.agents.redis.stored_values import date_of, parsing
 from hatcast.stream.ledger import recovery, rows, sealed_days
 from hatcast.stream.ledger.adopt import adopt, adopt_rows
@@ -31,13 +30,8 @@ from hatcast.stream.ledger.view import Wanted, merged
 _BATCH: Final = 100  # days of one decision
 
 
-class UnsentStore:
+class UnsentStore(DomainRows):
     """The unsent records of one domain."""
-
-    def __init__(self, redis: AnyRedis, domain: str) -> None:
-        self._redis = redis
-        self._rows = RowStore(redis, domain)
-        self._keys = DomainKeys(domain)
 
     async def nonces(self) -> Nonces:
         """Return the nonces of all local dates with a ledger, oldest first, and of the total."""
@@ -82,18 +76,12 @@ class UnsentStore:
             await self._rows.decide(unreserve_rows(some), partial(unreserve, attempt=attempt.token, days=some))
 
 
-class SealStore:
+class SealStore(DomainRows):
     """The seals of one domain."""
-
-    def __init__(self, redis: AnyRedis, domain: str) -> None:
-        self._redis = redis
-        self._rows = RowStore(redis, domain)
-        self._keys = DomainKeys(domain)
 
     async def through(self, name: str) -> str:
         """Return the local date through which a policy's days are sealed; "" for none."""
-        stored = await self._redis.hget(self._keys.row(rows.SEALED), name)
-        return stored.decode() if isinstance(stored, bytes) else ""
+        return (await self._field(rows.SEALED, name) or b"").decode()
 
     async def missing(self, sealed: Mapping[str, Sealed]) -> dict[str, Sealed]:
         """Return those of these seals that Redis lacks."""
@@ -151,14 +139,12 @@ class SealStore:
             )
 
 
-class RecoveryStore:
+class RecoveryStore(DomainRows):
     """Recovery of one domain's ledger, for the workers of one policy."""
 
     def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
-        self._redis = redis
-        self._rows = RowStore(redis, domain)
+        super().__init__(redis, domain)
         self._name = name
-        self._keys = DomainKeys(domain)
         self.seals = SealStore(redis, domain)  # the sealed days of the domain
         self.unsent = UnsentStore(redis, domain)  # its records that were never sent
 
@@ -211,10 +197,9 @@ class RecoveryStore:
 
     async def charged(self, name: str, date: str) -> tuple[int, set[str]]:
         """Return how many charged releases of a policy a day's ledger counts, and the ids of all of its records."""
-        ledger, releases = self._keys.row(rows.ledger(date)), self._keys.row(rows.releases(date, name))
-        counted = await self._redis.hget(ledger, f"releases:{name}")
-        ids: Any = await self._redis.hkeys(releases)  # bytes, but the types allow for text
-        with parsing(ledger):
+        counted = await self._field(rows.ledger(date), f"releases:{name}")
+        ids: Any = await self._redis.hkeys(self._keys.row(rows.releases(date, name)))  # bytes, but the types allow text
+        with parsing(self._keys.row(rows.ledger(date))):
             return int(counted or 0), {each.decode() for each in ids}
 
     async def adopt(
@@ -236,9 +221,7 @@ class RecoveryStore:
 
     async def record_of(self, published: Published) -> bytes | None:
         """Return the record that the ledger has for a release, or None."""
-        key = self._keys.row(rows.releases(published.date, published.name))
-        found = await self._redis.hget(key, published.release_id)
-        return found if isinstance(found, bytes) else None
+        return await self._field(rows.releases(published.date, published.name), published.release_id)
 
     async def supersede(
         self, check: RecoveryCheck, unsent: Published, sent: Published, *, is_committed: bool = False
@@ -248,7 +231,5 @@ class RecoveryStore:
         is_committed   Kafka has committed the sent record, to be marked as published
         """
         horizon: Wanted = {rows.horizons(sent.name): {f"closed:{sent.horizon}"}} if sent.horizon else {}
-        await self._rows.decide(
-            merged(record_rows(sent, check), horizon),
-            lambda view: supersede(view, check, unsent, sent, is_committed=is_committed),
-        )
+        step = partial(supersede, check=check, unsent=unsent, sent=sent, is_committed=is_committed)
+        await self._rows.decide(merged(record_rows(sent, check), horizon), step)

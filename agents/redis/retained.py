@@ -59,9 +59,8 @@ class RetainedStore:
 
     async def cells(self, slots: Sequence[str]) -> dict[str, int]:
         """Return cell -> number of users, summed over these slots, of the cells with retained contributions."""
-        answers = await self._list.run_each(
-            [([keys.state, keys.retained, *map(keys.retained_hats, slots)], slots) for keys in self._keys]
-        )
+        named = [[keys.state, keys.retained, *map(keys.retained_hats, slots)] for keys in self._keys]
+        answers = await self._list.run_each([(keys, slots) for keys in named])
         users: dict[str, int] = {}
         for keys, answer in zip(self._keys, answers, strict=True):
             for name, of_cell in zip(answer[::2], answer[1::2], strict=True):
@@ -105,11 +104,6 @@ class RetainedStore:
             cells.setdefault(slot, []).append(cell)
         for slot, of_slot in cells.items():
             for at in range(0, len(of_slot), _DELETE_BATCH):
-                calls: list[Call] = [
-                    (
-                        [keys.state, keys.retained, keys.retained_hats(slot)],
-                        [next_nonce(), slot, *of_slot[at : at + _DELETE_BATCH]],
-                    )
-                    for keys in self._keys
-                ]
-                await self._delete.run_each(calls)
+                some = of_slot[at : at + _DELETE_BATCH]
+                named = [[keys.state, keys.retained, keys.retained_hats(slot)] for keys in self._keys]
+                await self._delete.run_each([(keys, [next_nonce(), slot, *some]) for keys in named])

@@ -10,8 +10,9 @@ import msgspec
 from hatcast.agents.ledger.store import decide, draw_nonces
 from hatcast.agents.redis.clients import AnyRedis, Script
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.stored_values import Damaged, Overflow
+from hatcast.agents.redis.stored_values import Damaged, Overflow, parsing
 from hatcast.stream.ledger import rows
+from hatcast.stream.ledger.transitions import NextPolicy
 from hatcast.stream.ledger.view import DamagedRow, Decision, RowChanges, TooLarge, View, Wanted
 
 R = TypeVar("R")
@@ -78,6 +79,25 @@ class RowStore:
         ]
         answer: Any = await self._apply([self._prefix + key for key in keys][1:], [_PACK(steps)])
         return bool(answer == b"done")
+
+
+class DomainRows:
+    """A part of a domain's ledger: its rows, and the keys of those that are read and written without a decision."""
+
+    def __init__(self, redis: AnyRedis, domain: str) -> None:
+        self._redis = redis
+        self._rows = RowStore(redis, domain)
+        self._keys = DomainKeys(domain)
+
+    async def _field(self, row: str, name: str) -> bytes | None:
+        """Return a field of a row; None without it."""
+        stored = await self._redis.hget(self._keys.row(row), name)
+        return stored if isinstance(stored, bytes) else None
+
+    async def _next_policy(self, name: str) -> NextPolicy | None:
+        stored = await self._field(rows.NEXT_POLICIES, name)
+        with parsing(self._keys.row(rows.NEXT_POLICIES)):
+            return None if stored is None else NextPolicy.of(stored)
 
 
 async def pause(_times: int) -> None:
