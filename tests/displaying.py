@@ -231,10 +231,10 @@ def publish(made: Feed, records: Iterable[bytes]) -> None:
                 changes.budget(read_budget(record, made.position.budget[0]), 0)
                 continue
             if b'"clusters_id"' in record:
-                changes.clustering(record)
+                changes.listed(made.clusterings, record)
                 continue
             if b'"first_date"' in record:
-                changes.answer(record)
+                changes.listed(made.answers, record)
                 continue
             partition = sum(json.loads(record)["cell"].encode()) % len(made.position.means)
             if b'"estimate_id"' in record:

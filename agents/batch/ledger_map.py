@@ -54,7 +54,7 @@ def feed_of(
     with feed.batch() as changes:
         for offset, record in enumerate(published):
             if HEAD.decode(record).is_answer:
-                changes.answer(record)
+                changes.listed(feed.answers, record)
             elif (release := read_release(record, 0, offset)) is not None:
                 changes.add(release)
         for offset, record in enumerate(estimates(published, policy)):

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.map import openapi
-from hatcast.agents.map.events import GZIP_HEADER, Disconnected, EventChunk, Viewer, parse_position
+from hatcast.agents.map.events import GZIP_HEADER, Disconnected, EventChunk, parse_position
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.history import PolicyHistory, SlotRecords
 from hatcast.agents.map.http import (
@@ -22,10 +22,8 @@ from hatcast.agents.map.http import (
     parse_answers,
     parse_cell,
     parse_kind,
-    parse_name,
-    parse_policy,
-    parse_slot,
     parse_span,
+    parse_text,
     reject_unknown,
 )
 from hatcast.agents.map.newest import PolicyRunning
@@ -85,8 +83,7 @@ class Api:
         name = self._policy(request)
         policy, releases = self._feed.policy(kind, name), self._feed.policy(RecordKind.RELEASES, name)
         budgets = {} if releases is None else releases.budgets
-        requested = parse_slot(request.query)
-        slot = _slot(policy, requested)
+        slot = _slot(policy, parse_text(request.query, "slot"))
         budget = None if slot is None else budgets.get(slot.slot[:10])
         return self._list(
             request,
@@ -128,7 +125,7 @@ class Api:
     async def _running(self, request: web.Request) -> web.StreamResponse:
         """Return the newest running mean of each name and cell."""
         reject_unknown(request.query, "policy", "name", "format")
-        policy, name = self._policy(request), parse_name(request.query)
+        policy, name = self._policy(request), parse_text(request.query, "name")
         stored = self._feed.running.policies.get(policy) or PolicyRunning()
         if name is not None and name not in stored.windows:
             raise RequestError(404, "no running mean has this name; /api/v1/slots lists them under running")
@@ -219,7 +216,7 @@ class Api:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Stream server-sent events: a snapshot or the missed changes, then each new change."""
         reject_unknown(request.query, "policy", "seen", "kind")
-        name, kind = parse_policy(request.query), parse_kind(request.query)
+        name, kind = parse_text(request.query, "policy"), parse_kind(request.query)
         if not self._feed.caught_up or self._feed.hub.full:
             raise RequestError(503, "the server is starting or full: try again in a moment")
         seen = parse_position(request.headers.get("Last-Event-ID") or request.query.get("seen", ""))
@@ -234,25 +231,21 @@ class Api:
         stream = await ResponseStream.open(response, request)
         with self._feed.hub.viewer(kind) as viewer:
             # No await between registering the viewer and this call: no change is lost in between.
-            first, status = self._feed.initial_chunk(name, seen, kind), self._feed.status_chunk()
-            begin = GZIP_HEADER + status.packed if packed else status.plain
+            first, status = self._feed.initial_chunk(name, seen, kind), EventChunk([self._feed.status()])
             try:
-                await viewer.send(stream, begin)
-                await self._follow(viewer, stream, first, packed)
+                await viewer.send(stream, GZIP_HEADER + status.packed if packed else status.plain)
+                await viewer.send(stream, first.packed if packed else first.plain)
+                async for chunk in viewer.chunks():
+                    await viewer.send(stream, chunk.packed if packed else chunk.plain)
             except Disconnected:
                 if request.transport is not None:
                     request.transport.abort()  # a graceful close would wait for the send buffer
         return response
 
-    async def _follow(self, viewer: Viewer, stream: ResponseStream, first: EventChunk, packed: bool) -> None:  # noqa: FBT001 - one caller
-        await viewer.send(stream, first.packed if packed else first.plain)
-        async for chunk in viewer.chunks():
-            await viewer.send(stream, chunk.packed if packed else chunk.plain)
-
     def _policy(self, request: web.Request) -> str:
         if not self._feed.caught_up:
             raise RequestError(503, "the releases are still being read: try again in a moment")
-        requested = parse_policy(request.query)
+        requested = parse_text(request.query, "policy")
         name = self._feed.select_policy(requested)
         others = (self._feed.answers.policies, self._feed.running.policies)
         if requested is not None and not any(self._policies(name)) and not any(name in each for each in others):

@@ -66,11 +66,7 @@ def parse_position(text: str) -> EventPosition | None:
     if match is None:
         return None
     log, *topics = match.groups()
-    return EventPosition(log, *map(_numbers, topics))
-
-
-def _numbers(text: str | None) -> list[int]:
-    return [int(part) for part in text.split(".")] if text else []
+    return EventPosition(log, *([int(part) for part in text.split(".")] if text else [] for text in topics))
 
 
 # Server-sent events as bytes that all viewers share.    [WHATWG HTML, 9.2]

@@ -86,19 +86,12 @@ MAX_MISSED: Final = 5_000  # changes; a viewer that missed more gets a snapshot
 _RETRY: Final = b"retry: 2000\n\n"
 _CACHED_INITIAL_CHUNKS: Final = 8
 
-_EVENTS: Final = {
-    RecordKind.RELEASES: "release",
-    RecordKind.ESTIMATES: "estimate",
-    RecordKind.RUNNING: "running",
-    RecordKind.CONTINUAL: "continual",
-}
-
 Histories = Mapping[RecordKind, History]
 Events = list[tuple[RecordKind | None, bytes]]
 
 
 def _record_event(record: HatRecord, position: str = "") -> tuple[RecordKind, bytes]:
-    return record.kind, event(_EVENTS[record.kind], record.record, position)
+    return record.kind, event(record.kind.removesuffix("s"), record.record, position)  # such as "release"
 
 
 class FeedChanges:
@@ -124,15 +117,9 @@ class FeedChanges:
         if self._feed.histories[RecordKind.RELEASES].add_budget(budget) and self._feed.caught_up:
             self._events.append((None, (None, event("budget", budget.record, str(self._feed.position)))))
 
-    def answer(self, record: bytes) -> None:
-        """Apply a record of `hats.queries`. Its event is that of the slots, which lists the stored answers."""
-        self._listed(self._feed.answers.add(record))
-
-    def clustering(self, record: bytes) -> None:
-        """Apply a record of `hats.clusters`. The event of a result is that of the slots, as for an answer."""
-        self._listed(self._feed.clusterings.add(record))
-
-    def _listed(self, policy: str | None) -> None:
+    def listed(self, index: AnswerIndex | ClusteringIndex, record: bytes) -> None:
+        """Apply a record of `hats.queries` or `hats.clusters`. Its event is that of the slots, which list it."""
+        policy = index.add(record)
         if policy is not None and self._feed.caught_up:
             self.policies.add(policy)
 
@@ -169,19 +156,14 @@ class Feed:
         self.position = position
         self.freshness = Freshness(now_ms())
         self._sent_status = (True, False)
-        self._caught_up = False
+        self.caught_up = False  # the topics were read to their ends
         self._policy = policy
         self._sent_slots: dict[str, bytes] = {}
         self._initial_chunks: dict[tuple[str, ...], EventChunk] = {}
 
-    @property
-    def caught_up(self) -> bool:
-        """Whether the topics were read to their ends."""
-        return self._caught_up
-
     def serve(self) -> None:
         """Serve viewers from now on: the topics were read to the ends that they had at the start."""
-        self._caught_up = True
+        self.caught_up = True
 
     @contextmanager
     def batch(self) -> Iterator[FeedChanges]:
@@ -205,23 +187,18 @@ class Feed:
 
     def send_keepalive(self) -> None:
         """Send an `alive` event with the name of the default policy, and the status, to all viewers."""
-        name = self.select_policy(None)
-        self.hub.send(
-            EventBatch([(None, event("alive", json.dumps({"policy": name}).encode())), (None, self._status())])
-        )
+        alive = event("alive", json.dumps({"policy": self.select_policy(None)}).encode())
+        self.hub.send(EventBatch([(None, alive), (None, self.status())]))
 
     def send_status_if_changed(self) -> None:
         """Send a `status` event to viewers if brokers became unreachable or answer again, or the first record came."""
         status = (self.freshness.live(now_ms()), self.freshness.has_record)
         if status != self._sent_status:
             self._sent_status = status
-            self.hub.send(EventBatch([(None, self._status())]))
+            self.hub.send(EventBatch([(None, self.status())]))
 
-    def status_chunk(self) -> EventChunk:
-        """Return the `status` event for a new viewer."""
-        return EventChunk([self._status()])
-
-    def _status(self) -> bytes:
+    def status(self) -> bytes:
+        """Return a `status` event."""
         return event("status", self.freshness.view(now_ms()))
 
     def select_policy(self, name: str | None) -> str:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Final
 
 from hatcast.agents.map.record import Budget, HatRecord, RecordKind
@@ -44,6 +45,9 @@ class SlotRecords:
         return [self.records[cell].record for cell in sorted(self.records)]
 
 
+_ORDER: Final = attrgetter("start_ms", "slot")
+
+
 def slot_view(slot: str, start: str, end: str) -> dict[str, str]:
     """Return a slot with its label: its local date and hours in words, for displays."""
     first = datetime.fromisoformat(start)
@@ -65,11 +69,11 @@ class PolicyHistory:
 
     def in_order(self) -> list[SlotRecords]:
         """Return the slots, ordered by start."""
-        return sorted(self.slots.values(), key=lambda slot: (slot.start_ms, slot.slot))
+        return sorted(self.slots.values(), key=_ORDER)
 
     def latest(self) -> SlotRecords | None:
         """Return the slot with the latest start; None if there is none."""
-        return max(self.slots.values(), key=lambda slot: (slot.start_ms, slot.slot), default=None)
+        return max(self.slots.values(), key=_ORDER, default=None)
 
     def cells(self) -> list[str]:
         """Return the cells of all stored slots."""
@@ -144,7 +148,10 @@ class History:
         slot.records[record.cell] = record
         policy.count += known is None
         policy.version += 1
-        self._append(record)
+        log = self._log.setdefault(record.partition, deque())
+        log.append(record)
+        if len(log) > _MIN_COMPACTION + 2 * sum(policy.count for policy in self.policies.values()):
+            self._compact(record.partition)  # replaced records leave it when they are most of it
         if record.end_ms > policy.newest_ms or policy.count > MAX_RECORDS:
             policy.newest_ms = max(record.end_ms, policy.newest_ms)
             self._evict_old(policy)
@@ -208,13 +215,6 @@ class History:
         if evicted:
             for partition in self._log:
                 self._compact(partition)
-
-    def _append(self, record: HatRecord) -> None:
-        """Append a record to its partition's log; replaced records leave it when they are most of it."""
-        log = self._log.setdefault(record.partition, deque())
-        log.append(record)
-        if len(log) > _MIN_COMPACTION + 2 * sum(policy.count for policy in self.policies.values()):
-            self._compact(record.partition)
 
     def _compact(self, partition: int) -> None:
         self._log[partition] = deque(each for each in self._log[partition] if self.contains(each))

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -20,8 +21,15 @@ if TYPE_CHECKING:
 
 
 _CELL: Final = re.compile(r"[0-9a-f]{15}")
-_SLOT: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}")
 _POLICY: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_TEXT_FORMS: Final = {
+    "policy": (_POLICY, "not a policy name; /api/v1/slots lists the policies"),
+    "slot": (
+        re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}"),
+        'write a slot\'s local start, such as "2022-01-02T09:00"; /api/v1/slots lists the slots',
+    ),
+    "name": (_POLICY, "not the name of a running mean; /api/v1/slots lists them under running"),
+}
 _ANSWER_FORMS: Final = {
     "query": (_POLICY, "the name of a query"),
     "period": (re.compile(r"\d{4}-\d{2}-\d{2}"), 'the first date of a period, such as "2021-11-15"'),
@@ -49,15 +57,10 @@ def reject_unknown(query: "MultiMapping[str]", *known: str) -> None:
             raise RequestError(400, f"unknown parameter: {allowed}")
 
 
-def parse_policy(query: Mapping[str, str]) -> str | None:
-    """Return the parameter `policy`, or None without it. Raises RequestError."""
-    return _matching(query, "policy", _POLICY, "not a policy name; /api/v1/slots lists the policies")
-
-
-def parse_slot(query: Mapping[str, str]) -> str | None:
-    """Return the parameter `slot`, or None without it. Raises RequestError."""
-    problem = 'write a slot\'s local start, such as "2022-01-02T09:00"; /api/v1/slots lists the slots'
-    return _matching(query, "slot", _SLOT, problem)
+def parse_text(query: Mapping[str, str], name: str) -> str | None:
+    """Return the parameter `policy`, `slot` or `name`, that of a running mean; None without it. Raises RequestError."""
+    form, problem = _TEXT_FORMS[name]
+    return _matching(query, name, form, problem)
 
 
 def parse_answers(query: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
@@ -70,12 +73,6 @@ def parse_answers(query: Mapping[str, str]) -> tuple[str | None, str | None, str
         for each, (form, hint) in _ANSWER_FORMS.items()
     )
     return name, period, slot
-
-
-def parse_name(query: Mapping[str, str]) -> str | None:
-    """Return the parameter `name` of a running mean, or None without it: all of them. Raises RequestError."""
-    problem = "not the name of a running mean; /api/v1/slots lists them under running"
-    return _matching(query, "name", _POLICY, problem)
 
 
 def _matching(query: Mapping[str, str], name: str, form: re.Pattern[str], problem: str) -> str | None:
@@ -112,12 +109,10 @@ def parse_span(query: Mapping[str, str]) -> tuple[int | None, int | None]:
 def _instant(text: str | None, name: str) -> int | None:
     if text is None:
         return None
-    if not _INSTANT.fullmatch(text):
-        raise RequestError(400, f"{name}: {_INSTANT_HINT}")
-    try:
-        return instant_ms(text)
-    except (ValueError, OverflowError):
-        raise RequestError(400, f"{name}: {_INSTANT_HINT}") from None
+    with suppress(ValueError, OverflowError):
+        if _INSTANT.fullmatch(text):
+            return instant_ms(text)
+    raise RequestError(400, f"{name}: {_INSTANT_HINT}")
 
 
 _GZIP_MIN_BYTES: Final = 860  # less fits into one packet either way
@@ -136,7 +131,6 @@ class Body:
         self._kind = kind
         self._cache = cache
         self._level = level
-        self.size = len(content)
         self._tag = blake2b(content, digest_size=12).hexdigest()
 
     @cached_property
@@ -173,7 +167,7 @@ class BodyCache:
             self._bodies.clear()
             self._bytes = 0
         self._bodies[key] = (version, body)
-        self._bytes += body.size
+        self._bytes += len(body.content)
         return body
 
 

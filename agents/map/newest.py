@@ -1,8 +1,9 @@
 """Newest records beside those of HATs, in bounded memory: answers to queries, clusterings, running means."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -19,6 +20,16 @@ from hatcast.stream.records.projections import PLACED_ANSWER, PlacedAnswer
 MAX_PERIODS: Final = 31  # of each query: a month of queries of one day
 MAX_ANSWERS: Final = 50_000  # per policy: about 50 MB
 MAX_POLICIES: Final = 8
+
+P = TypeVar("P")
+
+
+def _policy(policies: dict[str, P], name: str, make: Callable[[], P], age: Callable[[P], str | int]) -> P:
+    """Return a policy's records, made if there are none; of too many policies the one with the oldest is dropped."""
+    policy = policies.setdefault(name, make())
+    if len(policies) > MAX_POLICIES:
+        del policies[min((each for each in policies if each != name), key=lambda each: age(policies[each]))]
+    return policy
 
 
 @dataclass(slots=True)
@@ -67,10 +78,6 @@ class PolicyAnswers:
         newest_first = sorted(self.periods.values(), key=lambda each: each.first.first_date, reverse=True)
         return sorted(newest_first, key=lambda each: each.first.query)
 
-    def index(self) -> list[dict[str, Any]]:
-        """Return the stored periods, without the answers."""
-        return [period.view() for period in self.in_order()]
-
     def find(self, query: str | None, period: str | None, slot: str | None) -> list[bytes]:
         """Return the answers of a query, a period's first date and a slot, by query, slot and cell. None: all of them.
 
@@ -110,7 +117,7 @@ class AnswerIndex:
         Raises msgspec.DecodeError if it is not an answer.
         """
         read = PLACED_ANSWER.decode(record)
-        policy = self._policy(read.policy)
+        policy = _policy(self.policies, read.policy, PolicyAnswers, lambda each: each.newest)
         period = policy.periods.setdefault((read.query, read.first_date), AnswerPeriod(read))
         cells = period.slots.setdefault(read.slot, {})
         if cells.get(read.cell) == record:
@@ -123,14 +130,7 @@ class AnswerIndex:
 
     def index(self, policy: str) -> list[dict[str, Any]]:
         """Return the queries and periods that are stored for a policy, without their answers."""
-        return self.policies[policy].index() if policy in self.policies else []
-
-    def _policy(self, name: str) -> PolicyAnswers:
-        policy = self.policies.setdefault(name, PolicyAnswers())
-        if len(self.policies) > MAX_POLICIES:
-            others = (each for each in self.policies if each != name)
-            del self.policies[min(others, key=lambda each: self.policies[each].newest)]
-        return policy
+        return [period.view() for period in self.policies[policy].in_order()] if policy in self.policies else []
 
 
 def _in_order(period: AnswerPeriod, slot: str | None) -> Iterator[bytes]:
@@ -143,18 +143,15 @@ def _evict(policy: PolicyAnswers, query: str) -> None:
     """Drop the oldest period of a query that has too many, and the oldest of all while there are too many answers."""
     mine = [period for period in policy.periods.values() if period.first.query == query]
     if len(mine) > MAX_PERIODS:
-        _drop(policy, _oldest(mine))
+        _drop_oldest(policy, mine)
     while policy.count > MAX_ANSWERS and len(policy.periods) > 1:
-        _drop(policy, _oldest([*policy.periods.values()]))
+        _drop_oldest(policy, policy.periods.values())
 
 
-def _oldest(periods: Sequence[AnswerPeriod]) -> AnswerPeriod:
-    return min(periods, key=lambda each: (each.first.last_date, each.first.query))
-
-
-def _drop(policy: PolicyAnswers, period: AnswerPeriod) -> None:
-    del policy.periods[period.key]
-    policy.count -= sum(map(len, period.slots.values()))
+def _drop_oldest(policy: PolicyAnswers, periods: Iterable[AnswerPeriod]) -> None:
+    oldest = min(periods, key=lambda each: (each.first.last_date, each.first.query))
+    del policy.periods[oldest.key]
+    policy.count -= sum(map(len, oldest.slots.values()))
 
 
 MAX_RESULTS: Final = 20  # per policy: the newest
@@ -202,15 +199,10 @@ class ClusteringIndex:
 
 def _check(read: ClustersRecord) -> None:
     """Raise msgspec.DecodeError for a result without its clusters, or with clusters of other slots."""
-    if read.status == "released":
-        clusters, slots = read.clusters or (), len(read.slots)
-        if (
-            not clusters
-            or read.users is None
-            or read.unit is None
-            or any(len(each.centre) != slots for each in clusters)
-        ):
-            raise msgspec.DecodeError("a result without a centre for each slot")
+    clusters, slots = read.clusters or (), len(read.slots)
+    is_whole = clusters and read.users is not None and read.unit is not None
+    if read.status == "released" and not (is_whole and all(len(each.centre) == slots for each in clusters)):
+        raise msgspec.DecodeError("a result without a centre for each slot")
 
 
 # Running means, by policy, name and cell: the newest of each, as the topic keeps them, in bounded memory.
@@ -234,7 +226,7 @@ class WindowRecords:
 
     def view(self) -> dict[str, Any]:
         """Return the window for the index: its name, its latest slot, its cells, and the range of its colours."""
-        window, newest = self.window, max(self.cells.values(), key=_slot)
+        window, newest = self.window, max(self.cells.values(), key=attrgetter("slot"))
         return {
             "name": window.name,
             "window": window.window,
@@ -280,12 +272,12 @@ class RunningIndex:
 
     def add(self, record: HatRecord) -> bool:
         """Add a running mean; return False if it changes nothing, or is older than the stored one or too old."""
-        policy = self._policy(record.policy)
+        policy = _policy(self.policies, record.policy, PolicyRunning, lambda each: each.newest_ms)
         if record.end_ms <= policy.newest_ms - self._keep_ms:
             return False
         window = policy.windows.setdefault(record.window.name, WindowRecords(record.window))
         known = window.cells.get(record.cell)
-        if known is not None and (_slot(record) < _slot(known) or record.record == known.record):
+        if known is not None and (record.slot < known.slot or record.record == known.record):
             return False
         window.window = record.window
         window.cells[record.cell] = record
@@ -309,21 +301,13 @@ class RunningIndex:
         """Return the windows of a policy, without the running means."""
         return [each.view() for each in self.policies[policy].in_order()] if policy in self.policies else []
 
-    def _policy(self, name: str) -> PolicyRunning:
-        policy = self.policies.setdefault(name, PolicyRunning())
-        if len(self.policies) > MAX_POLICIES:
-            others = (each for each in self.policies if each != name)
-            del self.policies[min(others, key=lambda each: self.policies[each].newest_ms)]
-        return policy
-
     def _evict(self, policy: PolicyRunning, end_ms: int) -> None:
         if end_ms > policy.newest_ms:
             policy.newest_ms = end_ms
             self._drop(policy, [each for each in policy if each.end_ms <= end_ms - self._keep_ms])
         if policy.count > MAX_RECORDS:  # a tenth at once: it takes a sort
-            self._drop(
-                policy, sorted(policy, key=lambda each: each.end_ms)[: policy.count - MAX_RECORDS + MAX_RECORDS // 10]
-            )
+            oldest_first = sorted(policy, key=attrgetter("end_ms"))
+            self._drop(policy, oldest_first[: policy.count - MAX_RECORDS + MAX_RECORDS // 10])
 
     def _drop(self, policy: PolicyRunning, records: Sequence[HatRecord]) -> None:
         for record in records:
@@ -332,7 +316,3 @@ class RunningIndex:
             if not window.cells:
                 del policy.windows[record.window.name]
         policy.count -= len(records)
-
-
-def _slot(record: HatRecord) -> str:
-    return record.slot

@@ -176,13 +176,11 @@ def document_text() -> bytes:
 
 def _operation(made: _Operation) -> Json:
     tag = {} if made.name in _UNCACHED else {"headers": {"ETag": _TAG}}
+    lines = "a header, then a line for each record, with the record's digits"
     schemas: dict[ResponseFormat, Json] = {
         ResponseFormat.JSON: {"$ref": _COMPONENTS.format(name=made.response.__name__)},
         ResponseFormat.GEOJSON: {"$ref": _COMPONENTS.format(name=types.FeatureCollection.__name__)},
-        ResponseFormat.CSV: {
-            "type": "string",
-            "description": "a header, then a line for each record, with the record's digits",
-        },
+        ResponseFormat.CSV: {"type": "string", "description": lines},
     }
     return {
         "operationId": made.name,
@@ -210,13 +208,8 @@ def _parameter(name: str, formats: Sequence[ResponseFormat]) -> Json:
         return {"name": name, "in": "query", "schema": schema, "description": "without it, the header Accept decides"}
     place, schema, description = _PARAMETERS[name]
     required = {"required": True} if place == "path" else {}
-    return {
-        "name": "slot" if name == "time" else name,
-        "in": place,
-        **required,
-        "schema": schema,
-        "description": description,
-    }
+    shown = "slot" if name == "time" else name
+    return {"name": shown, "in": place, **required, "schema": schema, "description": description}
 
 
 def _errors(statuses: Sequence[int]) -> Json:

@@ -57,9 +57,8 @@ class AwaitedReleases:
     def view(self, now_ms: int) -> bytes:
         """Render the awaited slot as JSON."""
         slot = None if self._is_recording else self._next(now_ms)
-        return msgspec.json.encode(
-            Awaited(self._policy.name, self._topic, None if slot is None else self._rendered(slot))
-        )
+        awaited = Awaited(self._policy.name, self._topic, None if slot is None else self._rendered(slot))
+        return msgspec.json.encode(awaited)
 
     def _next(self, now_ms: int) -> Slot | None:
         """Return the first slot in the policy's hours that closes after an instant."""

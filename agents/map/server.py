@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
 import structlog
 from aiohttp import web
 
@@ -16,10 +15,10 @@ from hatcast.agents.map.events import MAX_VIEWERS, Hub
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.http import Handler, RequestError, send_in_pieces
 from hatcast.agents.map.page import StaticFiles
-from hatcast.agents.map.rendering import JSON, AwaitedReleases
+from hatcast.agents.map.rendering import AwaitedReleases
 from hatcast.agents.map.surroundings import Surroundings, read_surroundings, render_surroundings
 from hatcast.agents.map.topic_reader import MapTopics, Reader, find_topics
-from hatcast.agents.monitoring.server import READY, Listener, connection_limit, os_reason
+from hatcast.agents.monitoring.server import READY, Listener, add_health, connection_limit, os_reason
 from hatcast.stream.errors import HatcastError
 
 # Headers of all responses, and which pages may read the API (CORS) or frame the map.    [Fetch, CSP 3, RFC 6797]
@@ -54,7 +53,13 @@ class Access:
     def __init__(self, origins: tuple[str, ...] = (), frames: tuple[str, ...] = ()) -> None:
         """Args: those of `allow_origins` and `allow_framing`, parsed."""
         self._origins = frozenset(origins)
-        self.headers = _with_frames(frames)  # of all responses
+        self.headers = dict(HEADERS)  # of all responses
+        if frames:
+            named = f"frame-ancestors {' '.join(frames)}"
+            self.headers["Content-Security-Policy"] = HEADERS["Content-Security-Policy"].replace(_FRAMES, named)
+            del self.headers["X-Frame-Options"]  # it cannot name origins, and the policy has priority
+            # Else pages that isolate themselves block the frame.
+            self.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
 
     def add_to(self, app: web.Application) -> None:
         """Add the headers to all responses, and answer preflight requests if an origin is allowed."""
@@ -84,16 +89,6 @@ class Access:
     async def _preflight(self, _: web.Request) -> web.Response:
         """Answer a browser that asks whether a page may send a request with these headers."""
         return web.Response(status=204, headers=_PREFLIGHT)
-
-
-def _with_frames(frames: tuple[str, ...]) -> dict[str, str]:
-    headers = dict(HEADERS)
-    if frames:
-        policy = headers["Content-Security-Policy"]
-        headers["Content-Security-Policy"] = policy.replace(_FRAMES, f"frame-ancestors {' '.join(frames)}")
-        del headers["X-Frame-Options"]  # it cannot name origins, and the policy has priority
-        headers["Cross-Origin-Resource-Policy"] = "cross-origin"  # else pages that isolate themselves block the frame
-    return headers
 
 
 log = structlog.get_logger()
@@ -155,7 +150,12 @@ class Display:
         access = Access(table.allow_origins, table.allow_framing)
         app = application(feed, table.title, AwaitedReleases(self._settings), self._surroundings, access)
         self._listener = Listener(app, most, access.headers, cancel_handlers=True)
-        bound = await self._bind(self._listener)
+        try:
+            bound = await self._listener.start(self._listen)
+        except OSError as error:
+            raise HatcastError(
+                f"cannot listen on {self._listen} ({os_reason(error)}): name another {self._option} (0: any free port)"
+            ) from None
         self._reading = asyncio.create_task(self._read(feed, topics))
         self._tasks = [self._reading, asyncio.create_task(send_keepalives(feed, _KEEPALIVE_S))]
         return bound
@@ -166,14 +166,6 @@ class Display:
             await self._stopping.wait()
         else:
             await Reader(self._settings, feed, topics, check_crcs=self._check_crcs).run(self._stopping)
-
-    async def _bind(self, listener: Listener) -> Address:
-        try:
-            return await listener.start(self._listen)
-        except OSError as error:
-            raise HatcastError(
-                f"cannot listen on {self._listen} ({os_reason(error)}): name another {self._option} (0: any free port)"
-            ) from None
 
     def parts(self) -> dict[str, str]:
         """Return the readiness of each part: "ok", or the reason that it is not ready."""
@@ -208,8 +200,7 @@ def application(
     """Return the web application: its routes, common headers and JSON errors."""
     app = web.Application(middlewares=[_json_errors, send_in_pieces])
     (access or Access()).add_to(app)
-    app.router.add_get("/livez", _livez)
-    app.router.add_get("/readyz", lambda _: _readyz(feed))
+    add_health(app.router, lambda: _parts(feed))
     Api(feed, awaited).add_to(app.router)
     (surroundings or render_surroundings()).add_to(app.router)
     StaticFiles(title).add_to(app.router)
@@ -234,22 +225,7 @@ async def _json_errors(request: web.Request, handler: Handler) -> web.StreamResp
         return error_response(RequestError(500, "internal error: see the server's log"))
 
 
-async def _livez(_: web.Request) -> web.Response:
-    return _json_response(200, {"alive": True})
-
-
-async def _readyz(feed: Feed) -> web.Response:
-    parts = _parts(feed)
-    ready = all(state == READY for state in parts.values())
-    return _json_response(200 if ready else 503, {"ready": ready, "parts": parts})
-
-
 def _parts(feed: Feed | None) -> dict[str, str]:
     if feed is None or not feed.caught_up:
         return {"topics": "not read to their end yet"}
     return {"topics": READY, "kafka": feed.freshness.part(now_ms())}
-
-
-def _json_response(status: int, body: dict[str, object]) -> web.Response:
-    headers = {"Cache-Control": "no-store", "Content-Type": JSON}
-    return web.Response(status=status, body=msgspec.json.encode(body), headers=headers)

@@ -80,7 +80,11 @@ def read_basemap(path: Path) -> Basemap:
         raise BadBasemap(path, f"cannot be read ({error.strerror})", "check the file and its permissions") from None
     west, south, east, north = (header[f"{name}_e7"] / 1e7 for name in ("min_lon", "min_lat", "max_lon", "max_lat"))
     metadata = _metadata(path, content, header["internal_compression"])
-    return Basemap(path, _credits(metadata), (west, south, east, north))
+    parser = _Attribution()
+    parser.feed(str(metadata.get("attribution") or "")[:2_000])
+    parser.close()
+    # Without an attribution, the source of Protomaps' maps.
+    return Basemap(path, tuple(parser.parts) or (_OPEN_STREET_MAP,), (west, south, east, north))
 
 
 def _header(path: Path, reader: Any) -> Mapping[str, Any]:
@@ -121,14 +125,6 @@ def _unpacked(content: bytes) -> bytes:
     if not unpacker.eof:
         raise EOFError
     return text
-
-
-def _credits(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the parts of the archive's attribution. Without one, the source of Protomaps' maps."""
-    parser = _Attribution()
-    parser.feed(str(metadata.get("attribution") or "")[:2_000])
-    parser.close()
-    return tuple(parser.parts) or (_OPEN_STREET_MAP,)
 
 
 class _Attribution(HTMLParser):
@@ -215,13 +211,11 @@ def read_surroundings(settings: DisplaySettings) -> Surroundings:
     key = ""
     try:
         key = "display.gtfs"
-        network = (
-            None
-            if settings.gtfs is None
-            else read_network(settings.gtfs, lambda hint: log.warning("stops left out", hint=hint))
-        )
+        if settings.gtfs is not None:
+            network = read_network(settings.gtfs, lambda hint: log.warning("stops left out", hint=hint))
         key = "display.basemap"
-        basemap = None if settings.basemap is None else read_basemap(settings.basemap)
+        if settings.basemap is not None:
+            basemap = read_basemap(settings.basemap)
     except HatcastError as error:
         raise HatcastError(f"{key}: {error}") from None
     if network is not None:
@@ -231,16 +225,13 @@ def read_surroundings(settings: DisplaySettings) -> Surroundings:
 
 def render_surroundings(network: Network | None = None, basemap: Basemap | None = None) -> Surroundings:
     """Render the responses."""
-    overview = {
-        "timetable": None if network is None else {"routes": len(network.routes), "stops": len(network.stops)},
-        "basemap": None
-        if basemap is None
-        else {
-            "url": URL,
-            "bounds": basemap.bounds,
-            "credits": [{"text": text, "link": link} for text, link in basemap.credits],
-        },
-    }
+    drawn = sizes = None
+    if basemap is not None:
+        credit = [{"text": text, "link": link} for text, link in basemap.credits]
+        drawn = {"url": URL, "bounds": basemap.bounds, "credits": credit}
+    if network is not None:
+        sizes = {"routes": len(network.routes), "stops": len(network.stops)}
+    overview = {"timetable": sizes, "basemap": drawn}
     if network is None:
         return Surroundings(_body(overview, JSON), basemap=basemap)
     stops = (("Point", _position(each.place), {"name": each.name, "routes": each.routes}) for each in network.stops)

@@ -147,8 +147,10 @@ class Reader:
                 try:
                     with self._failures.attempt("read the output topics"):
                         batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MAX_RECORDS)
-                        if not self._feed.caught_up and not batches and await self._reached(ends):
-                            self._feed.serve()
+                        if not self._feed.caught_up and not batches:
+                            reached = [await self._consumer.position(each) >= end for each, end in ends.items()]
+                            if all(reached):
+                                self._feed.serve()
                     self._observe_brokers()
                     await self._look_for_missing_topics()
                 except KafkaError as error:
@@ -176,9 +178,6 @@ class Reader:
                 f"lost the connection to {self._broker} ({type(error).__name__}): check that it runs"
             ) from None
         return ends
-
-    async def _reached(self, ends: Mapping[TopicPartition, int]) -> bool:
-        return all([await self._consumer.position(partition) >= end for partition, end in ends.items()])
 
     def _observe_brokers(self) -> None:
         """Pass on when each partition was answered for: twice a second, even without new records."""
@@ -226,9 +225,9 @@ class Reader:
         elif record.topic == self._topics.running:
             changes.add(read_running(value, record.partition, record.offset))
         elif record.topic == self._topics.queries:
-            changes.answer(value)
+            changes.listed(self._feed.answers, value)
         elif record.topic == self._topics.clusters:
-            changes.clustering(value)
+            changes.listed(self._feed.clusterings, value)
         else:
             METERS.set_to_current_time(DISPLAY_LAST_RELEASE)
             if (release := read_release(value, record.partition, record.offset)) is not None:

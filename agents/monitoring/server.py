@@ -179,6 +179,25 @@ Parts = Callable[[], Mapping[str, str]]
 """Readiness check of a process. Returns part -> `READY`, or the reason why the part is not ready, without data."""
 
 
+def add_health(router: web.UrlDispatcher, parts: Parts) -> None:
+    """Register `/livez` and `/readyz`."""
+
+    async def livez(_: web.Request) -> web.Response:
+        return _json(200, {"alive": True})
+
+    async def readyz(_: web.Request) -> web.Response:
+        states = parts()
+        ready = all(state == READY for state in states.values())
+        return _json(200 if ready else 503, {"ready": ready, "parts": states})
+
+    router.add_get("/livez", livez)
+    router.add_get("/readyz", readyz)
+
+
+def _json(status: int, body: Mapping[str, object]) -> web.Response:
+    return web.Response(status=status, body=msgspec.json.encode(body), headers=_json_headers({}))
+
+
 class OperatorServer:
     """HTTP server for operators. It starts first, before the process is ready."""
 
@@ -186,11 +205,9 @@ class OperatorServer:
         """Args: `key`, the setting or option with the address, for the error message."""
         self._listen = listen
         self._process = process
-        self._parts = parts
         self._key = key
         application = web.Application()
-        application.router.add_get("/livez", self._livez)
-        application.router.add_get("/readyz", self._readyz)
+        add_health(application.router, parts)
         application.router.add_get("/metrics", self._metrics)
         application.on_response_prepare.append(_set_headers)
         self._listener = Listener(application, _MAX_CONNECTIONS)
@@ -213,14 +230,6 @@ class OperatorServer:
         """Stop listening."""
         await self._listener.stop()
 
-    async def _livez(self, _: web.Request) -> web.Response:
-        return _json(200, {"alive": True})
-
-    async def _readyz(self, _: web.Request) -> web.Response:
-        parts = self._parts()
-        ready = all(state == READY for state in parts.values())
-        return _json(200 if ready else 503, {"ready": ready, "parts": parts})
-
     async def _metrics(self, request: web.Request) -> web.Response:
         page, content_type = METERS.render(request.headers.get("Accept", ""))
         return web.Response(body=page, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
@@ -234,15 +243,6 @@ def os_reason(error: OSError) -> str:
     """Return the reason without the address, which asyncio repeats. Resolver errors have negative numbers."""
     number = error.errno or 0
     return (os.strerror(number) if number > 0 else str(error.strerror)).lower()
-
-
-def _json(status: int, body: Mapping[str, object]) -> web.Response:
-    return web.Response(
-        status=status,
-        body=msgspec.json.encode(body),
-        content_type="application/json",
-        headers={"Cache-Control": "no-store"},
-    )
 
 
 @contextmanager

@@ -43,8 +43,8 @@ def made() -> Any:
     stored = feed(RECORDS)
     with stored.batch() as changes:
         for record in ANSWERS:
-            changes.answer(record)
-        changes.clustering(CLUSTERED)
+            changes.listed(stored.answers, record)
+        changes.listed(stored.clusterings, CLUSTERED)
     return stored
 
 
