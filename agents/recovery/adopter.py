@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 import structlog
 
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.recovery.domain import Domain
+from hatcast.agents.recovery.domain import Domain, offset_of
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import Contents, decode_contents
 from hatcast.agents.redis.recovery import RecoveryStore
@@ -56,22 +57,15 @@ class Adopter:
             while (fetched := await _in_thread(_next, reading, resume_at)) is not None:
                 place, contents = fetched.place, self.contents(domain, fetched)
                 following = Position(ends[place].topic_id, fetched.following)
-                batch = AdoptionBatch(
-                    place,
-                    stored.get(place),
-                    following,
-                    contents.releases,
-                    contents.budget_days,
-                    contents.answered,
-                    list(contents.budgets.values()),
-                    {name: (span, domain.partitions.get(name, 0)) for name, span in contents.spans.items()},
-                )
+                spans = {name: (span, domain.partitions.get(name, 0)) for name, span in contents.spans.items()}
+                read = contents.releases, contents.budget_days, contents.answered, [*contents.budgets.values()], spans
+                batch = AdoptionBatch(place, stored.get(place), following, *read)
                 try:
                     self.budgets |= contents.budgets
                     missing += await self._adopt_batch(check, batch)
                 except AlreadyAdopted as other:  # another worker was faster: continue at its position
                     stored[place] = other.stored
-                    resume_at = _offset(ends[place], other.stored)
+                    resume_at = offset_of(other.stored, ends[place])
                 else:
                     stored[place], resume_at = following, None
         finally:
@@ -83,26 +77,21 @@ class Adopter:
         self, domain: Domain, check: RecoveryCheck, place: OutputPartition, end: Position, stored: Position | None
     ) -> tuple[int, Position | None]:
         """Return the offset at which reading starts, and the stored position. Skip and store records of sealed days."""
-        start, sealed = _offset(end, stored), _offset(end, domain.read_from(place))
+        start, sealed = offset_of(stored, end), offset_of(domain.read_from(place), end)
         if sealed <= start:
             return start, stored
         following = Position(end.topic_id, sealed)
         try:
             await self._store.adopt(check, AdoptionBatch(place, stored, following, []))
         except AlreadyAdopted as other:
-            return _offset(end, other.stored), other.stored
+            return offset_of(other.stored, end), other.stored
         return sealed, following
 
     def contents(self, domain: Domain, fetched: OutputBatch) -> Contents:
         """Decode a batch of an output topic."""
-        topic = fetched.place.topic
-        contents = decode_contents(
-            topic,
-            fetched.records,
-            holds_budgets=topic in domain.budgets,
-            policy_id=self._policy.policy_id,
-            fineness=self._fineness,
-        )
+        topic, policy_id = fetched.place.topic, self._policy.policy_id
+        holds_budgets = topic in domain.budgets
+        contents = decode_contents(topic, fetched.records, policy_id, self._fineness, holds_budgets=holds_budgets)
         for name, date, start, end in contents.slots:
             if not domain.is_sealed(name, date):
                 self._calendar.check_published(date, start, end)
@@ -144,11 +133,6 @@ class Adopter:
         await self._store.supersede(check, unsent, sent, is_committed=is_committed)
 
 
-def _offset(end: Position, known: Position | None) -> int:
-    """Return the offset of a known position; 0 if it is None or of another topic of the same name."""
-    return known.offset if known is not None and known.topic_id == end.topic_id else 0
-
-
 async def _in_thread(function: Callable[..., T], *args: object) -> T:
     """Run a call in a thread. A cancellation waits for the call to end, because a reader in use cannot be closed."""
     running = asyncio.ensure_future(asyncio.to_thread(function, *args))
@@ -161,7 +145,6 @@ async def _in_thread(function: Callable[..., T], *args: object) -> T:
 
 def _next(reading: Generator[OutputBatch, int | None, None], resume_at: int | None) -> OutputBatch | None:
     """Return the next batch; None at the end. `resume_at`: the offset at which the last batch's partition continues."""
-    try:
+    with suppress(StopIteration):
         return reading.send(resume_at)
-    except StopIteration:
-        return None
+    return None

@@ -77,6 +77,11 @@ class Domain:
         )
 
 
+def offset_of(known: Position | None, end: Position) -> int:
+    """Return the offset of a known position of a partition; 0 if it is None or of another topic of the same name."""
+    return known.offset if known is not None and known.topic_id == end.topic_id else 0
+
+
 def day_before(first_date: str | None) -> str:
     """Return the day before a policy's first day; a text after any date if that day is unknown."""
     if first_date is None:

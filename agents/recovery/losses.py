@@ -9,7 +9,7 @@ import structlog
 
 from hatcast.agents.monitoring.declarations import RELEASES_LACKING
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.recovery.domain import Domain
+from hatcast.agents.recovery.domain import Domain, offset_of
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import Contents
 from hatcast.agents.redis.recovery import RecoveryStore, UnsentStore
@@ -98,7 +98,7 @@ class LostReleases:
         self, domain: Domain, ends: Mapping[OutputPartition, Position]
     ) -> tuple[dict[Day, int], dict[Day, set[str]]]:
         """Return the counts of the newest budget records, and the ids of the charged releases on the topics."""
-        starts = {place: _offset_of(domain.read_from(place), end) for place, end in ends.items()}
+        starts = {place: offset_of(domain.read_from(place), end) for place, end in ends.items()}
         budgets: dict[Day, tuple[int, int]] = {}
         sent: dict[Day, set[str]] = {}
         for batch in self._reader.read(starts, {place: end.offset for place, end in ends.items()}):
@@ -126,10 +126,6 @@ def _shown(known: Iterable[Position], topic_id: str, start: int, end: int) -> st
     if start > read_to:
         return f"begins at offset {start}, though it was read up to {read_to} only"
     return None
-
-
-def _offset_of(position: Position | None, end: Position) -> int:
-    return position.offset if position is not None and position.topic_id == end.topic_id else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,10 @@ class OutputReader:
         found = {}
         with self._consumer("read_uncommitted") as consumer:
             for topic, topic_id in topics.items():
-                for partition in _partitions(consumer, topic):
+                metadata = consumer.list_topics(topic, timeout=SILENCE_S).topics[topic]
+                if metadata.error is not None or not metadata.partitions:
+                    raise KafkaConnectionError(f"{topic}: {metadata.error}")
+                for partition in sorted(metadata.partitions):
                     place = OutputPartition(topic, partition)
                     found[place] = Position(topic_id, _range(consumer, place)[1])
         return found
@@ -130,7 +133,10 @@ class OutputReader:
         from confluent_kafka import TopicPartition
 
         found: set[str] = set()
-        consumer = self._committed_consumer()
+        if self._committed_reader is None:  # one for all calls: connecting takes longer than reading
+            stack = ExitStack()
+            self._committed_reader = stack.enter_context(self._consumer("read_committed")), stack
+        consumer = self._committed_reader[0]
         with connection_errors():
             consumer.assign([TopicPartition(*place, start)])
             while True:
@@ -142,13 +148,6 @@ class OutputReader:
                         found.add(record.key)
                     if record.offset + 1 >= following:
                         return frozenset(found)
-
-    def _committed_consumer(self) -> "Consumer":
-        """Return one consumer for all calls: connecting takes longer than reading."""
-        if self._committed_reader is None:
-            stack = ExitStack()
-            self._committed_reader = stack.enter_context(self._consumer("read_committed")), stack
-        return self._committed_reader[0]
 
     def close(self) -> None:
         """Close the open consumer. The reader can be used again."""
@@ -173,10 +172,3 @@ def _range(consumer: "Consumer", place: OutputPartition) -> tuple[int, int]:
     from confluent_kafka import TopicPartition
 
     return ask_leaders(lambda: consumer.get_watermark_offsets(TopicPartition(*place), SILENCE_S, cached=False))
-
-
-def _partitions(consumer: "Consumer", topic: str) -> list[int]:
-    found = consumer.list_topics(topic, timeout=SILENCE_S).topics[topic]
-    if found.error is not None or not found.partitions:
-        raise KafkaConnectionError(f"{topic}: {found.error}")
-    return sorted(found.partitions)

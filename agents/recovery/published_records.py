@@ -48,7 +48,7 @@ class Contents:
 
 
 def decode_contents(
-    topic: str, records: Iterable[Record], *, holds_budgets: bool, policy_id: str, fineness: Fineness
+    topic: str, records: Iterable[Record], policy_id: str, fineness: Fineness, *, holds_budgets: bool
 ) -> Contents:
     """Decode the records of our own domain, and skip those of other domains.
 

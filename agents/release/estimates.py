@@ -9,7 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, Final
 
 import msgspec
@@ -78,19 +78,14 @@ class MeansReader:
                     if partition not in pending:
                         continue
                     at_end = is_end(message)
-                    if not at_end:
-                        found += self._release_of(message, partition, offset)
+                    headers: Any = message.headers() or []
+                    if not at_end and not is_from_other_domain(headers, self._settings.topics.telemetry):
+                        record = read_release(message.value() or b"", self._policy)
+                        found += [] if record is None else [ReadRelease(partition, offset, record)]
                     self.positions[partition] = offset if at_end else offset + 1
                     if at_end or offset + 1 >= ends[partition]:
                         pending.remove(partition)
         return found, all(self.positions.get(partition, 0) >= end for partition, end in ends.items())
-
-    def _release_of(self, message: Any, partition: int, offset: int) -> list[ReadRelease]:
-        """Return a message's release, or nothing if it is not one of this policy and domain."""
-        if is_from_other_domain(message.headers() or [], self._settings.topics.telemetry):
-            return []
-        record = read_release(message.value() or b"", self._policy)
-        return [] if record is None else [ReadRelease(partition, offset, record)]
 
 
 # Position of the publisher of estimates on `hats.means`, with its models.    [decisions/0032]
@@ -131,7 +126,8 @@ class EstimateProgress:
 
     def complete(self, published: PublicationProgress) -> list[SlotKey]:
         """Return the slots and settlements to take, in order: up to the first that is not published as a whole."""
-        ended = [key for key in self.waiting if not key.is_settlement and self._end_of(key) <= published.through_ms]
+        first_of = {key: records[0].record for key, records in self.waiting.items() if not key.is_settlement}
+        ended = [key for key, record in first_of.items() if end_of(record) <= published.through_ms]
         newest = max((key.date for key in ended), default="")
 
         def is_complete(key: SlotKey) -> bool:
@@ -146,7 +142,10 @@ class EstimateProgress:
 
         partitions   of `hats.estimates` and of `hats.running`
         """
-        self._positions = self._positions_now()
+        # Of each partition the offset of its first record that is not taken.
+        self._positions = positions = dict(self.reader.positions)
+        for each in chain.from_iterable(self.waiting.values()):
+            positions[each.partition] = min(positions[each.partition], each.offset)
         slot = ReleasedSlot(key, [each.record for each in self.waiting[key]])
         estimates = self._smoother.add(slot)
         of_estimates = RunningOf.ESTIMATES in self._running_setting.kinds
@@ -181,17 +180,6 @@ class EstimateProgress:
             return RunningWindows(setting, [*dates.values()])
         except ValueError:
             return None
-
-    def _end_of(self, key: SlotKey) -> int:
-        return end_of(self.waiting[key][0].record)
-
-    def _positions_now(self) -> dict[int, int]:
-        """Return for each partition the offset of its first record that is not taken."""
-        positions = dict(self.reader.positions)
-        for records in self.waiting.values():
-            for each in records:
-                positions[each.partition] = min(positions[each.partition], each.offset)
-        return positions
 
 
 def estimate_message(topics: TopicsTable, estimate: EstimateRecord, partitions: int) -> OutputMessage:

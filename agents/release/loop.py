@@ -136,11 +136,8 @@ class Slots:
         first_ms = (await self._ledger.progress.read()).first_ms
         if self._answers is None or first_ms is None:
             return self._answers is None
-        ending = [
-            period
-            for period in query_periods_of(self._policy, self._calendar, slot.date, slot.name)
-            if period.closing == slot
-        ]
+        periods = query_periods_of(self._policy, self._calendar, slot.date, slot.name)
+        ending = [period for period in periods if period.closing == slot]
         if not ending:
             return True
         names = [release_id(self._policy.name, slot.key, cell) for cell in listed_cells(self._policy)]
@@ -277,9 +274,8 @@ class ReleaseLoop:
         through_ms = min(watermark - lateness_ms, min(unpublished.values(), default=watermark) - 1)
         if not self._context.policy.method.settles_days:
             return PublicationProgress(through_ms)
-        return PublicationProgress(
-            through_ms, max(await self._context.ledger.tracker.settled(), self._recovery.sealed_through)
-        )
+        settled = max(await self._context.ledger.tracker.settled(), self._recovery.sealed_through)
+        return PublicationProgress(through_ms, settled)
 
 
 def _source_of_hats(

@@ -5,8 +5,9 @@ records are one for each policy and day, each with a greater `seq` than the last
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from hatcast.agents.config.settings import Settings
@@ -96,14 +97,11 @@ async def announce_days(
         while waiting:
             days = {date: await ledger.summary(date) for date in waiting}
             # In a thread: thousands of charges take a tenth of a second to compose.
-            messages = await asyncio.to_thread(_budget_messages, settings, days)
+            of_day = partial(budget_message, settings.topics, settings.policy)
+            messages = await asyncio.to_thread(list, map(of_day, days.keys(), days.values()))
             sent = [
                 await producer.send(m.topic, m.value, key=m.key, partition=m.partition, headers=m.headers)
                 for m in messages
             ]
             await asyncio.gather(*sent)
             waiting = [date for date, day in days.items() if (await ledger.summary(date)).sequence != day.sequence]
-
-
-def _budget_messages(settings: Settings, days: Mapping[str, DaySummary]) -> list[OutputMessage]:
-    return [budget_message(settings.topics, settings.policy, date, day) for date, day in days.items()]

@@ -94,19 +94,17 @@ class AnswerReleases:
         self._retained = retained
         self._limits = RequestedLimits(self._policy.name, context.registry)
         self._answered_state: object = None  # everything was answered when it was read
-        self.path = ReleasePath(
-            context,
-            ReleaseKind(
-                name="query",
-                noun="answers",
-                order="groups",
-                due=self.due,
-                load=self.load,
-                draw=self.draw,
-                delete=self.delete,
-                is_done=self.is_done,
-            ),
+        kind = ReleaseKind(
+            name="query",
+            noun="answers",
+            order="groups",
+            due=self.due,
+            load=self.load,
+            draw=self.draw,
+            delete=self.delete,
+            is_done=self.is_done,
         )
+        self.path = ReleasePath(context, kind)
 
     async def due(self, owned: frozenset[int]) -> AsyncGenerator[DuePart[DueAnswer]]:
         """Yield the due answers of release partitions, under `replace`.
@@ -169,16 +167,13 @@ class AnswerReleases:
         for open_period in periods:
             # Before the first draw, and of the same value in every worker: see RequestedLimits.
             period = await self._limits.decide(open_period)
-            users = await self._users(period)
+            users = await self._retained.cells([slot.key for slot in period.slots])
             for cell in sorted(users if cells is None else cells):
                 name, date = period.release_id(cell), period.closing.date
                 answer = DueAnswer(name, cell, date, users.get(cell, 0), period, first_ms)
                 if self._context.release_partition(answer) in owned:
                     due.append(answer)
         return due
-
-    async def _users(self, period: QueryPeriod) -> dict[str, int]:
-        return await self._retained.cells([slot.key for slot in period.slots])
 
     async def _all_committed(self, periods: Sequence[QueryPeriod]) -> bool:
         """Return True if all workers have committed their answers about the listed cells."""
@@ -208,9 +203,7 @@ class AnswerReleases:
         The slot's day begins before the gap ends, and the slot was open when the gap began.
         """
         starts_ms, closes_ms = self._calendar.day_start(slot.date), closes_at(slot, self._policy)
-        return any(
-            starts_ms < gap.until_ms and not (gap.from_ms is not None and gap.from_ms >= closes_ms) for gap in gaps
-        )
+        return any(starts_ms < gap.until_ms and (gap.from_ms is None or gap.from_ms < closes_ms) for gap in gaps)
 
     async def delete(self, released: Sequence[DueAnswer]) -> None:
         """Delete retained contributions that only answered queries read.
@@ -233,7 +226,7 @@ class AnswerReleases:
         """Return True if Kafka has the answers about all cells with retained contributions."""
         if period.closing.date <= self._context.recovery.sealed_through:
             return True
-        cells = await self._users(period)
+        cells = await self._retained.cells([slot.key for slot in period.slots])
         return all(await self._ledger.acknowledged(period.closing.date, [*map(period.release_id, cells)]))
 
 

@@ -15,11 +15,6 @@ from hatcast.agents.release.messages import budget_message, release_message
 from hatcast.stream.records.projections import HEAD
 
 
-def _time_and_id(sent: tuple[str, bytes]) -> tuple[str, str]:
-    release_id, record = sent
-    return HEAD.decode(record).released_at, release_id
-
-
 class Resender:
     """Resends records as the owner of release partitions."""
 
@@ -33,9 +28,8 @@ class Resender:
     async def resend(self, dates: list[str], owned: frozenset[int]) -> None:
         """Send unpublished records of these dates and release partitions. Raises ProducerGone and KafkaError."""
         for date in dates:
-            if not await self._ledger.count_unpublished(date):
-                continue
-            await self._send_all(date, await self._ledger.unpublished_records(date), owned)
+            if await self._ledger.count_unpublished(date):
+                await self._send_all(date, await self._ledger.unpublished_records(date), owned)
 
     async def republish(self, date: str, owned: frozenset[int]) -> int:
         """Send the published records of a date again, in order; return their number. Raises as `resend`.
@@ -43,8 +37,9 @@ class Resender:
         An unpublished one has its own time: a worker sends it, with the slot that it belongs to.
         """
         records, unpublished = await self._ledger.records(date), await self._ledger.unpublished_records(date)
-        published = [(release_id, record) for release_id, record in records.items() if release_id not in unpublished]
-        await self._send_all(date, dict(sorted(published, key=_time_and_id)), owned)
+        published = records.keys() - unpublished.keys()
+        in_order = sorted(published, key=lambda each: (HEAD.decode(records[each]).released_at, each))
+        await self._send_all(date, {each: records[each] for each in in_order}, owned)
         return len(published)
 
     async def _send_all(self, date: str, records: Mapping[str, bytes], owned: frozenset[int]) -> None:

@@ -130,7 +130,10 @@ class TrackedHats:
             tracker.is_different = False
             METERS.count(TRACKER_MISMATCHES)
             log.error("stored queries do not follow from the counts: no more queries are made", date=tracker.date)
-        return self._context.proposals([*map(_due, releases)], releases)
+        due_of = [
+            DueHat(each.release_id, each.cell, each.date, 0, FinalHat(each.slot.key, each.cell, 0)) for each in releases
+        ]
+        return self._context.proposals(due_of, releases)
 
     async def final_slots(self, watermark: int) -> dict[str, int]:
         """Return the final slots that are not published as a whole, with their ends (ms UTC), by end."""
@@ -221,8 +224,3 @@ class TrackedHats:
             hats = [due.hat for due in await self._due_of(slot)]
             with self._context.failures.attempt("delete contributions"):
                 await self._hats.delete_hats(hats, keep=is_queried(self._policy, date))
-
-
-def _due(release: TrackerRelease) -> DueHat:
-    hat = FinalHat(release.slot.key, release.cell, 0)
-    return DueHat(release.release_id, release.cell, release.date, 0, hat)

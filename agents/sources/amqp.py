@@ -94,11 +94,12 @@ for _name in ("aio_pika", "aiormq"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
     logging.getLogger(_name).propagate = False
 
+_UNKNOWN_USER: Final = (
+    "it does not know this user or password: correct --user, --password-file or HATCAST_FEED_PASSWORD"
+)
 _REJECTIONS: Final = {
-    AuthenticationError: "it does not know this user or password: correct --user, --password-file or"
-    " HATCAST_FEED_PASSWORD",
-    ProbableAuthenticationError: "it does not know this user or password: correct --user, --password-file or"
-    " HATCAST_FEED_PASSWORD",
+    AuthenticationError: _UNKNOWN_USER,
+    ProbableAuthenticationError: _UNKNOWN_USER,
     ConnectionNotAllowed: "this user may not use that virtual host: correct --vhost or --user",
     ChannelNotFoundEntity: "the queue or exchange does not exist: correct --queue and --exchange, or create it",
     ChannelAccessRefused: "this user may not read that queue: correct --user, or grant it read access",

@@ -193,9 +193,8 @@ class LiveProducer(QueuedProducer[PendingMessage]):
         METERS.count(BRIDGE_READINGS, self.confirmed - before)
 
     def _rejection(self, error: KafkaError, _: int | None = None) -> HatcastError:
-        fix = "fix that, and start again"
-        if error.code() == KafkaError.INVALID_TIMESTAMP:
-            fix = _CLOCK_IS_AHEAD
+        is_ahead = error.code() == KafkaError.INVALID_TIMESTAMP
+        fix = _CLOCK_IS_AHEAD if is_ahead else "fix that, and start again"
         return HatcastError(f"Kafka rejects readings on topic {self.topic} ({one_line(error)}): {fix}")
 
 

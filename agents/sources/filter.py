@@ -4,6 +4,7 @@ It applies docs/specification/fold.md, rules 1 to 3. Undecodable records are dro
 their content, is logged once a minute.
 """
 
+import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -91,7 +92,7 @@ class Filter:
         self._reported: Counter[MetricCounter] = Counter()
         self._lacks_speeds = False
         self._logged = 0
-        self._logged_s: float | None = None
+        self._logged_s = -math.inf
 
     def messages(self, body: bytes, topic: str = "") -> Iterator[TelemetryMessage]:
         """Yield the readings in one message of a source, as one Kafka message each. Raises nothing.
@@ -153,13 +154,8 @@ class Filter:
         for metric, by in (now - self._reported).items():
             METERS.count(metric, by)
         self._reported = now
-        if self.undecodable > self._logged:
-            self._log_undecodable()
-
-    def _log_undecodable(self) -> None:
-        """Log the number of undecodable records, at most once a minute; never their content."""
-        if self._logged_s is not None and monotonic_s() - self._logged_s < _LOG_INTERVAL_S:
-            return
-        hint = {"hint": _DERIVE_HINT} if self._lacks_speeds else {}
-        log.warning("undecodable", format=self._feed.name, records=self.undecodable - self._logged, **hint)
-        self._logged, self._logged_s = self.undecodable, monotonic_s()
+        # At most once a minute; never their content.
+        if self.undecodable > self._logged and monotonic_s() - self._logged_s >= _LOG_INTERVAL_S:
+            hint = {"hint": _DERIVE_HINT} if self._lacks_speeds else {}
+            log.warning("undecodable", format=self._feed.name, records=self.undecodable - self._logged, **hint)
+            self._logged, self._logged_s = self.undecodable, monotonic_s()

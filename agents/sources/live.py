@@ -5,7 +5,6 @@ import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -121,9 +120,12 @@ async def run_live(settings: Settings, options: LiveOptions, connect: Callable[[
             await asyncio.to_thread(check_registered_timezone, settings)
         source = connect()
         failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        producer = LiveProducer(
-            confluent_options(settings), settings.topics.telemetry, options.buffer, partial(_set_failure, failed)
-        )
+
+        def fail(error: HatcastError) -> None:
+            if not failed.done():
+                failed.set_exception(error)
+
+        producer = LiveProducer(confluent_options(settings), settings.topics.telemetry, options.buffer, fail)
         stack.push_async_callback(producer.close)
         METERS.register(BRIDGE_BUFFER, lambda: {(): producer.in_flight / producer.limit})
         stack.callback(METERS.unregister_all)
@@ -149,11 +151,6 @@ async def run_live(settings: Settings, options: LiveOptions, connect: Callable[[
         seconds=round(monotonic_s() - started_s, 3),
         never_reached=connection.never_reached(source),
     )
-
-
-def _set_failure(failed: "asyncio.Future[None]", error: HatcastError) -> None:
-    if not failed.done():
-        failed.set_exception(error)
 
 
 async def _send_heartbeats(producer: LiveProducer, router: Router, stopping: asyncio.Event) -> None:

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from aiomqtt import Client, Message, MqttCodeError, MqttError, ProtocolVersion
@@ -164,7 +165,7 @@ class MqttSource:
         async for first in client.messages:
             message: Message | None = first
             while message is not None:  # take queued messages directly: aiomqtt would create a task for each
-                acknowledge = _Acknowledge(client, message)
+                acknowledge = partial(_acknowledge, client, message)
                 if len(message.payload) > MESSAGE_BYTES_MAX:  # MQTT 3.1.1 has no limit to agree on
                     connection.drop_oversized(acks, acknowledge)
                 else:
@@ -180,16 +181,9 @@ class MqttSource:
                 raise SourceLost(f"it sent more than {_QUEUE_BYTES_MAX >> 20} MiB of unacknowledged messages")
 
 
-@dataclass(frozen=True, slots=True)
-class _Acknowledge:
-    """Acknowledge one message to the broker, when called."""
-
-    client: Client
-    message: Message
-
-    def __call__(self) -> None:
-        if self.message.qos:
-            self.client._client.ack(self.message.mid, self.message.qos)  # noqa: SLF001 - see the module
+def _acknowledge(client: Client, message: Message) -> None:
+    if message.qos:
+        client._client.ack(message.mid, message.qos)  # noqa: SLF001 - see the module
 
 
 def _session(subscription: Subscription) -> Properties:

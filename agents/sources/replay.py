@@ -161,9 +161,8 @@ class RecordedProducer(PolledProducer[None]):
     def _send(self, message: TelemetryMessage) -> bool:
         """Produce a message, waiting while the queue is full; return False if the feed has to stop first."""
         partition, _, key, value = message
-        if self._flow_control is not None and not self._flow_control.wait(
-            partition, len(key or b"") + len(value), self.stop
-        ):
+        size, flow = len(key or b"") + len(value), self._flow_control
+        if flow is not None and not flow.wait(partition, size, self.stop):
             return False
         while not self._produce(message):
             if self.stop.is_set():

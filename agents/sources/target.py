@@ -37,12 +37,16 @@ def open_target(settings: Settings, first_ms: int | None) -> FeedTarget:
     Raises HatcastError: Kafka or Redis cannot be reached, the topic has another format, or its settings would delete
     the records or change their times.
     """
+    from confluent_kafka.admin import OffsetSpec
+
     _reject_other_formats(settings)
     check_permissions(settings, Role.FEED)
     state = ensure_telemetry(settings) if first_ms is None else check_replay_target(settings, first_ms)
-    router = _router(settings, state)
-    latest = _stored_watermarks(settings, state.partitions) + _newest_arrivals(settings, state.partitions)
-    return FeedTarget(router, state.retention_ms, max(latest, default=None))
+    latest = _stored_watermarks(settings, state.partitions)
+    with admin_client(settings) as admin:  # the greatest timestamp of each partition with records, folded or not
+        newest = list_offsets(admin, settings.topics.telemetry, state.partitions, OffsetSpec.max_timestamp())
+    latest += [each.timestamp for each in newest if each.timestamp >= 0]
+    return FeedTarget(_router(settings, state), state.retention_ms, max(latest, default=None))
 
 
 def live_router(settings: Settings) -> Router:
@@ -91,12 +95,3 @@ def _stored_watermarks(settings: Settings, partitions: int) -> list[int]:
     except (RedisError, OSError) as error:
         raise redis_error(settings, error) from None
     return [int(clock) for clock in clocks if isinstance(clock, bytes)]
-
-
-def _newest_arrivals(settings: Settings, partitions: int) -> list[int]:
-    """Return the greatest timestamp of each partition with records, folded or not."""
-    from confluent_kafka.admin import OffsetSpec
-
-    with admin_client(settings) as admin:
-        newest = list_offsets(admin, settings.topics.telemetry, partitions, OffsetSpec.max_timestamp())
-    return [each.timestamp for each in newest if each.timestamp >= 0]

@@ -172,15 +172,16 @@ def test_a_seal_that_a_crash_cut_short_is_finished_by_the_next_worker(step: str,
                 for _ in range(3):
                     await releaser.round(asyncio.Event())
                 sealer = sealer_of(pipeline, stores.redis, stores.ledger, releaser._recovery)
-                name = {"sealed in Redis": "_sealed", "written to the registry": "_write"}[step]
-                wrapped = getattr(sealer, name)
+                owner: Any = sealer if step == "sealed in Redis" else sealer._registry
+                name = {"sealed in Redis": "_sealed", "written to the registry": "write"}[step]
+                wrapped = getattr(owner, name)
 
                 async def crash(*arguments: Any) -> None:
                     if step == "written to the registry":
                         await wrapped(*arguments)
                     raise CrashError
 
-                setattr(sealer, name, crash)
+                setattr(owner, name, crash)
             async with releasing(pipeline, stores) as releaser:
                 sealer._recovery = releaser._recovery
                 releaser.seal = sealer.seal

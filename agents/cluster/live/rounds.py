@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Protocol
 
 import numpy as np
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.cluster.live.exchange import DeviceAnswers
+from hatcast.agents.cluster.live.exchange import AnswerReader
 from hatcast.agents.cluster.live.state import ClusteringPlan, ClusteringState, RoundNumbers
 from hatcast.agents.config.settings import Settings
 from hatcast.stream.errors import HatcastError
@@ -30,21 +29,12 @@ from hatcast.stream.policy.policy import Policy
 SEND = Callable[[str, bytes], None]  # sends a record of `hats.clusters` with its key, and waits until Kafka has it
 
 
-class Collects(Protocol):
-    """Reads answers to rounds."""
-
-    answers: DeviceAnswers
-
-    def collect(self, number: int, closes_ms: int, note: Callable[[int], object]) -> None:
-        """Read the answers to a round until it is over."""
-
-
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """The exchange with the devices: how rounds are sent, the reader of answers, and how long a round lasts."""
 
     send: SEND
-    reader: Collects
+    reader: AnswerReader
     round_ms: int
 
 
@@ -144,9 +134,8 @@ class LiveRounds:
     def _means(self, numbers: RoundNumbers) -> WeightedMeans:
         central = local = None
         if numbers.counts is not None and numbers.sums is not None:
-            central = means_of_tally(
-                np.array(numbers.counts, np.int64), np.array(numbers.sums, np.int64), self._setting
-            )
+            counts, sums = np.array(numbers.counts, np.int64), np.array(numbers.sums, np.int64)
+            central = means_of_tally(counts, sums, self._setting)
         if numbers.answered is not None and numbers.local_sums is not None:
             local = means_of_answers(np.array(numbers.answered), np.array(numbers.local_sums), self._setting)
         if central is not None and local is not None:

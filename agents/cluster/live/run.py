@@ -1,5 +1,6 @@
 """A live clustering, from its parameters to its published result."""
 
+import secrets
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.cluster.live.charge import RecordedUsers, charge_in_file, charge_in_redis
 from hatcast.agents.cluster.live.exchange import RESULT, answer_ends, check_published, open_answers, publish
 from hatcast.agents.cluster.live.rounds import Exchange, LiveRounds, total_users
-from hatcast.agents.cluster.live.state import Chosen, ClusteringPlan, ClusteringState, new_id, open_state
+from hatcast.agents.cluster.live.state import Chosen, ClusteringPlan, ClusteringState, open_state
 from hatcast.agents.cluster.release import (
     ClusterBlend,
     ClusteringOptions,
@@ -31,6 +32,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.fold.hats import Calendar, closes_at
+from hatcast.stream.hybrid import ID_BYTES
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format
 from hatcast.stream.records import ClustersRecord
@@ -82,11 +84,11 @@ def run_live(
     chosen.setting(policy)  # raises SettingError before anything is charged
     blend = ClusterBlend(chosen.blend)
     ensure_topics(settings)
-    with open_state(
-        options.state,
-        chosen,
-        lambda: ClusteringPlan(clustering=new_id(), chosen=chosen, answers_from=answer_ends(settings)),
-    ) as state:
+
+    def plan() -> ClusteringPlan:
+        return ClusteringPlan(clustering=secrets.token_hex(ID_BYTES), chosen=chosen, answers_from=answer_ends(settings))
+
+    with open_state(options.state, chosen, plan) as state:
         if state.result is None:
             central = None if blend is ClusterBlend.LM_ONLY else _trusted(settings, state, options, note)
             _wait_for_day(policy, chosen, note)

@@ -1,6 +1,5 @@
 """State file of a clustering, in SQLite: whatever is drawn or sent is stored first, and never drawn again."""
 
-import secrets
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ import msgspec
 
 from hatcast.agents import sqlite
 from hatcast.stream.errors import UNREADABLE, HatcastError
-from hatcast.stream.hybrid import ID_BYTES
 from hatcast.stream.kmeans.setting import ClusteringSetting, top_of
 from hatcast.stream.policy.policy import Policy
 
@@ -49,11 +47,6 @@ class ClusteringPlan(msgspec.Struct, frozen=True, kw_only=True):
     def query(self) -> str:
         """Name of its reservation in the ledger."""
         return f"clustering-{self.clustering[:_SHOWN]}"
-
-
-def new_id() -> str:
-    """Return a random id."""
-    return secrets.token_hex(ID_BYTES)
 
 
 _APPLICATION_ID: Final = 0x6863636C  # "hccl": distinguishes the file from other databases
@@ -210,8 +203,6 @@ def _decoded(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
 
 def _differences(stored: Chosen, given: Chosen) -> str:
     before, now = msgspec.structs.asdict(stored), msgspec.structs.asdict(given)
-    return ", ".join(f"{key}: {_text(before[key])}" for key in before if before[key] != now[key])
-
-
-def _text(value: object) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)
+    differing = {key: value for key, value in before.items() if value != now[key]}
+    texts = {key: ",".join(value) if isinstance(value, tuple) else value for key, value in differing.items()}
+    return ", ".join(f"{key}: {text}" for key, text in texts.items())
