@@ -34,8 +34,6 @@ def idempotent_producer(client: dict[str, Any]) -> AIOKafkaProducer:
 
 # aiokafka stores each error in more futures than it reads. asyncio reports such a future when it is garbage collected,
 # at any later time, although the failed call has already raised the error.
-
-
 def ignore_unread_kafka_errors() -> None:
     """Set the running loop's exception handler to one that ignores KafkaError, unless it has a handler."""
     loop = asyncio.get_running_loop()
@@ -51,8 +49,6 @@ def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 # Every loop of an aiokafka client dials an unreachable broker ten times a second; aiokafka has no setting like Kafka's
 # `reconnect.backoff.max.ms`. As with that setting, an attempt during the backoff fails at once, so that the caller can
 # try another broker.
-
-
 def back_off_reconnects(client: AIOKafkaClient) -> None:
     """Give an aiokafka client a growing backoff before it reconnects to a broker. Replaces its `_get_conn`."""
     connect = client._get_conn  # noqa: SLF001 - there is no public API; test_faust_pins.py pins it

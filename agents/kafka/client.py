@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-# The keys of `[kafka]` are aiokafka's names; they are translated for librdkafka.
-
-
 CLIENT_ID: Final = "hatcast"
 BACKOFF_MS: Final = 100  # before the second attempt; doubled before each further one
 BACKOFF_MAX_MS: Final = 2_000
@@ -43,7 +40,7 @@ _NO_LOG.propagate = False
 
 
 def aiokafka_options(settings: Settings) -> dict[str, Any]:
-    """Return keyword arguments for every aiokafka client. Raises SettingError."""
+    """Return keyword arguments for every aiokafka client: the names are those of `[kafka]`. Raises SettingError."""
     _check(settings)
     options: dict[str, Any] = {
         "bootstrap_servers": ",".join(servers(settings)),

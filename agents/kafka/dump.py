@@ -144,8 +144,6 @@ def open_dump(settings: Settings, topic: str) -> Iterator[TopicDump]:
 
 
 # A dump may consist of several files: each starts with the header, and offsets keep increasing.
-
-
 def _lines(stream: BinaryIO, path: str) -> Iterator[Recorded]:
     """Yield a dump's lines unparsed. They carry no arrival time, so all tie and stay in file order."""
     del path

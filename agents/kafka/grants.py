@@ -31,8 +31,6 @@ class Role(StrEnum):
 
 # `tests/integration/test_access.py` runs every role with exactly these, and compares them with what the broker's
 # authorizer was asked for. READ and WRITE imply DESCRIBE in Kafka, so DESCRIBE is listed only where neither is.
-
-
 class Resource(StrEnum):
     """Kinds of Kafka resources, as options of kafka-acls.sh."""
 
@@ -189,8 +187,7 @@ _ROLES: Final = {
 
 # Brokers tell a user its own operations on a topic. Without this, a missing one would show later, as a retried failure
 # of one loop among others.
-
-
+#
 # Without Create: it is needed only while the topic is missing, and then its creation names it.
 _CHECKED: Final = (Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
 

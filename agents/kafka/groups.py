@@ -4,24 +4,18 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
+from aiokafka import errors
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import (
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    KafkaConnectionError,
-    KafkaError,
-    KafkaTimeoutError,
-    NoError,
-    NotCoordinatorError,
-    UnknownMemberIdError,
-    for_code,
-)
 from aiokafka.protocol.group import LeaveGroupRequest
 
 _PATIENCE_S: Final = 30.0
 _REMOVAL_S: Final = 3.0
 _POLL_S: Final = 0.1
-_NOT_YET: Final = (CoordinatorNotAvailableError, NotCoordinatorError, CoordinatorLoadInProgressError)
+_NOT_YET: Final = (
+    errors.CoordinatorNotAvailableError,
+    errors.NotCoordinatorError,
+    errors.CoordinatorLoadInProgressError,
+)
 
 
 async def wait_for_group(group: str, client: dict[str, Any]) -> None:
@@ -40,7 +34,7 @@ async def wait_for_group(group: str, client: dict[str, Any]) -> None:
                     await asyncio.sleep(_POLL_S)
             finally:
                 await admin.close()
-    except (KafkaError, TimeoutError, AssertionError):  # aiokafka asserts that the metadata name a broker
+    except (errors.KafkaError, TimeoutError, AssertionError):  # aiokafka asserts that the metadata name a broker
         return
 
 
@@ -49,7 +43,7 @@ async def _is_served(admin: AIOKafkaAdminClient, group: str) -> bool:
         responses = await admin.describe_consumer_groups([group])
     except _NOT_YET:
         return False
-    return not any(for_code(code) in _NOT_YET for response in responses for code, *_ in response.groups)
+    return not any(errors.for_code(code) in _NOT_YET for response in responses for code, *_ in response.groups)
 
 
 async def count_members(group: str, client: dict[str, Any]) -> int:
@@ -66,7 +60,7 @@ async def count_members(group: str, client: dict[str, Any]) -> int:
         await admin.close()
     members = 0
     for code, _, _, _, _, of_group, *_ in found:
-        if (error := for_code(code)) is not NoError:
+        if (error := errors.for_code(code)) is not errors.NoError:
             raise error
         members += len(of_group)
     return members
@@ -87,12 +81,12 @@ async def remove_members(group: str, members: Iterable[str], client: dict[str, A
             for member in members:
                 request = LeaveGroupRequest(group, member)
                 response = await admin._send_request_to_node(coordinator, request)  # noqa: SLF001 - no public way
-                error = for_code(response.error_code)
-                if error not in (NoError, UnknownMemberIdError):
+                error = errors.for_code(response.error_code)
+                if error not in (errors.NoError, errors.UnknownMemberIdError):
                     raise error
     except TimeoutError:
-        raise KafkaTimeoutError(f"not done in {_REMOVAL_S:g} s") from None
+        raise errors.KafkaTimeoutError(f"not done in {_REMOVAL_S:g} s") from None
     except AssertionError:  # raised by aiokafka: the metadata of a broker that has just restarted may be empty
-        raise KafkaConnectionError("no broker is known") from None
+        raise errors.KafkaConnectionError("no broker is known") from None
     finally:
         await admin.close()

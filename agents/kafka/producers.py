@@ -24,9 +24,6 @@ from hatcast.agents.kafka.aio import (
 from hatcast.agents.monitoring.declarations import FENCED, PUBLISH_SECONDS
 from hatcast.agents.monitoring.meters import METERS
 
-# A start fences the older producers with the same `transactional.id`.
-
-
 # aiokafka repeats without end what a broker does not do. Kafka itself aborts a transaction after 60 seconds.
 _LIMIT_S: Final = 60.0
 _STOP_S: Final = 5.0  # stopping a fenced producer may hang

@@ -98,8 +98,6 @@ def decode_record(topic: str, key: str, value: bytes, kind: type[T]) -> T:
 # One partition, compacted, and the first writer of a fact wins.
 # A write fences the older writers, reads the topic to its end and then decides, so that no two writers decide on the
 # same facts. The topic has few records per policy, so it is read as a whole each time.
-
-
 Decide = Callable[[Facts], Mapping[str, bytes]]
 
 PARTITION: Final = 0  # the only one, except on a mock cluster, where every topic has four
@@ -203,8 +201,6 @@ def _other_policies(settings: Settings) -> list[PolicyRecord]:
 #
 # A request and the answers' use of it are decided by the same record: whoever writes it first, an operator or a worker
 # that begins to answer, fixes the limit of all answers of the period.
-
-
 _REQUEST: Final = "request/"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka import topic_rules as rules
 from hatcast.agents.kafka.client import (
     CONNECT_SECONDS,
     LEADERS_POLL_S,
@@ -17,22 +18,7 @@ from hatcast.agents.kafka.client import (
     ask_leaders,
     broker_name,
 )
-from hatcast.agents.kafka.topic_rules import (
-    AFTER_MAX,
-    BEFORE_MAX,
-    MAX_MESSAGE_BYTES,
-    PARTITIONS,
-    RETENTION,
-    TIMESTAMP_TYPE,
-    UNLIMITED,
-    TopicFinding,
-    TopicSpec,
-    TopicState,
-    alter_command,
-    findings,
-    output_topics,
-    telemetry_topic,
-)
+from hatcast.agents.kafka.topic_rules import TopicFinding, TopicSpec, TopicState, output_topics, telemetry_topic
 from hatcast.stream.errors import HatcastError
 
 if TYPE_CHECKING:
@@ -58,7 +44,7 @@ def ensure_topics(settings: Settings, started_with: int | None = None) -> int:
         states |= _ensure(admin, settings, outputs)
     found = _all_findings(settings, [telemetry, *outputs], states)
     if started_with is not None:  # nothing is sent to the partitions that were added, and recovery reads all
-        found = [each for each in found if each.setting != PARTITIONS or int(each.found) < started_with]
+        found = [each for each in found if each.setting != rules.PARTITIONS or int(each.found) < started_with]
     fatal = [finding for finding in found if finding.fatal]
     if fatal:
         more = f" (and {len(fatal) - 1} more: hatcast doctor lists them)" if len(fatal) > 1 else ""
@@ -101,7 +87,7 @@ def _all_findings(
     settings: Settings, specs: Sequence[TopicSpec], states: Mapping[str, TopicState]
 ) -> list[TopicFinding]:
     """Return the differences of the existing topics from their specifications."""
-    return [f for topic in specs if topic.name in states for f in findings(topic, states[topic.name], settings)]
+    return [f for topic in specs if topic.name in states for f in rules.findings(topic, states[topic.name], settings)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,33 +200,33 @@ def _check_replay(settings: Settings, state: TopicState, first_ms: int, *, exist
     age_ms = now_ms() - first_ms
     if state.log_append_time:
         raise HatcastError(
-            f"topic {name} has {TIMESTAMP_TYPE} LogAppendTime, so a recording would lose its timestamps:"
+            f"topic {name} has {rules.TIMESTAMP_TYPE} LogAppendTime, so a recording would lose its timestamps:"
             " replay into a topic with CreateTime (topics.telemetry; needs policy.privacy.relation replace)"
         )
     first = datetime.fromtimestamp(first_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if state.retention_ms is not None and age_ms > state.retention_ms:
         set_first = 'set topics.telemetry_retention = "none"'
-        fix = alter_command(settings, name, RETENTION, UNLIMITED) if exists else set_first
+        fix = rules.alter_command(settings, name, rules.RETENTION, rules.UNLIMITED) if exists else set_first
         raise HatcastError(
-            f"topic {name} deletes records older than {_hours(state.retention_ms)} ({RETENTION}), and these start at"
-            f" {first}: {fix}"
+            f"topic {name} deletes records older than {_hours(state.retention_ms)} ({rules.RETENTION}), and these start"
+            f" at {first}: {fix}"
         )
-    before_max = int(state.configs.get(BEFORE_MAX, "0")) or age_ms
+    before_max = int(state.configs.get(rules.BEFORE_MAX, "0")) or age_ms
     if age_ms > before_max:
         raise HatcastError(
-            f"topic {name} rejects records older than {_hours(before_max)} ({BEFORE_MAX}), and these start at"
-            f" {first}: {alter_command(settings, name, BEFORE_MAX, str(2**63 - 1))}"
+            f"topic {name} rejects records older than {_hours(before_max)} ({rules.BEFORE_MAX}), and these start at"
+            f" {first}: {rules.alter_command(settings, name, rules.BEFORE_MAX, str(2**63 - 1))}"
         )
 
 
 def _check_batch_size(settings: Settings, state: TopicState) -> None:
     """Raise HatcastError if the broker would reject a full batch of a feed, and its readings with it."""
     name = settings.topics.telemetry
-    rule, largest = telemetry_topic(settings).rules[MAX_MESSAGE_BYTES], state.configs.get(MAX_MESSAGE_BYTES)
+    rule, largest = telemetry_topic(settings).rules[rules.MAX_MESSAGE_BYTES], state.configs.get(rules.MAX_MESSAGE_BYTES)
     if largest is not None and not rule.accepts(largest):
         raise HatcastError(
-            f"topic {name}: {MAX_MESSAGE_BYTES} is {largest}, expected {rule.expected};"
-            f" {alter_command(settings, name, MAX_MESSAGE_BYTES, rule.default)}"
+            f"topic {name}: {rules.MAX_MESSAGE_BYTES} is {largest}, expected {rule.expected};"
+            f" {rules.alter_command(settings, name, rules.MAX_MESSAGE_BYTES, rule.default)}"
         )
 
 
@@ -275,8 +261,8 @@ def _creation_error(
 
     configs = topic.configs
     error = _request_creation(admin, topic, configs, validate_only=validate_only)
-    if error is not None and error.code() == KafkaError.INVALID_CONFIG and AFTER_MAX in configs:
-        del configs[AFTER_MAX]  # unknown before Kafka 3.6; `findings` warns about it
+    if error is not None and error.code() == KafkaError.INVALID_CONFIG and rules.AFTER_MAX in configs:
+        del configs[rules.AFTER_MAX]  # unknown before Kafka 3.6; `findings` warns about it
         error = _request_creation(admin, topic, configs, validate_only=validate_only)
     if error is None or error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
         return None

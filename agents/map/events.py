@@ -21,7 +21,6 @@ from hatcast.agents.monitoring.meters import METERS
 # same for `hats.budget`, `hats.estimates` and, after an `r`, `hats.running`. Each of the last two parts is absent if
 # its topic does not exist. The offsets are Kafka's, so an id is valid at every server that reads the same topics, also
 # after a restart.
-
 _OFFSETS: Final = r"(\d{1,18}(?:\.\d{1,18}){0,9999})"
 _FORM: Final = re.compile(f"([0-9a-f]{{8}})-{_OFFSETS}-{_OFFSETS}(?:-{_OFFSETS})?(?:-r{_OFFSETS})?")
 MAX_CHARACTERS: Final = 8_000  # fits into an HTTP header
@@ -69,12 +68,9 @@ def parse_position(text: str) -> EventPosition | None:
     return EventPosition(log, *([int(part) for part in text.split(".")] if text else [] for text in topics))
 
 
-# Server-sent events as bytes that all viewers share.    [WHATWG HTML, 9.2]
-#
 # Every change is encoded once, and compressed once for all viewers that want the same kinds. Each chunk is raw deflate
 # that ends in a full flush, so it has no back-references to earlier chunks, and chunks may follow one gzip header in
 # any order. A viewer costs one write to its socket.
-
 GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _RAW_DEFLATE: Final = -15  # zlib's window bits for deflate without a header
 
@@ -122,7 +118,6 @@ def event(name: str, data: bytes, position: str = "") -> bytes:
 #
 # A viewer costs a queue of up to `MAX_QUEUED_CHUNKS` shared chunks, and what its connection buffers: see
 # agents/monitoring/server.py.
-
 MAX_QUEUED_CHUNKS: Final = 32  # six seconds, at one chunk every 200 ms at most
 MAX_VIEWERS: Final = 10_000
 

@@ -20,7 +20,6 @@ from hatcast.agents.monitoring.server import READY
 #
 # Both are needed to tell an unreachable broker from a quiet topic: a broker answers every fetch within half a second,
 # also when the topic has no new record.
-
 TIMEOUT_MS: Final = 15_000  # a change of partition leaders takes less
 
 

@@ -16,7 +16,6 @@ from hatcast.stream.records.projections import PLACED_ANSWER, PlacedAnswer
 #
 # Of each query the `MAX_PERIODS` newest periods are stored, and fewer while a policy has more than `MAX_ANSWERS`
 # answers.
-
 MAX_PERIODS: Final = 31  # of each query: a month of queries of one day
 MAX_ANSWERS: Final = 50_000  # per policy: about 50 MB
 MAX_POLICIES: Final = 8
@@ -209,7 +208,6 @@ def _check(read: ClustersRecord) -> None:
 #
 # One is dropped when it ended `keep_ms` before the policy's newest, and the oldest ones when a policy has more than
 # `MAX_RECORDS`.
-
 MAX_RECORDS: Final = 100_000  # per policy: about 100 MB
 
 

@@ -21,8 +21,9 @@ from hatcast.agents.map.topic_reader import MapTopics, Reader, find_topics
 from hatcast.agents.monitoring.server import READY, Listener, add_health, connection_limit, os_reason
 from hatcast.stream.errors import HatcastError
 
-# Headers of all responses, and which pages may read the API (CORS) or frame the map.    [Fetch, CSP 3, RFC 6797]
+log = structlog.get_logger()
 
+# Headers of all responses, and which pages may read the API (CORS) or frame the map.    [Fetch, CSP 3, RFC 6797]
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -90,8 +91,6 @@ class Access:
         """Answer a browser that asks whether a page may send a request with these headers."""
         return web.Response(status=204, headers=_PREFLIGHT)
 
-
-log = structlog.get_logger()
 
 _STOP_S: Final = 1.0
 _KEEPALIVE_S: Final = 15.0

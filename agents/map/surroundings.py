@@ -22,11 +22,12 @@ from hatcast.agents.timetable.network import Network, TimetableRoute, read_netwo
 from hatcast.stream.areas import Point
 from hatcast.stream.errors import HatcastError
 
+log = structlog.get_logger()
+
 # Base map of the page: one PMTiles archive of vector tiles, checked at the start and served in ranges.
 #
 # PMTiles version 3: a header of 127 bytes, directories, metadata and tiles; a page fetches the parts that it shows.
 # [github.com/protomaps/PMTiles, spec v3]
-
 URL: Final = "basemap.pmtiles"
 _HEADER_BYTES: Final = 127
 _METADATA_MAX: Final = 16_000_000
@@ -173,8 +174,6 @@ class _Archive(web.FileResponse):
             return ""
         return f'"{status.st_mtime_ns:x}-{status.st_size:x}"'  # as aiohttp writes it
 
-
-log = structlog.get_logger()
 
 _GZIP_LEVEL: Final = 6
 _NO_TIMETABLE: Final = "this map has no timetable: its operator names one with display.gtfs"

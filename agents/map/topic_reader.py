@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 import structlog
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
 from hatcast.agents.config.settings import Settings
@@ -45,9 +47,6 @@ class MapTopics:
     @classmethod
     def find(cls, settings: Settings) -> Self:
         """Look the topics up; creates none. Blocks. Raises HatcastError if no broker answers."""
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
-
         try:  # of all topics: a request by name may create the topic
             metadata = AdminClient(confluent_options(settings)).list_topics(timeout=REQUEST_SECONDS)
         except KafkaException:
@@ -108,15 +107,13 @@ def find_topics(settings: Settings) -> MapTopics:
     return found
 
 
-# It is in no consumer group, commits no offsets and stores nothing: the compacted topics are read anew at every start.
-
 _WAIT_MS: Final = 200
 _MAX_RECORDS: Final = 2_000  # per poll: about 10 ms, so that the event loop still serves viewers
 _LOOK_S: Final = 5.0  # between two looks for a topic that does not exist yet
 
 
 class Reader:
-    """Reader of the topics for as long as the map runs."""
+    """Reader of the topics for as long as the map runs: in no consumer group, and anew at every start."""
 
     def __init__(self, settings: Settings, feed: Feed, topics: MapTopics, *, check_crcs: bool = True) -> None:
         """Args:

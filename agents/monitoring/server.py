@@ -25,13 +25,10 @@ from hatcast.agents.monitoring.declarations import Process
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.stream.errors import HatcastError
 
-# HTTP listener that bounds what clients can take of this process: connections, time and memory.
-#
-# aiohttp alone waits an hour for a request and takes connections until no file is left. A malformed request it logs
-# with its text and the client's address, and sends the text back.
-
 log = structlog.get_logger()
 
+# aiohttp alone waits an hour for a request and takes connections until no file is left. A malformed request it logs
+# with its text and the client's address, and sends the text back.
 MAX_CONNECTIONS: Final = 12_000
 IDLE_S: Final = 75.0  # for the head of a request, and between two requests; longer than nginx keeps a connection
 STALL_S: Final = 30.0  # without any acknowledgement of sent bytes: the client reads nothing, or is gone

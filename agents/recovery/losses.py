@@ -21,15 +21,14 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.published import published_of
 from hatcast.stream.release.spending import Fineness, fineness_of
 
+log = structlog.get_logger()
+
 # Releases that `hats.budget` counts and that neither Redis nor the output topics have.
 #
 # A budget record counts the charged commits of its policy and date, also those of other release partitions that had not
 # been sent yet: after a crash some may be lacking, nobody has seen them, and they are drawn again. But if something
 # shows that a topic lost records, these may be releases that were published, and a second value would be drawn. A
 # recovery then refuses, before it adopts anything: so the next one finds what this one found.
-
-log = structlog.get_logger()
-
 Decode = Callable[[Domain, OutputBatch], Contents]
 Day = tuple[str, str]  # policy name, local date
 

@@ -23,12 +23,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.redis.stored_values import SCRIPT_ERRORS, Damaged, SlotMoving
 
-# Redis clients, for a single server or for a Redis Cluster.
-#
 # All keys of one script share a hash tag, so they are on one node of a cluster: see agents/redis/keys.py. Only while
 # that node gives their slot to another one, some are on either; then the cluster runs no command on them until all have
 # moved.
-
 SyncRedis: TypeAlias = redis.Redis | redis.RedisCluster
 AnyRedis: TypeAlias = redis.asyncio.Redis | redis.asyncio.RedisCluster
 

@@ -13,14 +13,13 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.hats import HatChunks
 
-# Contributions of HATs in Redis: those of telemetry, and of devices' reports if the policy uses reports.
-#
-# Each topic has its own state, offsets and watermarks. A HAT is final once the watermarks of all partitions of both
-# topics are past its end plus lateness.
-
 
 class HatStore:
-    """The fold states of one policy, combined."""
+    """The fold states of one policy, combined: of telemetry, and of devices' reports if the policy uses reports.
+
+    Each topic has its own state, offsets and watermarks. A HAT is final once the watermarks of all partitions of both
+    topics are past its end plus lateness.
+    """
 
     def __init__(self, telemetry: PartitionStore, reports: PartitionStore | None = None) -> None:
         self.partitions = telemetry.partitions  # number of partitions of either topic, and of release partitions
@@ -90,8 +89,6 @@ class HatStore:
 # A worker whose time zone data are older or newer may have other rules for a date: other instants at which it begins
 # and ends, and other slots. Then a reading would be in two HATs, of one date or of two.    [docs/proofs.md, Local
 # dates]
-
-
 class OpenDates:
     """Compares the rules of a policy's open dates with those of this process.
 

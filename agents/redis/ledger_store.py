@@ -61,13 +61,11 @@ class CommitGuard:
         self.commits = 0
 
 
-# Running sums in Redis: the states of cells in a horizon.    [docs/specification/release.md, Running sums]
-#
-# The apply that writes a record writes the state too: hatcast.stream.ledger.sums.
-
-
 class HorizonStore(DomainRows):
-    """The horizons of one policy."""
+    """The states of cells in the horizons of one policy.    [docs/specification/release.md, Running sums]
+
+    The apply that writes a record writes the state too: hatcast.stream.ledger.sums.
+    """
 
     def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
         super().__init__(redis, domain)
@@ -102,11 +100,8 @@ class HorizonStore(DomainRows):
         await self._rows.decide({}, lambda view: drop_horizon(view, self._name, horizon))
 
 
-# State in Redis of a policy's tracker, before its next day.    [docs/specification/tracker.md, section 4]
-
-
 class TrackerStore(DomainRows):
-    """The state of one policy's tracker."""
+    """The state of one policy's tracker, before its next day.    [docs/specification/tracker.md, section 4]"""
 
     def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
         super().__init__(redis, domain)

@@ -26,7 +26,6 @@ from hatcast.stream.ledger.view import Wanted, merged
 #
 # During a recovery nothing is committed, all publishers are fenced, and every record on the output topics is adopted. A
 # record in Redis that is on no topic by then was never sent.    [decisions/0004]
-
 _BATCH: Final = 100  # days of one decision
 
 

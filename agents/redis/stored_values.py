@@ -60,12 +60,9 @@ SCRIPT_ERRORS: Final[Mapping[bytes, type[Damaged | Overflow]]] = {b"damaged": Da
 """Replies of any script, with a key, that wrote nothing because of a stored value: see staging.lua."""
 
 
-# Checks of what Redis returns: a value that hatcast did not write ends in Damaged, and nothing is made of it.
-#
 # Packed contributions, users, journals and states end with a checksum of key and value, so a value that is cut off,
 # damaged, or under the key of another is refused. Records are whole and have the id of their field. Numbers and names
 # of hashes have a form, and no checksum: docs/operations.md.
-
 DIGEST_BYTES: Final = 8
 _NUMBER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 _SLOT: Final = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}/[0-9]{2}:[0-9]{2}")

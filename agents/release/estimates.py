@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 import structlog
+from confluent_kafka import TopicPartition
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import pause
@@ -35,6 +36,8 @@ from hatcast.stream.running.inputs import RunningSetting
 from hatcast.stream.running.running import RunningWindows
 from hatcast.stream.tracker.observations import ReleasedSlot, SlotKey, end_of, read_release
 from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
+
+log = structlog.get_logger()
 
 _BATCH: Final = 1_000
 _FILL_S: Final = 0.05  # how long to wait for a full batch
@@ -64,8 +67,6 @@ class MeansReader:
 
         They are not while a transaction before the end is open: it may hide committed records behind it.
         """
-        from confluent_kafka import TopicPartition
-
         places = OutputReader(self._settings).ends({self._topic: ""})
         ends = {place.partition: position.offset for place, position in places.items()}
         pending = {partition for partition, end in ends.items() if self.positions.get(partition, 0) < end}
@@ -86,9 +87,6 @@ class MeansReader:
                     if at_end or offset + 1 >= ends[partition]:
                         pending.remove(partition)
         return found, all(self.positions.get(partition, 0) >= end for partition, end in ends.items())
-
-
-# Position of the publisher of estimates on `hats.means`, with its models.    [decisions/0032]
 
 
 class EstimateProgress:
@@ -203,8 +201,6 @@ def running_message(topics: TopicsTable, running: RunningRecord, partitions: int
         headers=cloud_event("running", f"{running.running_id}/{running.stage}", topics.telemetry),
     )
 
-
-log = structlog.get_logger()
 
 ROUND_S: Final = 1.0  # between rounds
 _OWNER_PARTITION: Final = 0  # the owner of this release partition publishes

@@ -24,6 +24,8 @@ from hatcast.stream.records.fields import Status, query_kind, release_id
 from hatcast.stream.release.continual import RunningSums
 from hatcast.stream.release.hats import HatChunks, releases_of
 
+log = structlog.get_logger()
+
 
 @dataclass(frozen=True, slots=True)
 class DueHat(Due):
@@ -212,9 +214,6 @@ class ClosingDelays:
 #
 # A slot begins once the one before is published, so of each cell at most one release is unsent. What was drawn and not
 # committed has not left the process.    [docs/specification/release.md, Running sums]
-
-log = structlog.get_logger()
-
 _UNUSABLE: Final = "a stored state of a running sum cannot be used"
 
 

@@ -37,6 +37,8 @@ from hatcast.stream.release.hats import HatChunks
 from hatcast.stream.release.queries import query_periods_of
 from hatcast.stream.release.schedule import earliest_send_ms, listed_cells, slots_due
 
+log = structlog.get_logger()
+
 _POLLS: Final = 10  # of other workers' progress, in at most _POLLS_S
 _POLLS_S: Final = 0.5
 
@@ -178,8 +180,6 @@ class Slots:
     def _through(self, progress: Progress, mark: Mark) -> int:
         return progress.through(mark, range(self._store.partitions))
 
-
-log = structlog.get_logger()
 
 ROUND_S: Final = 0.5  # between rounds
 

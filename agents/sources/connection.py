@@ -12,14 +12,7 @@ from confluent_kafka import KafkaError
 
 from hatcast.agents.clock import cancel_all, monotonic_s, pause
 from hatcast.agents.kafka.queued_producer import QUEUE_FULL_WAIT_S, QUEUE_KIB, QueuedProducer, one_line
-from hatcast.agents.monitoring.declarations import (
-    BRIDGE_DROPPED,
-    BRIDGE_LAST_POLL,
-    BRIDGE_LAST_READING,
-    BRIDGE_READINGS,
-    BRIDGE_RECONNECTS,
-    BRIDGE_UP,
-)
+from hatcast.agents.monitoring import declarations as declared
 from hatcast.agents.monitoring.failures import back_off_s
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import READY
@@ -28,10 +21,11 @@ from hatcast.agents.sources.filter import Filter
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.replay.heartbeats import TelemetryMessage
 
+log = structlog.get_logger()
+
 # Acknowledge messages to a source, in order, once Kafka has all of their readings.
 #
 # MQTT requires acknowledgements in order [MQTT 5.0, 4.6]. In AMQP one acknowledgement can cover all earlier messages.
-
 _POLL_S: Final = 0.01
 
 
@@ -190,15 +184,13 @@ class LiveProducer(QueuedProducer[PendingMessage]):
                 pending.confirm()
         if self.in_flight < self.limit:
             self._has_room.set()
-        METERS.count(BRIDGE_READINGS, self.confirmed - before)
+        METERS.count(declared.BRIDGE_READINGS, self.confirmed - before)
 
     def _rejection(self, error: KafkaError, _: int | None = None) -> HatcastError:
         is_ahead = error.code() == KafkaError.INVALID_TIMESTAMP
         fix = _CLOCK_IS_AHEAD if is_ahead else "fix that, and start again"
         return HatcastError(f"Kafka rejects readings on topic {self.topic} ({one_line(error)}): {fix}")
 
-
-log = structlog.get_logger()
 
 MESSAGE_BYTES_MAX: Final = 1 << 20  # of a broker's message: a larger one is dropped and counted, not decoded
 SHUTDOWN_TIMEOUT_S: Final = 10.0  # to deliver the messages that were received before a stop
@@ -237,8 +229,8 @@ class SourceConnection:
         self._failures = 0  # consecutive
         self._logged_reason = ""
         self._deadline_s: float | None = None
-        METERS.set(BRIDGE_UP, 0)
-        METERS.set_to_current_time(BRIDGE_LAST_READING)  # for the alert on feeds without readings
+        METERS.set(declared.BRIDGE_UP, 0)
+        METERS.set_to_current_time(declared.BRIDGE_LAST_READING)  # for the alert on feeds without readings
 
     async def run(self, source: LiveSource) -> None:
         """Serve a source until `stopping` is set, and reconnect with backoff after each loss.
@@ -257,14 +249,14 @@ class SourceConnection:
                 wait_s = self._handle_loss(source, error)
             finally:
                 self.is_connected = False
-                METERS.set(BRIDGE_UP, 0)
+                METERS.set(declared.BRIDGE_UP, 0)
 
     def mark_connected(self, source: LiveSource) -> None:
         """Record that the source has answered."""
         if self.is_connected:
             return
         self.is_connected = self._ever_connected = True
-        METERS.set(BRIDGE_UP, 1)
+        METERS.set(declared.BRIDGE_UP, 1)
         self._connected_s = monotonic_s()
         log.info("source reached", source=source.name, where=source.where, losses=self.losses)
 
@@ -285,7 +277,7 @@ class SourceConnection:
         if self.is_connected and monotonic_s() - self._connected_s >= _STABLE_S:
             self._failures, self._logged_reason = 0, ""
         self.losses += 1
-        METERS.count(BRIDGE_RECONNECTS)
+        METERS.count(declared.BRIDGE_RECONNECTS)
         self._failures += 1
         reason = str(error)
         if reason != self._logged_reason:
@@ -312,7 +304,7 @@ class SourceConnection:
             raise
         pending.confirm()
         if self.reading_filter.readings > before:
-            METERS.set_to_current_time(BRIDGE_LAST_READING)
+            METERS.set_to_current_time(declared.BRIDGE_LAST_READING)
 
     def drop_oversized(self, acks: AckTracker, acknowledge: Callable[[], object]) -> None:
         """Count a message that is too large as undecodable, and acknowledge it after all earlier messages."""
@@ -322,12 +314,12 @@ class SourceConnection:
 
     def record_poll(self) -> None:
         """Record that the source has answered, even if with nothing new."""
-        METERS.set_to_current_time(BRIDGE_LAST_POLL)
+        METERS.set_to_current_time(declared.BRIDGE_LAST_POLL)
 
     def count_dropped(self, messages: int) -> None:
         """Count messages that were dropped because a buffer was full."""
         self.dropped += messages
-        METERS.count(BRIDGE_DROPPED, messages)
+        METERS.count(declared.BRIDGE_DROPPED, messages)
 
     async def run_until_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine until it ends or `stopping` is set. Its errors pass through."""

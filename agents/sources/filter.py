@@ -12,19 +12,15 @@ from typing import Final
 import structlog
 
 from hatcast.agents.clock import monotonic_s, now_ms
-from hatcast.agents.monitoring.declarations import (
-    BRIDGE_REJECTED,
-    BRIDGE_REPEATED,
-    BRIDGE_UNDECODABLE,
-    BRIDGE_WITHOUT_SPEED,
-)
-from hatcast.agents.monitoring.declarations import Counter as MetricCounter
+from hatcast.agents.monitoring import declarations as declared
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.stream.readings.formats import Format, Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.positions import SpeedDeriver
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.replay.heartbeats import Router, TelemetryMessage
+
+log = structlog.get_logger()
 
 KEPT_MS: Final = 3_600_000  # since the last poll that had the vehicle
 VEHICLES_MAX: Final = 300_000  # as many as the vehicles of the largest poll
@@ -61,8 +57,6 @@ class Repetitions:
         self._next_purge_ms = arrived_ms + _PURGE_MS
 
 
-log = structlog.get_logger()
-
 Clock = Callable[[], int]  # milliseconds UTC
 
 VALUE_BYTES_MAX: Final = 16 << 10  # a canonical record with a readable time is far smaller
@@ -89,7 +83,7 @@ class Filter:
         self._max_ahead_ms = max_ahead_ms
         self._clock = clock
         self._repetitions = Repetitions() if polled else None
-        self._reported: Counter[MetricCounter] = Counter()
+        self._reported: Counter[declared.Counter] = Counter()
         self._lacks_speeds = False
         self._logged = 0
         self._logged_s = -math.inf
@@ -145,10 +139,10 @@ class Filter:
         """Add the records dropped since the last call to the metrics, and log them."""
         now = Counter(
             {
-                BRIDGE_UNDECODABLE: self.undecodable,
-                BRIDGE_REPEATED: self.repeated,
-                BRIDGE_WITHOUT_SPEED: self.without_speed,
-                BRIDGE_REJECTED: self.arrived_in_future,
+                declared.BRIDGE_UNDECODABLE: self.undecodable,
+                declared.BRIDGE_REPEATED: self.repeated,
+                declared.BRIDGE_WITHOUT_SPEED: self.without_speed,
+                declared.BRIDGE_REJECTED: self.arrived_in_future,
             }
         )
         for metric, by in (now - self._reported).items():

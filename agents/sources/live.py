@@ -27,13 +27,11 @@ from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Router, heartbeats
 
-# Time zone of derived speeds: that of the registered policies.    [docs/proofs.md, Derived speeds]
-
 
 def check_registered_timezone(settings: Settings) -> None:
     """Check that the policies of this telemetry have the configuration's time zone. Blocks.
 
-    Else a speed around their midnight would depend on two of their days.
+    Else a speed around their midnight would depend on two of their days.    [docs/proofs.md, Derived speeds]
     Raises HatcastError, and as `read_registry` does. Before the first start of a worker there is nothing to check.
     """
     try:

@@ -26,7 +26,6 @@ from hatcast.stream.replay.heartbeats import Replay, TelemetryMessage
 # Flow control: limit how far a feed runs ahead of the workers.
 #
 # librdkafka's mock cluster keeps 5 MiB of a partition and drops older records, consumed or not.
-
 LIMIT_BYTES: Final = 2 << 20
 RECORD_BYTES: Final = 80  # overhead of a record beside its key and value, at most
 _POLL_INTERVAL_S: Final = 0.05

@@ -6,6 +6,7 @@ docs/specification/fold.md, Recordings
 from contextlib import closing
 from dataclasses import dataclass
 
+from confluent_kafka.admin import OffsetSpec
 from redis.exceptions import RedisError
 
 from hatcast.agents.config.settings import Settings
@@ -37,8 +38,6 @@ def open_target(settings: Settings, first_ms: int | None) -> FeedTarget:
     Raises HatcastError: Kafka or Redis cannot be reached, the topic has another format, or its settings would delete
     the records or change their times.
     """
-    from confluent_kafka.admin import OffsetSpec
-
     _reject_other_formats(settings)
     check_permissions(settings, Role.FEED)
     state = ensure_telemetry(settings) if first_ms is None else check_replay_target(settings, first_ms)

@@ -31,15 +31,13 @@ from hatcast.stream.fold.checkpoint import take_changes
 from hatcast.stream.fold.open_slots import IdSpans
 from hatcast.stream.fold.partition_fold import PartitionFold
 
+log = structlog.get_logger()
+
 # Open transactions: partitions of which nothing more can be read until somebody's transaction has ended.
 #
 # A consumer of committed records reads up to the last stable offset, the first record of the oldest open transaction. A
 # producer of telemetry that hangs inside one, or died where the broker never ends it, holds up its partition, and with
 # it every slot of all.
-
-
-log = structlog.get_logger()
-
 PATIENCE_S: Final = 60.0  # Kafka's default for how long a transaction may take
 
 

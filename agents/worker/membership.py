@@ -27,13 +27,13 @@ from hatcast.agents.kafka.aio import KafkaError
 from hatcast.agents.kafka.groups import remove_members
 from hatcast.stream.units import DAY_MS
 
+log = structlog.get_logger()
+
 # Files that show which members of a consumer group are dead: each is locked while its process lives.
 #
 # The kernel releases a lock (`flock`) when its process ends, however it ends. So a process that can lock a member's
 # file knows that the member is dead: no clock and no timeout decides. A process that is stopped (SIGSTOP) or swapped
 # out keeps its lock. [docs/decisions/0059]
-
-
 _ID_BYTES: Final = 1_000  # of a member id: longer ones are not a member's
 
 
@@ -152,8 +152,6 @@ def _lock(path: Path) -> int | None:
     os.close(descriptor)
     return None
 
-
-log = structlog.get_logger()
 
 _LOOK_S: Final = 0.5  # between looks at the files of the other members: a look takes 0.1 ms
 _JOINING_S: Final = 0.05  # the same while the worker has no id in the group yet

@@ -22,14 +22,13 @@ from hatcast.agents.worker.source import IngestOptions, Source
 from hatcast.stream.fold.checkpoint import StoredPartition, restore
 from hatcast.stream.fold.partition_fold import PartitionFold
 
+log = structlog.get_logger()
+
 # Early records: records dated too far ahead of this machine's clock, for which their partitions wait.
 #
 # A record dated more than `policy.max_ahead` ahead is not folded yet: it would close slots that are still open. It is
 # not dropped either: the broker accepted it, and its outcome must not depend on the reader's clock. It stays unread in
 # the log until the clock allows it.    [docs/specification/fold.md, Records ahead of the clock]
-
-
-log = structlog.get_logger()
 
 # Between looks at the clock, which may be set at any time. Also the shortest wait: if a clock is steadily behind, the
 # next record has to wait as well, and this limits how often its partition is started again.
@@ -152,8 +151,6 @@ def count_outcomes(counter: Counter, before: Mapping[str, int], stored: Mapping[
 #
 # Each partition has one task, which parks it and starts it again: from the stored state, or from memory once this
 # machine's clock allows a record that was dated too far ahead.
-
-
 class PartitionLoader:
     """Loads and starts the partitions of one topic. Retries with backoff while Redis or Kafka does not answer.
 

@@ -29,12 +29,6 @@ from hatcast.stream.ledger.summary import DaySummary
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import RUNNING_SUMS, TRACKER_QUERIES
 
-# Compare the topics with what hatcast's guarantees need while a worker runs: part `topics` of `/readyz`.
-#
-# A start compares them too, and rejects what breaks a promise. A running worker goes on: what it can do about a changed
-# setting is to say so before records are lost by it.
-
-
 log = structlog.get_logger()
 
 LOOK_S: Final = 5.0  # between looks at whether all topics exist: one metadata request, 0.5 ms of CPU
@@ -43,7 +37,11 @@ _FIX: Final = "see HatcastTopicsWrong in docs/runbook.md"
 
 
 class TopicWatch:
-    """Watches the topics of one worker."""
+    """Compares the topics with what hatcast's guarantees need while a worker runs: part `topics` of `/readyz`.
+
+    A start compares them too, and rejects what breaks a promise. A running worker goes on: what it can do about a
+    changed setting is to say so before records are lost by it.
+    """
 
     def __init__(self, settings: Settings, partitions: int, ids: TopicIds) -> None:
         """Args: `partitions`, of telemetry at the first start."""
@@ -99,9 +97,6 @@ class TopicWatch:
             self._settings_wrong = {each.difference: each.fix for each in found}
 
 
-# Computed from what its loops have seen, without a request: so it is cheap, and answers even if Redis or Kafka hang.
-
-
 _INTERVALS: Final = 5  # checkpoint intervals that may pass without a good checkpoint
 _SLOW_S: Final = 1.0  # for an answer of Redis: a checkpoint and a release need several
 _LEAST_S: Final = 5.0  # shorter limits are raised to this: a large state takes seconds to write
@@ -109,7 +104,7 @@ _LEAST_S: Final = 5.0  # shorter limits are raised to this: a large state takes 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Readiness of one topic's ingest and the ledger recovery."""
+    """Readiness of one topic's ingest and the ledger recovery, by what their loops have seen: it makes no request."""
 
     ingest: Ingest
     recovery: LedgerRecovery
@@ -167,8 +162,6 @@ def _no(what: str, seconds: float) -> str:
 #
 # Gauges of its own partitions are computed at each scrape. Figures from Redis are read every few seconds by a separate
 # loop, so that a release loop that hangs is still visible.
-
-
 ROUND_S: Final = 5.0
 
 

@@ -36,8 +36,6 @@ log = structlog.get_logger()
 # A heartbeat is a record in the log, so every replay sees it. A worker sends one to a partition that it owns only if
 # the log is read to its end, no record has arrived for `idle_after`, and the topic is live: today's clock must not
 # close the slots of an old recording, except in a drain.    [docs/specification/fold.md, Heartbeat records]
-
-
 LIVE_MS: Final = 600_000  # a live topic's greatest stored watermark is at most this old
 _ROUND_S: Final = 1.0
 

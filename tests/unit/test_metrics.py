@@ -33,10 +33,10 @@ from tests.exposed import families, figures, undeclared
 from tools.metrics_page import PAGE, render_page
 
 ROOT = Path(__file__).parents[2]
-TRIES = counter("hatcast_tries_total", "Tries.", (Process.WORKER,), (Label("result", ("good", "bad")),))
-WARMTH = gauge("hatcast_warmth_ratio", "Warmth.", (Process.WORKER,))
-PLACES = gauge("hatcast_places", "Places.", (Process.WORKER,), (Label("partition"),))
-TIME = histogram("hatcast_time_seconds", "Time.", (Process.WORKER,), buckets=(0.1, 1.0))
+TRIES = counter("hatcast_tries_total", "Tries.", (Label("result", ("good", "bad")),))
+WARMTH = gauge("hatcast_warmth_ratio", "Warmth.")
+PLACES = gauge("hatcast_places", "Places.", (Label("partition"),))
+TIME = histogram("hatcast_time_seconds", "Time.", buckets=(0.1, 1.0))
 # The only labels with any number of values: none of them tells of a vehicle or a cell.
 OPEN_LABELS = {"partition", "version", "process", "policy", "policy_id"}
 

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.cluster.live.state import ClusteringState
+from hatcast.agents.cluster.live.state import ClusteringPlan, ClusteringState
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import broker_name, confluent_options
 from hatcast.agents.kafka.cloud_events import cloud_event
@@ -17,18 +19,11 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.kmeans.messages import decode_answer
 from hatcast.stream.kmeans.setting import ClusteringSetting
 
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer
-
-    from hatcast.agents.cluster.live.state import ClusteringPlan
-
-
 # Compare the state file of a clustering with its published records: an older copy would draw noise again.
 #
 # A state file is durable before a byte of it is sent. So everything on `hats.clusters` is in the file, with the same
 # bytes, unless the file is an older copy that was put back, or another copy is in use. What was drawn after the copy is
 # published through the centres that follow from it, and the charge is for one draw.
-
 PARTITION: Final = 0  # the topic has one
 RESULT: Final = "result"
 _CHECK_BATCH: Final = 500
@@ -61,8 +56,6 @@ def _stored(state: ClusteringState, name: str) -> bytes | None:
 
 def _published(settings: Settings, clustering: str) -> dict[str, bytes]:
     """Return round or `result` -> the newest record of a clustering on `hats.clusters`."""
-    from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
-
     found: dict[str, bytes] = {}
     try:
         with open_consumer(settings, "cluster", {}) as consumer:
@@ -109,7 +102,7 @@ class AnswerReader:
     """Answers on the topic."""
 
     def __init__(
-        self, settings: Settings, plan: "ClusteringPlan", setting: ClusteringSetting, consumer: "Consumer"
+        self, settings: Settings, plan: ClusteringPlan, setting: ClusteringSetting, consumer: Consumer
     ) -> None:
         self.answers = DeviceAnswers()  # those read so far
         self._settings = settings
@@ -136,8 +129,6 @@ class AnswerReader:
                 return
 
     def _read(self) -> None:
-        from confluent_kafka import KafkaError
-
         for message in self._consumer.consume(_BATCH, _POLL_S):
             partition, offset, error = message.partition(), message.offset(), message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own name
@@ -162,10 +153,8 @@ class AnswerReader:
 
 
 @contextmanager
-def open_answers(settings: Settings, plan: "ClusteringPlan", setting: ClusteringSetting) -> Iterator[AnswerReader]:
+def open_answers(settings: Settings, plan: ClusteringPlan, setting: ClusteringSetting) -> Iterator[AnswerReader]:
     """Open the reader at the clustering's first offsets."""
-    from confluent_kafka import TopicPartition
-
     topic = settings.topics.cluster_answers
     with open_consumer(settings, "cluster", {}) as consumer:
         consumer.assign([TopicPartition(topic, partition, start) for partition, start in enumerate(plan.answers_from)])
@@ -182,29 +171,23 @@ def publish(settings: Settings, event_id: str, record: bytes) -> None:
 
     event_id   of the CloudEvent, and the record's key: a record that is sent again replaces the first
     """
-    from confluent_kafka import KafkaException, Producer
-
     topic, failed = settings.topics.clusters, list[str]()
-    producer = Producer(
-        {"enable.idempotence": True, "acks": "all", "message.timeout.ms": int(_DELIVERY_S * 1000)}
-        | confluent_options(settings)
-    )
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed.append(error.str())
+
+    own = {"enable.idempotence": True, "acks": "all", "message.timeout.ms": int(_DELIVERY_S * 1000)}
+    producer = Producer(own | confluent_options(settings))
     try:
-        producer.produce(
-            topic,
-            record,
-            event_id,
-            PARTITION,
-            headers=list(cloud_event(CLUSTERS, event_id, settings.topics.telemetry)),
-            on_delivery=lambda error, _: failed.append(error.str()) if error is not None else None,
-        )
+        headers = cloud_event(CLUSTERS, event_id, settings.topics.telemetry)
+        producer.produce(topic, record, event_id, PARTITION, headers=[*headers], on_delivery=delivered)
         unsent = producer.flush(_DELIVERY_S + 1)
     except (BufferError, KafkaException) as error:
         failed.append(str(error))
         unsent = 0
     if failed or unsent:
-        reason = failed[0] if failed else "no answer"
+        reason = " ".join((failed or ["no answer"])[0].split())
         raise HatcastError(
-            f"topic {topic} did not take a record ({' '.join(reason.split())}): fix that and start again with the same"
-            " --state"
+            f"topic {topic} did not take a record ({reason}): fix that and start again with the same --state"
         )

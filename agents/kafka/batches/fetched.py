@@ -14,7 +14,6 @@ from aiokafka.errors import CorruptRecordException
 # tests/unit/test_faust_pins.py pins them, tests/unit/test_unpacked.py compares the results. That generator handles each
 # record in Python; here a record costs only the C parser and two attributes.
 
-
 # ruff: noqa: SLF001 - aiokafka 0.14's public API creates one object per record (1 us each)
 
 

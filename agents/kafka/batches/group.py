@@ -21,9 +21,9 @@ from hatcast.agents.kafka.client import BACKOFF_MAX_MS
 if TYPE_CHECKING:
     from hatcast.agents.kafka.batches.consumer import BatchConsumer
 
-Result = TypeVar("Result")
-
 log = structlog.get_logger()
+
+Result = TypeVar("Result")
 
 _POLL_S: Final = 0.1  # of one poll; a rebalance ends it at once
 _LEAVE_S: Final = 5.0
