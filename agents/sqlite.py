@@ -107,14 +107,10 @@ def check_schema(database: sqlite3.Connection, required: str) -> None:
     A schema is text, which `check_structure` does not check: damage may rename a column, or drop a key. Other tables
     may be there too.
     """
-    if _definitions_of(required).items() - _definitions(database).items():
-        raise damaged()
-
-
-def _definitions_of(statements: str) -> dict[str, str]:
-    with closing(sqlite3.connect(":memory:")) as database:
-        execute_all(database, statements)
-        return _definitions(database)
+    with closing(sqlite3.connect(":memory:")) as made:
+        execute_all(made, required)
+        if _definitions(made).items() - _definitions(database).items():
+            raise damaged()
 
 
 def _definitions(database: sqlite3.Connection) -> dict[str, str]:

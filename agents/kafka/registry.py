@@ -126,7 +126,19 @@ class Registry:
 
         Raises as `read` does.
         """
-        return await asyncio.to_thread(_other_policies, self._settings)
+        return await asyncio.to_thread(self._others)
+
+    def _others(self) -> list[PolicyRecord]:
+        from confluent_kafka.admin import AdminClient
+
+        with connection_errors():
+            names = AdminClient(confluent_options(self._settings)).list_topics(timeout=SILENCE_S).topics
+        policies: list[PolicyRecord] = []
+        for name in sorted(names):
+            if name.endswith(REGISTRY_SUFFIX) and name != self.topic:
+                with suppress(UnknownTopicOrPartitionError):  # it was deleted meanwhile
+                    policies += read_registry(self._settings, name).policies.values()
+        return policies
 
     async def write(self, decide: Decide) -> Facts:
         """Write the records (key -> value) that `decide` returns, in one transaction; return the facts afterwards.
@@ -182,19 +194,6 @@ def read_registry(settings: Settings, topic: str) -> Facts:
             if key is not None and value is not None:
                 values[key.decode(errors="replace")] = value
         return Facts.of(topic, values)
-
-
-def _other_policies(settings: Settings) -> list[PolicyRecord]:
-    from confluent_kafka.admin import AdminClient
-
-    with connection_errors():
-        names = AdminClient(confluent_options(settings)).list_topics(timeout=SILENCE_S).topics
-    policies: list[PolicyRecord] = []
-    for name in sorted(names):
-        if name.endswith(REGISTRY_SUFFIX) and name != settings.topics.registry:
-            with suppress(UnknownTopicOrPartitionError):  # it was deleted meanwhile
-                policies += read_registry(settings, name).policies.values()
-    return policies
 
 
 # Speed limits that were requested for queries over days, in the registry: one a query and period.    [decisions/0014]

@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.map import openapi
+from hatcast.agents.map import openapi, rendering
 from hatcast.agents.map.events import GZIP_HEADER, Disconnected, EventChunk, parse_position
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.history import PolicyHistory, SlotRecords
@@ -28,17 +28,6 @@ from hatcast.agents.map.http import (
 )
 from hatcast.agents.map.newest import PolicyRunning
 from hatcast.agents.map.record import RecordKind
-from hatcast.agents.map.rendering import (
-    ALL,
-    GZIP_LEVEL,
-    JSON,
-    VARY,
-    WITHOUT_PLACES,
-    AwaitedReleases,
-    ResponseFormat,
-    list_body,
-    parse_format,
-)
 
 _ONE: Final = {
     RecordKind.RELEASES: "release",
@@ -52,7 +41,7 @@ _STATUS_HEADERS: Final = {405: {"Allow": "GET, HEAD"}, 503: {"Retry-After": "2"}
 class Api:
     """HTTP handlers. Response bodies are cached until their policy changes."""
 
-    def __init__(self, feed: Feed, awaited: AwaitedReleases) -> None:
+    def __init__(self, feed: Feed, awaited: rendering.AwaitedReleases) -> None:
         self._feed = feed
         self._awaited = awaited
         self._bodies = BodyCache()
@@ -106,7 +95,7 @@ class Api:
         body = self._bodies.body(
             ("slots", name),
             (*versions, names, self._feed.clusterings.ids(name)),
-            lambda: Body(self._feed.slots_view(name), JSON, level=GZIP_LEVEL),
+            lambda: Body(self._feed.slots_view(name), rendering.JSON, level=rendering.GZIP_LEVEL),
         )
         return body.respond(request)
 
@@ -171,7 +160,9 @@ class Api:
         name = self._policy(request)
         stored, head = self._feed.clusterings, {"policy": name}
         version = tuple(stored.ids(name))
-        return self._list(request, "clusterings", lambda: stored.records(name), version, head, formats=WITHOUT_PLACES)
+        return self._list(
+            request, "clusterings", lambda: stored.records(name), version, head, formats=rendering.WITHOUT_PLACES
+        )
 
     def _list(  # noqa: PLR0913 - what a list is made of
         self,
@@ -181,37 +172,41 @@ class Api:
         version: object,
         head: Mapping[str, Any],
         *,
-        formats: tuple[ResponseFormat, ...] = ALL,
+        formats: tuple[rendering.ResponseFormat, ...] = rendering.ALL,
         more: Mapping[str, Any] | None = None,
     ) -> web.Response:
         """Return a list of records in the requested format, or the cached one of the same request and version.
 
         Args as of `list_body`; `head` has the policy.
         """
-        wanted = parse_format(request, formats)
+        wanted = rendering.parse_format(request, formats)
         others = sorted((key, value) for key, value in request.query.items() if key not in ("policy", "format"))
         key = (wanted, request.path, head["policy"], *(f"{key}={value}" for key, value in others))
-        return self._bodies.body(key, version, lambda: list_body(wanted, name, records(), head, more or {})).respond(
-            request, VARY
-        )
+        return self._bodies.body(
+            key, version, lambda: rendering.list_body(wanted, name, records(), head, more or {})
+        ).respond(request, rendering.VARY)
 
     async def _now(self, view: Callable[[int], bytes], request: web.Request) -> web.StreamResponse:
         """Return what depends on the time: the freshness of the records, or the slot that closes next by the clock."""
         reject_unknown(request.query)
-        headers = {"Cache-Control": "no-store", "Content-Type": JSON}
+        headers = {"Cache-Control": "no-store", "Content-Type": rendering.JSON}
         return web.Response(body=view(now_ms()), headers=headers)
 
     async def _openapi(self, request: web.Request) -> web.StreamResponse:
         """Return the OpenAPI document."""
         reject_unknown(request.query)
-        return self._bodies.body(("openapi",), None, lambda: Body(openapi.document_text(), JSON)).respond(request)
+        return self._bodies.body(("openapi",), None, lambda: Body(openapi.document_text(), rendering.JSON)).respond(
+            request
+        )
 
     async def _index(self, request: web.Request) -> web.StreamResponse:
-        """Return the list of paths: as a page for browsers, else as JSON."""
+        """Return the list of paths: as a page for browsers, else as rendering.JSON."""
         reject_unknown(request.query)
         wants_page = "text/html" in request.headers.get("Accept", "")
-        make = (lambda: Body(openapi.index_page(), _PAGE)) if wants_page else lambda: Body(openapi.index(), JSON)
-        return self._bodies.body(("index", str(wants_page)), None, make).respond(request, VARY)
+        make = (
+            (lambda: Body(openapi.index_page(), _PAGE)) if wants_page else lambda: Body(openapi.index(), rendering.JSON)
+        )
+        return self._bodies.body(("index", str(wants_page)), None, make).respond(request, rendering.VARY)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Stream server-sent events: a snapshot or the missed changes, then each new change."""
@@ -267,10 +262,10 @@ def _slot(policy: PolicyHistory | None, requested: str | None) -> SlotRecords | 
 
 
 def error_response(error: RequestError) -> web.Response:
-    """Return the JSON response for a rejected request."""
+    """Return the rendering.JSON response for a rejected request."""
     headers = {"Cache-Control": "no-store"} | _STATUS_HEADERS.get(error.status, {})
     content = msgspec.json.encode({"error": error.reason}) + b"\n"
-    return web.Response(status=error.status, body=content, headers=headers | {"Content-Type": JSON})
+    return web.Response(status=error.status, body=content, headers=headers | {"Content-Type": rendering.JSON})
 
 
 async def send_keepalives(feed: Feed, seconds: float) -> None:

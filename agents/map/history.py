@@ -154,7 +154,11 @@ class History:
             self._compact(record.partition)  # replaced records leave it when they are most of it
         if record.end_ms > policy.newest_ms or policy.count > MAX_RECORDS:
             policy.newest_ms = max(record.end_ms, policy.newest_ms)
-            self._evict_old(policy)
+            horizon = policy.newest_ms - self._keep_ms
+            self._evict(policy, [slot.slot for slot in policy.slots.values() if slot.end_ms <= horizon])
+            while policy.count > MAX_RECORDS and len(policy.slots) > 1:
+                self._evict(policy, [policy.in_order()[0].slot])
+            self._evict_budgets(policy)
         return True
 
     def contains(self, record: HatRecord) -> bool:
@@ -199,14 +203,6 @@ class History:
                 self._evict(oldest, list(oldest.slots))
                 del self.policies[oldest.name]
         return policy
-
-    def _evict_old(self, policy: PolicyHistory) -> None:
-        horizon = policy.newest_ms - self._keep_ms
-        expired = [slot.slot for slot in policy.slots.values() if slot.end_ms <= horizon]
-        self._evict(policy, expired)
-        while policy.count > MAX_RECORDS and len(policy.slots) > 1:
-            self._evict(policy, [policy.in_order()[0].slot])
-        self._evict_budgets(policy)
 
     def _evict(self, policy: PolicyHistory, names: Sequence[str]) -> None:
         evicted = set(names)

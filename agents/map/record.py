@@ -6,14 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from hatcast.stream.records import projections
 from hatcast.stream.records.fields import policy_of
-from hatcast.stream.records.projections import (
-    PLACED_BUDGET,
-    PLACED_ESTIMATE,
-    PLACED_RELEASE,
-    PLACED_RUNNING,
-    PlacedFields,
-)
 
 _OFFSET: Final = re.compile(r".{19}(\.\d+)?")  # what is before it in an instant
 
@@ -83,7 +77,7 @@ def read_release(record: bytes, partition: int, offset: int) -> HatRecord | None
 
     Raises msgspec.DecodeError or ValueError for anything else.
     """
-    read = PLACED_RELEASE.decode(record)
+    read = projections.PLACED_RELEASE.decode(record)
     if not read.is_of_hat:
         return None
     kind = RecordKind.RELEASES if read.is_of_slot else RecordKind.CONTINUAL
@@ -93,14 +87,14 @@ def read_release(record: bytes, partition: int, offset: int) -> HatRecord | None
 
 def read_estimate(record: bytes, partition: int, offset: int) -> HatRecord:
     """Decode an estimate. Raises msgspec.DecodeError or ValueError for anything else."""
-    read = PLACED_ESTIMATE.decode(record)
+    read = projections.PLACED_ESTIMATE.decode(record)
     shown = read.road if read.mean is None else read.mean
     return _indexed(RecordKind.ESTIMATES, read, read.estimate_id, shown.value, (record, partition, offset))
 
 
 def read_running(record: bytes, partition: int, offset: int) -> HatRecord:
     """Decode a running mean. Raises msgspec.DecodeError or ValueError for anything else."""
-    read = PLACED_RUNNING.decode(record)
+    read = projections.PLACED_RUNNING.decode(record)
     value = None if read.mean is None else read.mean.value
     made = _indexed(RecordKind.RUNNING, read, read.policy, value, (record, partition, offset))
     return _of_slot(replace(made, window=RunningWindow(read.name, read.window, read.of)))
@@ -108,12 +102,12 @@ def read_running(record: bytes, partition: int, offset: int) -> HatRecord:
 
 def read_budget(record: bytes, offset: int) -> Budget:
     """Decode a budget record. Raises msgspec.DecodeError for anything else."""
-    read = PLACED_BUDGET.decode(record)
+    read = projections.PLACED_BUDGET.decode(record)
     return Budget(record, offset, read.policy, read.date, read.seq)
 
 
 def _indexed(
-    kind: RecordKind, read: PlacedFields, name: str, value: float | None, place: tuple[bytes, int, int]
+    kind: RecordKind, read: projections.PlacedFields, name: str, value: float | None, place: tuple[bytes, int, int]
 ) -> HatRecord:
     record, partition, offset = place
     return HatRecord(

@@ -54,7 +54,8 @@ class FailureLog:
         try:
             yield
         except Exception as error:
-            _name_operation(error, operation, partition)
+            if _operation_of(error) is None:
+                error.add_note(f"{_NOTE}{operation}{'' if partition is None else f' #{partition}'}")
             raise
 
     def succeeded(self, operation: str, partition: int | None = None) -> None:
@@ -79,7 +80,9 @@ class FailureLog:
         self._tries += 1
         METERS.count(FAILURES, loop=self._loop)
         operation, partition = _operation_of(error) or (f"run the loop {self._loop}", None)
-        _remove_operation(error)
+        # Libraries raise one error object several times, then for other operations.
+        notes = getattr(error, "__notes__", [])
+        notes[:] = [note for note in notes if not note.startswith(_NOTE)]
         self._operations[operation, partition] = False
         cause = cause_of(error)
         fields: dict[str, str | int | float] = {"loop": self._loop, "operation": operation, "service": cause.service}
@@ -101,7 +104,9 @@ class FailureLog:
         if self._tries:
             after_s = round(monotonic_s() - self._since_s, 1)
             for event, succeeded in (("retry succeeded", True), ("retry not needed", False)):
-                for operation, partitions in _partitions_by_operation(self._operations, succeeded=succeeded).items():
+                found = [key for key, has_succeeded in self._operations.items() if has_succeeded is succeeded]
+                for operation in dict.fromkeys(name for name, _ in found):
+                    partitions = sorted({part for name, part in found if name == operation and part is not None})
                     where = {"partitions": partitions} if partitions else {}
                     log.info(event, loop=self._loop, operation=operation, after_s=after_s, tries=self._tries, **where)
         self._tries = 0
@@ -114,35 +119,12 @@ class FailureLog:
         return back_off_s(self._tries - 1) if self._tries else 0.0
 
 
-def _name_operation(error: BaseException, operation: str, partition: int | None = None) -> None:
-    """Attach the name of the failed operation to its error, unless it has one."""
-    if _operation_of(error) is None:
-        error.add_note(f"{_NOTE}{operation}{'' if partition is None else f' #{partition}'}")
-
-
 def _operation_of(error: BaseException) -> Operation | None:
     for note in getattr(error, "__notes__", ()):
         if note.startswith(_NOTE):
             operation, _, partition = note.removeprefix(_NOTE).partition(" #")
             return operation, int(partition) if partition else None
     return None
-
-
-def _remove_operation(error: BaseException) -> None:
-    """Remove the operation's name: libraries raise one error object several times, then for other operations."""
-    notes = getattr(error, "__notes__", [])
-    notes[:] = [note for note in notes if not note.startswith(_NOTE)]
-
-
-def _partitions_by_operation(operations: dict[Operation, bool], *, succeeded: bool) -> dict[str, list[int]]:
-    """Return operation -> sorted partitions, for the operations that have succeeded since, or for the others."""
-    partitions: dict[str, list[int]] = {}
-    for (operation, partition), has_succeeded in operations.items():
-        if has_succeeded is succeeded:
-            partitions.setdefault(operation, [])
-            if partition is not None:
-                partitions[operation] = sorted({*partitions[operation], partition})
-    return partitions
 
 
 def back_off_s(attempt: int) -> float:

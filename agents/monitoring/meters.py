@@ -16,17 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.monitoring.declarations import (
-    BUILD_INFO,
-    METRICS,
-    POLICY,
-    Counter,
-    Gauge,
-    Histogram,
-    Kind_co,
-    Metric,
-    Process,
-)
+from hatcast.agents.monitoring import declarations as declared
 
 Samples = Mapping[tuple[str, ...], float]
 """Label values, in the order of the declaration -> value of the gauge; () for a gauge without labels."""
@@ -38,48 +28,48 @@ class Meters(Collector):
     def __init__(self) -> None:
         self._registry = prometheus.CollectorRegistry()
         self._metrics: dict[str, Any] = {}
-        self._callbacks: dict[Gauge, Callable[[], Samples]] = {}
+        self._callbacks: dict[declared.Gauge, Callable[[], Samples]] = {}
         self._policy = ""
         prometheus.ProcessCollector(registry=self._registry)
         prometheus.PlatformCollector(registry=self._registry)
         prometheus.GCCollector(registry=self._registry)
         self._registry.register(self)
 
-    def expose(self, process: Process) -> None:
+    def expose(self, process: declared.Process) -> None:
         """Export all counters and histograms of a process from now on, also those at 0: `rate()` needs the 0."""
-        for metric in METRICS:
+        for metric in declared.METRICS:
             if process in metric.processes and metric.kind is not prometheus.Gauge:
                 self._create(metric)
-        self.set(BUILD_INFO, 1, version=version("hatcast"), process=process.value)
+        self.set(declared.BUILD_INFO, 1, version=version("hatcast"), process=process.value)
 
     def set_policy(self, name: str) -> None:
         """Add the label `policy` with this value to all metrics of the process; "": none. A worker runs one policy."""
         self._policy = name
 
-    def count(self, counter: Counter, by: float = 1, **labels: str) -> None:
+    def count(self, counter: declared.Counter, by: float = 1, **labels: str) -> None:
         """Increment a counter. Raises ValueError if a label's value is not declared."""
         self._child(counter, labels).inc(by)
 
-    def set(self, gauge: Gauge, value: float, **labels: str) -> None:
+    def set(self, gauge: declared.Gauge, value: float, **labels: str) -> None:
         """Set a gauge. Raises ValueError as `count` does."""
         self._child(gauge, labels).set(value)
 
-    def set_to_current_time(self, gauge: Gauge) -> None:
+    def set_to_current_time(self, gauge: declared.Gauge) -> None:
         """Set a gauge named `_timestamp_seconds` to the current time."""
         self._child(gauge, {}).set_to_current_time()
 
-    def observe(self, histogram: Histogram, seconds: float) -> None:
+    def observe(self, histogram: declared.Histogram, seconds: float) -> None:
         """Observe a duration."""
         self._child(histogram, {}).observe(seconds)
 
     @contextmanager
-    def timed(self, histogram: Histogram) -> Iterator[None]:
+    def timed(self, histogram: declared.Histogram) -> Iterator[None]:
         """Observe the duration of the block, unless it raises: prometheus_client's `time` observes failures too."""
         start_s = monotonic_s()
         yield
         self.observe(histogram, monotonic_s() - start_s)
 
-    def register(self, gauge: Gauge, callback: Callable[[], Samples]) -> None:
+    def register(self, gauge: declared.Gauge, callback: Callable[[], Samples]) -> None:
         """Read a gauge's values from a callback at each scrape."""
         self._callbacks[gauge] = callback
 
@@ -102,14 +92,14 @@ class Meters(Collector):
         encode, content_type = choose_encoder(accept)
         return encode(_PolicyLabel(self._registry, self._policy) if self._policy else self._registry), content_type
 
-    def _child(self, metric: Metric[Kind_co], labels: Mapping[str, str]) -> Kind_co:
+    def _child(self, metric: declared.Metric[declared.Kind_co], labels: Mapping[str, str]) -> declared.Kind_co:
         _check(metric, labels)
         created = self._create(metric)
         return created.labels(**labels) if labels else created
 
-    def _create(self, metric: Metric[Kind_co]) -> Kind_co:
+    def _create(self, metric: declared.Metric[declared.Kind_co]) -> declared.Kind_co:
         """Return the metric; create it, with all its label values, at the first call."""
-        created: Kind_co | None = self._metrics.get(metric.name)
+        created: declared.Kind_co | None = self._metrics.get(metric.name)
         if created is None:
             names = [label.name for label in metric.labels]
             options: dict[str, Any] = {"buckets": metric.buckets} if metric.buckets else {}
@@ -132,12 +122,12 @@ class _PolicyLabel(Collector):
         """Yield the families, which the registry makes anew at each scrape."""
         for family in self._registry.collect():
             if family.name.startswith("hatcast_"):
-                own = {POLICY.name: self._policy}
+                own = {declared.POLICY.name: self._policy}
                 family.samples = [sample._replace(labels=dict(sample.labels) | own) for sample in family.samples]
             yield family
 
 
-def _check(metric: Metric[Any], labels: Mapping[str, str]) -> None:
+def _check(metric: declared.Metric[Any], labels: Mapping[str, str]) -> None:
     """Reject labels or values that are not declared: a value could be a vehicle's."""
     declared = {label.name: label.values for label in metric.labels}
     if labels.keys() != declared.keys():

@@ -80,8 +80,10 @@ class Listener:
         loop = asyncio.get_running_loop()
         accept = partial(self._accept, cast("web.Server", self._runner.server))
         self._server = await loop.create_server(accept, listen.host, listen.port, backlog=_BACKLOG)
-        for each in self._server.sockets:
-            _limit_socket(each)
+        # Accepted sockets inherit these time-outs and buffer sizes on Linux.
+        for name, value in (("TCP_USER_TIMEOUT", round(STALL_S * 1000)), ("TCP_NOTSENT_LOWAT", _UNSENT_BYTES)):
+            for each in self._server.sockets if hasattr(socket, name) else ():
+                each.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         host, port = self._server.sockets[0].getsockname()[:2]
         return Address(host, port)
 
@@ -95,13 +97,6 @@ class Listener:
         if len(self._open) >= self._most:
             return _Full(self._headers)
         return _Connection(manager, self._open, self._headers)
-
-
-def _limit_socket(listening: socket.socket) -> None:
-    """Set time-outs and buffer sizes of a listening socket, which accepted sockets inherit on Linux."""
-    for name, value in (("TCP_USER_TIMEOUT", round(STALL_S * 1000)), ("TCP_NOTSENT_LOWAT", _UNSENT_BYTES)):
-        if hasattr(socket, name):
-            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class _Connection(web.RequestHandler):

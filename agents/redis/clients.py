@@ -9,15 +9,8 @@ from typing import Any, Final, TypeAlias
 
 import redis
 import redis.asyncio
+from redis import exceptions as errors
 from redis.asyncio.cluster import ClusterPipeline
-from redis.exceptions import (
-    ClusterDownError,
-    ClusterError,
-    NoScriptError,
-    RedisClusterException,
-    ResponseError,
-    SlotNotCoveredError,
-)
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from hatcast.agents.clock import monotonic_s
@@ -79,17 +72,17 @@ def _as_redis_errors(client: Any, command: Sequence[Any] = ()) -> Iterator[None]
     """
     try:
         yield
-    except (ClusterDownError, SlotNotCoveredError) as error:
+    except (errors.ClusterDownError, errors.SlotNotCoveredError) as error:
         client.problem = ("the cluster has no node for a slot (CLUSTERDOWN)", monotonic_s())
-        raise ClusterDownError("CLUSTERDOWN") from error
-    except ClusterError as error:
+        raise errors.ClusterDownError("CLUSTERDOWN") from error
+    except errors.ClusterError as error:
         if isinstance(error, SlotMoving):  # of a command of a pipeline
             slot = error.slot
         else:  # redis-py has tried the nodes of MOVED, ASK and TRYAGAIN, and given up
             slot = client.keyslot(command[3 if command[0] == "EVALSHA" else 1])
         client.problem = (f"the cluster moves slot {slot} (TRYAGAIN)", monotonic_s())
         raise SlotMoving(slot) from None
-    except RedisClusterException as error:  # no node can be reached
+    except errors.RedisClusterException as error:  # no node can be reached
         raise RedisConnectionError(str(error)) from error
     except AttributeError as error:
         # When one task finds the cluster down, redis-py closes all connections, even one that another task is about to
@@ -150,8 +143,12 @@ class Script:
     async def run_each(self, calls: Sequence[Call]) -> list[Any]:
         """Run the script for each call, in one round trip to each server; in order for keys on one server."""
         try:
-            answers = await self._run_loaded(calls)
-        except ResponseError as error:
+            try:
+                answers = await self._run(calls)
+            except errors.NoScriptError:
+                await self._redis.script_load(self._text)  # in a cluster: on every node
+                answers = await self._run(calls)
+        except errors.ResponseError as error:
             if "WRONGTYPE" not in str(error):
                 raise
             # A read failed: each script writes after all of its reads, and only to keys that it has read.
@@ -161,13 +158,6 @@ class Script:
             if isinstance(word, bytes) and (error_type := SCRIPT_ERRORS.get(word)) is not None:
                 raise error_type(answer[1].decode(errors="replace"))
         return answers
-
-    async def _run_loaded(self, calls: Sequence[Call]) -> list[Any]:
-        try:
-            return await self._run(calls)
-        except NoScriptError:
-            await self._redis.script_load(self._text)  # in a cluster: on every node
-            return await self._run(calls)
 
     async def _run(self, calls: Sequence[Call]) -> list[Any]:
         if len(calls) == 1:

@@ -17,19 +17,10 @@ from urllib.parse import urlsplit
 import hiredis
 import redis
 import redis.asyncio
+from redis import exceptions as errors
 from redis.asyncio.connection import AbstractConnection, parse_url
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import (
-    AuthenticationError,
-    AuthorizationError,
-    BusyLoadingError,
-    ClusterError,
-    NoPermissionError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-)
 from redis.retry import Retry
 
 from hatcast.agents.clock import monotonic_s
@@ -63,7 +54,7 @@ HEALTH_CHECK_S: Final = 30  # a connection idle that long gets a PING first, so 
 BACKOFF_S: Final = 0.1
 BACKOFF_MAX_S: Final = 2.0
 
-_TRANSIENT: Final = (BusyLoadingError, ClusterError)  # it loads its data, or its cluster lacks a node
+_TRANSIENT: Final = (errors.BusyLoadingError, errors.ClusterError)  # it loads its data, or its cluster lacks a node
 _DENIED_COMMAND: Final = re.compile(r"'([a-z|]{1,40})' command")
 _DATABASE: Final = re.compile(r"[0-9]{1,9}")
 _TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")  # keys of [redis], named as redis-py does
@@ -79,7 +70,7 @@ def connect_redis(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Sy
                 if is_cluster(first.info("cluster")):
                     return Cluster.from_url(url, retry=Retry(_backoff(), 1), **options)
                 break
-            except (RedisError, RedisClusterException, OSError) as error:
+            except (errors.RedisError, errors.RedisClusterException, OSError) as error:
                 if pause is None or not _is_retryable(error):
                     raise HatcastError(_error_text(settings, error, patience_s)) from None
                 time.sleep(pause)
@@ -129,7 +120,7 @@ async def with_retries(
     while True:
         try:
             return await call()
-        except (RedisError, RedisClusterException, OSError) as error:
+        except (errors.RedisError, errors.RedisClusterException, OSError) as error:
             pause = next(pauses)
             if pause is None or not _is_retryable(error):
                 raise HatcastError(_error_text(settings, error, patience_s)) from None
@@ -219,25 +210,25 @@ def _backoff_pauses(settings: Settings, patience_s: float) -> Iterator[float | N
 
 def _is_retryable(error: Exception) -> bool:
     """Return False if a retry cannot help: the login or the command was rejected."""
-    if isinstance(error, (AuthenticationError, AuthorizationError)):
+    if isinstance(error, (errors.AuthenticationError, errors.AuthorizationError)):
         return False
-    return isinstance(error, _TRANSIENT) or not isinstance(error, ResponseError)
+    return isinstance(error, _TRANSIENT) or not isinstance(error, errors.ResponseError)
 
 
 def _error_text(settings: Settings, error: Exception, patience_s: float | None = None) -> str:
     where = redis_name(settings)
-    if isinstance(error, (AuthenticationError, AuthorizationError)):
+    if isinstance(error, (errors.AuthenticationError, errors.AuthorizationError)):
         return f"{where} rejects the login: correct redis.username and HATCAST_REDIS_PASSWORD or redis.password_file"
     if is_full(error):
         return f"{where} is full: raise its `maxmemory`, and start again"
-    if isinstance(error, NoPermissionError):
+    if isinstance(error, errors.NoPermissionError):
         # The command by Redis' own name, and no other part of the error's text.
         found = _DENIED_COMMAND.search(str(error))
         command = "" if found is None else f" (command {found[1]})"
         return f"{where} denies this user permission{command}: change its ACL"
     if isinstance(error, ClearError):
         return f"{where}: {error}"
-    if isinstance(error, ResponseError) and not isinstance(error, _TRANSIENT):
+    if isinstance(error, errors.ResponseError) and not isinstance(error, _TRANSIENT):
         why = cause_of(error).text
         return f"{where} returned an error ({why}): correct redis.url or that server's settings"
     tried = "" if patience_s is None else f"; tried for {patience_s:g} s"

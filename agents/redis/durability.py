@@ -64,23 +64,21 @@ class Durability:
 
 def read_durability(redis: Redis) -> Durability:
     """Read the durability settings from INFO, which the scripts need too, and from CONFIG GET only if necessary."""
-    return Durability(_persistence(redis), info(redis, "memory").get("maxmemory_policy"))
+    persistence = Persistence.APPEND_ONLY
+    if info(redis, "persistence").get("aof_enabled") != 1:
+        try:
+            saves: Any = redis.config_get("save")
+        except ResponseError:  # denied by an ACL, or the provider does not have the command
+            persistence = Persistence.UNKNOWN
+        else:
+            persistence = Persistence.SNAPSHOTS if saves.get("save") else Persistence.NONE
+    return Durability(persistence, info(redis, "memory").get("maxmemory_policy"))
 
 
 def info(redis: Redis, section: str) -> dict[str, Any]:
     """Return a section of INFO."""
     answer: dict[str, Any] = redis.info(section)
     return answer
-
-
-def _persistence(redis: Redis) -> Persistence:
-    if info(redis, "persistence").get("aof_enabled") == 1:
-        return Persistence.APPEND_ONLY
-    try:
-        answer: Any = redis.config_get("save")
-    except ResponseError:  # denied by an ACL, or the provider does not have the command
-        return Persistence.UNKNOWN
-    return Persistence.SNAPSHOTS if answer.get("save") else Persistence.NONE
 
 
 def ensure_durable(settings: Settings, *, accept_volatile_state: bool = False) -> None:

@@ -5,20 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
+from hatcast.agents.redis import partition_values as values
 from hatcast.agents.redis.clients import AnyRedis, Script, cluster_problem
 from hatcast.agents.redis.final_hats import FinalHats
 from hatcast.agents.redis.identity import StoredKey, user_key_mismatch
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
-from hatcast.agents.redis.partition_values import (
-    Index,
-    checkpoint_call,
-    index_of,
-    load_chunks,
-    next_nonce,
-    number_or_none,
-    read_counted,
-    rules_of,
-)
 from hatcast.agents.redis.stored_values import (
     Damaged,
     Reopened,
@@ -65,7 +56,7 @@ class PartitionStore:
         keys = self._keys[partition]
         owner = secrets.token_hex(8)
         key = ("", b"") if user_key is None else (user_key.fingerprint, user_key.key or b"")
-        found, other_key = await self._open(keys=[keys.state], args=[str(log_start), owner, *key, next_nonce()])
+        found, other_key = await self._open(keys=[keys.state], args=[str(log_start), owner, *key, values.next_nonce()])
         if other_key:
             raise user_key_mismatch(self.name, partition, other_key.decode(), key[0])
         self._owners[partition] = owner
@@ -73,7 +64,7 @@ class PartitionStore:
         if offset < log_start:
             if not accept_gap:
                 raise deleted_error(self.topic, partition, offset, log_start)
-            await self._skip(keys=[keys.state], args=[str(offset), str(log_start), next_nonce()])
+            await self._skip(keys=[keys.state], args=[str(offset), str(log_start), values.next_nonce()])
             offset = log_start
         return offset, await self.read(partition)
 
@@ -91,7 +82,7 @@ class PartitionStore:
         while True:
             state: Mapping[bytes, bytes] = await self._redis.hgetall(keys.state)  # type: ignore[assignment] # redis-py allows text
             try:
-                stored = await self._read_rows(keys, state, index_of(keys.state, state))
+                stored = await self._read_rows(keys, state, values.index_of(keys.state, state))
             except Damaged:
                 if await self._redis.hget(keys.state, "nonce") == state.get(b"nonce"):
                     raise
@@ -102,7 +93,9 @@ class PartitionStore:
                         raise Reopened(keys.state)
                 return stored
 
-    async def _read_rows(self, keys: PartitionKeys, state: Mapping[bytes, bytes], index: Index) -> StoredPartition:
+    async def _read_rows(
+        self, keys: PartitionKeys, state: Mapping[bytes, bytes], index: values.Index
+    ) -> StoredPartition:
         async with self._redis.pipeline(transaction=False) as pipe:
             pipe.hgetall(keys.journal)
             for slot in index.cells:
@@ -117,12 +110,12 @@ class PartitionStore:
                 raise Damaged(keys.hats(slot))
             for cell, of_cell in cells.items():
                 users[slot, cell_of(keys.hats(slot), cell)] = users_of(keys.hats(slot), of_cell)
-        chunks = await load_chunks(self._redis, users, lambda hat, number: keys.chunk(*hat, number))
-        of_days = await load_chunks(self._redis, index.days, keys.day_chunk)
+        chunks = await values.load_chunks(self._redis, users, lambda hat, number: keys.chunk(*hat, number))
+        of_days = await values.load_chunks(self._redis, index.days, keys.day_chunk)
         watermark, offset = state.get(b"clock"), state.get(b"offset")
         return StoredPartition(
-            watermark=number_or_none(keys.state, watermark),
-            complete_from=number_or_none(keys.state, state.get(b"complete_from")),
+            watermark=values.number_or_none(keys.state, watermark),
+            complete_from=values.number_or_none(keys.state, state.get(b"complete_from")),
             # A first start above offset 0: the records before it were deleted.
             missing=b"gap" in state or (watermark is None and offset not in (None, b"0")),
             outcomes=index.outcomes,
@@ -131,7 +124,7 @@ class PartitionStore:
             journal=[without_checksum(keys.journal_block(number), blocks[number]) for number in sorted(blocks)],
             users=users,
             users_of_days=index.days,
-            rules=rules_of(keys.state, state.get(b"rules")),
+            rules=values.rules_of(keys.state, state.get(b"rules")),
         )
 
     async def read_until(
@@ -164,7 +157,7 @@ class PartitionStore:
         Also False if this worker no longer owns the partition: another worker opened it, or Redis lost the owner.
         """
         owner = self._owners.get(partition, "")
-        keys, args = checkpoint_call(self._keys[partition], base, following, owner, changes)
+        keys, args = values.checkpoint_call(self._keys[partition], base, following, owner, changes)
         return bool(await self._checkpoint(keys, args) == b"OK")
 
     async def watermarks(self) -> list[int | None]:
@@ -187,7 +180,7 @@ class PartitionStore:
     async def rules(self) -> set[tuple[str, str]]:
         """Return each local date that has opened in a partition, with the rules under which it was folded there."""
         found = zip(self._keys, await self._read_field("rules"), strict=True)
-        return {rule for keys, stored in found for rule in rules_of(keys.state, stored).items()}
+        return {rule for keys, stored in found for rule in values.rules_of(keys.state, stored).items()}
 
     async def claim(self, date: str, rules: str) -> str:
         """Claim the rules of a local date that is about to open in a partition; return those that were claimed first.
@@ -204,7 +197,7 @@ class PartitionStore:
 
     async def _read_numbers(self, field: str) -> list[int | None]:
         found = zip(self._keys, await self._read_field(field), strict=True)
-        return [number_or_none(keys.state, value) for keys, value in found]
+        return [values.number_or_none(keys.state, value) for keys, value in found]
 
     async def _read_field(self, field: str) -> list[bytes | None]:
         """Return a field of every partition's state."""
@@ -214,12 +207,12 @@ class PartitionStore:
             found: list[bytes | None] = await pipe.execute()
         return found
 
-    async def _indexes(self) -> list[Index]:
+    async def _indexes(self) -> list[values.Index]:
         async with self._redis.pipeline(transaction=False) as pipe:
             for keys in self._keys:
                 pipe.hgetall(keys.state)
             states = await pipe.execute()
-        return [index_of(keys.state, state) for keys, state in zip(self._keys, states, strict=True)]
+        return [values.index_of(keys.state, state) for keys, state in zip(self._keys, states, strict=True)]
 
     async def open_slots(self) -> dict[str, int]:
         """Return `date/slot` -> end (ms UTC) of every slot with contributions in any partition."""
@@ -228,7 +221,7 @@ class PartitionStore:
     async def cells(self, slot: str) -> dict[str, int]:
         """Return cell -> number of users, summed over all partitions, of the cells with contributions in a slot."""
         users = Counter[str]()
-        indexes = await read_counted(self._redis, self._keys, f"slot:{slot}", lambda keys: keys.hats(slot))
+        indexes = await values.read_counted(self._redis, self._keys, f"slot:{slot}", lambda keys: keys.hats(slot))
         for keys, index in zip(self._keys, indexes, strict=True):
             key = keys.hats(slot)
             users.update({cell_of(key, cell): number_of(key, number) for cell, number in index.items()})

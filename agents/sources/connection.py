@@ -316,11 +316,6 @@ class SourceConnection:
         """Record that the source has answered, even if with nothing new."""
         METERS.set_to_current_time(declared.BRIDGE_LAST_POLL)
 
-    def count_dropped(self, messages: int) -> None:
-        """Count messages that were dropped because a buffer was full."""
-        self.dropped += messages
-        METERS.count(declared.BRIDGE_DROPPED, messages)
-
     async def run_until_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine until it ends or `stopping` is set. Its errors pass through."""
         reading = asyncio.create_task(work)

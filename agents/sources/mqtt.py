@@ -19,6 +19,8 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from hatcast.agents.monitoring.declarations import BRIDGE_DROPPED
+from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.sources.connection import MESSAGE_BYTES_MAX, AckTracker, SourceConnection
 from hatcast.agents.sources.endpoint import Endpoint, SourceLost, SourceRejection, source_error
 
@@ -174,9 +176,9 @@ class MqttSource:
                 if not forwarded % _YIELD_EVERY:
                     await asyncio.sleep(0)
                 message = None if queue.empty() else queue.get_nowait()
-            if queue.dropped > dropped:
-                connection.count_dropped(queue.dropped - dropped)
-                dropped = queue.dropped
+            connection.dropped += queue.dropped - dropped
+            METERS.count(BRIDGE_DROPPED, queue.dropped - dropped)
+            dropped = queue.dropped
             if queue.overrun:
                 raise SourceLost(f"it sent more than {_QUEUE_BYTES_MAX >> 20} MiB of unacknowledged messages")
 

@@ -41,7 +41,13 @@ def open_target(settings: Settings, first_ms: int | None) -> FeedTarget:
     _reject_other_formats(settings)
     check_permissions(settings, Role.FEED)
     state = ensure_telemetry(settings) if first_ms is None else check_replay_target(settings, first_ms)
-    latest = _stored_watermarks(settings, state.partitions)
+    try:
+        with closing(connect_redis(settings)) as redis:  # the policy's watermark of each partition that has one
+            keys = [PartitionKeys(settings.policy.name, partition).state for partition in range(state.partitions)]
+            clocks = [redis.hget(key, "clock") for key in keys]
+    except (RedisError, OSError) as error:
+        raise redis_error(settings, error) from None
+    latest = [int(clock) for clock in clocks if isinstance(clock, bytes)]
     with admin_client(settings) as admin:  # the greatest timestamp of each partition with records, folded or not
         newest = list_offsets(admin, settings.topics.telemetry, state.partitions, OffsetSpec.max_timestamp())
     latest += [each.timestamp for each in newest if each.timestamp >= 0]
@@ -83,14 +89,3 @@ def reject_if_late(settings: Settings, target: FeedTarget, calendar: Calendar, f
             f"the first record arrived at {first}, but topic {settings.topics.telemetry} or policy"
             f" {settings.policy.name!r} is at {last} already, so the records would all be late; {advice}"
         )
-
-
-def _stored_watermarks(settings: Settings, partitions: int) -> list[int]:
-    """Return the policy's watermark of each partition that has one."""
-    try:
-        with closing(connect_redis(settings)) as redis:
-            keys = [PartitionKeys(settings.policy.name, partition).state for partition in range(partitions)]
-            clocks = [redis.hget(key, "clock") for key in keys]
-    except (RedisError, OSError) as error:
-        raise redis_error(settings, error) from None
-    return [int(clock) for clock in clocks if isinstance(clock, bytes)]

@@ -72,7 +72,10 @@ def check_brought_topic(settings: Settings, records: int = SAMPLE_RECORDS) -> It
     state = topic_state(settings, topic)
     if state is None:  # deleted since its offsets were read
         raise HatcastError(f"topic {topic} was deleted meanwhile: check again")
-    yield from _settings_checks(settings, state)
+    different = findings(telemetry_topic(settings), state, settings)
+    if not different:
+        yield ok("topic settings", f"{state.partitions} partitions; retention, cleanup and timestamps fit")
+    yield from map(of_finding, different)
     without_speed = None if feed.without_speed is None else feed.without_speed.decode
     sample = TopicSample(settings.policy, feed.decode, without_speed, len(bounds))
     now, began_s = now_ms(), process_time()
@@ -90,13 +93,6 @@ def check_brought_topic(settings: Settings, records: int = SAMPLE_RECORDS) -> It
         if (hint := sample.spans.hint()) is not None:
             found, _, fix = hint.partition(": ")
             yield warning("vehicle ids", found, fix)
-
-
-def _settings_checks(settings: Settings, state: TopicState) -> Iterator[Check]:
-    found = findings(telemetry_topic(settings), state, settings)
-    if not found:
-        yield ok("topic settings", f"{state.partitions} partitions; retention, cleanup and timestamps fit")
-    yield from map(of_finding, found)
 
 
 def _sample_check(sample: TopicSample, partitions: int, cpu_s: float) -> Check:

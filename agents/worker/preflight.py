@@ -10,14 +10,10 @@ from redis.exceptions import RedisError, ResponseError
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.kafka import registry_checks
 from hatcast.agents.kafka.aio import KafkaError
 from hatcast.agents.kafka.client import broker_name
 from hatcast.agents.kafka.registry import PolicyRecord, Registry
-from hatcast.agents.kafka.registry_checks import (
-    policies_beside_a_tracker,
-    policies_that_show_zeros,
-    policies_without_room,
-)
 from hatcast.agents.kafka.topics import TopicReport, check_topics
 from hatcast.agents.redis.clients import primaries
 from hatcast.agents.redis.connection import connect_redis, redis_error, redis_name
@@ -160,11 +156,11 @@ def _registry_checks(settings: Settings, topics: TopicReport) -> Iterator[Check]
         if partitions is None:
             return
         own = own_record(settings, partitions, {}, configured_key(settings))
-        if beside := policies_beside_a_tracker(facts, own):
+        if beside := registry_checks.policies_beside_a_tracker(facts, own):
             yield warning("shared days", f"with {', '.join(beside)}, beside a tracker", _END_THE_OTHERS)
-        if beside := policies_without_room(facts, own):
+        if beside := registry_checks.policies_without_room(facts, own):
             yield warning("shared days", f"with {', '.join(beside)}, beside running sums", _RAISE_THE_LIMIT)
-        if showing := policies_that_show_zeros(facts, own):
+        if showing := registry_checks.policies_that_show_zeros(facts, own):
             yield warning("standing buses", f"{', '.join(showing)} has drop_zero = true", _DROP_NO_ZEROS)
     except (HatcastError, KafkaError):
         return  # `check_stored` reads it too, and reports the error

@@ -13,29 +13,12 @@ import structlog
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka import registry_checks
 from hatcast.agents.kafka.registry import POLICY_KEY, Facts, PolicyRecord, PolicyTopics, Registry, UserKey
-from hatcast.agents.kafka.registry_checks import (
-    check_facts,
-    check_policy_name,
-    check_policy_record,
-    policies_beside_a_tracker,
-    policies_without_room,
-    with_current_key,
-)
 from hatcast.agents.recovery.domain import Domain
+from hatcast.agents.redis import identity
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import with_retries
-from hatcast.agents.redis.identity import (
-    StoredKey,
-    check_user_key,
-    claim_policy,
-    claim_user_key,
-    policy_errors,
-    restore_made_key,
-    restore_user_key,
-    stored_user_keys,
-    user_key_mismatch,
-)
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.policy_state import ProgressStore
 from hatcast.agents.redis.recovery import SealStore
@@ -86,9 +69,9 @@ class Registration:
         name, own = self._policy.name, self._own(configured_key(self._settings))
         try:
             facts = await self._registry.read()
-            check_facts(facts, own)
+            registry_checks.check_facts(facts, own)
             if name not in facts.policies:
-                check_policy_name(name, own.domain, await self._registry.read_others())
+                registry_checks.check_policy_name(name, own.domain, await self._registry.read_others())
             sealed = Domain.of(facts, self._settings, self._partitions).sealed
             seals = SealStore(self._redis, own.domain)
             lost = await with_retries(self._settings, lambda: seals.missing(sealed))
@@ -115,14 +98,14 @@ class Registration:
             log.info("policy registered", policy=policy.name, policy_id=policy.policy_id)
         elif before.user_key != registered.record.user_key:
             log.warning("another user key is registered: Redis has lost the first one", policy=policy.name)
-        if beside := policies_beside_a_tracker(facts, registered.record):
+        if beside := registry_checks.policies_beside_a_tracker(facts, registered.record):
             log.warning(
                 "a tracker books whole days: of these policies only the first on a day releases anything; stop all but"
                 " one, or let one replace the other",
                 policy=policy.name,
                 beside=beside,
             )
-        if beside := policies_without_room(facts, registered.record):
+        if beside := registry_checks.policies_without_room(facts, registered.record):
             log.warning(
                 "running sums book their horizon on each day, and daily_limit has no room for all policies of this"
                 " telemetry: raise it in each of them, or stop all but one",
@@ -133,16 +116,16 @@ class Registration:
         return registered
 
     async def _redis_errors(self) -> list[tuple[str, HatcastError]]:
-        found = await policy_errors(self._redis, self._domain, self._policy, self._partitions)
+        found = await identity.policy_errors(self._redis, self._domain, self._policy, self._partitions)
         try:
-            await check_user_key(self._redis, self._domain, self._settings.user_key)
+            await identity.check_user_key(self._redis, self._domain, self._settings.user_key)
         except HatcastError as error:
             found.append(("user key", error))
         cached: Any = await self._redis.get(self._domain.registered(self._policy.name))
         if cached is not None and not found:
             try:
                 stored = msgspec.json.decode(cached, type=PolicyRecord)
-                check_policy_record(stored, self._own(configured_key(self._settings)))
+                registry_checks.check_policy_record(stored, self._own(configured_key(self._settings)))
             except UNREADABLE:
                 pass  # of another version; the registry has it too
             except HatcastError as error:
@@ -172,13 +155,15 @@ class Registration:
         if given is None:
             registered = stored or next(iter(facts.policies.values()), None)
             fingerprint = registered.user_key.fingerprint if registered is not None else None
-            copies = [copy for _, copy in await stored_user_keys(self._redis, _states(facts, self._own_states()))]
-            await restore_made_key(self._redis, self._domain, fingerprint, copies)
-        users = await claim_user_key(self._redis, self._domain, given)
+            copies = [
+                copy for _, copy in await identity.stored_user_keys(self._redis, _states(facts, self._own_states()))
+            ]
+            await identity.restore_made_key(self._redis, self._domain, fingerprint, copies)
+        users = await identity.claim_user_key(self._redis, self._domain, given)
         if stored is not None and stored.user_key.fingerprint != users.fingerprint:
-            for keys, copy in await stored_user_keys(self._redis, self._own_states()):
+            for keys, copy in await identity.stored_user_keys(self._redis, self._own_states()):
                 if copy.fingerprint != users.fingerprint:
-                    raise user_key_mismatch(keys.name, keys.partition, copy.fingerprint, users.fingerprint)
+                    raise identity.user_key_mismatch(keys.name, keys.partition, copy.fingerprint, users.fingerprint)
         return users
 
     def _own_states(self) -> list[PartitionKeys]:
@@ -196,16 +181,16 @@ class Registered:
     progress: ProgressStore
 
     @property
-    def stored_key(self) -> StoredKey:
+    def stored_key(self) -> identity.StoredKey:
         """The user key as partition states store it."""
-        return StoredKey.of(self.pseudonyms, made=self.settings.user_key is None)
+        return identity.StoredKey.of(self.pseudonyms, made=self.settings.user_key is None)
 
     async def restore(self) -> None:
         """Restore policy and user key in Redis, which may have lost them. Raises HatcastError if one has changed."""
         redis, policy, domain = self.redis, self.settings.policy, DomainKeys(self.settings.topics.telemetry)
-        await claim_policy(redis, domain, policy, self.record.partitions)
+        await identity.claim_policy(redis, domain, policy, self.record.partitions)
         await redis.set(domain.registered(policy.name), msgspec.json.encode(self.record))
-        await restore_user_key(redis, domain, self.pseudonyms, given=self.settings.user_key is not None)
+        await identity.restore_user_key(redis, domain, self.pseudonyms, given=self.settings.user_key is not None)
         if self.record.first_slot_ms is not None:
             await self.progress.restore(self.record.first_slot_ms)
 
@@ -243,9 +228,9 @@ def own_record(
 
 def _decide(facts: Facts, own: PolicyRecord) -> dict[str, bytes]:
     """Return the record to write, none if it is registered already. Raises HatcastError if the registry differs."""
-    check_facts(facts, own)
+    registry_checks.check_facts(facts, own)
     stored = facts.policies.get(own.policy)
-    wanted = own if stored is None else with_current_key(stored, own)
+    wanted = own if stored is None else registry_checks.with_current_key(stored, own)
     return {} if stored == wanted else {f"{POLICY_KEY}{own.policy}": msgspec.json.encode(wanted)}
 
 

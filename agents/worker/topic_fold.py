@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import faust
@@ -40,25 +41,16 @@ LIVE_MS: Final = 600_000  # a live topic's greatest stored watermark is at most 
 _ROUND_S: Final = 1.0
 
 
+@dataclass(frozen=True, slots=True)
 class HeartbeatSender:
     """Sends heartbeats to the idle partitions of one worker."""
 
-    def __init__(
-        self,
-        ingest: Ingest,
-        store: HatStore,
-        producer: AIOKafkaProducer,
-        topic: str,
-        idle_after_ms: int,
-        live_ms: int | None,
-    ) -> None:
-        """Args: `live_ms`, the age of the greatest watermark of a live topic; None: send whatever it is, in a drain."""
-        self._ingest = ingest
-        self._store = store
-        self._producer = producer
-        self._topic = topic
-        self._idle_after_s = idle_after_ms / 1000
-        self._live_ms = live_ms
+    ingest: Ingest
+    store: HatStore
+    producer: AIOKafkaProducer
+    topic: str
+    idle_after_ms: int
+    live_ms: int | None  # the age of the greatest watermark of a live topic; None: send whatever it is, in a drain
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Run a round once a second until `stopping` is set."""
@@ -68,18 +60,18 @@ class HeartbeatSender:
         """Send a heartbeat to each idle partition that this worker owns."""
         idle = [
             partition
-            for partition, owned in self._ingest.partitions.items()
-            if monotonic_s() - owned.last_arrival_s >= self._idle_after_s
-            and self._ingest.consumer.position_at_end(partition, owned.next)
+            for partition, owned in self.ingest.partitions.items()
+            if monotonic_s() - owned.last_arrival_s >= self.idle_after_ms / 1000
+            and self.ingest.consumer.position_at_end(partition, owned.next)
         ]
         if not idle:
             return
-        if self._live_ms is not None:
-            newest_ms = max((each for each in await self._store.watermarks() if each is not None), default=None)
-            if newest_ms is None or now_ms() - newest_ms > self._live_ms:
+        if self.live_ms is not None:
+            newest_ms = max((each for each in await self.store.watermarks() if each is not None), default=None)
+            if newest_ms is None or now_ms() - newest_ms > self.live_ms:
                 return
         for partition in idle:
-            await self._producer.send_and_wait(self._topic, b"", partition=partition, timestamp_ms=now_ms())
+            await self.producer.send_and_wait(self.topic, b"", partition=partition, timestamp_ms=now_ms())
             METERS.count(HEARTBEATS)
 
 

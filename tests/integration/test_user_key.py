@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from hatcast.agents.redis import identity
 from hatcast.agents.redis.partition_store import PartitionStore
-from hatcast.agents.worker import registration
 from tests.integration.harness import Pipeline
 from tests.integration.readings import traffic
 from tests.services import Record
@@ -78,7 +78,7 @@ def look_at_no_key() -> None:
         return []
 
     PartitionStore.open = open_any  # type: ignore[method-assign]
-    registration.__dict__.update(restore_made_key=restore_none, stored_user_keys=folded_under_none)
+    identity.__dict__.update(restore_made_key=restore_none, stored_user_keys=folded_under_none)
 
 
 def test_the_test_sees_a_worker_that_does_not_compare_user_keys(pipeline: Pipeline) -> None:

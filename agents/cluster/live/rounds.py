@@ -12,16 +12,8 @@ from hatcast.agents.cluster.live.state import ClusteringPlan, ClusteringState, R
 from hatcast.agents.config.settings import Settings
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.kmeans import lloyd
 from hatcast.stream.kmeans.groups import noisy_tally
-from hatcast.stream.kmeans.lloyd import (
-    Clusters,
-    WeightedMeans,
-    blend,
-    iterate,
-    means_of_answers,
-    means_of_tally,
-    tally_answers,
-)
 from hatcast.stream.kmeans.messages import Round, decode_round, encode, speeds_of
 from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.policy import Policy
@@ -66,15 +58,15 @@ class LiveRounds:
         self._number = 0
         self._note: Callable[[str], object] = lambda _: None
 
-    def run(self, note: Callable[[str], object]) -> Clusters:
+    def run(self, note: Callable[[str], object]) -> lloyd.Clusters:
         """Return the clusters after all rounds. Raises HatcastError if there are too few users.
 
         note   gets a sentence about what is waited for
         """
         self._note = note
-        return iterate(self._means_around, self._setting)
+        return lloyd.iterate(self._means_around, self._setting)
 
-    def _means_around(self, centres: Integers) -> WeightedMeans:
+    def _means_around(self, centres: Integers) -> lloyd.WeightedMeans:
         self._number += 1
         numbers = self._state.numbers(self._number)
         if numbers is None:
@@ -93,7 +85,7 @@ class LiveRounds:
             clusters, vectors = reader.answers.of_round(number)
             devices = len(clusters)
             if devices:
-                tallied = tally_answers(np.array(clusters, np.int64), np.array(vectors, np.int64), self._setting)
+                tallied = lloyd.tally_answers(np.array(clusters, np.int64), np.array(vectors, np.int64), self._setting)
                 answered, local_sums = tallied[0].tolist(), tallied[1].tolist()
         elif self._state.round(number) is None:
             self._state.begin_round(number, b"", 0)
@@ -131,15 +123,15 @@ class LiveRounds:
         self._state.begin_round(number, body, closes_ms)
         return body, closes_ms
 
-    def _means(self, numbers: RoundNumbers) -> WeightedMeans:
+    def _means(self, numbers: RoundNumbers) -> lloyd.WeightedMeans:
         central = local = None
         if numbers.counts is not None and numbers.sums is not None:
             counts, sums = np.array(numbers.counts, np.int64), np.array(numbers.sums, np.int64)
-            central = means_of_tally(counts, sums, self._setting)
+            central = lloyd.means_of_tally(counts, sums, self._setting)
         if numbers.answered is not None and numbers.local_sums is not None:
-            local = means_of_answers(np.array(numbers.answered), np.array(numbers.local_sums), self._setting)
+            local = lloyd.means_of_answers(np.array(numbers.answered), np.array(numbers.local_sums), self._setting)
         if central is not None and local is not None:
-            return blend(central, local)
+            return lloyd.blend(central, local)
         if central is not None:
             return central, np.ones(central.means.shape)
         assert local is not None  # noqa: S101 - `_hold` raises without users
@@ -165,9 +157,3 @@ def round_of(
         closes=closes_ms,
         centres=centres,
     )
-
-
-def total_users(state: ClusteringState) -> tuple[int, int]:
-    """Return the numbers of trusted users and of devices in the first round, which has ended."""
-    first = state.numbers(1)
-    return (0, 0) if first is None else (first.central, first.devices)

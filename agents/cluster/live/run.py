@@ -16,7 +16,7 @@ import msgspec
 from hatcast.agents.clock import now_ms
 from hatcast.agents.cluster.live.charge import RecordedUsers, charge_in_file, charge_in_redis
 from hatcast.agents.cluster.live.exchange import RESULT, answer_ends, check_published, open_answers, publish
-from hatcast.agents.cluster.live.rounds import Exchange, LiveRounds, total_users
+from hatcast.agents.cluster.live.rounds import Exchange, LiveRounds
 from hatcast.agents.cluster.live.state import Chosen, ClusteringPlan, ClusteringState, open_state
 from hatcast.agents.cluster.release import (
     ClusterBlend,
@@ -167,12 +167,11 @@ def _result(
             reader = stack.enter_context(open_answers(settings, plan, setting))
             devices = Exchange(partial(publish, settings), reader, int(options.round_s * 1000))
         central = None if read_central is None else read_central()
-        rounds = LiveRounds(settings, state, central, devices, SystemNoise(), check)
-        clusters = rounds.run(note)
-    users = total_users(state)
-    return result_record(
-        plan, ReleasedCentres(policy, plan.chosen.slots, ClusteringOptions(setting, 0.0, blend), *users, clusters)
-    )
+        clusters = LiveRounds(settings, state, central, devices, SystemNoise(), check).run(note)
+    first = state.numbers(1)  # of the first round, which has ended
+    users = (0, 0) if first is None else (first.central, first.devices)
+    chosen = ClusteringOptions(setting, 0.0, blend)
+    return result_record(plan, ReleasedCentres(policy, plan.chosen.slots, chosen, *users, clusters))
 
 
 def result_id(plan: ClusteringPlan) -> str:

@@ -169,11 +169,6 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
                     break
                 batches.append(RecordBatch(tp.partition, chain.epoch, *chunk))
                 chain.next = chunk.next
-        self._note_positions(consumer)
-        return batches
-
-    def _note_positions(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
-        """Store the log's end and the time of the last fetch response of each started partition."""
         assigned = consumer.assignment()
         for partition, chain in self._chains.items():
             tp = self._tp(partition)
@@ -182,6 +177,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
                 self.ends[partition] = end
                 self.answered[partition] = consumer.last_poll_timestamp(tp)
                 self._note_blocked(partition, chain.next, consumer.last_stable_offset(tp), end)
+        return batches
 
     def _note_blocked(self, partition: int, position: int, stable: int | None, end: int) -> None:
         """Note whether all that is committed was taken, and more is in the log, behind an open transaction."""
