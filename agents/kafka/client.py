@@ -100,9 +100,8 @@ def ssl_context(settings: Settings) -> ssl.SSLContext | None:
         if table.ssl_certfile is not None:
             context.load_cert_chain(table.ssl_certfile, table.ssl_keyfile)
     except (OSError, ssl.SSLError) as error:
-        raise SettingError(
-            "kafka.ssl_cafile", f"or ssl_certfile or ssl_keyfile is not a PEM file ({error})", "correct it"
-        ) from None
+        problem = f"or ssl_certfile or ssl_keyfile is not a PEM file ({error})"
+        raise SettingError("kafka.ssl_cafile", problem, "correct it") from None
     context.check_hostname = table.ssl_check_hostname
     return context
 
@@ -114,9 +113,8 @@ def servers(settings: Settings) -> list[str]:
         host, colon, port = text.rpartition(":")
         bare = not colon or text.endswith("]")  # an IPv6 address without a port ends in a bracket
         if not bare and not (host and _PORT.fullmatch(port) and 0 < int(port) < 65536):
-            raise SettingError(
-                "kafka.bootstrap_servers", f"{text!r} is not host:port", 'write "host:port", comma-separated'
-            )
+            fix = 'write "host:port", comma-separated'
+            raise SettingError("kafka.bootstrap_servers", f"{text!r} is not host:port", fix)
         servers.append(f"{text}:{_DEFAULT_PORT}" if bare else text)
     if not servers:
         raise SettingError("kafka.bootstrap_servers", "is empty", 'write "host:port"')
@@ -139,30 +137,20 @@ def _check(settings: Settings) -> None:
         raise SettingError("kafka.security_protocol", f"{protocol!r} is not a protocol", name_fix(protocol, _PROTOCOLS))
     if _uses_sasl(settings):
         if table.sasl_mechanism not in _MECHANISMS:
-            raise SettingError(
-                "kafka.sasl_mechanism",
-                f"{table.sasl_mechanism!r} cannot be used with {protocol}",
-                name_fix(table.sasl_mechanism or "", _MECHANISMS),
-            )
+            problem = f"{table.sasl_mechanism!r} cannot be used with {protocol}"
+            raise SettingError("kafka.sasl_mechanism", problem, name_fix(table.sasl_mechanism or "", _MECHANISMS))
         if not table.sasl_plain_username or not settings.kafka_password:
-            raise SettingError(
-                "kafka.sasl_plain_username",
-                "or its password is missing",
-                "set it, and HATCAST_KAFKA_PASSWORD or kafka.sasl_plain_password_file",
-            )
+            fix = "set it, and HATCAST_KAFKA_PASSWORD or kafka.sasl_plain_password_file"
+            raise SettingError("kafka.sasl_plain_username", "or its password is missing", fix)
     elif table.sasl_mechanism or table.sasl_plain_username:
-        raise SettingError(
-            "kafka.sasl_mechanism", f"is not used by {protocol}", "set kafka.security_protocol to SASL_SSL"
-        )
+        fix = "set kafka.security_protocol to SASL_SSL"
+        raise SettingError("kafka.sasl_mechanism", f"is not used by {protocol}", fix)
     for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
         path: str | None = getattr(table, key)
-        if path is None:
-            continue
-        if not _uses_tls(settings):
-            raise SettingError(
-                f"kafka.{key}", f"is not used by {protocol}", "set kafka.security_protocol to SSL or SASL_SSL"
-            )
-        if not Path(path).is_file():
+        if path is not None and not _uses_tls(settings):
+            fix = "set kafka.security_protocol to SSL or SASL_SSL"
+            raise SettingError(f"kafka.{key}", f"is not used by {protocol}", fix)
+        if path is not None and not Path(path).is_file():
             raise SettingError(f"kafka.{key}", f"{path} is not a file", "correct the path")
 
 

@@ -112,22 +112,18 @@ class TopicDump:
     def _translate_kafka_errors(self) -> Iterator[None]:
         from confluent_kafka import KafkaError, KafkaException
 
+        topic = self._topic
+        known = {  # by librdkafka's own names
+            KafkaError._TIMED_OUT: f"stopped answering in the middle of {topic}: try again",  # noqa: SLF001
+            KafkaError._AUTO_OFFSET_RESET: f"deleted records of {topic} before they were read: dump again, or raise the"  # noqa: SLF001
+            " topic's retention",
+        }
         try:
             yield
         except KafkaException as raised:
             error = raised.args[0]
-            if error.code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - librdkafka's own name for it
-                raise HatcastError(
-                    f"{self._broker} stopped answering in the middle of {self._topic}: try again"
-                ) from None
-            if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - librdkafka's own name for it
-                raise HatcastError(
-                    f"{self._broker} deleted records of {self._topic} before they were read: dump again, or raise the"
-                    " topic's retention"
-                ) from None
-            raise HatcastError(
-                f"{self._broker} failed to send {self._topic} ({error.str()}): see the broker's log"
-            ) from None
+            what = known.get(error.code(), f"failed to send {topic} ({error.str()}): see the broker's log")
+            raise HatcastError(f"{self._broker} {what}") from None
 
 
 @contextmanager

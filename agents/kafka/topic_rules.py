@@ -105,18 +105,10 @@ def telemetry_topic(settings: Settings) -> TopicSpec:
     rules = {
         TIMESTAMP_TYPE: _exactly("LogAppendTime" if log_append_time else "CreateTime"),
         CLEANUP: _exactly("delete"),  # compaction would leave one reading per vehicle
-        COMPRESSION: Rule(
-            default="producer",
-            expected=f"producer, uncompressed or {' or '.join(readable_codecs())}",
-            accepts=is_readable,
-        ),
+        COMPRESSION: Rule("producer", f"producer, uncompressed or {' or '.join(readable_codecs())}", is_readable),
         # Fatal for a worker only if its heartbeat records do not fit. Feeds check the limit for their own batches.
         MAX_MESSAGE_BYTES: _at_least(FEED_BATCH_BYTES, fatal_below=WORKER_BATCH_BYTES),
-        RETENTION: Rule(
-            default=UNLIMITED if retention is None else str(retention),
-            expected=f"at least {RETENTION_MIN_MS} (72h), or -1 (unlimited)",
-            accepts=lambda value: value == UNLIMITED or int(value) >= RETENTION_MIN_MS,
-        ),
+        RETENTION: _kept_for(RETENTION_MIN_MS, "72h", UNLIMITED if retention is None else str(retention)),
         RETENTION_BYTES: Rule(
             default=UNLIMITED,
             expected="-1, so that records are deleted by age only",
@@ -173,12 +165,7 @@ def clustering_topics(settings: Settings, telemetry_partitions: int) -> list[Top
     """Return the specifications of the topics of clusterings with devices: rounds and results, and answers."""
     answers = {  # a clustering takes minutes, and may be taken up again for days
         CLEANUP: _exactly("delete"),
-        RETENTION: Rule(
-            default=str(ANSWERS_MS),
-            expected=f"at least {ANSWERS_MS} (7 days), or -1 (unlimited)",
-            accepts=lambda value: value == UNLIMITED or int(value) >= ANSWERS_MS,
-            is_fatal=lambda _: False,
-        ),
+        RETENTION: _kept_for(ANSWERS_MS, "7 days", str(ANSWERS_MS), fatal=False),
         MAX_MESSAGE_BYTES: _at_least(WORKER_BATCH_BYTES),
     }
     clusters = TopicSpec(settings.topics.clusters, 1, _compacted())
@@ -220,6 +207,12 @@ def _at_least(batch_bytes: int, *, fatal_below: int | None = None) -> Rule:
         accepts=lambda value: int(value) >= batch_bytes,
         is_fatal=lambda value: int(value) < fatal_bytes,
     )
+
+
+def _kept_for(least_ms: int, least: str, default: str, *, fatal: bool = True) -> Rule:
+    """Return the rule for how long a topic keeps its records. `least`: the same as `least_ms`, in words."""
+    expected = f"at least {least_ms} ({least}), or -1 (unlimited)"
+    return Rule(default, expected, lambda value: value == UNLIMITED or int(value) >= least_ms, lambda _: fatal)
 
 
 def _exactly(value: str, *, fatal: bool = True) -> Rule:

@@ -26,13 +26,17 @@ from hatcast.agents.map.http import (
     parse_text,
     reject_unknown,
 )
-from hatcast.agents.map.newest import PolicyRunning
+from hatcast.agents.map.newest import AnswerIndex, PolicyRunning, RunningIndex
 from hatcast.agents.map.record import RecordKind
 
 _ONE: Final = {
     RecordKind.RELEASES: "release",
     RecordKind.ESTIMATES: "estimate",
     RecordKind.CONTINUAL: "release of a continual policy",
+}
+_NONE_OF_CELL: Final = {
+    "running": "no running mean of this cell; /api/v1/slots lists the cells under running",
+    "queries": "no answer about this cell; /api/v1/slots lists the stored ones under queries",
 }
 _PAGE: Final = "text/html; charset=utf-8"
 _STATUS_HEADERS: Final = {405: {"Allow": "GET, HEAD"}, 503: {"Retry-After": "2"}}
@@ -56,9 +60,9 @@ class Api:
         router.add_get("/api/v1/cells/{cell}/estimates", partial(self._cell, RecordKind.ESTIMATES))
         router.add_get("/api/v1/cells/{cell}/continual", partial(self._cell, RecordKind.CONTINUAL))
         router.add_get("/api/v1/running", self._running)
-        router.add_get("/api/v1/cells/{cell}/running", self._cell_running)
+        router.add_get("/api/v1/cells/{cell}/running", partial(self._cell_newest, "running", self._feed.running))
         router.add_get("/api/v1/queries", self._queries)
-        router.add_get("/api/v1/cells/{cell}/queries", self._cell_queries)
+        router.add_get("/api/v1/cells/{cell}/queries", partial(self._cell_newest, "queries", self._feed.answers))
         router.add_get("/api/v1/clusterings", self._clusterings)
         router.add_get("/api/v1/status", partial(self._now, self._feed.freshness.view))
         router.add_get("/api/v1/awaited", partial(self._now, self._awaited.view))
@@ -120,17 +124,6 @@ class Api:
             raise RequestError(404, "no running mean has this name; /api/v1/slots lists them under running")
         return self._list(request, "running", lambda: stored.records(name), stored.version, {"policy": policy})
 
-    async def _cell_running(self, request: web.Request) -> web.StreamResponse:
-        """Return the newest running mean of each name of one cell."""
-        reject_unknown(request.query, "policy", "format")
-        cell = parse_cell(request.match_info["cell"])
-        name = self._policy(request)
-        stored = self._feed.running.policies.get(name) or PolicyRunning()
-        records = stored.of_cell(cell)
-        if not records:
-            raise RequestError(404, "no running mean of this cell; /api/v1/slots lists the cells under running")
-        return self._list(request, "running", lambda: records, stored.version, {"policy": name, "cell": cell})
-
     async def _queries(self, request: web.Request) -> web.StreamResponse:
         """Return answers to queries over days: of each query the newest period, or as requested."""
         reject_unknown(request.query, "policy", "query", "period", "slot", "format")
@@ -142,17 +135,20 @@ class Api:
             raise RequestError(404, "no such answer is stored; /api/v1/slots lists the stored ones under queries")
         return self._list(request, "queries", lambda: records, stored and stored.version, {"policy": name})
 
-    async def _cell_queries(self, request: web.Request) -> web.StreamResponse:
-        """Return the stored answers to queries over days about one cell."""
+    async def _cell_newest(
+        self, name: str, index: RunningIndex | AnswerIndex, request: web.Request
+    ) -> web.StreamResponse:
+        """Return the newest running mean of each name, or the stored answers to queries over days, of one cell."""
         reject_unknown(request.query, "policy", "format")
-        cell = parse_cell(request.match_info["cell"])
-        name = self._policy(request)
-        stored = self._feed.answers.policies.get(name)
+        cell, policy = parse_cell(request.match_info["cell"]), self._policy(request)
+        stored = index.policies.get(policy)
         records = [] if stored is None else stored.of_cell(cell)
-        if not records and not any(policy and cell in policy.seen for policy in self._policies(name)):
-            raise RequestError(404, "no answer about this cell; /api/v1/slots lists the stored ones under queries")
+        # A cell with releases has answers, or none yet.
+        is_known = name == "queries" and any(each and cell in each.seen for each in self._policies(policy))
+        if not records and not is_known:
+            raise RequestError(404, _NONE_OF_CELL[name])
         version = stored and stored.version
-        return self._list(request, "queries", lambda: records, version, {"policy": name, "cell": cell})
+        return self._list(request, name, lambda: records, version, {"policy": policy, "cell": cell})
 
     async def _clusterings(self, request: web.Request) -> web.StreamResponse:
         """Return the results of clusterings, the newest first."""

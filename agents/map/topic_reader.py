@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import structlog
 from confluent_kafka import KafkaException
@@ -32,8 +31,7 @@ from hatcast.stream.errors import UNREADABLE, HatcastError
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class MapTopics:
+class MapTopics(NamedTuple):
     """Partitions of each topic, 0 while it does not exist."""
 
     cluster: str  # the cluster's id
@@ -63,23 +61,18 @@ class MapTopics:
     @property
     def missing(self) -> list[str]:
         """Names of the topics that do not exist yet."""
-        return [name for name, size in self._all if name and not size]
+        return [name for name, size in self[1:] if name and not size]
 
     def with_new(self, found: Self) -> Self:
         """Return these topics, and with them those of `found` that were missing."""
         if found.cluster != self.cluster:
             return self
-        return type(self)(
-            self.cluster, *(mine if mine[1] else its for mine, its in zip(self._all, found._all, strict=True))
-        )
-
-    @property
-    def _all(self) -> tuple[tuple[str, int], ...]:
-        return self.means, self.budget, self.estimates, self.queries, self.clusters, self.running
+        pairs = zip(self[1:], found[1:], strict=True)
+        return type(self)(self.cluster, *(mine if mine[1] else its for mine, its in pairs))
 
     def partitions(self) -> list[TopicPartition]:
         """Return all partitions."""
-        return [TopicPartition(name, number) for name, size in self._all for number in range(size)]
+        return [TopicPartition(name, number) for name, size in self[1:] for number in range(size)]
 
     def start(self) -> EventPosition:
         """Return the position before the first record."""

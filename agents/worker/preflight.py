@@ -187,27 +187,32 @@ def _redis_checks(redis: "Redis", node: str, accepted: Accepted) -> Iterator[Che
     """Check what could make Redis lose data, by INFO if CONFIG is not allowed. `node`: of a cluster."""
     memory, kept = info(redis, "memory"), info(redis, "persistence")
     durability = read_durability(redis)
-    yield _persistence_check(f"redis persistence{node}", durability, kept, accepted)
-    yield _eviction_check(f"redis eviction{node}", durability, accepted)
+    state, unless = CheckState.PROBLEM, f"; workers do not start without {ACCEPT_OPTION}"
+    if accepted.volatile_state:
+        state, unless = CheckState.WARNING, ""
+    yield _persistence_check(f"redis persistence{node}", durability, kept, state, unless)
+    yield _eviction_check(f"redis eviction{node}", durability, state, unless)
     if limit := int(memory.get("maxmemory", 0)):
         used = int(memory.get("used_memory", 0)) / limit
-        state = CheckState.OK if used <= FULL_SHARE else CheckState.WARNING if used < 1 else CheckState.PROBLEM
-        fix = "" if state is CheckState.OK else "raise `maxmemory`: when it is full, workers stop, and none starts"
-        yield Check(f"redis memory{node}", state, f"{used:.0%} of {limit >> 20} MiB", fix)
+        level = CheckState.OK if used <= FULL_SHARE else CheckState.WARNING if used < 1 else CheckState.PROBLEM
+        fix = "" if level is CheckState.OK else "raise `maxmemory`: when it is full, workers stop, and none starts"
+        yield Check(f"redis memory{node}", level, f"{used:.0%} of {limit >> 20} MiB", fix)
     if info(redis, "replication").get("role") != "master":
         yield problem(f"redis role{node}", "a replica", "set redis.url to the master: a replica rejects writes")
 
 
-def _eviction_check(name: str, durability: Durability, accepted: Accepted) -> Check:
+def _eviction_check(name: str, durability: Durability, state: CheckState, unless: str) -> Check:
     if durability.eviction is None:
         return warning(name, "unknown", f"make sure of `maxmemory-policy {NO_EVICTION}`")
     if durability.keeps_keys:
         return ok(name, durability.eviction)
-    fix = f"set `maxmemory-policy {NO_EVICTION}`: it may delete contributions and the ledger{_unless(accepted)}"
-    return Check(name, _state(accepted), durability.eviction, fix)
+    fix = f"set `maxmemory-policy {NO_EVICTION}`: it may delete contributions and the ledger{unless}"
+    return Check(name, state, durability.eviction, fix)
 
 
-def _persistence_check(name: str, durability: Durability, kept: dict[str, Any], accepted: Accepted) -> Check:
+def _persistence_check(
+    name: str, durability: Durability, kept: dict[str, Any], state: CheckState, unless: str
+) -> Check:
     found = durability.persistence
     field, failed = _LAST_WRITES.get(found, ("", ""))
     if kept.get(field, "ok") != "ok":
@@ -219,18 +224,10 @@ def _persistence_check(name: str, durability: Durability, kept: dict[str, Any], 
             fix = "set `appendonly yes`: after a restart, what came after the last snapshot is folded again"
         case Persistence.NONE:
             fix = "set `appendonly yes`: a restart loses Redis' copy of the ledger and all state"
-            return Check(name, _state(accepted), found, fix + _unless(accepted))
+            return Check(name, state, found, fix + unless)
         case _:
             fix = "set `appendonly yes`, or allow `CONFIG GET`"
     return warning(name, found, fix)
-
-
-def _state(accepted: Accepted) -> CheckState:
-    return CheckState.WARNING if accepted.volatile_state else CheckState.PROBLEM
-
-
-def _unless(accepted: Accepted) -> str:
-    return "" if accepted.volatile_state else f"; workers do not start without {ACCEPT_OPTION}"
 
 
 def _clock_check(redis: "Redis", settings: Settings) -> Check:

@@ -130,7 +130,7 @@ def test_a_failure_log_that_claims_success_for_all_that_failed_is_seen() -> None
 
 def test_every_loop_with_a_failure_log_is_a_declared_label_of_the_counter() -> None:
     sources = (path.read_text() for path in (ROOT / "agents").rglob("*.py"))
-    loops = {loop for source in sources for loop in re.findall(r"FailureLog\(\"(\w+)\"\)", source)}
+    loops = {loop for source in sources for loop in re.findall(r"\b(?:FailureLog|repeat)\(\s*\"(\w+)\"", source)}
     assert loops == set(FAILURES.labels[0].values)
 
 
